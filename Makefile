@@ -1,0 +1,44 @@
+# ctxkit: `make lab` to begin, `make help` for the rest.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help lab install test test-all check format bench conformance clean
+
+help:  ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+install: $(STAMP)  ## make .venv and install everything into it
+
+lab: $(STAMP)  ## open JupyterLab on the first notebook
+	$(BIN)/python -m jupyterlab notebooks/01-read-a-session.ipynb
+
+test: $(STAMP)  ## the suite, under ten minutes (long families sampled with a printed seed)
+	$(BIN)/python -m pytest -n 2 -m "not long" tests
+	$(BIN)/python -m pytest --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
+
+test-all: $(STAMP)  ## everything, also what is long: all mutations, all kills, both themes
+	CTXKIT_TEST_ALL=1 $(BIN)/python -m pytest -n 2 tests
+	$(BIN)/python -m pytest --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
+
+check: $(STAMP)  ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)  ## let ruff format and fix
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP)  ## ratios against peers, written to docs/benchmarks.md
+	$(BIN)/python -m benchmarks
+
+clean:  ## remove what was made
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

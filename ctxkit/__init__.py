@@ -1,0 +1,83 @@
+"""ctxkit, the laboratory for agent context: run an agent, read what any agent left, replay it under other settings."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_NAMES = {
+    "read": "readers.catalogue",
+    "read_all": "readers.catalogue",
+    "write": "writers",
+    "frame": "frames",
+    "report": "composition",
+    "read_snapshots": "snapshots",
+    "discover": "discoveries",
+    "calibrate": "calibrations",
+    "load_rules": "presets.loaders",
+    "fit": "fits",
+    "Context": "fits",
+    "replay": "replays",
+    "score": "sweeps",
+    "compare": "sweeps",
+    "sweep": "sweeps",
+    "grid": "sweeps",
+    "advise": "sweeps",
+    "explore": "widgets",
+    "tune": "widgets",
+    "watch": "widgets",
+    "export": "reports",
+    "record": "recorders",
+    "recorder": "recorders",
+    "Session": "session",
+    "Message": "messages",
+    "Edit": "messages",
+    "Usage": "messages",
+    "History": "history",
+    "Room": "tokens",
+    "CtxkitError": "errors",
+    "ReadError": "errors",
+    "UnknownFormat": "errors",
+    "UnknownPreset": "errors",
+    "UnsoundHistory": "errors",
+    "BadArguments": "errors",
+    "ModelError": "errors",
+    "StoreError": "errors",
+}
+_ROOMS = ("presets", "plots", "policies", "metrics")
+
+__all__ = [*_NAMES, *_ROOMS]  # noqa: PLE0604  names are strings, made above
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        value = getattr(import_module(f"ctxkit.{_NAMES[name]}"), name)
+    elif name in _ROOMS:
+        value = import_module(f"ctxkit.{name}")
+    else:
+        raise AttributeError(f"module 'ctxkit' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Register `%%agent`, `%compact` and `%context` (for ``%load_ext ctxkit``)."""
+    from ctxkit.magics import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: InteractiveShell) -> None:
+    """Remove the magics again (for ``%unload_ext ctxkit``)."""
+    from ctxkit.magics import unload
+
+    unload(shell)

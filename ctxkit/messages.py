@@ -1,0 +1,196 @@
+"""Messages, their parts and the usage of a call: frozen values without behaviour of their own.
+
+Everything here is pure data. A `None` means that the log cannot say; it is never a zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Role = Literal["system", "user", "assistant", "tool", "summary"]
+Source = Literal["recorded", "derived", "estimated"]
+
+
+class Text(msgspec.Struct, frozen=True, tag="text", gc=False):
+    """Plain text."""
+
+    text: str
+
+
+class Thinking(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True, gc=False):
+    """Reasoning that the model wrote before its answer.
+
+    `hidden` is the number of characters of an encrypted or signed blob that goes back to the provider unread.
+    """
+
+    text: str
+    signature: str | None = None
+    hidden: int = 0
+
+
+class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, gc=False):
+    """An image or another binary attachment; `data` is base64 text, or empty where the log holds none."""
+
+    media_type: str = "image/png"
+    data: str = ""
+    url: str | None = None
+    kind: Literal["image", "audio", "document"] = "image"
+
+
+class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True):
+    """A model's request to run a tool.
+
+    `arguments` is the JSON object; `raw` is the text as written where it is no JSON object.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any] = {}
+    raw: str | None = None
+
+
+class Sized(msgspec.Struct, frozen=True, tag="sized", omit_defaults=True, gc=False):
+    """Content of which the log gives only a size: `chars` characters, or `tokens`, of the `kind` named."""
+
+    kind: str
+    chars: int | None = None
+    tokens: int | None = None
+
+
+Part = Text | Thinking | Image | ToolCall | Sized
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What one call was billed for, in tokens, by disjoint classes.
+
+    `input_tokens` is the uncached part only; the whole prompt is `prompt_tokens`. `cache_write_tokens` holds writes
+    that live five minutes (or whose life is not known), `cache_write_1h_tokens` those that live an hour.
+    `reasoning_tokens` are part of `output_tokens`. `cost_usd` is what the log recorded, never computed here.
+    """
+
+    input_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    cache_write_1h_tokens: int | None = None
+    output_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cost_usd: float | None = None
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """The size of the whole prompt: input + cache read + cache writes; None where the log has none of them."""
+        known = [
+            n
+            for n in (self.input_tokens, self.cache_read_tokens, self.cache_write_tokens, self.cache_write_1h_tokens)
+            if n is not None
+        ]
+        return sum(known) if known else None
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One item of the conversation. A tool result is a message of its own, with role `tool`.
+
+    An assistant message is the reply of exactly one call, so `usage`, `model`, `stop` and `latency` describe that call.
+    """
+
+    role: Role
+    """`summary` is what a compaction put in the place of older messages."""
+    id: str = ""
+    """Unique in the session; edits and branches point to it."""
+    parts: tuple[Part, ...] = ()
+    agent: str | None = None
+    """Who wrote it, where a session has several agents."""
+    turn: int | None = None
+    """fuseraft's zero-based turn, where the log records one."""
+    time: float | None = None
+    """Seconds since 1970, UTC. For a reply: when it was written (its end)."""
+    kind: str = ""
+    """A finer word than the role: `wrapper`, `injected`, `bash`, `custom`, `branch_summary`, `developer`, `turn` ..."""
+    tool: str | None = None
+    """Name of the tool, for a tool result."""
+    call_id: str | None = None
+    """Id of the tool call that a tool result answers."""
+    is_error: bool = False
+    """A tool result that reports failure, or a call that failed."""
+    error: str | None = None
+    """What the provider or the tool said of the failure."""
+    visible: bool = True
+    """False where the message is never sent to a model (for instance a command excluded from the context)."""
+    pinned: bool = False
+    """True where no policy may remove it."""
+    pending: bool = False
+    """True where an approval or an unfinished tool waits on it."""
+    usage: Usage | None = None
+    model: str | None = None
+    stop: str | None = None
+    """Why the reply ended: `stop`, `tool`, `length`, `error`, `aborted`, or the provider's own word."""
+    latency: float | None = None
+    """Seconds that the call took."""
+    context_window: int | None = None
+    """The model's limit, where the log names it at this call."""
+    details: dict[str, Any] = {}
+    """What the format says beyond this, small and JSON; kept by the native format."""
+
+    @property
+    def text(self) -> str:
+        """All readable text of the message: text and thinking, joined by newlines; no tool arguments."""
+        return "\n".join(p.text for p in self.parts if isinstance(p, (Text, Thinking)) and p.text)
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls of a reply, in order."""
+        return tuple(p for p in self.parts if isinstance(p, ToolCall))
+
+
+EditKind = Literal["dropped", "shortened", "replaced", "summarised"]
+
+
+class Edit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a policy did to a history.
+
+    `targets` are ids of messages that stood in the view. What came for them is in `inserted`:
+
+    * `dropped`: nothing;
+    * `shortened`, `replaced`: one message for each target, in the same order;
+    * `summarised`: any number of messages, which stand where the first target stood (at the end without targets).
+    """
+
+    kind: EditKind
+    id: str = ""
+    targets: tuple[str, ...] = ()
+    inserted: tuple[Message, ...] = ()
+    reason: str = ""
+    """Why these messages: for a person to read."""
+    trigger: str | None = None
+    """What made it due: `auto`, `manual`, `overflow`, `tokens`, ..."""
+    method: str | None = None
+    """How it was done: the policy's or the tool's own word."""
+    agent: str | None = None
+    time: float | None = None
+    tokens_before: int | None = None
+    """Size of the view before, in tokens."""
+    tokens_after: int | None = None
+    source: Source = "recorded"
+    """Where the mark itself comes from: the log, or a rule that found it."""
+    usage: Usage | None = None
+    """What the summary call cost, where one was made and is known."""
+    model: str | None = None
+    details: dict[str, Any] = {}
+
+
+class Fault(msgspec.Struct, frozen=True, gc=False):
+    """A place in a file that could not be read: line counted from 1 (0: the whole file), and what was expected."""
+
+    line: int
+    why: str
+
+
+class ToolSchema(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A tool that was offered to the model, as far as the log shows it; `chars` is the size of its JSON."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] = {}
+    chars: int | None = None

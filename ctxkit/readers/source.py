@@ -1,0 +1,121 @@
+"""A file as readers see it: bytes decoded once, JSON by lines or whole, every unreadable place counted.
+
+Nothing but `ReadError` leaves this file. The bytes are untrusted: size, depth and encoding are bounded here.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ctxkit.errors import ReadError
+from ctxkit.messages import Fault
+
+MAX_BYTES = 2 << 30
+"""Files above this are refused: a session of two gigabytes is no session."""
+_BOM = b"\xef\xbb\xbf"
+_DECODER = msgspec.json.Decoder()
+_HEAD = 64
+
+
+class Source:
+    """One file to be read, with everything that several readers would otherwise each work out again.
+
+    Args:
+        path: the file. It is opened only here, never because a log names it.
+        data: the bytes, for a member of an archive or a test; `path` is then only a name.
+
+    Raises:
+        ReadError: the file is missing, forbidden, a folder, or too large.
+    """
+
+    def __init__(self, path: str | Path, data: bytes | None = None) -> None:
+        self.path = Path(path)
+        self._data = data
+
+    @cached_property
+    def data(self) -> bytes:
+        """The bytes of the file without a byte-order mark; UTF-16 with a mark is turned into UTF-8."""
+        data = self._read() if self._data is None else self._data
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            data = data.decode("utf-16", "replace").encode("utf-8", "replace")
+        return data.removeprefix(_BOM)
+
+    def _read(self) -> bytes:
+        try:
+            size = self.path.stat().st_size
+            if size > MAX_BYTES:
+                raise ReadError(f"the file has {size:,} bytes; at most {MAX_BYTES:,} are read.", self.path)
+            if not self.path.is_file():
+                raise ReadError("expected a file; for a folder use ctxkit.read_all.", self.path)
+            return self.path.read_bytes()
+        except FileNotFoundError:
+            raise ReadError("there is no such file.", self.path) from None
+        except PermissionError:
+            raise ReadError("the file may not be read: check its permissions.", self.path) from None
+        except (OSError, ValueError) as e:
+            raise ReadError(f"the file could not be opened ({type(e).__name__}).", self.path) from None
+
+    @cached_property
+    def text(self) -> str:
+        """The file as text; bytes that are no UTF-8 become U+FFFD."""
+        return self.data.decode("utf-8", "replace")
+
+    @cached_property
+    def document(self) -> Any:
+        """The whole file as one JSON value, or None where it is not one."""
+        try:
+            return _DECODER.decode(self.data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
+            return None
+
+    @cached_property
+    def head(self) -> list[dict[str, Any]]:
+        """The first JSON objects of a file of lines (at most 64), for sniffing."""
+        return [r for _, r in self._decode(self.data[: 1 << 22].split(b"\n", _HEAD * 4)[: _HEAD * 4], [])[:_HEAD]]
+
+    @cached_property
+    def _lines(self) -> tuple[list[tuple[int, dict[str, Any]]], list[Fault]]:
+        faults: list[Fault] = []
+        return self._decode(self.data.split(b"\n"), faults), faults
+
+    @property
+    def records(self) -> list[tuple[int, dict[str, Any]]]:
+        """Every line that is a JSON object, as (line counted from 1, object)."""
+        return self._lines[0]
+
+    @property
+    def faults(self) -> list[Fault]:
+        """Lines of a file of lines that are no JSON object: comments, torn or broken ones."""
+        return self._lines[1]
+
+    @staticmethod
+    def _decode(lines: list[bytes], faults: list[Fault]) -> list[tuple[int, dict[str, Any]]]:
+        decode = _DECODER.decode
+        out: list[tuple[int, dict[str, Any]]] = []
+        for number, line in enumerate(lines, 1):
+            if not line or line.isspace():
+                continue
+            try:
+                record = decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as e:
+                faults.append(Fault(number, _why(line, e)))
+                continue
+            if type(record) is dict:
+                out.append((number, record))
+            else:
+                faults.append(Fault(number, f"expected a JSON object, found {type(record).__name__}"))
+        return out
+
+
+def _why(line: bytes, error: Exception) -> str:
+    if line.lstrip().startswith(b"//"):
+        return "a comment, not JSON"
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8"
+    return "not JSON: " + str(error)[:120]

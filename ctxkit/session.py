@@ -1,0 +1,260 @@
+"""A session: the append-only log of messages and edits; what a model saw at any call is derived from it.
+
+The log never changes. A compaction appends an `Edit`; a branch is a pointer (`leaf`) to another entry. Entries form
+a tree by `parents`, and the path from the root to the leaf is the conversation that stands.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ctxkit.errors import BadArguments
+from ctxkit.messages import Edit, Fault, Message, Sized, Text, ToolSchema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Entry = Message | Edit
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One request to a model and its reply.
+
+    `position` is the reply's place in `session.path`; everything before it, edits applied, was the prompt.
+    """
+
+    index: int
+    position: int
+    turn: int
+    agent: str
+    message: Message
+
+
+class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_defaults=True):
+    """Everything that happened in one agent's session, in the order in which it was written.
+
+    A main session does not contain its subagents' messages: those are sessions of their own in `children`.
+    """
+
+    id: str
+    format: str = "native"
+    """Name of the reader that made it, or `live`, or `replay`."""
+    log: tuple[Message | Edit, ...] = ()
+    parents: tuple[int, ...] = ()
+    """For each entry the index of its parent in the log (-1: a root). Empty: each entry follows the one before."""
+    leaf: int = -1
+    """Index of the entry at which the conversation stands; -1: the last one."""
+    agent: str = "main"
+    """Agent of all messages that name none."""
+    product: str | None = None
+    """The program that wrote the log, as it calls itself (`pi`, `claude-code`, `codex`, ...)."""
+    version: str | None = None
+    cwd: str | None = None
+    title: str | None = None
+    started: float | None = None
+    """Seconds since 1970, UTC."""
+    model: str | None = None
+    context_window: int | None = None
+    tools: tuple[ToolSchema, ...] = ()
+    children: tuple[Session, ...] = ()
+    parent: str | None = None
+    """Id of the session that this one is a subagent or a continuation of."""
+    path_: str | None = None
+    """The file or folder it was read from."""
+    skipped: dict[str, int] = {}
+    """What the reader passed over, by name, with counts."""
+    faults: tuple[Fault, ...] = ()
+    """Places that could not be read."""
+    details: dict[str, Any] = {}
+
+    # -- the path that stands ------------------------------------------------------------------------------------
+
+    @cached_property
+    def indices(self) -> tuple[int, ...]:
+        """Indices into `log` of the entries from the root to the leaf."""
+        last = self.leaf if self.leaf >= 0 else len(self.log) - 1
+        if not self.parents:
+            return tuple(range(last + 1))
+        out: list[int] = []
+        seen: set[int] = set()
+        while last >= 0 and last not in seen:
+            seen.add(last)
+            out.append(last)
+            last = self.parents[last]
+        return tuple(reversed(out))
+
+    @cached_property
+    def path(self) -> tuple[Entry, ...]:
+        """The entries that stand, in order: what was said and what was edited."""
+        if not self.parents and self.leaf in (-1, len(self.log) - 1):
+            return self.log
+        return tuple(self.log[i] for i in self.indices)
+
+    @cached_property
+    def messages(self) -> tuple[Message, ...]:
+        """All messages that stand, in order, whether still visible or not."""
+        return tuple(e for e in self.path if isinstance(e, Message))
+
+    @cached_property
+    def edits(self) -> tuple[Edit, ...]:
+        """The compactions that stand, in order."""
+        return tuple(e for e in self.path if isinstance(e, Edit))
+
+    # -- turns and calls -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def turns(self) -> tuple[int, ...]:
+        """For each entry of `path` its zero-based turn: recorded where the log says, else one turn an input."""
+        out: list[int] = []
+        turn, answered = 0, False
+        for entry in self.path:
+            if isinstance(entry, Message):
+                if entry.turn is not None:
+                    turn, answered = entry.turn, False
+                elif entry.role in ("assistant", "tool"):
+                    answered = True
+                elif entry.role == "user" and answered:
+                    turn, answered = turn + 1, False
+            out.append(turn)
+        return tuple(out)
+
+    @cached_property
+    def calls(self) -> tuple[Call, ...]:
+        """The requests of this session, failed ones included, counted from 0."""
+        turns, agent = self.turns, self.agent
+        out: list[Call] = []
+        for i, e in enumerate(self.path):
+            if isinstance(e, Message) and e.role == "assistant":
+                out.append(Call(len(out), i, turns[i], e.agent or agent, e))
+        return tuple(out)
+
+    @cached_property
+    def agents(self) -> tuple[str, ...]:
+        """Names of the agents that speak in this session, in order of appearance."""
+        return tuple(dict.fromkeys(e.agent or self.agent for e in self.messages)) or (self.agent,)
+
+    def call(self, index: int) -> Call:
+        """Return a call by its number; negatives count from the end.
+
+        Raises:
+            BadArguments: the session has no such call.
+        """
+        try:
+            return self.calls[index]
+        except IndexError:
+            n = len(self.calls)
+            known = f"it has calls 0 to {n - 1}" if n else "it has no calls"
+            raise BadArguments(f"Session {self.id!r} has no call {index}: {known}.") from None
+
+    # -- what is shown -------------------------------------------------------------------------------------------
+
+    def view(self, call: int | None = None) -> tuple[Message, ...]:
+        """Return the messages shown to the model at a call (negatives from the end); None: those shown next."""
+        stop = len(self.path) if call is None else self.call(call).position
+        shown: tuple[Message, ...] = ()
+        for shown_, _ in _fold(self.path[:stop]):
+            shown = tuple(shown_)
+        return shown
+
+    def views(self) -> Iterator[tuple[Call, tuple[Message, ...]]]:
+        """Yield every call with the messages of its prompt, in one pass."""
+        calls = iter(self.calls)
+        following = next(calls, None)
+        for shown, position in _fold(self.path, each=True):
+            while following is not None and following.position == position:
+                yield following, tuple(shown)
+                following = next(calls, None)
+
+    # -- what the log can say ------------------------------------------------------------------------------------
+
+    @cached_property
+    def has_text(self) -> bool:
+        """True where at least one message carries text."""
+        return any(isinstance(p, Text) and p.text for m in self.messages for p in m.parts)
+
+    @cached_property
+    def has_sizes(self) -> bool:
+        """True where content is present or its size is recorded."""
+        return self.has_text or any(isinstance(p, Sized) for m in self.messages for p in m.parts)
+
+    @cached_property
+    def has_usage(self) -> bool:
+        """True where at least one call has the provider's prompt size."""
+        return any(c.message.usage is not None and c.message.usage.prompt_tokens for c in self.calls)
+
+    @cached_property
+    def has_cache(self) -> bool:
+        """True where at least one call tells cached from uncached input."""
+        return any(c.message.usage is not None and c.message.usage.cache_read_tokens is not None for c in self.calls)
+
+    @cached_property
+    def has_time(self) -> bool:
+        """True where calls carry times."""
+        return any(c.message.time is not None for c in self.calls)
+
+    # -- growing and branching: a new session, the same log --------------------------------------------------------
+
+    def append(self, *entries: Entry) -> Session:
+        """Return the session with entries written after its leaf."""
+        log = (*self.log, *entries)
+        at_end = self.leaf in (-1, len(self.log) - 1)
+        if at_end and not self.parents:
+            return self._with(log=log, leaf=-1)
+        first = self.leaf if self.leaf >= 0 else len(self.log) - 1
+        new = (first, *range(len(self.log), len(log) - 1)) if entries else ()
+        return self._with(log=log, parents=self._tree() + new, leaf=-1)
+
+    def branch(self, entry: str | int) -> Session:
+        """Return the session standing at an earlier entry (its id, or its index in `log`); nothing is lost.
+
+        Raises:
+            BadArguments: there is no such entry.
+        """
+        index = entry if isinstance(entry, int) else self._index(entry)
+        if not -len(self.log) <= index < len(self.log):
+            raise BadArguments(f"Session {self.id!r} has no entry {entry}: it has {len(self.log)}.")
+        return self._with(leaf=index % len(self.log), parents=self._tree())
+
+    def _tree(self) -> tuple[int, ...]:
+        return self.parents or tuple(range(-1, len(self.log) - 1))
+
+    def _index(self, entry: str) -> int:
+        for i, e in enumerate(self.log):
+            if e.id == entry:
+                return i
+        raise BadArguments(f"Session {self.id!r} has no entry {entry!r}.")
+
+    def _with(self, **changes: Any) -> Session:
+        return msgspec.structs.replace(self, **changes)
+
+    def __repr__(self) -> str:
+        n, c, e = len(self.messages), len(self.calls), len(self.edits)
+        return f"<Session {self.id} {self.format}: {n} messages, {c} calls, {e} compactions>"
+
+
+def _fold(path: Iterable[Entry], *, each: bool = False) -> Iterator[tuple[list[Message], int]]:
+    """Yield what is shown before each entry (`each`), and at the end."""
+    shown: list[Message] = []
+    position = -1
+    for position, entry in enumerate(path):
+        if each:
+            yield shown, position
+        if isinstance(entry, Edit):
+            shown = apply_edit(shown, entry)
+        elif entry.visible:
+            shown.append(entry)
+    yield shown, position + 1
+
+
+def apply_edit(shown: list[Message], edit: Edit) -> list[Message]:
+    """Return the view after an edit; targets that are not shown are passed over."""
+    targets = set(edit.targets)
+    if edit.kind in ("shortened", "replaced"):
+        new = dict(zip(edit.targets, edit.inserted, strict=False))
+        return [new.get(m.id, m) for m in shown]
+    at = next((i for i, m in enumerate(shown) if m.id in targets), len(shown))
+    kept = [m for m in shown[at:] if m.id not in targets]
+    return [*shown[:at], *edit.inserted, *kept]

@@ -1,0 +1,46 @@
+"""Real sessions where `CTXKIT_SESSIONS` names them; a printed seed for families that are sampled."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("ctxkit", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ctxkit")
+
+SEED = int(os.environ.get("CTXKIT_SEED", random.SystemRandom().randrange(10**6)))
+ALL = os.environ.get("CTXKIT_TEST_ALL") == "1"
+"""True in `make test-all`: take everything of a long family."""
+
+
+def pytest_report_header() -> str:
+    where = os.environ.get("CTXKIT_SESSIONS", "not set: tests on real sessions skip")
+    return f"ctxkit: CTXKIT_SEED={SEED} CTXKIT_SESSIONS={where}"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    os.environ["CTXKIT_SEED"] = str(SEED)  # one seed for all workers
+
+
+def sessions_folder() -> Path | None:
+    """The folder of real sessions, or None."""
+    named = os.environ.get("CTXKIT_SESSIONS")
+    return Path(named) if named and Path(named).is_dir() else None
+
+
+@pytest.fixture(scope="session")
+def real() -> Path:
+    """The folder of real sessions; skips where it is not set."""
+    folder = sessions_folder()
+    if folder is None:
+        pytest.skip("CTXKIT_SESSIONS names no folder of real sessions")
+    return folder
+
+
+def sample(cases: list, n: int) -> list:
+    """All cases in `make test-all`, else `n` of them by the printed seed."""
+    return cases if ALL or len(cases) <= n else random.Random(SEED).sample(cases, n)
