@@ -1,0 +1,61 @@
+"""What a model is to the kit: a callable that takes a request, says its deltas as they come, and returns its reply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+import msgspec
+
+from ctxkit.messages import Message, ToolSchema
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One call: what is shown to the model, and what it may use.
+
+    `turn` and `step` say where the session stands (the zero-based turn, the zero-based call in it). A provider ignores
+    them; the scripted model is keyed on them, so that a compaction cannot shift its script.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSchema, ...] = ()
+    turn: int = 0
+    step: int = 0
+    max_output_tokens: int | None = None
+
+
+class Delta(msgspec.Struct, frozen=True):
+    """A piece of a reply as it streams: text, thinking, or the name of a tool that is being called."""
+
+    kind: Literal["text", "thinking", "tool_call"]
+    text: str
+
+
+Emit = Callable[[Delta], None]
+
+
+class Model(Protocol):
+    """A model: `await model(request, emit)` gives the assistant message with its usage.
+
+    Errors leave as `ModelError`, with `overflow=True` where the prompt does not fit. A model is cancelled by cancelling
+    the task that waits for it, at any await.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name that stands in frames, such as `anthropic/claude-sonnet-4-5` or `scripted/billing`."""
+
+    @property
+    def notice(self) -> str:
+        """What every output must say of it, for instance that no model was called; empty for a real one."""
+
+    @property
+    def context_window(self) -> int | None:
+        """The limit of a prompt in tokens, or None where it is not known."""
+
+    async def __call__(self, request: Request, emit: Emit) -> Message:
+        """Answer a request."""
+
+
+def silent(_: Delta) -> None:
+    """Take a delta and show nothing."""
