@@ -85,8 +85,8 @@ def _search(root: Root, pattern: str, folder: Path, files: str) -> str:
 
 def _ripgrep(program: str, root: Root, pattern: str, folder: Path, files: str) -> Iterator[str]:
     command = [program, "--no-config", "--no-heading", "--line-number", "--with-filename", "--color=never",
-               "--sort=path", "--max-columns=400", "--max-filesize=2M", "--no-ignore", f"--glob={files}", "--glob=!.git",
-               "-e", pattern, "--", root.relative(folder)]  # fmt: skip
+               "--sort=path", "--max-columns=400", "--max-filesize=2M", "--no-ignore",
+               f"--glob={files}", "--glob=!.git", "-e", pattern, "--", root.relative(folder)]  # fmt: skip
     try:
         done = subprocess.run(command, cwd=root.folder, capture_output=True, timeout=_SECONDS, check=False)  # noqa: S603  no shell, a fixed program, the pattern after -e
     except subprocess.TimeoutExpired:
