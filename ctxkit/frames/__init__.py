@@ -1,0 +1,69 @@
+"""Sessions as DataFrames with fixed columns: one observation a row, every number with its source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.frames import calls, compactions, messages, sessions, turns
+from ctxkit.frames.columns import build
+from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pandas as pd
+
+    from ctxkit.frames.columns import Column
+    from ctxkit.frames.counts import Count
+
+__all__ = ["COLUMNS", "frame"]
+
+_FRAMES = {"message": messages, "call": calls, "turn": turns, "compaction": compactions, "session": sessions}
+COLUMNS: dict[str, tuple[Column, ...]] = {name: module.COLUMNS for name, module in _FRAMES.items()}
+"""The columns of each frame: name, dtype, unit, meaning."""
+
+
+def frame(
+    of: Session | Iterable[Session],
+    per: str = "turn",
+    *,
+    count: Count = None,
+    children: bool = False,
+) -> pd.DataFrame:
+    """Return one frame over all sessions given, with the columns of ``COLUMNS[per]`` whatever the sessions hold.
+
+    Args:
+        of: a session, or any number of them.
+        per: what a row is: "message", "call", "turn", "compaction" or "session".
+        count: how messages are counted: None for a quarter of their characters, "exact" for the tokenizer, "anchored"
+            for sizes scaled to recorded usage, the name of an estimate ("pi", "fuseraft", ...), or a token counter.
+            Calls, turns and sessions are never counted: they hold what the log recorded.
+        children: take the sessions of subagents too, each after its parent.
+
+    Raises:
+        BadArguments: `per` names no frame, `count` no counter, or something given is no session.
+    """
+    if per not in _FRAMES:
+        raise BadArguments(f"per= takes one of {', '.join(_FRAMES)}, not {per!r}.{did_you_mean(str(per), _FRAMES)}")
+    given = list(_all(of, children=children))
+    if per in ("message", "compaction"):
+        data = (messages if per == "message" else compactions).rows(given, count)
+    else:
+        data = (calls if per == "call" else turns if per == "turn" else sessions).rows(given)
+    return build(COLUMNS[per], data)
+
+
+def _all(of: Session | Iterable[Session], *, children: bool) -> Iterable[Session]:
+    if isinstance(of, Session):
+        of = (of,)
+    try:
+        given = iter(of)
+    except TypeError:
+        raise BadArguments(f"Give a session or a list of sessions, not {type(of).__name__}.") from None
+    for session in given:
+        if not isinstance(session, Session):
+            raise BadArguments(f"Give a session or a list of sessions, not {type(session).__name__}; read files first.")
+        yield session
+        if children:
+            yield from _all(session.children, children=True)

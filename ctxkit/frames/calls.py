@@ -1,0 +1,92 @@
+"""One row a call: what was asked for, what it was billed, how full the window was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, Column
+from ctxkit.frames.costs import Costs
+from ctxkit.messages import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ctxkit.session import Session
+
+COLUMNS = (
+    Column("session", TEXT, "", "id of the session"),
+    Column("agent", TEXT, "", "the agent that asked"),
+    Column("turn", INT, "", "zero-based turn"),
+    Column("call", INT, "", "number of the call in its session, from 0, failed ones included"),
+    Column("position", INT, "entries", "place of the reply among the session's messages and edits"),
+    Column("id", TEXT, "", "id of the reply"),
+    Column("ts", TIME, "UTC", "when the reply was written"),
+    Column("model", TEXT, "", "the model that answered"),
+    Column("prompt_tokens", INT, "tokens", "the whole prompt: input + cache read + cache write"),
+    Column("input_tokens", INT, "tokens", "the uncached part of the prompt only"),
+    Column("cache_read_tokens", INT, "tokens", "prompt read from the cache"),
+    Column("cache_write_tokens", INT, "tokens", "prompt written to the cache, whatever its life"),
+    Column("cache_write_1h_tokens", INT, "tokens", "the part of `cache_write_tokens` that lives an hour"),
+    Column("output_tokens", INT, "tokens", "the reply, reasoning included"),
+    Column("reasoning_tokens", INT, "tokens", "the part of `output_tokens` that is reasoning"),
+    Column("context_limit", INT, "tokens", "the window: as the log says, else of the model by the table of prices"),
+    Column("limit_source", TEXT, "", "where `context_limit` comes from: recorded or derived"),
+    Column("cost_usd", FLOAT, "US dollars", "as recorded, else usage times the table of prices"),
+    Column("cost_source", TEXT, "", "where `cost_usd` comes from: recorded or derived"),
+    Column("miss", TEXT, "", "why the cache was missed, once the misses are classified; missing until then"),
+    Column("stop", TEXT, "", "why the reply ended"),
+    Column("is_error", BOOL, "", "True where the call failed"),
+    Column("seconds", FLOAT, "seconds", "how long the call took"),
+    Column("tool_calls_n", INT, "", "tool calls in the reply"),
+    Column("source", TEXT, "", "where the token columns come from: recorded; missing where the log has no usage"),
+)
+_NONE = Usage()
+
+
+def rows(sessions: Sequence[Session]) -> dict[str, list[Any]]:
+    """Return the columns of the call frame as lists."""
+    data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS if c.name != "miss"}
+    costs = Costs()
+    for session in sessions:
+        _session(session, data, costs)
+    return data
+
+
+def _session(session: Session, data: dict[str, list[Any]], costs: Costs) -> None:
+    calls = session.calls
+    replies = [c.message for c in calls]
+    usages = [m.usage or _NONE for m in replies]
+    models = [m.model or session.model for m in replies]
+    data["session"] += [session.id] * len(calls)
+    data["agent"] += [c.agent for c in calls]
+    data["turn"] += [c.turn for c in calls]
+    data["call"] += [c.index for c in calls]
+    data["position"] += [c.position for c in calls]
+    data["id"] += [m.id for m in replies]
+    data["ts"] += [m.time for m in replies]
+    data["model"] += models
+    data["prompt_tokens"] += [u.prompt_tokens for u in usages]
+    data["input_tokens"] += [u.input_tokens for u in usages]
+    data["cache_read_tokens"] += [u.cache_read_tokens for u in usages]
+    data["cache_write_tokens"] += [written(u) for u in usages]
+    data["cache_write_1h_tokens"] += [u.cache_write_1h_tokens for u in usages]
+    data["output_tokens"] += [u.output_tokens for u in usages]
+    data["reasoning_tokens"] += [u.reasoning_tokens for u in usages]
+    for m, model in zip(replies, models, strict=True):
+        limit, where = costs.limit(session, m, model)
+        data["context_limit"].append(limit)
+        data["limit_source"].append(where)
+        cost, where = costs.cost(m, model)
+        data["cost_usd"].append(cost)
+        data["cost_source"].append(where)
+    data["stop"] += [m.stop for m in replies]
+    data["is_error"] += [m.is_error for m in replies]
+    data["seconds"] += [m.latency for m in replies]
+    data["tool_calls_n"] += [len(m.tool_calls) for m in replies]
+    data["source"] += ["recorded" if m.usage is not None else None for m in replies]
+
+
+def written(usage: Usage) -> int | None:
+    """All tokens written to the cache: those of five minutes and those of an hour."""
+    short, long = usage.cache_write_tokens, usage.cache_write_1h_tokens
+    return short if long is None else long + (short or 0)

@@ -1,0 +1,78 @@
+"""Fixed columns: the table that a frame is built from, documented by and, when empty, made of."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+INT, FLOAT, BOOL, TEXT, TIME = "Int64", "Float64", "boolean", "string", "datetime64[us, UTC]"
+_ARROW = {INT: pa.int64(), FLOAT: pa.float64(), BOOL: pa.bool_(), TEXT: pa.large_string()}
+_PYTHON: dict[str, type | tuple[type, ...]] = {INT: int, FLOAT: (int, float), BOOL: bool, TEXT: str}
+_LATEST = 253_402_300_799.0  # the year 9999: what lies beyond is a broken clock
+
+
+class Column(NamedTuple):
+    """One column of a frame."""
+
+    name: str
+    dtype: str
+    unit: str
+    meaning: str
+
+
+def build(columns: Sequence[Column], data: dict[str, list[Any]]) -> pd.DataFrame:
+    """Return a frame of exactly these columns, in this order; None and NaN become missing.
+
+    `data` has one list for each column, all of one length; a column without a list is missing throughout.
+    """
+    n = len(next(iter(data.values()))) if data else 0
+    return pd.DataFrame({c.name: _array(c.dtype, data.get(c.name, [None] * n)) for c in columns}, copy=False)
+
+
+def _array(dtype: str, values: list[Any]) -> Any:
+    if dtype == TIME:
+        return _times(values)
+    try:
+        array = pa.array(values, type=_ARROW[dtype], from_pandas=True)
+    except (pa.ArrowException, UnicodeEncodeError, OverflowError, TypeError):
+        array = pa.array([_sane(dtype, v) for v in values], type=_ARROW[dtype], from_pandas=True)
+    if dtype == TEXT:
+        return pd.arrays.ArrowStringArray(array)
+    mask = array.is_null().to_numpy(zero_copy_only=False)
+    filled = (array.fill_null(False if dtype == BOOL else 0) if array.null_count else array).to_numpy(
+        zero_copy_only=False
+    )
+    make = {INT: pd.arrays.IntegerArray, FLOAT: pd.arrays.FloatingArray, BOOL: pd.arrays.BooleanArray}[dtype]
+    return make(filled if filled.flags.writeable else filled.copy(), mask)
+
+
+def _sane(dtype: str, value: Any) -> Any:
+    """What a broken log put where a number or a text belongs is missing; lone surrogates are replaced."""
+    if not isinstance(value, _PYTHON[dtype]) or (isinstance(value, bool) and dtype != BOOL):
+        return None
+    if dtype == TEXT:
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if dtype == INT and not -(2**63) <= value < 2**63:
+        return None
+    return value
+
+
+def _times(values: list[Any]) -> Any:
+    seconds = np.array([_second(v) for v in values], dtype="float64")
+    known = np.isfinite(seconds)
+    micros = np.full(len(seconds), np.iinfo("int64").min)  # the value of NaT
+    micros[known] = np.round(seconds[known] * 1e6).astype("int64")
+    return pd.DatetimeIndex(micros.view("datetime64[us]")).tz_localize("UTC")
+
+
+def _second(value: Any) -> float:
+    if isinstance(value, (int, float)) and -_LATEST < value < _LATEST:
+        return float(value)
+    return math.nan
