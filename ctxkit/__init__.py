@@ -46,7 +46,7 @@ _NAMES = {
     "ModelError": "errors",
     "StoreError": "errors",
 }
-_ROOMS = ("presets", "plots", "policies", "metrics")
+_ROOMS = ("presets", "plots", "policies", "metrics", "samples")
 
 __all__ = [*_NAMES, *_ROOMS]  # noqa: PLE0604  names are strings, made above
 

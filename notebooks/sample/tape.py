@@ -1,0 +1,156 @@
+"""A tape that records an agent at work: clock, prompt sizes, a prefix cache that forgets, compactions."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from ctxkit.messages import Edit, Message, Text, Thinking, ToolCall, Usage
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+MODEL = "claude-sonnet-4-5"
+WINDOW = 48_000
+"""The window set for this agent; its model could hold more."""
+DUE = 40_000
+"""A compaction is due when a prompt would be larger than this."""
+KEEP = 9_000
+"""Tokens of the latest messages that a compaction leaves as they are."""
+CACHE_SECONDS = 300.0
+DOLLARS = {"input": 3e-6, "read": 0.3e-6, "write": 3.75e-6, "output": 15e-6}
+"""What the provider asked for a token when the sample was made."""
+SCALE = 1.17
+"""The provider counts more tokens than a public vocabulary does: so do real logs."""
+
+
+class Tape:
+    """Grows a log message by message as one agent would have written it.
+
+    Args:
+        rng: where ids, pauses and waits come from.
+        count: tokens of a text.
+        summary: what a compaction writes, given its number.
+        fixed: tokens of the tool schemas, which are sent but not logged as a message.
+    """
+
+    def __init__(
+        self,
+        system: str,
+        *,
+        rng: random.Random,
+        count: Callable[[str], int],
+        summary: Callable[[int], str],
+        fixed: int,
+        start: float,
+    ) -> None:
+        self.rng, self.count, self.summary, self.fixed, self.now = rng, count, summary, fixed, start
+        self.log: list[Message | Edit] = []
+        self.shown: list[Message] = []
+        self.sizes: dict[str, int] = {}
+        self.cached, self.cached_at = 0, float("-inf")
+        self.ids: set[str] = set()
+        self.compactions = 0
+        self._add(Message(role="system", id=self._id(), parts=(Text(system),), time=start))
+
+    def user(self, text: str, pause: float = 60.0) -> None:
+        """Somebody types, `pause` seconds after the last answer."""
+        self.now += pause
+        self._add(Message(role="user", id=self._id(), parts=(Text(text),), time=self.now))
+
+    def step(
+        self, *asked: tuple[str, dict, str, bool], text: str = "", thinking: str = "", seconds: float | None = None
+    ) -> None:
+        """One call that asks for tools, and their results; `asked` holds (tool, arguments, result, is_error)."""
+        calls = [ToolCall(id=f"call_{self._id()}", name=name, arguments=args) for name, args, _, _ in asked]
+        self._call(text, thinking, calls)
+        for call, (name, _, result, is_error) in zip(calls, asked, strict=True):
+            self.now += self.rng.uniform(0.1, 1.5) if seconds is None else seconds
+            error = result.splitlines()[-1] if is_error else None
+            self._add(
+                Message(
+                    role="tool", id=self._id(), parts=(Text(result),), tool=name, call_id=call.id,
+                    time=round(self.now, 2), is_error=is_error, error=error,
+                )
+            )  # fmt: skip
+
+    def answer(self, text: str, thinking: str = "") -> None:
+        """The call that ends a turn."""
+        self._call(text, thinking, [])
+
+    def _call(self, text: str, thinking: str, calls: list[ToolCall]) -> None:
+        if self._prompt() > DUE:
+            self._compact()
+        prompt = self._prompt()
+        said = (Thinking(thinking, signature=self._id() * 4),) if thinking else ()
+        parts = (*said, *((Text(text),) if text else ()), *calls)
+        output = self._tokens(parts)
+        latency = round(1.1 + prompt / 40_000 + output / self.rng.uniform(45, 80), 2)
+        usage = self._bill(prompt, output, sum(self._tokens((p,)) for p in said))
+        self.now += latency
+        reply = Message(
+            role="assistant", id=self._id(), parts=parts, time=round(self.now, 2), usage=usage, model=MODEL,
+            stop="tool" if calls else "stop", latency=latency, context_window=WINDOW,
+        )  # fmt: skip
+        self._add(reply, output)
+
+    def _bill(self, prompt: int, output: int, reasoning: int) -> Usage:
+        """The provider keeps every prompt for five minutes; what is still the same at the front is read, not sent."""
+        warm = self.now - self.cached_at < CACHE_SECONDS
+        read = min(self.cached, prompt) if warm else 0
+        fresh = self.rng.randrange(3, 9)
+        write = prompt - read - fresh
+        self.cached, self.cached_at = prompt - fresh, self.now
+        cost = fresh * DOLLARS["input"] + read * DOLLARS["read"] + write * DOLLARS["write"] + output * DOLLARS["output"]
+        return Usage(
+            input_tokens=fresh, cache_read_tokens=read, cache_write_tokens=write, output_tokens=output,
+            reasoning_tokens=reasoning, cost_usd=round(cost, 6),
+        )  # fmt: skip
+
+    def _compact(self) -> None:
+        """Sum up all but the system prompt and the latest messages; never part a call from its result."""
+        kept, at = 0, len(self.shown)
+        while at > 1 and kept < KEEP:
+            at -= 1
+            kept += self.sizes[self.shown[at].id]
+        while at > 1 and self.shown[at].role not in ("assistant", "user"):
+            at -= 1
+        gone, before = self.shown[1:at], self._prompt()
+        text = self.summary(self.compactions)
+        made = Message(role="summary", id=self._id(), parts=(Text(text),), time=self.now)
+        usage = self._bill(before + 350, self.count(text), 0)
+        self.now += 14.0
+        self.sizes[made.id] = self._tokens(made.parts)
+        self.shown = [self.shown[0], made, *self.shown[at:]]
+        self.cached = self.fixed + self.sizes[self.shown[0].id]  # the front that is still the same
+        self.compactions += 1
+        self.log.append(
+            Edit(
+                kind="summarised", id=self._id(), targets=tuple(m.id for m in gone), inserted=(made,),
+                reason=f"the prompt had {before:,} tokens, more than {DUE:,}: all but the latest messages summed up",
+                trigger="auto", method="summary", time=round(self.now, 2), tokens_before=before,
+                tokens_after=self._prompt(), usage=usage, model=MODEL,
+            )
+        )  # fmt: skip
+
+    def _prompt(self) -> int:
+        return self.fixed + sum(self.sizes[m.id] for m in self.shown)
+
+    def _add(self, message: Message, size: int | None = None) -> None:
+        self.sizes[message.id] = self._tokens(message.parts) if size is None else size
+        self.log.append(message)
+        self.shown.append(message)
+
+    def _tokens(self, parts: tuple) -> int:
+        total = 4
+        for part in parts:
+            text = json.dumps(part.arguments) + part.name if isinstance(part, ToolCall) else part.text
+            total += round(self.count(text) * SCALE) + (3 if isinstance(part, ToolCall) else 0)
+        return total
+
+    def _id(self) -> str:
+        while (new := f"{self.rng.getrandbits(32):08x}") in self.ids:
+            pass
+        self.ids.add(new)
+        return new
