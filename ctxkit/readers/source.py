@@ -5,6 +5,7 @@ Nothing but `ReadError` leaves this file. The bytes are untrusted: size, depth a
 
 from __future__ import annotations
 
+import json
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,9 @@ class Source:
             if size > MAX_BYTES:
                 raise ReadError(f"the file has {size:,} bytes; at most {MAX_BYTES:,} are read.", self.path)
             if not self.path.is_file():
-                raise ReadError("expected a file; for a folder use ctxkit.read_all.", self.path)
+                raise ReadError(
+                    "expected a file, found a folder or a device; ctxkit.read_all takes folders.", self.path
+                )
             return self.path.read_bytes()
         except FileNotFoundError:
             raise ReadError("there is no such file.", self.path) from None
@@ -66,19 +69,41 @@ class Source:
 
     @cached_property
     def document(self) -> Any:
-        """The whole file as one JSON value, or None where it is not one."""
+        """The whole file as one JSON value, or None where it is not one (a file of several lines of JSON is not)."""
+        start = self.data[:64].lstrip()[:1]
+        if start not in (b"{", b"["):
+            return None
         try:
             return _DECODER.decode(self.data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as e:
+            if "trailing characters" in str(e):  # the first line is whole: a file of lines
+                return None
+        try:
+            return _lenient(self.data)
+        except (ValueError, RecursionError):
             return None
 
     @cached_property
     def head(self) -> list[dict[str, Any]]:
-        """The first JSON objects of a file of lines (at most 64), for sniffing."""
+        """The first JSON objects of a file of lines (at most 64), for sniffing; the document itself where it is one."""
+        if self.document is not None:
+            return [self.document] if type(self.document) is dict else []
         return [r for _, r in self._decode(self.data[: 1 << 22].split(b"\n", _HEAD * 4)[: _HEAD * 4], [])[:_HEAD]]
+
+    @property
+    def looks(self) -> str:
+        """What the file looks like, in a few words, for an error."""
+        if self.document is not None:
+            keys = ", ".join(map(repr, list(self.document)[:6])) if type(self.document) is dict else ""
+            return f"a JSON object with {keys}" if keys else f"a JSON {type(self.document).__name__}"
+        if self.head:
+            return "lines of JSON objects with " + ", ".join(map(repr, list(self.head[0])[:6]))
+        return "binary" if b"\0" in self.data[:4096] else "text, not JSON"
 
     @cached_property
     def _lines(self) -> tuple[list[tuple[int, dict[str, Any]]], list[Fault]]:
+        if type(self.document) is dict:
+            return [(1, self.document)], []
         faults: list[Fault] = []
         return self._decode(self.data.split(b"\n"), faults), faults
 
@@ -102,13 +127,35 @@ class Source:
             try:
                 record = decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as e:
-                faults.append(Fault(number, _why(line, e)))
-                continue
+                try:
+                    record = _lenient(line)
+                except (ValueError, RecursionError):
+                    faults.append(Fault(number, _why(line, e)))
+                    continue
             if type(record) is dict:
                 out.append((number, record))
             else:
                 faults.append(Fault(number, f"expected a JSON object, found {type(record).__name__}"))
         return out
+
+
+def _lenient(data: bytes) -> Any:
+    """Decode what JavaScript and Python write beyond JSON: halves of surrogate pairs, NaN, bytes that are no UTF-8.
+
+    Raises:
+        ValueError: it is no JSON all the same.
+        RecursionError: it is nested too deeply.
+    """
+    value = json.loads(data.decode("utf-8", "replace"), parse_constant=lambda _: None)
+    return _whole_text(value)
+
+
+def _whole_text(value: Any) -> Any:
+    if type(value) is str:
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if type(value) is dict:
+        return {_whole_text(k): _whole_text(v) for k, v in value.items()}
+    return [_whole_text(v) for v in value] if type(value) is list else value
 
 
 def _why(line: bytes, error: Exception) -> str:

@@ -1,0 +1,247 @@
+"""The catalogue of readers: find the one that knows a file by its content, and read one session or all of a folder.
+
+A reader ("member") is a module, or any object of the entry-point group ``ctxkit.readers``, with
+
+* ``NAME: str`` and, if it likes, ``ALIASES: tuple[str, ...]``;
+* ``sniff(source) -> bool``: by content only, cheap, never raises;
+* ``read(source) -> list[Session]``: only `ReadError` leaves it;
+* for formats where a folder is one session: ``sniff_folder(path) -> bool`` and ``read_folder(path) -> list[Session]``.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from functools import cache, partial
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import msgspec
+
+from ctxkit.errors import BadArguments, ReadError, UnknownFormat, did_you_mean
+from ctxkit.readers.folders import Found, find
+from ctxkit.readers.sessions import Sessions, shown
+from ctxkit.readers.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ctxkit.session import Session
+
+GROUP = "ctxkit.readers"
+MEMBERS = ("pi",)
+"""Modules of this package, in the order in which they are asked; the strict ones first."""
+
+
+class Reader(Protocol):
+    """What a member offers."""
+
+    NAME: str
+
+    def sniff(self, source: Source) -> bool:
+        """Say whether the content looks like this format."""
+
+    def read(self, source: Source) -> list[Session]:
+        """Return the sessions of a file."""
+
+
+@cache
+def members() -> tuple[Reader, ...]:
+    """Return all readers, those of other packages last; one that cannot be loaded is named in a warning."""
+    own = [cast("Reader", import_module(f"ctxkit.readers.{name}")) for name in MEMBERS]
+    for point in entry_points(group=GROUP):
+        try:
+            reader = point.load()
+            own.append(_checked(reader))
+        except Exception as e:  # noqa: BLE001  another's code may raise anything
+            warnings.warn(f"The reader {point.name!r} could not be loaded: {type(e).__name__}: {e}", stacklevel=2)
+    return tuple(own)
+
+
+def _checked(reader: Any) -> Reader:
+    if not (isinstance(reader.NAME, str) and callable(reader.sniff) and callable(reader.read)):
+        raise BadArguments("expected NAME, sniff(source) and read(source).")
+    return cast("Reader", reader)
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all formats, as `format=` takes them."""
+    return tuple(m.NAME for m in members())
+
+
+def named(format: str) -> Reader:  # noqa: A002  the word that a user types
+    """Return the reader of a format.
+
+    Raises:
+        UnknownFormat: there is none of that name.
+    """
+    wanted = str(format).lower().replace("_", "-").replace(" ", "-")
+    for m in members():
+        if wanted == m.NAME or wanted in getattr(m, "ALIASES", ()):
+            return m
+    known = ", ".join(sorted(names()))
+    raise UnknownFormat(f"There is no format {format!r}.{did_you_mean(wanted, names())} Known formats: {known}.")
+
+
+def sniff(source: Source) -> Reader:
+    """Return the reader that knows the content of a file.
+
+    Raises:
+        UnknownFormat: none does; the sentence says what the file looks like.
+        ReadError: the file cannot be opened.
+    """
+    if not source.data.strip():
+        raise UnknownFormat("the file is empty: expected a session.", source.path)
+    for m in members():
+        if _guarded(m.NAME, source.path, partial(m.sniff, source)):
+            return m
+    raise UnknownFormat(
+        f"no reader knows this file ({source.looks}). Known formats: {', '.join(names())}; format= forces one.",
+        source.path,
+    )
+
+
+def read(path: str | os.PathLike[str], format: str | None = None) -> Session:  # noqa: A002
+    """Read one session from a file, or from a folder that holds exactly one.
+
+    Args:
+        path: the file or folder.
+        format: name of the format, to force it; None: found from the content.
+
+    Raises:
+        ReadError: the file cannot be read, is no session, or holds several (`read_all` takes those).
+        UnknownFormat: no reader knows the content, or no format has that name.
+    """
+    place = _place(path)
+    reader = None if format is None else named(format)
+    sessions = _read_folder(place, reader) if place.is_dir() else read_source(Source(place), reader)
+    if len(sessions) != 1:
+        what = f"{len(sessions)} sessions" if sessions else "no session"
+        raise ReadError(f"expected one session, found {what}: ctxkit.read_all reads all of them.", place)
+    return sessions[0]
+
+
+def read_all(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    format: str | None = None,  # noqa: A002
+    progress: bool = True,
+) -> Sessions:
+    """Read every session of a file, folder (recursive), glob, or a list of those; take what can be read.
+
+    Files that fail stand in ``.failed`` (a DataFrame: file, line, why). A file inside a folder that no reader knows is
+    a failure only if its name ends like a log (.json, .jsonl, .traj, ...); others are in ``.passed_over``. Files that
+    belong to another session (its subagents) are read with it and not listed again.
+
+    Args:
+        paths: where to look.
+        format: name of the format, to force it on every file; None: found from the content.
+        progress: False hides the bar; it shows only in a terminal or notebook and for more than a few files.
+
+    Raises:
+        UnknownFormat: no format has that name.
+    """
+    reader = None if format is None else named(format)
+    folders = tuple(m for m in ((reader,) if reader else members()) if hasattr(m, "sniff_folder"))
+    found, out = [], Sessions()
+    for p in [paths] if isinstance(paths, (str, os.PathLike)) else list(paths):
+        found += find(_place(p), lambda folder: _folder_reader(folder, folders))
+    unique = list({os.path.realpath(f.path): f for f in reversed(found)}.values())[::-1]
+    _collect(unique, reader, out, progress)
+    return out
+
+
+def _collect(found: list[Found], reader: Reader | None, out: Sessions, progress: bool) -> None:
+    # Parents lie higher than their subagents' files: read from the top, and pass over what came with a parent.
+    order = sorted(range(len(found)), key=lambda i: (len(found[i].path.parts), i))
+    got: dict[int, list[Session]] = {}
+    taken: set[str] = set()
+    for i in shown(order, progress):
+        f = found[i]
+        if str(f.path) in taken:
+            continue
+        if f.why:
+            out.add_failure(ReadError(f.why, f.path))
+            continue
+        try:
+            got[i] = f.folder(f.path) if f.folder else read_source(Source(f.path), reader)
+        except UnknownFormat as e:
+            if f.named or f.is_log:
+                out.add_failure(e)
+            else:
+                out.passed_over.append(str(f.path))
+        except ReadError as e:
+            out.add_failure(e)
+        for s in got.get(i, ()):
+            taken.update(_places(s))
+    for i in sorted(got):
+        out.extend(got[i])
+
+
+def _places(session: Session) -> set[str]:
+    out: set[str] = set()
+    below = list(session.children)
+    while below:
+        s = below.pop()
+        below.extend(s.children)
+        if s.path_ and s.path_ != session.path_:
+            out.add(s.path_)
+    return out
+
+
+def read_source(source: Source, reader: Reader | None = None) -> list[Session]:
+    """Return the sessions of one source; at least one.
+
+    Raises:
+        ReadError: it cannot be read as a session.
+    """
+    reader = reader or sniff(source)
+    sessions = _guarded(reader.NAME, source.path, lambda: reader.read(source))
+    if not sessions:
+        raise ReadError(f"expected a {reader.NAME} session, found none.", source.path)
+    return [s if s.path_ else msgspec.structs.replace(s, path_=str(source.path)) for s in sessions]
+
+
+def _read_folder(place: Path, reader: Reader | None) -> list[Session]:
+    folders = tuple(m for m in ((reader,) if reader else members()) if hasattr(m, "sniff_folder"))
+    whole = _folder_reader(place, folders)
+    if whole is not None:
+        return whole(place)
+    return read_all(place, None if reader is None else reader.NAME, progress=False)
+
+
+def _folder_reader(place: Path, folders: tuple[Any, ...]) -> Callable[[Path], list[Session]] | None:
+    for m in folders:
+        if _guarded(m.NAME, place, partial(m.sniff_folder, place)):
+            return partial(_whole, m)
+    return None
+
+
+def _whole(reader: Any, path: Path) -> list[Session]:
+    sessions = _guarded(reader.NAME, path, lambda: reader.read_folder(path))
+    return [s if s.path_ else msgspec.structs.replace(s, path_=str(path)) for s in sessions]
+
+
+def _guarded(name: str, path: Path, do: Callable[[], Any]) -> Any:
+    """Let nothing but `ReadError` out of a member: files are untrusted and members may be other people's."""
+    try:
+        return do()
+    except ReadError as e:
+        if e.path is None:
+            raise type(e)(e.why, path, e.line) from None
+        raise
+    except Exception as e:
+        raise ReadError(f"damaged {name} session: a record could not be read ({type(e).__name__}).", path) from e
+
+
+def _place(path: object) -> Path:
+    if not isinstance(path, (str, os.PathLike)):
+        raise BadArguments(f"expected a path, found {type(path).__name__}: give a file, a folder or a glob.")
+    text = os.fspath(path)
+    if not isinstance(text, str) or "\0" in text:
+        raise ReadError("expected a path as text without null characters.")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        return Path(text)

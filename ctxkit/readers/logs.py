@@ -1,0 +1,117 @@
+"""A log as a reader writes it: ids made unique, what is shown kept up to date, parents where it branches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ctxkit.messages import Edit, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_BUDGET = 8
+"""Walks up the tree cost at most this many times the entries written, plus a little: never quadratic."""
+
+
+class Log:
+    """Entries in the order of writing, a tree where they branch, and the ids shown at the entry written last.
+
+    `add` takes entries; `compact` a compaction; `stand` moves to an earlier entry (a branch begins there).
+    """
+
+    def __init__(self) -> None:
+        self.entries: list[Message | Edit] = []
+        self.parents: list[int] = []
+        self.at = -1
+        """Index of the entry at which the conversation stands; -1 before the first."""
+        self.shown: list[str] = []
+        """Ids of the messages shown now, in order."""
+        self._ids: set[str] = set()
+        self._next = 0
+        self._walked = 0
+        self._branches = False
+
+    def new_id(self, wanted: object = None) -> str:
+        """Return the id wanted where it is a text and free, else a made one (`m0`, `m1`, ...); it is then taken."""
+        ids = self._ids
+        if type(wanted) is str and wanted and wanted not in ids:
+            ids.add(wanted)
+            return wanted
+        while (made := f"m{self._next}") in ids:
+            self._next += 1
+        self._next += 1
+        ids.add(made)
+        return made
+
+    def add(self, entry: Message | Edit) -> int:
+        """Write an entry (its id from `new_id`) after the one at which the log stands; return its index."""
+        index = len(self.entries)
+        self.entries.append(entry)
+        self.parents.append(self.at)
+        if self.at != index - 1:
+            self._branches = True
+        self.at = index
+        if type(entry) is Message:
+            if entry.visible:
+                self.shown.append(entry.id)
+        elif type(entry) is Edit:
+            self.shown = _after(self.shown, entry)
+        return index
+
+    def replace(self, index: int, entry: Message) -> None:
+        """Put a fuller version of a message (same id) in its place, as formats do that write one reply in pieces."""
+        self.entries[index] = entry
+
+    def stand(self, index: int) -> bool:
+        """Move to an earlier entry (-1: before the first); False where branches are too many to follow."""
+        if index == self.at:
+            return True
+        path = self.path(index)
+        if path is None:
+            return False
+        shown: list[str] = []
+        for i in path:
+            entry = self.entries[i]
+            if type(entry) is Edit:
+                shown = _after(shown, entry)
+            elif type(entry) is Message and entry.visible:
+                shown.append(entry.id)
+        self.at, self.shown = index, shown
+        return True
+
+    def path(self, index: int) -> list[int] | None:
+        """Return the indices from the root to an entry; None where the budget for walks is spent."""
+        out: list[int] = []
+        parents, allowed = self.parents, _BUDGET * len(self.parents) + 100_000 - self._walked
+        while index >= 0 and len(out) < allowed:
+            out.append(index)
+            index = parents[index]
+        self._walked += len(out)
+        out.reverse()
+        return out if index < 0 else None
+
+    def compact(self, edit: Edit, kept: Iterable[str]) -> int:
+        """Write a `summarised` edit whose targets are what is shown and not among the ids kept."""
+        stays = set(kept)
+        gone = tuple(i for i in self.shown if i not in stays)
+        return self.add(msgspec.structs.replace(edit, targets=gone))
+
+    def tree(self) -> tuple[tuple[int, ...], int]:
+        """Return `parents` and `leaf` for a `Session`: empty and -1 where the log is one line."""
+        at_end = self.at in (-1, len(self.entries) - 1)
+        if not self._branches:
+            return (), -1 if at_end else self.at
+        return tuple(self.parents), -1 if at_end else self.at
+
+
+def _after(shown: list[str], edit: Edit) -> list[str]:
+    if edit.kind in ("shortened", "replaced"):
+        return shown
+    new = [m.id for m in edit.inserted]
+    if not edit.targets:
+        return shown + new
+    targets = set(edit.targets)
+    at = next((i for i, m in enumerate(shown) if m in targets), len(shown))
+    return [*shown[:at], *new, *(m for m in shown[at:] if m not in targets)]
