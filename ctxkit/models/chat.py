@@ -1,0 +1,123 @@
+"""Messages as the Chat Completions dictionaries that providers take, and their replies as messages."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ctxkit.messages import Image, Message, Part, Sized, Text, Thinking, ToolCall, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ctxkit.messages import ToolSchema
+
+
+def to_chat(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """Return messages as Chat Completions dictionaries; a summary goes as a user message, as Pi sends it."""
+    return [chat_message(m) for m in messages]
+
+
+def chat_message(message: Message) -> dict[str, Any]:
+    """Return one message as a Chat Completions dictionary. Thinking stays out: providers refuse it unsigned."""
+    if message.role == "tool":
+        return {"role": "tool", "tool_call_id": message.call_id or "", "content": _content(message)}
+    role = "user" if message.role == "summary" else message.role
+    out: dict[str, Any] = {"role": role, "content": _content(message)}
+    if message.tool_calls:
+        out["tool_calls"] = [_call(c) for c in message.tool_calls]
+        out["content"] = out["content"] or None
+    return out
+
+
+def _content(message: Message) -> str | list[dict[str, Any]]:
+    parts = [p for p in message.parts if isinstance(p, (Text, Image, Sized))]
+    if all(isinstance(p, Text) for p in parts):
+        return "\n".join(p.text for p in parts if isinstance(p, Text))
+    return [_part(p) for p in parts]
+
+
+def _part(part: Part) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, Image) and part.data and part.kind == "image":
+        return {"type": "image_url", "image_url": {"url": f"data:{part.media_type};base64,{part.data}"}}
+    what = part.kind if isinstance(part, (Image, Sized)) else "content"
+    return {"type": "text", "text": f"[{what} not kept in the log]"}
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    arguments = call.raw if call.raw is not None else json.dumps(call.arguments, ensure_ascii=False)
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def to_tools(schemas: Iterable[ToolSchema]) -> list[dict[str, Any]]:
+    """Return tool schemas as Chat Completions takes them."""
+    return [
+        {"type": "function", "function": {"name": s.name, "description": s.description, "parameters": s.parameters}}
+        for s in schemas
+    ]
+
+
+def with_cache_marks(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return chat messages with Anthropic's cache marks on the system prompt and the last two messages.
+
+    Four marks are allowed; the last two let the next call read what this one wrote (Anthropic's prompt-caching guide).
+    """
+    marked = {i for i, m in enumerate(messages) if m["role"] == "system"}
+    marked = {max(marked)} if marked else set()
+    marked |= {i for i, m in enumerate(messages) if m["role"] != "system"} & set(range(len(messages))[-2:])
+    return [_marked(m) if i in marked else m for i, m in enumerate(messages)]
+
+
+def _marked(message: dict[str, Any]) -> dict[str, Any]:
+    content = message.get("content")
+    if isinstance(content, str) and content:
+        content = [{"type": "text", "text": content}]
+    if not isinstance(content, list) or not content:
+        return message
+    return {**message, "content": [*content[:-1], {**content[-1], "cache_control": {"type": "ephemeral"}}]}
+
+
+def from_chat(reply: Mapping[str, Any], *, stop: str | None, usage: Usage | None, model: str) -> Message:
+    """Return a provider's reply (the `message` of a choice) as a message."""
+    parts: list[Part] = []
+    if thought := reply.get("reasoning_content"):
+        parts.append(Thinking(str(thought)))
+    if text := reply.get("content"):
+        parts.append(Text(str(text)))
+    for i, call in enumerate(reply.get("tool_calls") or ()):
+        parts.append(_tool_call(call, i))
+    ended = "tool" if any(isinstance(p, ToolCall) for p in parts) else {"tool_calls": "tool"}.get(stop or "", stop)
+    return Message(role="assistant", parts=tuple(parts), stop=ended, usage=usage, model=model)
+
+
+def _tool_call(call: Mapping[str, Any], index: int) -> ToolCall:
+    function = call.get("function") or {}
+    raw = function.get("arguments") or "{}"
+    name, ident = str(function.get("name") or ""), str(call.get("id") or f"call_{index}")
+    try:
+        arguments = msgspec.json.decode(raw, type=dict[str, Any]) if isinstance(raw, str) else dict(raw)
+    except (msgspec.DecodeError, ValueError):
+        return ToolCall(id=ident, name=name, raw=str(raw))
+    return ToolCall(id=ident, name=name, arguments=arguments)
+
+
+def usage_of(usage: Mapping[str, Any] | None) -> Usage | None:
+    """Return a Chat Completions usage as disjoint classes; `prompt_tokens` there includes what was cached."""
+    if not usage or usage.get("prompt_tokens") is None:
+        return None
+    details = usage.get("prompt_tokens_details") or {}
+    read = usage.get("cache_read_input_tokens")
+    read = read if read is not None else details.get("cached_tokens")
+    write = usage.get("cache_creation_input_tokens")
+    reasoning = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens")
+    return Usage(
+        input_tokens=max(int(usage["prompt_tokens"]) - (read or 0) - (write or 0), 0),
+        cache_read_tokens=read,
+        cache_write_tokens=write,
+        output_tokens=usage.get("completion_tokens"),
+        reasoning_tokens=reasoning,
+    )

@@ -1,0 +1,177 @@
+"""Any provider through LiteLLM, which is imported at the first call and kept from the network and from debug noise."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import ModelError
+from ctxkit.messages import Message  # noqa: TC001  a value in a public signature
+from ctxkit.models.chat import from_chat, to_chat, to_tools, usage_of, with_cache_marks
+from ctxkit.models.model import Delta, Emit, Request
+from ctxkit.models.overflow import is_overflow, is_rate_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+
+_SECRETS = re.compile(
+    r"(?i)\b(?:sk|pk|rk|gsk|xai|hf)[-_][\w-]{8,}|\bgh[pousr]_\w{8,}|\bgithub_pat_\w+|\bxox\w-[\w-]+|\b(?:AKIA|ASIA)\w{12,}"
+    r"|\bAIza[\w-]{20,}|(?<=bearer )\S+|(?<=api[_-]key[=:])\s*\S+|(?<=authorization: )\S.*"
+)
+
+
+def redact(text: str) -> str:
+    """Return text without anything that looks like a key, and without the values of the environment's keys."""
+    for name, value in os.environ.items():
+        if len(value) >= 8 and re.search(r"KEY|TOKEN|SECRET|PASSWORD", name):
+            text = text.replace(value, "[redacted]")
+    return _SECRETS.sub("[redacted]", text)
+
+
+def load_litellm() -> ModuleType:
+    """Import LiteLLM without a request for its price map, without its debug lines."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a name with "llama-3" would wait for a hub
+    tiktoken_folder = os.environ.get("TIKTOKEN_CACHE_DIR")
+    import litellm
+
+    if tiktoken_folder is not None:
+        os.environ["TIKTOKEN_CACHE_DIR"] = tiktoken_folder
+    litellm.suppress_debug_info = True
+    return litellm  # type: ignore[no-any-return]
+
+
+def anthropic_clearing(
+    *, trigger: int = 100_000, keep: int = 3, clear_at_least: int | None = None, exclude: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Return Anthropic's own clearing of old tool results, for `server_edits` (defaults of its documentation)."""
+    edit: dict[str, Any] = {
+        "type": "clear_tool_uses_20250919",
+        "trigger": {"type": "input_tokens", "value": trigger},
+        "keep": {"type": "tool_uses", "value": keep},
+    }
+    if clear_at_least is not None:
+        edit["clear_at_least"] = {"type": "input_tokens", "value": clear_at_least}
+    if exclude:
+        edit["exclude_tools"] = list(exclude)
+    return {"edits": [edit]}
+
+
+def openai_compaction(*, threshold: int) -> list[dict[str, Any]]:
+    """Return OpenAI's server-side compaction at a number of tokens, for `server_edits`."""
+    return [{"type": "compaction", "compact_threshold": threshold}]
+
+
+class Provider:
+    """A model behind LiteLLM's name for it (`anthropic/claude-sonnet-4-5`, `ollama_chat/qwen3:4b`, `openai/gpt-5`).
+
+    Args:
+        name: LiteLLM's model string.
+        attempts: how often a rate limit is waited for, with doubled pauses; an overflow is never retried.
+        pause: seconds before the first retry.
+        cache_marks: send prompt-cache marks where the provider wants them (Anthropic and its hosts).
+        server_edits: the provider's own context management, from `anthropic_clearing` or `openai_compaction`.
+        context_window: the limit; None: from the table of prices.
+        options: passed to LiteLLM as they are (`api_base`, `temperature`, `num_ctx`, ...).
+    """
+
+    notice = ""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        attempts: int = 4,
+        pause: float = 1.0,
+        cache_marks: bool = True,
+        server_edits: Any = None,
+        context_window: int | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.context_window = context_window
+        self._attempts, self._pause, self._marks = attempts, pause, cache_marks
+        self._server_edits, self._options = server_edits, dict(options or {})
+
+    def __repr__(self) -> str:
+        return f"Provider({self.name!r})"
+
+    async def __call__(self, request: Request, emit: Emit) -> Message:
+        """Stream a reply.
+
+        Raises:
+            ModelError: no key, an overflow (`overflow=True`), or the provider's refusal, without any key in it.
+        """
+        litellm = load_litellm()
+        self._check_key(litellm)
+        started = time.monotonic()
+        for attempt in range(self._attempts):
+            try:
+                message = await self._ask(litellm, request, emit)
+            except asyncio.CancelledError:
+                raise
+            except Exception as e:  # noqa: BLE001  LiteLLM raises many kinds; all leave as one of ours
+                overflow = is_overflow(e)
+                if attempt + 1 < self._attempts and not overflow and is_rate_limit(e):
+                    await asyncio.sleep(self._pause * 2**attempt)
+                    continue
+                raise ModelError(f"{self.name}: {redact(str(e))[:1000]}", overflow=overflow) from None
+            return _timed(message, time.monotonic() - started)
+        raise ModelError(f"{self.name}: no attempt was allowed; set attempts to 1 or more.")
+
+    def _check_key(self, litellm: ModuleType) -> None:
+        if self._options.get("api_key") or self._options.get("api_base"):
+            return
+        if self.name.split("/")[0] in {p["provider"] for p in litellm.custom_provider_map or ()}:
+            return
+        missing = litellm.validate_environment(self.name).get("missing_keys") or []
+        if missing:
+            raise ModelError(f"{self.name} needs a key: set the environment variable {' or '.join(missing)}.")
+
+    async def _ask(self, litellm: ModuleType, request: Request, emit: Emit) -> Message:
+        messages = to_chat(request.messages)
+        if self._marks and ("claude" in self.name or "anthropic" in self.name):
+            messages = with_cache_marks(messages)
+        options = {**self._options, "stream": True, "stream_options": {"include_usage": True}, "num_retries": 0}
+        if request.tools:
+            options |= {"tools": to_tools(request.tools), "_skip_mcp_handler": True}
+        if request.max_output_tokens:
+            options["max_tokens"] = request.max_output_tokens
+        if self._server_edits is not None:
+            options["context_management"] = self._server_edits
+        chunks = []
+        async for chunk in await litellm.acompletion(model=self.name, messages=messages, **options):
+            chunks.append(chunk)
+            _say(chunk, emit)
+        return self._reply(litellm.stream_chunk_builder(chunks, messages=messages))
+
+    def _reply(self, response: Any) -> Message:
+        if response is None or not response.choices:
+            raise ModelError(f"{self.name} gave an empty reply.")
+        data = response.model_dump()
+        choice = data["choices"][0]
+        usage = usage_of(data.get("usage"))
+        return from_chat(choice["message"], stop=choice.get("finish_reason"), usage=usage, model=self.name)
+
+
+def _say(chunk: Any, emit: Emit) -> None:
+    if not chunk.choices:
+        return
+    delta = chunk.choices[0].delta
+    if thought := getattr(delta, "reasoning_content", None):
+        emit(Delta("thinking", thought))
+    if delta.content:
+        emit(Delta("text", delta.content))
+    for call in delta.tool_calls or ():
+        if call.function and call.function.name:
+            emit(Delta("tool_call", call.function.name))
+
+
+def _timed(message: Message, seconds: float) -> Message:
+    from msgspec.structs import replace
+
+    return replace(message, time=time.time(), latency=seconds)
