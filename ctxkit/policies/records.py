@@ -1,0 +1,157 @@
+"""What messages did, read off the record and not off what a model said: calls, outcomes, files, commands."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from ctxkit.messages import Thinking
+from ctxkit.policies import contents, trims
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ctxkit.messages import Message
+
+Outcome = Literal["done", "failed", "pending"]
+MARKS: dict[Outcome, str] = {"done": "✓", "failed": "✗", "pending": "⧖"}
+
+READERS = re.compile(r"^(?:read|view|cat|open|get_file)(?:_|$)|^readfile$", re.IGNORECASE)
+WRITERS = re.compile(r"write|edit|patch|create_file|str_replace|apply|delete_file|multiedit", re.IGNORECASE)
+SHELLS = re.compile(r"bash|shell|terminal|exec|run_command|local_shell|^run$|^python$", re.IGNORECASE)
+SEARCHES = re.compile(r"grep|glob|search|find|list_|^ls$", re.IGNORECASE)
+_EXIT = re.compile(r"exit(?:ed with)?[ _]?(?:code|status)?[:= ]+(-?\d+)", re.IGNORECASE)
+
+
+class Action(NamedTuple):
+    """One tool call as the record has it."""
+
+    tool: str
+    target: str
+    path: str
+    outcome: Outcome
+    output: str
+    turn: int
+    agent: str
+    row: int
+
+    @property
+    def exit(self) -> int | None:
+        """The exit status that the output names, where it does."""
+        hit = _EXIT.search(self.output[-400:]) or _EXIT.search(self.output[:200])
+        return int(hit.group(1)) if hit else None
+
+
+def actions(messages: Sequence[Message], turns: Sequence[int] | None = None, agent: str = "main") -> list[Action]:
+    """Return the tool calls of messages in order, each with what became of it."""
+    results = {m.call_id: m for m in messages if m.role == "tool"}
+    out: list[Action] = []
+    for row, m in enumerate(messages):
+        for call in m.tool_calls:
+            answer = results.get(call.id)
+            outcome: Outcome = "pending" if answer is None else "failed" if failed(answer) else "done"
+            turn = turns[row] if turns is not None else m.turn or 0
+            output = "" if answer is None else contents.texts(answer)
+            out.append(
+                Action(
+                    call.name,
+                    contents.target(call),
+                    contents.path(call),
+                    outcome,
+                    output,
+                    turn,
+                    m.agent or agent,
+                    row,
+                )
+            )
+    return out
+
+
+def failed(result: Message) -> bool:
+    """Say whether a tool result reports failure: the flag of the log, or a non-zero exit status in its text."""
+    if result.is_error:
+        return True
+    hit = _EXIT.search(contents.texts(result)[-200:]) if SHELLS.search(result.tool or "") else None
+    return hit is not None and hit.group(1) != "0"
+
+
+def intent(action: Action, *, quirks: bool = False) -> str:
+    """Return one line of an intent record.
+
+    By fuseraft's document the error stands before the parenthesis and a command is shown; its program (`quirks`)
+    puts the error last and shows paths only.
+    """
+    name = action.path if quirks else action.target
+    what = f' → "{contents.one_line(name, 120)}"' if name else ""
+    where = f"(turn {action.turn + 1}, {action.agent})"
+    error = f" — {contents.one_line(action.output, 120)}" if action.outcome == "failed" and action.output else ""
+    tail = f" {where}{error}" if quirks else f"{error} {where}"
+    return f"  {MARKS[action.outcome]} {action.tool}{what}{tail}"
+
+
+def files_read(acts: Iterable[Action]) -> tuple[str, ...]:
+    """Return paths that were read, each once."""
+    return tuple(dict.fromkeys(a.path for a in acts if a.path and READERS.search(a.tool)))
+
+
+def files_written(acts: Iterable[Action]) -> tuple[str, ...]:
+    """Return paths that were written or patched with success, each once."""
+    return tuple(dict.fromkeys(a.path for a in acts if a.path and WRITERS.search(a.tool) and a.outcome == "done"))
+
+
+def commands(acts: Iterable[Action]) -> list[Action]:
+    """Return the shell commands."""
+    return [a for a in acts if SHELLS.search(a.tool)]
+
+
+def open_failures(acts: Sequence[Action]) -> list[Action]:
+    """Return failures that no later success of the same tool on the same target has cured."""
+    last: dict[tuple[str, str], Action] = {}
+    for a in acts:
+        if a.outcome != "pending":
+            last[a.tool, a.target] = a
+    return [a for a in last.values() if a.outcome == "failed"]
+
+
+def reasoning(messages: Sequence[Message], turns: Sequence[int], agent: str = "main", limit: int = 2000) -> str:
+    """Return fuseraft's block of reasoning excerpts, or an empty string where nothing was thought."""
+    rows = []
+    for m, turn in zip(messages, turns, strict=True):
+        text = "\n".join(p.text for p in m.parts if isinstance(p, Thinking) and p.text)
+        if text:
+            cut = trims.cut(text, limit, f" [TRUNCATED — {len(text):,} chars total]")
+            rows.append(f"Turn {turn + 1} ({m.agent or agent}): {cut}")
+    return "\n".join(["[REASONING EXCERPTS — model thinking for compacted turns]", *rows]) if rows else ""
+
+
+def exploration(acts: Sequence[Action]) -> str:
+    """Return fuseraft's block of what was looked at, or an empty string where nothing was."""
+    reads = [a.path for a in acts if a.path and READERS.search(a.tool)]
+    seeks = [a for a in acts if SEARCHES.search(a.tool) or (SHELLS.search(a.tool) and SEARCHES.search(a.target[:40]))]
+    if not reads and not seeks:
+        return ""
+    rows = ["[EXPLORATION HISTORY — investigation performed before compaction]"]
+    if reads:
+        rows.append(f"Files read: {len(set(reads))} ({len(reads)} reads)")
+    rows += [f"  {a.tool}: {contents.one_line(a.target, 120)}" for a in seeks if a.target]
+    often = [p for p in dict.fromkeys(reads) if reads.count(p) >= 3]
+    return "\n".join([*rows, *(f"  read {reads.count(p)} times: {p}" for p in often)])
+
+
+def symbols(acts: Sequence[Action], texts: Iterable[str]) -> str:
+    """Return a block of the functions and classes defined in text that was written, or an empty string."""
+    names: dict[str, str] = {}
+    for text in texts:
+        for kind, name in _SYMBOL.findall(text):
+            names.setdefault(name, kind)
+    if not names:
+        return ""
+    head = f"[SYMBOL DEPENDENCY GRAPH — {len(names)} node(s) across {len(files_written(acts))} file(s)]"
+    return "\n".join([head, *(f"  SymbolDefinition ({kind}): {name}" for name, kind in names.items())])
+
+
+_SYMBOL = re.compile(
+    r"^[ \t]{0,40}(?:export |public |private |async |static ){0,3}(def|class|function|func|fn|struct|interface|enum)"
+    r"[ \t]{1,4}([A-Za-z_]\w{0,80})",
+    re.MULTILINE,
+)
