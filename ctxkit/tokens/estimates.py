@@ -1,0 +1,186 @@
+"""The estimates that agents use instead of a tokenizer: one formula, with a setting for each difference."""
+
+from __future__ import annotations
+
+from math import ceil, floor
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from ctxkit.errors import BadArguments
+from ctxkit.messages import Image, Message, Sized, Text, Thinking, ToolCall
+from ctxkit.tokens.counters import arguments, as_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ctxkit.messages import Part, Source
+
+Unit = Literal["characters", "bytes", "utf16"]
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens by length: the units of everything that is sent, divided and rounded.
+
+    Raises:
+        BadArguments: the divisor is not above zero.
+    """
+
+    name: str
+    """What it is called in reports."""
+    unit: Unit = "characters"
+    """`characters` (code points), `bytes` (of UTF-8) or `utf16` (what JavaScript and C# call the length)."""
+    divisor: float = 4.0
+    """Units a token."""
+    rounding: Literal["ceil", "floor"] = "ceil"
+    scope: Literal["part", "message", "total"] = "message"
+    """What is rounded: each part, each message, or once everything."""
+    image: int | None = 4800
+    """Units an image, sound or document weighs; None: the length of its JSON."""
+    user_image: int | None = -1
+    """The same in a message of the user; -1: as any other."""
+    role: bool = False
+    """Whether the name of the role counts."""
+    tool_name: bool = True
+    """Whether the name of a tool counts beside the arguments of its call."""
+    parts_as_json: Literal["none", "other", "message"] = "none"
+    """`other`: a part that is no plain text weighs what its JSON does; `message`: so does all but a single text."""
+    go_json: bool = False
+    """Arguments as Go writes them: keys sorted, `<`, `>` and `&` as six bytes each."""
+
+    def __post_init__(self) -> None:
+        if not self.divisor > 0:
+            raise BadArguments(f"An estimate needs a divisor above 0, not {self.divisor}.")
+
+    @property
+    def source(self) -> Source:
+        """An estimate is always `estimated`."""
+        return "estimated"
+
+    def __call__(self, text: str, /) -> int:
+        """Tokens of a text by itself."""
+        return self._rounded(self.units(text))
+
+    def units(self, text: str) -> int:
+        """Length of a text in the unit."""
+        if self.unit == "characters" or text.isascii():
+            return len(text)
+        if self.unit == "bytes":
+            return len(text.encode("utf-8", "surrogatepass"))
+        return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+    def message(self, message: Message) -> int:
+        """Tokens of one message by itself."""
+        return self._rounded(sum(self._weights(message)))
+
+    def total(self, messages: Iterable[Message]) -> int:
+        """Tokens of several messages, rounded where the system rounds."""
+        if self.scope == "total":
+            return self._rounded(sum(sum(self._weights(m)) for m in messages))
+        return sum(map(self.message, messages))
+
+    def _rounded(self, units: float) -> int:
+        return (ceil if self.rounding == "ceil" else floor)(units / self.divisor)
+
+    def _weights(self, message: Message) -> list[float]:
+        """Units of a message's parts; with scope `part` already whole tokens."""
+        if self.parts_as_json == "message" and not _single_text(message):
+            weights: list[float] = [
+                self._json([_sdk(p, message) for p in message.parts]) + _known(message, self.divisor)
+            ]
+        else:
+            weights = [self._part(p, message) for p in message.parts]
+        if self.role:
+            weights.append(len(_ROLES.get(message.role, message.role)))
+        return [self._rounded(w) * self.divisor for w in weights] if self.scope == "part" else weights
+
+    def _part(self, part: Part, message: Message) -> float:
+        if isinstance(part, Sized):
+            return part.tokens * self.divisor if part.tokens is not None else part.chars or 0
+        if isinstance(part, Image):
+            weight = self.image if self.user_image == -1 or message.role != "user" else self.user_image
+            return self._json(_sdk(part, message)) if weight is None else weight
+        if self.parts_as_json != "none" and not (isinstance(part, Text) and message.role != "tool"):
+            return self._json(_sdk(part, message))
+        if isinstance(part, ToolCall):
+            written = self.units(self._arguments(part))
+            return written + (self.units(part.name) if self.tool_name else 0)
+        return self.units(part.text)
+
+    def _arguments(self, call: ToolCall) -> str:
+        text = arguments(call, ordered=self.go_json)
+        if self.go_json and call.raw is None:
+            for sign, written in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
+                text = text.replace(sign, written)
+        return text
+
+    def _json(self, value: Any) -> int:
+        return self.units(as_json(value))
+
+
+_ROLES = {"summary": "assistant"}
+"""pulse-coder keeps its summaries as assistant messages; no other system counts roles."""
+
+
+def _single_text(message: Message) -> bool:
+    return message.role != "tool" and len(message.parts) == 1 and isinstance(message.parts[0], Text)
+
+
+def _known(message: Message, divisor: float) -> float:
+    """Units of parts that are known by their size only, which no JSON shows."""
+    sized = (p for p in message.parts if isinstance(p, Sized))
+    return sum(p.tokens * divisor if p.tokens is not None else p.chars or 0 for p in sized)
+
+
+def _sdk(part: Part, message: Message) -> dict[str, Any]:
+    """A part as the AI SDK holds it, on which Tyrum and pulse-coder call `JSON.stringify`."""
+    if isinstance(part, ToolCall):
+        given = part.arguments if part.raw is None else part.raw
+        return {"type": "tool-call", "toolCallId": part.id, "toolName": part.name, "input": given}
+    if isinstance(part, Image):
+        return {"type": "image", "image": part.data or part.url or "", "mediaType": part.media_type}
+    if isinstance(part, Thinking):
+        return {"type": "reasoning", "text": part.text}
+    if isinstance(part, Sized):
+        return {"type": part.kind}
+    if message.role == "tool":
+        output = {"type": "text", "value": part.text}
+        return {"type": "tool-result", "toolCallId": message.call_id, "toolName": message.tool, "output": output}
+    return {"type": "text", "text": part.text}
+
+
+PI = Estimate(name="pi", unit="utf16", user_image=0)
+"""Pi 0.58.3, `estimateTokens`: JavaScript length of text, thinking, tool name and compact JSON arguments, divided by four
+and rounded up for each message; an image weighs 4,800 characters in a tool's result and nothing in a user's message."""
+FASED = Estimate(name="fased", unit="utf16", user_image=0)
+"""Fased counts as Pi does."""
+AI = Estimate(name="ai", unit="bytes", go_json=True)
+"""tiancaiamao/ai at 7bc6f19: Go's `len`, so bytes; arguments by `json.Marshal`; images 4,800; up for each message."""
+TYRUM = Estimate(name="tyrum", unit="utf16", scope="total", image=None, parts_as_json="other")
+"""Tyrum: length of text parts, length of the JSON of all others, divided by four and rounded up once, at the end."""
+PULSE_CODER = Estimate(name="pulse_coder", unit="utf16", scope="total", image=None, role=True, parts_as_json="message")
+"""pulse-coder: name of the role, and the content where it is one string, else its JSON; divided by four, up once, at the end."""
+FUSERAFT = Estimate(name="fuseraft", unit="utf16", rounding="floor")
+"""fuseraft's `TokenEstimator`: C# length divided by four, as integers."""
+FUSERAFT_DENSE = Estimate(name="fuseraft/dense", unit="utf16", rounding="floor", divisor=3.0)
+"""The same for dense content (and for the guard before a turn): divided by three."""
+
+SYSTEMS = {e.name: e for e in (PI, FASED, AI, TYRUM, PULSE_CODER, FUSERAFT, FUSERAFT_DENSE)}
+"""The estimates of real systems by name."""
+
+
+def estimate(divisor: float = 4.0, *, unit: Unit = "characters", name: str | None = None, **settings: Any) -> Estimate:
+    """Return an estimate by length; further settings are those of `Estimate`.
+
+    Raises:
+        BadArguments: the divisor is not above zero, or a setting does not exist.
+    """
+    try:
+        return Estimate(name=name or f"{_PREFIX[unit]}/{divisor:g}", unit=unit, divisor=divisor, **settings)
+    except (TypeError, KeyError) as error:
+        raise BadArguments(
+            f"An estimate has no such setting ({error}); it has {', '.join(Estimate.__struct_fields__)}."
+        ) from None
+
+
+_PREFIX = {"characters": "chars", "bytes": "bytes", "utf16": "utf16"}

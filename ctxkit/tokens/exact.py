@@ -1,0 +1,240 @@
+"""Exact counting by a real vocabulary: a text is tokenised once in its life, and no text stops the counter."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from functools import cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
+
+from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.tokens.counters import message_tokens
+from ctxkit.tokens.vocabularies import ENCODINGS, SAME_TEXT, anthropic_file, available, encoding, load_tokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ctxkit.messages import Message, Source
+
+MEMO_BYTES = 256 * 2**20
+"""How much text a counter may hold on to, in bytes; beyond it the oldest half is forgotten."""
+
+_RUN = re.compile(r"(?<!\s)\s{100000}")
+"""A run of white space on which tiktoken's regex engine may run out of stack (it does at a million)."""
+_CUT = re.compile(r"(?s).*[A-Za-z0-9](?=[\x00-&(-/:-@\[-`{-\x7f])")
+"""Up to the last place where the count of a text is the sum of the counts of its halves.
+
+No pattern of OpenAI's vocabularies lets a piece go on from an ASCII letter or digit to an ASCII character that is
+neither, except to an apostrophe (as in `don't`), nor does a piece that ends there depend on what follows.
+"""
+
+
+class Remembering(dict[str, int]):
+    """A counter that tokenises a text once: a mapping from texts to counts that fills itself.
+
+    It is its own memo, so that a text seen before costs one look into a dict. Bounded by `MEMO_BYTES`.
+    """
+
+    source: Source = "derived"
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self._held = 0
+        self._lock = threading.Lock()
+
+    if TYPE_CHECKING:
+
+        def __call__(self, text: str, /) -> int:
+            """Tokens of a text."""
+            ...
+    else:
+        __call__ = dict.__getitem__
+
+    def __missing__(self, text: str) -> int:
+        n = self.fresh(text)
+        size = sys.getsizeof(text)
+        if size <= MEMO_BYTES:
+            if self._held + size > MEMO_BYTES:
+                self._forget()
+            self._held += size
+            self[text] = n
+        return n
+
+    def _forget(self) -> None:
+        with self._lock:
+            for text in list(islice(self, (len(self) + 1) // 2)):
+                self.pop(text, None)
+            self._held = sum(map(sys.getsizeof, list(self)))
+
+    def fresh(self, text: str) -> int:
+        """Tokens of a text, counted anew and not remembered."""
+        raise NotImplementedError
+
+    def cut(self, text: str) -> int:  # noqa: ARG002
+        """Return the last place at which counts add up, or 0 where none is known."""
+        return 0
+
+    def message(self, message: Message) -> int:
+        """Tokens of a message, by the rules of `counters.message_tokens`."""
+        return message_tokens(self, message)
+
+    def total(self, messages: Iterable[Message]) -> int:
+        """Sum over the messages."""
+        return sum(map(self.message, messages))
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    def __bool__(self) -> bool:
+        return True  # an empty memo is still a counter
+
+    def __repr__(self) -> str:
+        return f"<counter {self.name}>"
+
+
+class Exact(Remembering):
+    """Counts as tiktoken does, for texts of any kind: special tokens are plain text, lone surrogates are replaced."""
+
+    def __init__(self, name: str, *, allow_download: bool = False) -> None:
+        super().__init__(name)
+        self._allow_download = allow_download
+        self._encode: Callable[[str], int] | None = None
+
+    def fresh(self, text: str) -> int:
+        """Tokens of a text, counted anew and not remembered.
+
+        Raises:
+            StoreError: the vocabulary is not on this machine.
+        """
+        encode = self._encode or self._ready()
+        if len(text) >= 100_000 and _RUN.search(text):
+            return self._by_pieces(text)
+        try:
+            return encode(text)
+        except UnicodeEncodeError:
+            return self.fresh(_without_surrogates(text))
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # tiktoken's panics are no Exception and have no public class
+                raise
+            return self._by_pieces(text)
+
+    def _ready(self) -> Callable[[str], int]:
+        enc = encoding(self.name, allow_download=self._allow_download)
+        core = enc._core_bpe  # noqa: SLF001
+        if hasattr(core, "encode_to_tiktoken_buffer"):  # the tokens as bytes: a tenth faster than a list
+            buffer, none = core.encode_to_tiktoken_buffer, frozenset[str]()
+            self._encode = lambda text: memoryview(buffer(text, none)).nbytes // 4
+        else:
+            self._encode = lambda text: len(enc.encode_ordinary(text))
+        return self._encode
+
+    def _by_pieces(self, text: str) -> int:
+        """Split outside of tiktoken, whose splitter has a small stack; the merging is tiktoken's."""
+        import regex  # type: ignore[import-untyped]  # comes with tiktoken
+
+        enc = encoding(self.name)
+        piece = enc._core_bpe.encode_single_piece  # noqa: SLF001
+        known: dict[str, int] = {}
+        total = 0
+        for part in regex.findall(enc._pat_str, _without_surrogates(text)):  # noqa: SLF001
+            n = known.get(part)
+            if n is None:
+                n = known[part] = len(piece(part.encode()))
+            total += n
+        return total
+
+    def cut(self, text: str) -> int:
+        """Return the last place at which counts add up, or 0."""
+        found = _CUT.match(text)
+        return found.end() if found else 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return exact, (self.name,)
+
+
+class Anthropic(Remembering):
+    """Counts by the tokenizer that Anthropic published for Claude 2; later Claudes have another that is not public."""
+
+    source: Source = "estimated"
+
+    def __init__(self) -> None:
+        super().__init__("anthropic")
+        self._tokenizer: Any = None
+
+    def fresh(self, text: str) -> int:
+        """Tokens of a text, counted anew and not remembered.
+
+        Raises:
+            StoreError: litellm, which carries the tokenizer, is not installed.
+        """
+        if self._tokenizer is None:
+            self._tokenizer = load_tokenizer(anthropic_file())
+        try:
+            return len(self._tokenizer.encode(text, add_special_tokens=False))
+        except (UnicodeEncodeError, TypeError):
+            return len(self._tokenizer.encode(_without_surrogates(text), add_special_tokens=False))
+
+    def __repr__(self) -> str:
+        return "<counter anthropic: the tokenizer of Claude 2>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return anthropic, ()
+
+
+def exact(encoding: str = "o200k_base", *, allow_download: bool = False) -> Exact:
+    """Return the exact counter of one of tiktoken's encodings, the same object each time.
+
+    The vocabulary is loaded at the first count, offline: from our cache folder, litellm's wheel, or a cache of
+    tiktoken's; a download happens only where `allow_download` says so.
+
+    Raises:
+        BadArguments: no such encoding is known here.
+    """
+    if encoding not in ENCODINGS:
+        raise BadArguments(
+            f"No encoding {encoding!r} is known; there are {', '.join(ENCODINGS)}.{did_you_mean(encoding, ENCODINGS)}"
+        )
+    counter = _exact(encoding)
+    if allow_download:
+        counter._allow_download = True  # noqa: SLF001
+    return counter
+
+
+@cache
+def _exact(encoding: str) -> Exact:
+    return Exact(encoding)
+
+
+@cache
+def anthropic() -> Anthropic:
+    """Return the counter by Claude 2's tokenizer, as litellm's wheel carries it; for later Claudes an estimate."""
+    return Anthropic()
+
+
+def encoding_for(model: str) -> str | None:
+    """Return the name of the encoding that OpenAI names for a model (a provider's prefix is passed over), or None."""
+    from tiktoken.model import encoding_name_for_model
+
+    try:
+        name = cast("str", encoding_name_for_model(model.rsplit("/", 1)[-1]))
+    except KeyError:
+        return None
+    return name if name in ENCODINGS else None
+
+
+def ready(encoding: str = "o200k_base") -> bool:
+    """Return True where exact counting works on this machine without a download."""
+    return available(SAME_TEXT.get(encoding, encoding))
+
+
+def _without_surrogates(text: str) -> str:
+    """What tiktoken does: halves that make a pair become its character, the others the replacement character."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,40 @@
+"""A text that grows: exact at each append, at the cost of what is new."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ctxkit.tokens.exact import Remembering
+
+
+class Growing:
+    """The count of a text to which is appended: streamed output, or a log.
+
+    Exact at each append. What lies before the last place at which counts add up is never counted again; only where
+    a text has no such place (a run of white space, a script without ASCII) the open end is counted anew.
+
+    Args:
+        counter: an exact counter, from `tokens.exact`.
+        text: what is there already.
+    """
+
+    def __init__(self, counter: Remembering, text: str = "") -> None:
+        self._counter = counter
+        self._done = 0
+        self._tail = ""
+        self.tokens = 0
+        """Tokens of everything appended so far."""
+        if text:
+            self.append(text)
+
+    def append(self, text: str) -> int:
+        """Add to the end and return the tokens of the whole."""
+        tail = self._tail + text
+        count, cut = self._counter.fresh, self._counter.cut(tail)
+        if cut:
+            self._done += count(tail[:cut])
+            tail = tail[cut:]
+        self._tail = tail
+        self.tokens = self._done + (count(tail) if tail else 0)
+        return self.tokens

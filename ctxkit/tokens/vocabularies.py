@@ -1,0 +1,193 @@
+"""Where the vocabularies of exact counting come from: files on this machine, checked by their hashes, never a surprise.
+
+tiktoken's own loader deletes a cached file whose hash does not match and downloads it again, and it is steered by the
+environment of the whole process. Here files are only read; what is copied goes to our own folder.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import sys
+import tempfile
+import threading
+from functools import cache
+from importlib import util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+    import tiktoken
+
+SAME_TEXT = {"o200k_harmony": "o200k_base", "p50k_edit": "p50k_base"}
+"""Encodings that differ from another one in their special tokens only, so that texts count alike."""
+ENCODINGS = ("o200k_base", "cl100k_base", "p50k_base", *SAME_TEXT)
+
+_lock = threading.Lock()
+_loaded: dict[str, tiktoken.Encoding] = {}
+
+
+def cache_folder() -> Path:
+    """Return the folder for our own copies: `CTXKIT_CACHE_DIR`, else `ctxkit` in the user's cache; not created here."""
+    named = os.environ.get("CTXKIT_CACHE_DIR")
+    if named:
+        return Path(named)
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111  Path.home() raises where there is no home
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "ctxkit"
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches" / "ctxkit"
+    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "ctxkit"
+
+
+@cache
+def bundle() -> Path | None:
+    """Return the folder of vocabularies in litellm's wheel, without running any of litellm; None without litellm."""
+    spec = util.find_spec("litellm")
+    if spec is None or spec.origin is None:
+        return None
+    folder = Path(spec.origin).parent / "litellm_core_utils" / "tokenizers"
+    return folder if folder.is_dir() else None
+
+
+def encoding(name: str, *, allow_download: bool = False) -> tiktoken.Encoding:
+    """Return tiktoken's encoding, made from a vocabulary on this machine; loaded once in a process.
+
+    Raises:
+        StoreError: the vocabulary is not here and no download was allowed, or the download failed.
+    """
+    name = SAME_TEXT.get(name, name)
+    with _lock:
+        if name not in _loaded:
+            import tiktoken
+
+            rules = _rules()
+            rules.__dict__["load_tiktoken_bpe"] = lambda url, expected_hash=None: _ranks(
+                name, url, expected_hash, allow_download=allow_download
+            )
+            _loaded[name] = tiktoken.Encoding(**getattr(rules, name)())
+        return _loaded[name]
+
+
+def available(name: str) -> bool:
+    """Return True where the vocabulary is loaded or lies on this machine, so that counting needs no download."""
+    name = SAME_TEXT.get(name, name)
+    if name in _loaded:
+        return True
+    try:
+        encoding(name)
+    except StoreError:
+        return False
+    return True
+
+
+def _rules() -> ModuleType:
+    """A private copy of tiktoken's table of encodings, so that our loader is seen by nobody else."""
+    spec = util.find_spec("tiktoken_ext.openai_public")
+    if spec is None or spec.loader is None:
+        raise StoreError("tiktoken is installed without its encodings; install tiktoken again.")
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _ranks(name: str, url: str, digest: str, *, allow_download: bool) -> dict[bytes, int]:
+    data = _find(name, url, digest) or (_download(name, url, digest) if allow_download else None)
+    if data is None:
+        raise StoreError(
+            f"The vocabulary {name!r} is not on this machine. Install litellm (its wheel carries it), or allow the "
+            f"download with tokens.exact({name!r}, allow_download=True), or estimate with tokens.named('chars/4')."
+        )
+    decode = base64.b64decode
+    return {decode(token): int(rank) for token, rank in (line.split() for line in data.splitlines() if line)}
+
+
+def _find(name: str, url: str, digest: str) -> bytes | None:
+    own = _own_copy(name)
+    for path in (own, *_elsewhere(url)):
+        data = _read(path)
+        if data is not None and hashlib.sha256(data).hexdigest() == digest:
+            if path != own:
+                _keep(own, data)
+            return data
+    return None
+
+
+def _own_copy(name: str) -> Path:
+    return cache_folder() / "vocabularies" / f"{name}.tiktoken"
+
+
+def _elsewhere(url: str) -> Iterator[Path]:
+    """Where else the file may lie, under the name that tiktoken gives it: the hash of its address."""
+    key = hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()
+    carried = bundle()
+    if carried is not None:
+        yield carried / key
+    folders = [os.environ.get(v) for v in ("CUSTOM_TIKTOKEN_CACHE_DIR", "TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR")]
+    for folder in (*folders, str(Path(tempfile.gettempdir()) / "data-gym-cache")):
+        if folder:
+            yield Path(folder) / key
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def _keep(path: Path, data: bytes) -> None:
+    """Write our own copy, whole or not at all. A folder that cannot be written costs nothing but the next search."""
+    scratch: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
+            scratch = file.name
+            file.write(data)
+        Path(scratch).replace(path)
+    except OSError:
+        if scratch is not None:
+            Path(scratch).unlink(missing_ok=True)
+
+
+def _download(name: str, url: str, digest: str) -> bytes:
+    from tiktoken.load import read_file
+
+    try:
+        data: bytes = read_file(url)
+    except Exception as error:  # whatever requests raises, and it has many roots
+        raise StoreError(
+            f"The vocabulary {name!r} could not be downloaded ({type(error).__name__}); try again."
+        ) from error
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise StoreError(f"The vocabulary {name!r} came damaged from the network; try again.")
+    _keep(_own_copy(name), data)
+    return data
+
+
+def anthropic_file() -> Path:
+    """Return the path of the tokenizer that Anthropic published for Claude 2, as litellm's wheel carries it.
+
+    Raises:
+        StoreError: litellm is not installed, or without that file.
+    """
+    folder = bundle()
+    path = None if folder is None else folder / "anthropic_tokenizer.json"
+    if path is None or not path.is_file():
+        raise StoreError(
+            "Anthropic's tokenizer for Claude 2 is not on this machine; install litellm, which carries it."
+        )
+    return path
+
+
+def load_tokenizer(path: Path) -> Any:
+    """Return a `tokenizers.Tokenizer` of a file."""
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_file(str(path))
