@@ -150,8 +150,8 @@ def _sdk(part: Part, message: Message) -> dict[str, Any]:
 
 
 PI = Estimate(name="pi", unit="utf16", user_image=0)
-"""Pi 0.58.3, `estimateTokens`: JavaScript length of text, thinking, tool name and compact JSON arguments, divided by four
-and rounded up for each message; an image weighs 4,800 characters in a tool's result and nothing in a user's message."""
+"""Pi 0.58.3, `estimateTokens`: JavaScript length of text, thinking, tool name and compact JSON arguments, divided by
+four, up for each message; an image weighs 4,800 characters in a tool's result and nothing in a user's message."""
 FASED = Estimate(name="fased", unit="utf16", user_image=0)
 """Fased counts as Pi does."""
 AI = Estimate(name="ai", unit="bytes", go_json=True)
@@ -159,7 +159,7 @@ AI = Estimate(name="ai", unit="bytes", go_json=True)
 TYRUM = Estimate(name="tyrum", unit="utf16", scope="total", image=None, parts_as_json="other")
 """Tyrum: length of text parts, length of the JSON of all others, divided by four and rounded up once, at the end."""
 PULSE_CODER = Estimate(name="pulse_coder", unit="utf16", scope="total", image=None, role=True, parts_as_json="message")
-"""pulse-coder: name of the role, and the content where it is one string, else its JSON; divided by four, up once, at the end."""
+"""pulse-coder: name of the role and the content (its JSON unless it is one string), by four, up once, at the end."""
 FUSERAFT = Estimate(name="fuseraft", unit="utf16", rounding="floor")
 """fuseraft's `TokenEstimator`: C# length divided by four, as integers."""
 FUSERAFT_DENSE = Estimate(name="fuseraft/dense", unit="utf16", rounding="floor", divisor=3.0)

@@ -1,0 +1,264 @@
+"""What a model costs and how much it takes: the table in litellm's wheel, read without importing litellm."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ctxkit.errors import BadArguments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ctxkit.messages import Usage
+
+_TABLE = "model_prices_and_context_window_backup.json"
+_CLASSES = {
+    "input": "input_cost_per_token",
+    "cache_read": "cache_read_input_token_cost",
+    "cache_write": "cache_creation_input_token_cost",
+    "cache_write_1h": "cache_creation_input_token_cost_above_1hr",
+    "output": "output_cost_per_token",
+}
+_RESELLERS = frozenset(
+    ["anthropic", "openai", "openai-codex", "deepseek", "google", "gemini", "xai", "x-ai", "mistral", "mistralai"]
+    + ["moonshot", "moonshotai", "moonshot-ai", "zai", "z-ai", "minimax"]
+    + ["azure", "azure_ai", "bedrock", "amazon-bedrock", "vertex_ai", "vertex", "google-vertex", "openrouter"]
+    + ["litellm_proxy"]
+)
+"""Prefixes that may be dropped from a name: makers, and platforms that sell at the maker's price."""
+_DATE = re.compile(r"[-@](?:20\d{6}|20\d\d-\d\d-\d\d|latest|default)$")
+_BEDROCK = re.compile(r"^(?:[a-z]{2,6}(?:-gov)?\.)?anthropic\.(claude-.+?)(?:-v\d+(?::\d+)?)?$")
+_MAKERS = {
+    "kimi-": "moonshot/",
+    "grok-": "xai/",
+    "glm-": "zai/",
+    "deepseek-": "deepseek/",
+    "mistral-": "mistral/",
+    "devstral-": "mistral/",
+    "codestral-": "mistral/",
+    "minimax-": "minimax/",
+    "gemini-": "gemini/",
+}
+"""The table lists these families under their makers only."""
+_MILLION = re.compile(r"\[1m\]$")
+
+
+class Tier(msgspec.Struct, frozen=True):
+    """Prices that hold for a whole call whose prompt is longer than `above` tokens; None: as below it."""
+
+    above: int
+    input: float | None = None
+    cache_read: float | None = None
+    cache_write: float | None = None
+    cache_write_1h: float | None = None
+    output: float | None = None
+
+
+class Price(msgspec.Struct, frozen=True, kw_only=True):
+    """Dollars a token, by class, and the limits of a model. None: the table does not say."""
+
+    input: float
+    """Prompt tokens that no cache held."""
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+    """Writes that live five minutes."""
+    cache_write_1h: float | None = None
+    """Writes that live an hour."""
+    tiers: tuple[Tier, ...] = ()
+    """Prices of long prompts, by rising length."""
+    context_limit: int | None = None
+    """Tokens that the prompt may hold."""
+    output_limit: int | None = None
+    min_cacheable: int | None = None
+    """Prompts shorter than this are not cached."""
+    provider: str | None = None
+    entry: str | None = None
+    """The row of the table that was taken."""
+    source: str = "registered"
+    """Where the prices come from, with the version of the table."""
+    derived: tuple[str, ...] = ()
+    """Names of the fields that the table does not hold and a stated rule gave."""
+
+    def at(self, prompt_tokens: int) -> Price:
+        """Return the prices for a call with a prompt of this many tokens."""
+        tier = max((t for t in self.tiers if prompt_tokens > t.above), key=lambda t: t.above, default=None)
+        if tier is None:
+            return self
+        changes = {name: getattr(tier, name) for name in _CLASSES if getattr(tier, name) is not None}
+        return msgspec.structs.replace(self, **changes)
+
+    def cost_usd(self, usage: Usage) -> float | None:
+        """Return the dollars of one call; None where its prompt or its output is not known.
+
+        A class without a price of its own is billed as fresh input, and hour-long writes without one as short ones.
+        """
+        prompt = usage.prompt_tokens
+        if prompt is None or usage.output_tokens is None:
+            return None
+        p = self.at(prompt)
+        write = p.input if p.cache_write is None else p.cache_write
+        return (
+            (usage.input_tokens or 0) * p.input
+            + (usage.cache_read_tokens or 0) * (p.input if p.cache_read is None else p.cache_read)
+            + (usage.cache_write_tokens or 0) * write
+            + (usage.cache_write_1h_tokens or 0) * (write if p.cache_write_1h is None else p.cache_write_1h)
+            + usage.output_tokens * p.output
+        )
+
+
+_registered: dict[str, Price] = {}
+
+
+def register(name: str, price: Price) -> None:
+    """Set the price of a model under a name, before anything that the table says.
+
+    Raises:
+        BadArguments: the name is empty, or a price is negative.
+    """
+    if not name or min(price.input, price.output, price.cache_read or 0, price.cache_write or 0) < 0:
+        raise BadArguments("A price needs the model's name and dollars a token that are not negative.")
+    _registered[name.lower()] = price
+    _find.cache_clear()
+
+
+def price(model: str | None) -> Price | None:
+    """Return what a model costs, or None where the table does not know it; nothing is guessed from similar names.
+
+    Names are matched as they are, then without a maker's prefix (`anthropic/`), a region and version of Bedrock, a
+    date, or with a version written with a dot; `[1m]` at the end states a window of a million tokens. A Claude that
+    the table has only as another platform sells it is taken from there, and `derived` says `platform`.
+    """
+    return _find(model) if isinstance(model, str) and model else None
+
+
+def cost_usd(usage: Usage | None, model: str | None) -> float | None:
+    """Return the dollars of one call; None where the model has no price or the usage is not whole."""
+    known = price(model)
+    return None if known is None or usage is None else known.cost_usd(usage)
+
+
+def context_limit(model: str | None) -> int | None:
+    """Return how many tokens a model's prompt may hold, or None where that is not known."""
+    known = price(model)
+    return None if known is None else known.context_limit
+
+
+@cache
+def _find(model: str) -> Price | None:
+    name = model.strip().lower()
+    million = _MILLION.search(name) is not None
+    for entry, rule in _candidates(_MILLION.sub("", name)):
+        found = _registered.get(entry) or _read(entry)
+        if found is not None:
+            changes: dict[str, Any] = {"derived": (*found.derived, rule)} if rule else {}
+            if million:
+                changes["context_limit"] = 1_000_000
+            return msgspec.structs.replace(found, **changes) if changes else found
+    return None
+
+
+def _candidates(name: str) -> Iterator[tuple[str, str | None]]:
+    """Yield the rows under which a model may stand, the surest first, each with the rule to be told of or None."""
+    seen = dict.fromkeys(_spellings(name))
+    yield from ((n, None) for n in seen)
+    for n in seen:
+        yield from ((maker + n, None) for family, maker in _MAKERS.items() if n.startswith(family))
+        if n.startswith("claude-"):
+            yield f"anthropic.{n}-v1:0", "platform"
+            yield f"anthropic.{n}-v2:0", "platform"
+            yield "vertex_ai/" + re.sub(r"-(20\d{6})$", r"@\1", n), "platform"
+
+
+def _spellings(name: str) -> Iterator[str]:
+    bare = name
+    while True:
+        yield bare
+        prefix, _, rest = bare.partition("/")
+        if not rest or prefix not in _RESELLERS:
+            break
+        bare = rest
+    on_bedrock = _BEDROCK.match(bare)
+    if on_bedrock:
+        bare = on_bedrock[1]
+        yield bare
+    if bare.startswith("claude-"):
+        bare = bare.replace(".", "-").replace("@", "-")
+        yield bare
+    undated = _DATE.sub("", bare)
+    yield undated
+
+
+def _read(entry: str) -> Price | None:
+    row = _rows().get(entry)
+    return None if row is None or entry == "sample_spec" else _price(entry, msgspec.json.decode(row))
+
+
+@cache
+def _rows() -> dict[str, msgspec.Raw]:
+    """The rows of the table by lower-case name, each still undecoded (7 ms for 3 MB); empty without litellm."""
+    spec = util.find_spec("litellm")  # finds the package and runs none of it
+    path = None if spec is None or spec.origin is None else Path(spec.origin).parent / _TABLE
+    if path is None or not path.is_file():
+        return {}
+    rows = msgspec.json.decode(path.read_bytes(), type=dict[str, msgspec.Raw])
+    return {name.lower(): row for name, row in rows.items()}
+
+
+@cache
+def table() -> str:
+    """Return the name and version of the table in use, for reports."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return f"litellm {version('litellm')}"
+    except PackageNotFoundError:
+        return "no table: litellm is not installed"
+
+
+def _price(entry: str, row: dict[str, Any]) -> Price | None:
+    found = {name: _number(row.get(key)) for name, key in _CLASSES.items()}
+    if found["input"] is None or found["output"] is None:
+        return None
+    derived: tuple[str, ...] = ()
+    if found["cache_write_1h"] is None and found["cache_write"] and "claude" in entry:
+        found["cache_write_1h"] = 2 * found["input"]  # Anthropic bills an hour's write at twice the input
+        derived = ("cache_write_1h",)
+    limits = {
+        "context_limit": _whole(row.get("max_input_tokens")),
+        "output_limit": _whole(row.get("max_output_tokens")),
+        "min_cacheable": _whole(row.get("prompt_cache_min_tokens")),
+    }
+    return Price(
+        **found,  # type: ignore[arg-type]
+        **limits,  # type: ignore[arg-type]
+        tiers=tuple(_tiers(row, claude="claude" in entry)),
+        provider=row.get("litellm_provider"),
+        entry=entry,
+        source=table(),
+        derived=derived,
+    )
+
+
+def _tiers(row: dict[str, Any], *, claude: bool) -> Iterator[Tier]:
+    lengths = {int(m[1]) for key in row if (m := re.fullmatch(r"input_cost_per_token_above_(\d+)k_tokens", key))}
+    for k in sorted(lengths):
+        prices = {name: _number(row.get(f"{key}_above_{k}k_tokens")) for name, key in _CLASSES.items()}
+        if prices["cache_write_1h"] is None and claude and prices["input"]:
+            prices["cache_write_1h"] = 2 * prices["input"]
+        yield Tier(k * 1000, **prices)
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _whole(value: object) -> int | None:
+    number = _number(value)
+    return int(number) if number else None
