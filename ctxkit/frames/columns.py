@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 INT, FLOAT, BOOL, TEXT, TIME = "Int64", "Float64", "boolean", "string", "datetime64[us, UTC]"
 _ARROW = {INT: pa.int64(), FLOAT: pa.float64(), BOOL: pa.bool_(), TEXT: pa.large_string()}
-_PYTHON: dict[str, type | tuple[type, ...]] = {INT: int, FLOAT: (int, float), BOOL: bool, TEXT: str}
+_HUGE = 2.0**1000  # what is larger is no figure of a log
 _LATEST = 253_402_300_799.0  # the year 9999: what lies beyond is a broken clock
 
 
@@ -55,13 +55,13 @@ def _array(dtype: str, values: list[Any]) -> Any:
 
 def _sane(dtype: str, value: Any) -> Any:
     """What a broken log put where a number or a text belongs is missing; lone surrogates are replaced."""
-    if not isinstance(value, _PYTHON[dtype]) or (isinstance(value, bool) and dtype != BOOL):
-        return None
+    if isinstance(value, bool) or dtype == BOOL:
+        return value if isinstance(value, bool) and dtype == BOOL else None
     if dtype == TEXT:
-        return value.encode("utf-8", "replace").decode("utf-8")
-    if dtype == INT and not -(2**63) <= value < 2**63:
-        return None
-    return value
+        return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else None
+    if dtype == INT:
+        return value if isinstance(value, int) and -(2**63) <= value < 2**63 else None
+    return float(value) if isinstance(value, (int, float)) and abs(value) < _HUGE else None
 
 
 def _times(values: list[Any]) -> Any:

@@ -1,0 +1,185 @@
+"""Lines, points, areas and bars over two axes, with limits and marks: as a plotly figure and as SVG."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ctxkit.plots.chart import safe
+from ctxkit.plots.decimation import POINTS, decimate
+from ctxkit.plots.palette import GRID, TEXT, colour, dash, symbol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_FEW = 64
+"""Lines of fewer points get markers, else a single point would not be seen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """One row of points; `y` may hold None or NaN where nothing is known."""
+
+    name: str
+    x: Sequence[float] | Any
+    y: Sequence[float | None] | Any
+    kind: Literal["line", "points", "area", "bar"] = "line"
+    hover: Callable[[int], str] | None = None
+    """Lines of text for the i-th point, joined by newlines; not asked for where points had to be left out."""
+    look: int = 0
+    """Which colour, dash and symbol of the palette."""
+    colour: str | None = None
+    dash: str | None = None
+    step: bool = False
+    shown: bool = True
+    """False: only in the legend until it is clicked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """A line across the chart at a height."""
+
+    y: float
+    label: str
+    colour: str = TEXT
+    shown: bool = True
+    """False: only in the legend, for a limit far above everything."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A line from bottom to top at a place."""
+
+    x: float
+    label: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axes:
+    """What is drawn; implements `Drawing`."""
+
+    x: str
+    y: str
+    traces: tuple[Trace, ...] = ()
+    limits: tuple[Limit, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    stacked: bool = False
+    height: int = 380
+    y_share: bool = False
+    """True where y is a share, shown in per cent."""
+    ticks: tuple[str, ...] = field(default=())
+    """Names for the places 0, 1, 2 ... of the x axis."""
+
+    def plotly(self) -> dict[str, Any]:
+        """Return data and layout; at most about 2,000 points, the extremes of each trace exact."""
+        room = max(POINTS // max(len(self.traces), 1), _FEW)
+        data = [_trace(t, room, stacked=self.stacked) for t in self.traces]
+        data += [_limit(limit, self._span()) for limit in self.limits]
+        return {"data": data, "layout": self._layout()}
+
+    def svg(self) -> str:
+        """Return the static picture."""
+        from ctxkit.plots.svg import draw
+
+        return draw(self)
+
+    def _span(self) -> tuple[float, float]:
+        ends = [float(v) for t in self.traces if len(t.x) for v in (t.x[0], t.x[-1])]
+        return (min(ends), max(ends)) if ends else (0.0, 1.0)
+
+    def _layout(self) -> dict[str, Any]:
+        axis = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID, "tickcolor": GRID}
+        x: dict[str, Any] = {**axis, "title": {"text": safe(self.x)}, "showgrid": False}
+        if self.ticks:
+            x |= {"tickvals": list(range(len(self.ticks))), "ticktext": [safe(t, 24) for t in self.ticks]}
+        y = {
+            **axis,
+            "title": {"text": safe(self.y)},
+            "rangemode": "tozero",
+            "tickformat": ".0%" if self.y_share else "~s",
+        }
+        return {
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "font": {"color": TEXT, "size": 12},
+            "height": self.height,
+            "margin": {"l": 64, "r": 16, "t": 44, "b": 48},
+            "hovermode": "x unified" if self.stacked else "closest",
+            "hoverlabel": {"align": "left", "namelength": -1},
+            "legend": {"orientation": "h", "y": -0.18, "yanchor": "top", "x": 0},
+            "barmode": "relative" if self.stacked else "group",
+            "bargap": 0.1,
+            "xaxis": x,
+            "yaxis": y,
+            "shapes": [_mark(m) for m in self.marks],
+            "annotations": [_note(m) for m in self.marks if m.label],
+        }
+
+
+def _trace(trace: Trace, room: int, *, stacked: bool) -> dict[str, Any]:
+    # None in a list becomes NaN, which is never an extreme and is drawn as a gap
+    y = np.asarray(trace.y) if isinstance(trace.y, np.ndarray) else np.array(trace.y, dtype=float)
+    kept = decimate(y, room)
+    whole = len(kept) == len(y)
+    x = np.asarray(trace.x)[kept]
+    ink = trace.colour or colour(trace.look)
+    out: dict[str, Any] = {"name": safe(trace.name), "x": _numbers(x), "y": _numbers(y[kept])}
+    if trace.kind == "bar":
+        out |= {"type": "bar", "marker": {"color": ink, "line": {"width": 0}}}
+    else:
+        out |= {"type": "scatter", "line": {"color": ink, "width": 2, "dash": trace.dash or dash(trace.look)}}
+        out["marker"] = {"color": ink, "size": 9 if trace.kind == "points" else 5, "symbol": symbol(trace.look)}
+        out["mode"] = (
+            "markers" if trace.kind == "points" else "lines+markers" if len(y) < _FEW and not stacked else "lines"
+        )
+        if trace.step:
+            out["line"]["shape"] = "hv"
+        if trace.kind == "area":
+            out |= {"stackgroup": "one", "line": {"width": 0.5, "color": ink}, "fillcolor": ink}
+    if not trace.shown:
+        out["visible"] = "legendonly"
+    if trace.hover is not None and whole:
+        out["text"] = [safe_lines(trace.hover(i)) for i in kept.tolist()]
+        out["hovertemplate"] = "%{text}<extra></extra>" if not stacked else "%{text}"
+    return out
+
+
+def safe_lines(text: str) -> str:
+    """Lines of untrusted text as plotly's lines."""
+    return "<br>".join(safe(part, 120) for part in text.split("\n"))
+
+
+def _numbers(values: Any) -> list[Any]:
+    """Plain numbers: whole ones as integers, what is not finite as None."""
+    if values.dtype.kind in "iub":
+        return values.tolist()  # type: ignore[no-any-return]
+    if values.dtype.kind != "f":
+        return [v if isinstance(v, str) else str(v) for v in values.tolist()]
+    return [None if not math.isfinite(v) else int(v) if v == int(v) else v for v in values.tolist()]
+
+
+def _limit(limit: Limit, span: tuple[float, float]) -> dict[str, Any]:
+    start, end = span
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": safe(limit.label),
+        "x": [start, end if end > start else start + 1],
+        "y": [limit.y, limit.y],
+        "line": {"color": limit.colour, "width": 1.5, "dash": "dash"},
+        "hovertemplate": safe(limit.label) + "<extra></extra>",
+        "visible": True if limit.shown else "legendonly",
+    }
+
+
+def _mark(mark: Mark) -> dict[str, Any]:
+    line = {"color": TEXT, "width": 1, "dash": "dot"}
+    return {"type": "line", "xref": "x", "yref": "paper", "x0": mark.x, "x1": mark.x, "y0": 0, "y1": 1, "line": line}
+
+
+def _note(mark: Mark) -> dict[str, Any]:
+    place = {"x": mark.x, "y": 1, "xref": "x", "yref": "paper", "yanchor": "bottom", "xanchor": "center"}
+    return {**place, "text": safe(mark.label, 24), "showarrow": False, "font": {"size": 10, "color": TEXT}}

@@ -1,0 +1,35 @@
+"""Colours that read on white and on black and stay apart for the colour-blind; dashes and symbols besides."""
+
+from __future__ import annotations
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b8860b", "#c0659a", "#3a93cc", "#8c6d46", "#7b6fd0")
+"""Okabe and Ito's, with black, yellow and the two palest darkened until each keeps 3:1 on white and on #111111."""
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "x")
+TEXT = "#777777"
+"""The one grey with a contrast above 4.2:1 on both themes."""
+GRID = "rgba(128,128,128,0.25)"
+WARN, STOP = "#b8860b", "#d55e00"
+SVG_DASHES = {
+    "solid": "",
+    "dash": "6 4",
+    "dot": "2 3",
+    "dashdot": "6 3 2 3",
+    "longdash": "10 4",
+    "longdashdot": "10 3 2 3",
+}
+
+
+def colour(i: int) -> str:
+    """The colour of the i-th trace."""
+    return COLOURS[i % len(COLOURS)]
+
+
+def dash(i: int) -> str:
+    """The dash of the i-th trace: each changes with the colour, so that no two depend on colour alone."""
+    return DASHES[i % len(DASHES)]
+
+
+def symbol(i: int) -> str:
+    """The marker of the i-th trace."""
+    return SYMBOLS[i % len(SYMBOLS)]

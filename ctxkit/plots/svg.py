@@ -1,0 +1,173 @@
+"""The static twin of a chart over two axes: inline SVG that takes its ink from the theme."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ctxkit.markup import escape
+from ctxkit.plots.decimation import decimate
+from ctxkit.plots.palette import GRID, SVG_DASHES, TEXT, colour, dash
+
+if TYPE_CHECKING:
+    from ctxkit.plots.axes import Axes, Trace
+
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 240, 56, 12, 14, 34
+_POINTS = 600
+_INK = "var(--jp-content-font-color2,#777777)"
+
+
+class _Scale(NamedTuple):
+    x0: float
+    x1: float
+    y0: float
+    y1: float
+
+    def x(self, value: Any) -> Any:
+        return _LEFT + (value - self.x0) / (self.x1 - self.x0) * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(self, value: Any) -> Any:
+        return _HEIGHT - _BOTTOM - (value - self.y0) / (self.y1 - self.y0) * (_HEIGHT - _TOP - _BOTTOM)
+
+
+def draw(axes: Axes) -> str:
+    """Return an SVG picture of the axes, its traces, limits and marks; nothing of it is a script or a link."""
+    shapes = [(t, *_points(t)) for t in axes.traces if t.shown]
+    tops = np.zeros(0) if not axes.stacked else _stack(shapes)
+    scale = _scale(axes, shapes, tops)
+    parts = [_grid(axes, scale)]
+    parts += [_line((scale.x(m.x), _TOP), (scale.x(m.x), _HEIGHT - _BOTTOM), TEXT, "dot") for m in axes.marks]
+    parts += [
+        _line((_LEFT, scale.y(limit.y)), (_WIDTH - _RIGHT, scale.y(limit.y)), limit.colour, "dash")
+        for limit in axes.limits
+        if limit.shown
+    ]
+    below = np.zeros(0)
+    for trace, x, y in shapes:
+        ink = trace.colour or colour(trace.look)
+        if trace.kind in ("area", "bar") and axes.stacked:
+            below = below if len(below) else np.zeros(len(y))
+            parts.append(_band(scale, x, below, below + np.nan_to_num(y), ink, bars=trace.kind == "bar"))
+            below = below + np.nan_to_num(y)
+        elif trace.kind == "bar":
+            parts.append(_band(scale, x, np.zeros(len(y)), np.nan_to_num(y), ink, bars=True))
+        elif trace.kind == "points":
+            parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.5" fill="{ink}"/>' for a, b in _finite(scale, x, y)]
+        else:
+            parts.append(_path(scale, trace, x, y, ink))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        f'style="width:100%;max-width:{_WIDTH}px;height:auto" aria-hidden="true">{"".join(parts)}</svg>{_legend(axes)}'
+    )
+
+
+def _points(trace: Trace) -> tuple[Any, Any]:
+    y = np.array(trace.y, dtype=float)
+    x = np.asarray(trace.x)
+    x = x.astype(float) if x.dtype.kind in "iuf" else np.arange(len(x), dtype=float)
+    kept = decimate(y, _POINTS) if trace.kind != "area" else np.arange(len(y))
+    if len(kept) > 2 * _POINTS:  # areas must share their places to be stacked
+        kept = np.unique(np.linspace(0, len(y) - 1, _POINTS).astype(int))
+    return x[kept], y[kept]
+
+
+def _stack(shapes: list[tuple[Trace, Any, Any]]) -> Any:
+    heights = [np.nan_to_num(y) for t, _, y in shapes if t.kind in ("area", "bar")]
+    return sum(heights) if heights else np.zeros(0)
+
+
+def _scale(axes: Axes, shapes: list[tuple[Trace, Any, Any]], tops: Any) -> _Scale:
+    xs = [v for t, x, _ in shapes if len(x) for v in (x.min(), x.max())] or [0.0, 1.0]
+    ys = [v for t, _, y in shapes if np.isfinite(y).any() for v in (np.nanmin(y), np.nanmax(y))]
+    ys += [limit.y for limit in axes.limits if limit.shown] + (list(tops) if len(tops) else [])
+    pad = 0.5 if any(t.kind == "bar" for t, _, _ in shapes) or min(xs) == max(xs) else 0.0
+    low, high = min([0.0, *ys]), max([0.0, *ys])
+    return _Scale(min(xs) - pad, max(xs) + pad, low, high if high > low else low + 1)
+
+
+def _grid(axes: Axes, scale: _Scale) -> str:
+    out = []
+    for tick in nice(scale.y0, scale.y1):
+        y = scale.y(tick)
+        out.append(_line((_LEFT, y), (_WIDTH - _RIGHT, y), GRID, "solid"))
+        out.append(_text(_LEFT - 6, y + 4, f"{tick:.0%}" if axes.y_share else short(tick), "end"))
+    if axes.ticks:
+        every = -(-len(axes.ticks) // 12)
+        below = [(float(i), axes.ticks[i][:10]) for i in range(0, len(axes.ticks), every)]
+    else:
+        below = [(tick, short(tick)) for tick in nice(scale.x0, scale.x1, 6)]
+    out += [_text(scale.x(x), _HEIGHT - _BOTTOM + 15, text, "middle") for x, text in below]
+    out.append(_text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 4, axes.x, "middle"))
+    return "".join(out)
+
+
+def nice(low: float, high: float, n: int = 4) -> list[float]:
+    """About `n` round numbers between two."""
+    raw = (high - low) / n
+    if not raw > 0 or not math.isfinite(raw):
+        return [low]
+    unit = 10.0 ** math.floor(math.log10(raw))
+    step = next(s * unit for s in (1, 2, 5, 10) if s * unit >= raw)
+    first = math.ceil(low / step)
+    return [step * i for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def short(value: float) -> str:
+    """A number as it stands on an axis: 1.5M, 20k, 300, 0.25."""
+    for unit, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= unit:
+            return f"{value / unit:.4g}{sign}"
+    return f"{value:.4g}"
+
+
+def _finite(scale: _Scale, x: Any, y: Any) -> list[tuple[float, float]]:
+    known = np.isfinite(y)
+    return list(zip(scale.x(x[known]).tolist(), scale.y(y[known]).tolist(), strict=True))
+
+
+def _path(scale: _Scale, trace: Trace, x: Any, y: Any, ink: str) -> str:
+    points = _finite(scale, x, y)
+    if len(points) == 1:
+        return f'<circle cx="{points[0][0]:.1f}" cy="{points[0][1]:.1f}" r="3" fill="{ink}"/>'
+    path = "".join(f"{'L' if i else 'M'}{a:.1f} {b:.1f}" for i, (a, b) in enumerate(points))
+    dashes = SVG_DASHES.get(trace.dash or dash(trace.look), "")
+    return f'<path d="{path}" fill="none" stroke="{ink}" stroke-width="2" stroke-dasharray="{dashes}"/>'
+
+
+def _band(scale: _Scale, x: Any, low: Any, high: Any, ink: str, *, bars: bool) -> str:
+    if bars:
+        wide = max((_WIDTH - _LEFT - _RIGHT) / max(scale.x1 - scale.x0, 1) * 0.9, 1.0)
+        return "".join(
+            f'<rect x="{scale.x(a) - wide / 2:.1f}" y="{min(scale.y(b), scale.y(c)):.1f}" width="{wide:.1f}" '
+            f'height="{abs(scale.y(b) - scale.y(c)):.1f}" fill="{ink}"/>'
+            for a, b, c in zip(x.tolist(), low.tolist(), high.tolist(), strict=True)
+            if b != c
+        )
+    there = [f"{scale.x(a):.1f},{scale.y(b):.1f}" for a, b in zip(x.tolist(), high.tolist(), strict=True)]
+    back = [f"{scale.x(a):.1f},{scale.y(b):.1f}" for a, b in zip(x.tolist(), low.tolist(), strict=True)]
+    return f'<polygon points="{" ".join(there + back[::-1])}" fill="{ink}"/>'
+
+
+def _line(start: tuple[float, float], end: tuple[float, float], ink: str, dashes: str) -> str:
+    (x0, y0), (x1, y1) = start, end
+    style = f'stroke="{ink}" stroke-width="1" stroke-dasharray="{SVG_DASHES[dashes]}"'
+    return f'<line x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1:.1f}" y2="{y1:.1f}" {style}/>'
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    style = f"fill:{_INK};font:11px system-ui,sans-serif"
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" style="{style}">{escape(text, 40)}</text>'
+
+
+def _legend(axes: Axes) -> str:
+    shown = [(t.name, t.colour or colour(t.look)) for t in axes.traces if t.shown]
+    shown += [(limit.label, limit.colour) for limit in axes.limits if limit.shown]
+    keys = "".join(
+        '<span style="margin-right:14px;white-space:nowrap">'
+        f'<span aria-hidden="true" style="color:{ink}">&#9632;</span> '
+        f"{escape(name, 60)}</span>"
+        for name, ink in shown[:24]
+    )
+    return f'<div style="font-size:12px">{keys}</div>'

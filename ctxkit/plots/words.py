@@ -1,0 +1,42 @@
+"""Sessions and times as a legend and a hover text name them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from ctxkit.errors import BadArguments
+from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+def name_all(sessions: Session | Iterable[Session] | Mapping[str, Session]) -> dict[str, Session]:
+    """Return the sessions under the names by which a legend tells them apart.
+
+    Raises:
+        BadArguments: something given is no session.
+    """
+    if isinstance(sessions, Session):
+        sessions = (sessions,)
+    try:
+        pairs = [*sessions.items()] if hasattr(sessions, "items") else [(getattr(s, "id", ""), s) for s in sessions]
+    except TypeError:
+        raise BadArguments(f"Give a session or several, not {type(sessions).__name__}.") from None
+    out: dict[str, Session] = {}
+    for name, session in pairs:
+        if not isinstance(session, Session):
+            raise BadArguments(f"Give a session or several, not {type(session).__name__}.")
+        key, n = str(name), 2
+        while key in out:
+            key, n = f"{name} ({n})", n + 1
+        out[key] = session
+    return out
+
+
+def clock(seconds: float | None) -> str | None:
+    """A time of a log as text, UTC; None where there is none or it is no time."""
+    if seconds is None or not 0 <= seconds < 253_402_300_799:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
