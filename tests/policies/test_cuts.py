@@ -11,8 +11,18 @@ G = (["user"] + ["assistant"] * 3, [100] * 4)
 
 @pytest.mark.parametrize(
     ("keep", "cut"),
-    [(1, (5, 4)), (10, (5, 4)), (11, (4, -1)), (20, (4, -1)), (21, (3, 2)), (30, (3, 2)), (40, (2, -1))]
-    + [(59, (0, -1)), (60, (0, -1)), (61, (0, -1))],
+    [
+        (1, (5, 4)),
+        (10, (5, 4)),
+        (11, (4, -1)),
+        (20, (4, -1)),
+        (21, (3, 2)),
+        (30, (3, 2)),
+        (40, (2, -1)),
+        (59, (0, -1)),
+        (60, (0, -1)),
+        (61, (0, -1)),
+    ],
 )
 def test_pi1_alternating_turns(keep, cut):
     """cuts fall on the message at which the tokens to keep are reached, users unsplit"""

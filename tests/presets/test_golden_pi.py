@@ -27,7 +27,9 @@ def entries(real):
         if m["role"] == "bashExecution":
             sizes.append(PI(m["command"] + m["output"]))
         else:
-            sizes.append(PI.message(Message(role={"toolResult": "tool"}.get(m["role"], m["role"]), parts=_parts(m["content"]))))
+            sizes.append(
+                PI.message(Message(role={"toolResult": "tool"}.get(m["role"], m["role"]), parts=_parts(m["content"])))
+            )
     return kinds, sizes, kept
 
 
@@ -38,7 +40,14 @@ def test_all_estimates_add_up(entries):
 
 @pytest.mark.parametrize(
     ("keep", "cut"),
-    [(1000, (1000, 1000)), (5000, (1000, 1000)), (20000, (946, 939)), (50000, (790, 789)), (100000, (690, 677)), (10**9, (0, -1))],
+    [
+        (1000, (1000, 1000)),
+        (5000, (1000, 1000)),
+        (20000, (946, 939)),
+        (50000, (790, 789)),
+        (100000, (690, 677)),
+        (10**9, (0, -1)),
+    ],
 )
 def test_the_cut_is_pis(entries, keep, cut):
     kinds, sizes, _ = entries
