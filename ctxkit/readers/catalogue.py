@@ -31,7 +31,15 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 GROUP = "ctxkit.readers"
-MEMBERS = ("pi",)
+MEMBERS = (
+    "pi",
+    "claude_code",
+    "gemini",
+    "opencode",
+    "tau_bench",
+    "mini_swe_agent",
+    "kimi",
+)
 """Modules of this package, in the order in which they are asked; the strict ones first."""
 
 

@@ -1,0 +1,239 @@
+"""Gemini CLI: recorded chats (one object, or lines with `$set` and `$rewindTo`) and saved API contents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.messages import Edit, Fault, Message, Part, Text, Thinking, ToolCall, Usage
+from ctxkit.readers.dialects import count, to_messages, to_parts
+from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, number, text, time, why, word
+from ctxkit.readers.logs import Log
+from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from ctxkit.readers.source import Source
+
+NAME = "gemini-cli"
+ALIASES = ("gemini",)
+CAN = "text, thoughts, calls with results, usage per call (cache reads), times; rewinds as branches; saved contents"
+CANNOT = "system prompt, tool schemas; compressions of recorded chats (only saved contents show their snapshot)"
+_SPOKEN = {"user", "gemini"}
+_TOLD = {"info", "warning", "error"}
+
+
+def sniff(source: Source) -> bool:
+    """Say whether this is a recorded chat or a list of API contents."""
+    document = source.document
+    if _contents(document):
+        return True
+    for record in source.head[:1]:
+        if "sessionId" in record and ("projectHash" in record or record.get("kind") in ("main", "subagent")):
+            return True
+        kinds = {mapping(m).get("type") for m in items(record.get("messages"))[:8]}
+        return "sessionId" in record and "gemini" in kinds
+    return False
+
+
+def read(source: Source) -> list[Session]:
+    """Return the one session of the file."""
+    contents = _contents(source.document)
+    if contents:
+        return [_saved(source, contents)]
+    lines = _Lines()
+    faults = list(source.faults)
+    for line, record in source.records:
+        try:
+            lines.take(record)
+        except DAMAGE as e:
+            faults.append(Fault(line, why(e)))
+    log, skipped = Log(), lines.skipped
+    last: dict[int, int] = {-1: -1}
+    for i, (raw, parent) in enumerate(lines.nodes):
+        try:
+            log.stand(last.get(parent, -1))
+            _write(raw, log, skipped)
+        except DAMAGE as e:
+            faults.append(Fault(0, f"message {i}: {why(e)}"))
+        last[i] = log.at
+    log.stand(last.get(lines.at, -1))
+    return [_session(source, lines.fields, log, skipped, faults)]
+
+
+def _session(source: Source, fields: dict[str, Any], log: Log, skipped: dict[str, int], faults: list[Fault]) -> Session:
+    parents, leaf = log.tree()
+    return Session(
+        id=text(fields.get("sessionId")) or source.path.stem,
+        format=NAME,
+        product="gemini-cli",
+        log=tuple(log.entries),
+        parents=parents,
+        leaf=leaf,
+        agent="subagent" if fields.get("kind") == "subagent" else "main",
+        title=word(fields.get("summary")),
+        started=time(fields.get("startTime")),
+        model=next((e.model for e in log.entries if isinstance(e, Message) and e.model), None),
+        skipped=skipped,
+        faults=tuple(faults),
+    )
+
+
+class _Lines:
+    """The records as a tree: `$rewindTo` and `$set.messages` begin a branch, a repeated id amends its message."""
+
+    def __init__(self) -> None:
+        self.fields: dict[str, Any] = {}
+        self.nodes: list[tuple[dict[str, Any], int]] = []
+        self.at = -1
+        self.skipped: dict[str, int] = {}
+        self._by_id: dict[str, int] = {}
+
+    def take(self, record: dict[str, Any]) -> None:
+        if "$set" in record:
+            changes = mapping(record["$set"])
+            self.fields.update((k, v) for k, v in changes.items() if k != "messages")
+            if "messages" in changes:
+                self._replace(items(changes["messages"]))
+        elif "$rewindTo" in record:
+            node = self._by_id.get(text(record["$rewindTo"]))
+            self._stand(-1 if node is None else self.nodes[node][1])
+        elif "sessionId" in record:
+            self.fields.update((k, v) for k, v in record.items() if k != "messages")
+            for m in items(record.get("messages")):
+                self._add(m)
+        else:
+            self._add(record)
+
+    def _add(self, raw: Any) -> None:
+        if type(raw) is not dict or "type" not in raw:
+            count(self.skipped, "record without a type")
+            return
+        known = self._by_id.get(text(raw.get("id")))
+        if known is not None:
+            self.nodes[known] = (raw, self.nodes[known][1])
+            return
+        self.nodes.append((raw, self.at))
+        self.at = len(self.nodes) - 1
+        if text(raw.get("id")):
+            self._by_id[raw["id"]] = self.at
+
+    def _replace(self, messages: list[Any]) -> None:
+        line = self._line()
+        same = 0
+        for node, raw in zip(line, messages, strict=False):
+            if self.nodes[node][0].get("id") != mapping(raw).get("id"):
+                break
+            same += 1
+        self._stand(line[same - 1] if same else -1)
+        for raw in messages[same:]:
+            self._add(raw)
+
+    def _line(self) -> list[int]:
+        out, at = [], self.at
+        while at >= 0:
+            out.append(at)
+            at = self.nodes[at][1]
+        return out[::-1]
+
+    def _stand(self, node: int) -> None:
+        self.at = node
+        self._by_id = {text(self.nodes[n][0].get("id")): n for n in self._line()}
+        self._by_id.pop("", None)
+
+
+def _write(raw: dict[str, Any], log: Log, skipped: dict[str, int]) -> None:
+    kind, when = text(raw.get("type")), time(raw.get("timestamp"))
+    parts, _ = to_parts(raw.get("content"), skipped)
+    if kind in _TOLD:
+        told = Message(
+            role="system", id=log.new_id(raw.get("id")), parts=tuple(parts), time=when, kind=kind, visible=False
+        )
+        log.add(told)
+    elif kind not in _SPOKEN:
+        count(skipped, "message: " + (kind or "no type"))
+    elif kind == "user":
+        log.add(Message(role="user", id=log.new_id(raw.get("id")), parts=tuple(parts), time=when))
+    else:
+        calls = [c for c in items(raw.get("toolCalls")) if type(c) is dict]
+        thoughts: list[Part] = [_thought(t) for t in items(raw.get("thoughts")) if type(t) is dict]
+        log.add(
+            Message(
+                role="assistant",
+                id=log.new_id(raw.get("id")),
+                parts=(*thoughts, *parts, *map(_call, calls)),
+                time=when,
+                usage=_usage(raw.get("tokens")),
+                model=word(raw.get("model")),
+                stop="tool" if calls else "stop",
+            )
+        )
+        for c in calls:
+            log.add(_result(c, log))
+
+
+def _thought(raw: dict[str, Any]) -> Thinking:
+    return Thinking("\n".join(t for t in (text(raw.get("subject")), text(raw.get("description"))) if t))
+
+
+def _call(raw: dict[str, Any]) -> ToolCall:
+    args, written = arguments(raw.get("args"))
+    return ToolCall(text(raw.get("id")), text(raw.get("name")), args, written)
+
+
+def _result(raw: dict[str, Any], log: Log) -> Message:
+    said, wrong = [], raw.get("status") in ("error", "cancelled")
+    for part in items(raw.get("result")):
+        response = mapping(mapping(mapping(part).get("functionResponse")).get("response"))
+        wrong = wrong or "error" in response
+        said.append(as_text(response.get("output", response.get("error", mapping(part).get("text")))))
+    return Message(
+        role="tool",
+        id=log.new_id(),
+        parts=tuple(Text(s) for s in said if s),
+        time=time(raw.get("timestamp")),
+        tool=word(raw.get("name")),
+        call_id=word(raw.get("id")),
+        is_error=wrong,
+        error=text(raw.get("status")) if wrong else None,
+        pending=not items(raw.get("result")) and raw.get("status") not in ("success", "error", "cancelled"),
+    )
+
+
+def _usage(raw: Any) -> Usage | None:
+    """Tokens of a call: `input` holds the cached ones, `output` leaves out the thoughts; `tool` is prompt as well."""
+    raw = mapping(raw)
+    if not raw:
+        return None
+    whole, cached, thoughts = number(raw.get("input")), number(raw.get("cached")), number(raw.get("thoughts"))
+    output = number(raw.get("output"))
+    fresh = None if whole is None else max(whole - (cached or 0), 0) + (number(raw.get("tool")) or 0)
+    out = None if output is None else output + (thoughts or 0)
+    return Usage(input_tokens=fresh, cache_read_tokens=cached, output_tokens=out, reasoning_tokens=thoughts)
+
+
+# -- saved API contents ------------------------------------------------------------------------------------------------
+
+
+def _contents(document: Any) -> list[Any]:
+    """The list of contents where the document is one (or holds it as `contents` or `history`), else nothing."""
+    if type(document) is dict:
+        document = document.get("contents", document.get("history"))
+    found = items(document)
+    first = mapping(found[0]) if found else {}
+    return found if first.get("role") in ("user", "model") and type(first.get("parts")) is list else []
+
+
+def _saved(source: Source, contents: list[Any]) -> Session:
+    log, skipped, faults = Log(), dict[str, int](), list[Fault]()
+    for i, raw in enumerate(contents):
+        try:
+            made = to_messages(raw, log, skipped)
+        except DAMAGE as e:
+            faults.append(Fault(0, f"content {i}: {why(e)}"))
+            continue
+        for m in made:
+            if i == 0 and "<state_snapshot>" in m.text[:2000]:
+                summary = Message(role="summary", id=m.id, parts=m.parts)
+                log.add(Edit(kind="summarised", id=log.new_id(), inserted=(summary,), method="compress"))
+            else:
+                log.add(m)
+    return _session(source, {}, log, skipped, faults)

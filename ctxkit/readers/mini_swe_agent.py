@@ -1,0 +1,94 @@
+"""mini-SWE-agent trajectories: chat messages, with the whole completion of each call beside its reply."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ctxkit.messages import Fault, Message
+from ctxkit.readers.dialects import count, named, to_messages, to_stop, to_usage
+from ctxkit.readers.fields import DAMAGE, items, mapping, number, real, text, time, why, word
+from ctxkit.readers.logs import Log
+from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from ctxkit.readers.source import Source
+
+NAME = "mini-swe-agent"
+CAN = "text, system prompt, calls and results, usage per call (cache reads), money, times, return codes"
+CANNOT = "tool schemas; older files (a bare list) have no usage and no times"
+
+
+def sniff(source: Source) -> bool:
+    """Say whether this is a trajectory: its mark, or a bare list whose system prompt asks for one bash block."""
+    document = source.document
+    if type(document) is dict:
+        mark = text(document.get("trajectory_format"))
+        info = mapping(document.get("info"))
+        return mark.startswith("mini-swe-agent") or ("mini_version" in info and "messages" in document)
+    found = items(document)
+    if len(found) < 3 or [mapping(m).get("role") for m in found[:2]] != ["system", "user"]:
+        return False
+    asked = text(mapping(found[0]).get("content"))
+    return "bash code block" in asked and mapping(found[2]).get("role") == "assistant"
+
+
+def read(source: Source) -> list[Session]:
+    """Return the one session of the file."""
+    document = source.document
+    fields = mapping(document)
+    info = mapping(fields.get("info"))
+    log, skipped, faults, asked = Log(), dict[str, int](), list[Fault](), dict[str, str]()
+    for n, raw in enumerate(items(fields.get("messages")) or items(document)):
+        try:
+            _write(raw, log, skipped, asked)
+        except DAMAGE as e:
+            faults.append(Fault(0, f"message {n}: {why(e)}"))
+    config, stats = mapping(info.get("config")), mapping(info.get("model_stats"))
+    details = {
+        "exit_status": word(info.get("exit_status")),
+        "cost_usd": real(stats.get("instance_cost")),
+        "api_calls": number(stats.get("api_calls")),
+    }
+    return [
+        Session(
+            id=text(fields.get("instance_id")) or source.path.name.split(".")[0],
+            format=NAME,
+            product="mini-swe-agent",
+            version=word(info.get("mini_version")),
+            model=word(mapping(config.get("model")).get("model_name")),
+            cwd=word(mapping(config.get("environment")).get("cwd")),
+            log=tuple(log.entries),
+            started=next((e.time for e in log.entries if isinstance(e, Message) and e.time), None),
+            skipped=skipped,
+            faults=tuple(faults),
+            details={k: v for k, v in details.items() if v is not None},
+        )
+    ]
+
+
+def _write(raw: Any, log: Log, skipped: dict[str, int], asked: dict[str, str]) -> None:
+    raw = mapping(raw)
+    if raw.get("role") == "exit":  # the submission, for the harness: no model sees it
+        count(skipped, "exit")
+        return
+    extra = mapping(raw.get("extra"))
+    response = mapping(extra.get("response"))
+    choice = mapping(next(iter(items(response.get("choices"))), None))
+    made = to_messages(
+        raw,
+        log,
+        skipped,
+        time=time(extra.get("timestamp")),
+        usage=to_usage(response.get("usage"), real(extra.get("cost"))),
+        model=word(response.get("model")),
+        stop=to_stop(choice.get("finish_reason")),
+    )
+    code = extra.get("returncode")
+    for m in named(made, asked):
+        if m.role == "tool" and type(code) is int:
+            details = {"returncode": code} if abs(code) < 1 << 32 else {}
+            log.add(msgspec.structs.replace(m, details=details, error=word(extra.get("exception_info"))))
+        else:
+            log.add(m)
