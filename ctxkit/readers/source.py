@@ -37,6 +37,11 @@ class Source:
         self.path = Path(path)
         self._data = data
 
+    @property
+    def on_disk(self) -> bool:
+        """True where `path` is a real file, whose neighbours a reader may look at."""
+        return self._data is None
+
     @cached_property
     def data(self) -> bytes:
         """The bytes of the file without a byte-order mark; UTF-16 with a mark is turned into UTF-8."""
