@@ -25,12 +25,10 @@ _CLASSES = {
     "cache_write_1h": "cache_creation_input_token_cost_above_1hr",
     "output": "output_cost_per_token",
 }
-_RESELLERS = frozenset(
-    ["anthropic", "openai", "openai-codex", "deepseek", "google", "gemini", "xai", "x-ai", "mistral", "mistralai"]
-    + ["moonshot", "moonshotai", "moonshot-ai", "zai", "z-ai", "minimax"]
-    + ["azure", "azure_ai", "bedrock", "amazon-bedrock", "vertex_ai", "vertex", "google-vertex", "openrouter"]
-    + ["litellm_proxy"]
-)
+_MAKER_NAMES = ("anthropic", "openai", "openai-codex", "deepseek", "google", "gemini", "xai", "x-ai", "mistral")
+_MORE_MAKER_NAMES = ("mistralai", "moonshot", "moonshotai", "moonshot-ai", "zai", "z-ai", "minimax")
+_PLATFORMS = ("azure", "azure_ai", "bedrock", "amazon-bedrock", "vertex_ai", "vertex", "google-vertex", "openrouter")
+_RESELLERS = frozenset((*_MAKER_NAMES, *_MORE_MAKER_NAMES, *_PLATFORMS, "litellm_proxy"))
 """Prefixes that may be dropped from a name: makers, and platforms that sell at the maker's price."""
 _DATE = re.compile(r"[-@](?:20\d{6}|20\d\d-\d\d-\d\d|latest|default)$")
 _BEDROCK = re.compile(r"^(?:[a-z]{2,6}(?:-gov)?\.)?anthropic\.(claude-.+?)(?:-v\d+(?::\d+)?)?$")
