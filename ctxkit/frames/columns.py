@@ -12,10 +12,10 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-INT, FLOAT, BOOL, TEXT, TIME = "Int64", "Float64", "boolean", "string", "datetime64[us, UTC]"
+INT, FLOAT, BOOL, TEXT, TIME = "Int64", "Float64", "boolean", "string", "datetime64[ns, UTC]"
 _ARROW = {INT: pa.int64(), FLOAT: pa.float64(), BOOL: pa.bool_(), TEXT: pa.large_string()}
 _HUGE = 2.0**1000  # what is larger is no figure of a log
-_LATEST = 253_402_300_799.0  # the year 9999: what lies beyond is a broken clock
+_LATEST = 9_223_000_000.0  # the year 2262, where nanoseconds end: what lies beyond is a broken clock
 
 
 class Column(NamedTuple):
@@ -67,9 +67,9 @@ def _sane(dtype: str, value: Any) -> Any:
 def _times(values: list[Any]) -> Any:
     seconds = np.array([_second(v) for v in values], dtype="float64")
     known = np.isfinite(seconds)
-    micros = np.full(len(seconds), np.iinfo("int64").min)  # the value of NaT
-    micros[known] = np.round(seconds[known] * 1e6).astype("int64")
-    return pd.DatetimeIndex(micros.view("datetime64[us]")).tz_localize("UTC")
+    nanos = np.full(len(seconds), np.iinfo("int64").min)  # the value of NaT
+    nanos[known] = np.round(seconds[known] * 1e6).astype("int64") * 1000  # a float of today holds no more than micros
+    return pd.DatetimeIndex(nanos.view("datetime64[ns]")).tz_localize("UTC")
 
 
 def _second(value: Any) -> float:

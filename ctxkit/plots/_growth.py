@@ -26,6 +26,7 @@ class Cut(NamedTuple):
 
     number: int
     call: int
+    agent: str
     before: int | None
     after: int | None
     why: str
@@ -67,7 +68,7 @@ def growth(sessions: Session | Iterable[Session] | Mapping[str, Session]) -> Cha
 def _lines(name: str, session: Session, costs: Costs) -> Iterable[Line]:
     sizes, source = prompts(session)
     agents = dict.fromkeys(c.agent for c in session.calls)
-    cuts = _cuts(session)
+    cuts, first = _cuts(session), next(iter(agents), None)
     for agent in agents:
         calls = [c for c in session.calls if c.agent == agent and sizes[c.index] is not None]
         models = [c.message.model or session.model for c in calls]
@@ -79,7 +80,7 @@ def _lines(name: str, session: Session, costs: Costs) -> Iterable[Line]:
             tuple(c.turn for c in calls),
             tuple(models),
             tuple(c.message.time for c in calls),
-            cuts if agent == next(iter(agents)) else (),
+            tuple(c for c in cuts if c.agent == agent or (c.agent not in agents and agent == first)),
             next((limit for limit in reversed(limits) if limit is not None), None),
             source if calls else None,
         )
@@ -88,10 +89,10 @@ def _lines(name: str, session: Session, costs: Costs) -> Iterable[Line]:
 def _cuts(session: Session) -> tuple[Cut, ...]:
     data = compactions.rows([session])
     n = len(session.calls)
-    columns = ("compaction", "call", "tokens_before", "tokens_after", "method", "trigger")
+    columns = ("compaction", "call", "agent", "tokens_before", "tokens_after", "method", "trigger")
     return tuple(
-        Cut(k, n if call is None else call, before, after, " · ".join(w for w in (method, trigger) if w))
-        for k, call, before, after, method, trigger in zip(*(data[c] for c in columns), strict=True)
+        Cut(k, n if call is None else call, agent, before, after, " · ".join(w for w in (method, trigger) if w))
+        for k, call, agent, before, after, method, trigger in zip(*(data[c] for c in columns), strict=True)
     )
 
 
@@ -133,6 +134,7 @@ def _crosses(line: Line, i: int, *, alone: bool) -> Trace:
     name = "compactions" if alone else f"compactions of {line.name}"
     return Trace(
         name=name,
+        follows=not alone,
         x=[c.call - 0.5 for c in line.cuts],
         y=heights,
         kind="points",

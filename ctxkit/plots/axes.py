@@ -36,6 +36,8 @@ class Trace:
     step: bool = False
     shown: bool = True
     """False: only in the legend until it is clicked."""
+    follows: bool = False
+    """True where it comes and goes with the trace of the same look, and has no place of its own in the legend."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +94,7 @@ class Axes:
 
     def _layout(self) -> dict[str, Any]:
         axis = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID, "tickcolor": GRID}
-        x: dict[str, Any] = {**axis, "title": {"text": safe(self.x)}, "showgrid": False}
+        x: dict[str, Any] = {**axis, "title": {"text": safe(self.x), "standoff": 6}, "showgrid": False}
         if self.ticks:
             x |= {"tickvals": list(range(len(self.ticks))), "ticktext": [safe(t, 24) for t in self.ticks]}
         y = {
@@ -109,7 +111,8 @@ class Axes:
             "margin": {"l": 64, "r": 16, "t": 44, "b": 48},
             "hovermode": "x unified" if self.stacked else "closest",
             "hoverlabel": {"align": "left", "namelength": -1},
-            "legend": {"orientation": "h", "y": -0.18, "yanchor": "top", "x": 0},
+            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": TEXT, "activecolor": TEXT},
+            "legend": {"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0},
             "barmode": "relative" if self.stacked else "group",
             "bargap": 0.1,
             "xaxis": x,
@@ -139,6 +142,10 @@ def _trace(trace: Trace, room: int, *, stacked: bool) -> dict[str, Any]:
             out["line"]["shape"] = "hv"
         if trace.kind == "area":
             out |= {"stackgroup": "one", "line": {"width": 0.5, "color": ink}, "fillcolor": ink}
+    if trace.follows:
+        out |= {"showlegend": False}
+    if trace.follows or trace.kind == "line":
+        out |= {"legendgroup": str(trace.look)}
     if not trace.shown:
         out["visible"] = "legendonly"
     if trace.hover is not None and whole:

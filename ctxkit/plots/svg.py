@@ -162,10 +162,10 @@ def _text(x: float, y: float, text: str, anchor: str) -> str:
 
 
 def _legend(axes: Axes) -> str:
-    shown = [(t.name, t.colour or colour(t.look)) for t in axes.traces if t.shown]
+    shown = [(t.name, t.colour or colour(t.look)) for t in axes.traces if t.shown and not t.follows]
     shown += [(limit.label, limit.colour) for limit in axes.limits if limit.shown]
-    keys = "".join(
-        '<span style="margin-right:14px;white-space:nowrap">'
+    keys = " ".join(
+        '<span style="display:inline-block;margin-right:14px;white-space:nowrap">'
         f'<span aria-hidden="true" style="color:{ink}">&#9632;</span> '
         f"{escape(name, 60)}</span>"
         for name, ink in shown[:24]
