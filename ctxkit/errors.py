@@ -5,13 +5,21 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from ctxkit.markup import plain
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
 
 class CtxkitError(Exception):
-    """The root of all errors that the kit raises on purpose."""
+    """The root of all errors that the kit raises on purpose.
+
+    In IPython it shows as one line and is still a real error output, which notebook tests see (a `UsageError` is not).
+    """
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"{type(self).__name__}: {plain(str(self), 2000)}"]
 
 
 class ReadError(CtxkitError):

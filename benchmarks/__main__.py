@@ -1,0 +1,110 @@
+"""Run every `bench_*.py` of this folder in a process of its own and write the table `docs/benchmarks.md`.
+
+`python -m benchmarks` runs all; `python -m benchmarks reading tokens` only those, and prints the table without writing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+HERE = Path(__file__).parent
+TABLE = HERE.parent / "docs" / "benchmarks.md"
+SECONDS = 1800
+_RUN = "import importlib,json,sys; print('\\n@rows ' + json.dumps(importlib.import_module(sys.argv[1]).run()))"
+_HEAD = """# Benchmarks
+
+Written by `make bench`. Every row is a ratio between ctxkit and a named peer in the same process, by CPU time and
+medians; that both sides give the same result is asserted first. Goals are of the project; figures of another machine
+will differ, ratios should not by much.
+
+{where}
+
+| room | what | ours | peer | unit | ratio | goal | |
+| --- | --- | ---: | ---: | --- | ---: | --- | --- |
+"""
+
+
+def rooms(wanted: list[str]) -> list[str]:
+    """Return the names of the benchmark modules, all or those that were asked for."""
+    known = sorted(p.stem for p in HERE.glob("bench_*.py"))
+    unknown = [w for w in wanted if f"bench_{w}" not in known]
+    if unknown:
+        sys.exit(f"No benchmark is called {', '.join(unknown)}; there is: {', '.join(k[6:] for k in known)}.")
+    return [k for k in known if not wanted or k[6:] in wanted]
+
+
+def measure(room: str) -> list[dict] | str:
+    """Return the rows of one module, run in a fresh process, or the last line of what went wrong."""
+    command = [sys.executable, "-c", _RUN, f"benchmarks.{room}"]
+    try:
+        done = subprocess.run(
+            command, cwd=HERE.parent, capture_output=True, text=True, timeout=SECONDS, check=False, env=os.environ
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer in {SECONDS} s"
+    rows = [line[6:] for line in done.stdout.splitlines() if line.startswith("@rows ")]
+    if done.returncode or not rows:
+        return (done.stderr.strip().splitlines() or ["it printed no rows"])[-1]
+    return json.loads(rows[-1])
+
+
+def holds(row: dict) -> bool | None:
+    """Whether a ratio keeps its goal, written as `<= 4` or `>= 8`; None where there is no such goal."""
+    words = str(row.get("goal") or "").replace("≤", "<=").replace("≥", ">=").split()
+    try:
+        sign, bound, ratio = words[0], float(words[1].replace(",", "").rstrip("x")), float(row["ratio"])
+    except (IndexError, KeyError, TypeError, ValueError):
+        return None
+    return {"<=": ratio <= bound, "<": ratio < bound, ">=": ratio >= bound, ">": ratio > bound}.get(sign)
+
+
+def line(room: str, row: dict) -> str:
+    """Return a row of the table."""
+    said = {True: "holds", False: "**missed**", None: ""}[holds(row)]
+    cells = (room[6:], row["name"], _number(row["ours"]), _number(row["peer"]), row["unit"], _number(row["ratio"]))
+    return "| " + " | ".join(str(c).replace("|", "\\|") for c in (*cells, row.get("goal") or "", said)) + " |"
+
+
+def _number(value: object) -> str:
+    return (
+        f"{value:,.3g}"
+        if isinstance(value, float) and abs(value) < 1000
+        else f"{value:,.0f}"
+        if isinstance(value, (int, float))
+        else str(value)
+    )
+
+
+def where() -> str:
+    """Return on what the figures were measured."""
+    day = datetime.now(UTC).strftime("%Y-%m-%d")
+    python, system = platform.python_version(), f"{platform.system()} {platform.machine()}"
+    return f"Measured {day} with Python {python} on {system}, {os.cpu_count()} cores."
+
+
+def main(wanted: list[str]) -> int:
+    """Run, print, write; 1 where a goal was missed or a benchmark broke."""
+    lines, broken, missed = [], [], 0
+    for room in rooms(wanted):
+        print(f"{room} ...", file=sys.stderr, flush=True)
+        rows = measure(room)
+        if isinstance(rows, str):
+            broken.append(f"* {room} could not be measured: {rows}")
+            continue
+        lines += [line(room, row) for row in rows]
+        missed += sum(holds(row) is False for row in rows)
+    text = _HEAD.format(where=where()) + "\n".join(lines) + ("\n\n" + "\n".join(broken) if broken else "") + "\n"
+    print(text)
+    if not wanted:
+        TABLE.write_text(text, encoding="utf-8")
+    return 1 if broken or missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

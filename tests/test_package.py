@@ -1,0 +1,58 @@
+"""`import ctxkit` is light and quiet; what it names is there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+import ctxkit
+
+HEAVY = ("litellm", "plotly", "ipywidgets", "nbformat", "IPython", "pandas")
+
+
+def fresh(code: str, tmp_path) -> str:
+    """Run code in a new interpreter in an empty folder; return what it printed."""
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_import_loads_nothing_heavy_says_nothing_and_makes_nothing(tmp_path):
+    out = fresh(f"import sys, ctxkit; sys.exit([m for m in {HEAVY!r} if m in sys.modules] or 0)", tmp_path)
+    assert out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_dir_names_all_that_is_public_without_loading_it(tmp_path):
+    assert (
+        fresh(f"import sys, ctxkit; dir(ctxkit); print([m for m in {HEAVY!r} if m in sys.modules])", tmp_path) == "[]\n"
+    )
+    assert set(ctxkit.__all__) <= set(dir(ctxkit))
+
+
+LATER = {"tune", "watch", "record", "recorder"}
+"""Names that the design has fixed and that are still to be built."""
+
+
+@pytest.mark.parametrize("name", sorted({*ctxkit.__all__} - LATER))
+def test_every_public_name_resolves_and_says_what_it_is(name: str):
+    module = f"ctxkit.{ctxkit._NAMES.get(name, name)}"
+    parent = module.rpartition(".")[0]
+    if find_spec(parent) is None or find_spec(module) is None:
+        pytest.skip(f"{module} is not built yet")
+    assert getattr(ctxkit, name).__doc__
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        ctxkit.nonsense  # noqa: B018
+
+
+def test_the_version_is_that_of_the_installed_package():
+    from importlib.metadata import version
+
+    assert version("ctxkit") == ctxkit.__version__
