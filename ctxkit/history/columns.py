@@ -1,0 +1,103 @@
+"""Columns that only grow: plain lists for one number at a time, NumPy for all of them at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxkit.errors import BadArguments
+from ctxkit.messages import Image, Sized, Text, Thinking, ToolCall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import DTypeLike, NDArray
+
+    from ctxkit.messages import Message
+
+ROLES = ("system", "user", "assistant", "tool", "summary")
+"""The roles; a role column holds their places here."""
+SYSTEM, USER, ASSISTANT, TOOL, SUMMARY = range(5)
+ROLE_CODES: dict[str, int] = {name: code for code, name in enumerate(ROLES)}
+IMAGE_CHARS = 4800
+"""Characters that an image counts for, as in Pi's estimate."""
+
+
+class Measure:
+    """Sizes of the rows in one measure, with running sums over rows and over calls.
+
+    `P[r]` is the size of all rows before `r`, `C[c]` that of the rows before call `c`, `Q[c]` the sum of `C` over
+    the calls before `c`. Sizes are whole and never negative, so the sums never fall and can be searched by halves.
+    """
+
+    __slots__ = ("C", "P", "Q", "sizes")
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.P: list[int] = [0]
+        self.C: list[int] = []
+        self.Q: list[int] = [0]
+
+    def row(self, size: int) -> None:
+        """Write the next row.
+
+        Raises:
+            BadArguments: the size is negative.
+        """
+        if size < 0:
+            raise BadArguments(f"Row {len(self.sizes)} has {size} tokens; a message has none or more.")
+        self.sizes.append(size)
+        self.P.append(self.P[-1] + size)
+
+    def call(self, upto: int) -> None:
+        """Write the next call: it is sent the rows before `upto`."""
+        size = self.P[upto]
+        self.C.append(size)
+        self.Q.append(self.Q[-1] + size)
+
+
+class Column:
+    """One value a row as a NumPy array that is brought up to date only when asked for: O(new rows)."""
+
+    __slots__ = ("_array", "_done", "_make", "_type")
+
+    def __init__(self, make: Callable[[int, int], Any], dtype: DTypeLike) -> None:
+        self._make, self._type = make, dtype
+        self._array: NDArray[Any] = np.empty(0, dtype)
+        self._done = 0
+
+    def upto(self, n: int) -> NDArray[Any]:
+        """Return the values of the first `n` rows, not to be written to."""
+        if n > self._done:
+            if n > len(self._array):
+                grown = np.empty(max(n, 2 * self._done), self._type)
+                grown[: self._done] = self._array[: self._done]
+                self._array = grown
+            self._array[self._done : n] = self._make(self._done, n)
+            self._done = n
+        return self._array[:n]
+
+    def forget(self, row: int) -> None:
+        """Make the values from `row` on anew when they are next asked for."""
+        if row < self._done:
+            self._done, self._array = row, self._array[:row].copy()
+
+
+def chars(message: Message) -> int:
+    """Return the characters of a message: text, thinking, tool names and compact arguments; an image counts 4,800."""
+    from ctxkit.tokens.counters import arguments
+
+    total = 0
+    for part in message.parts:
+        if isinstance(part, Text):
+            total += len(part.text)
+        elif isinstance(part, Thinking):
+            total += len(part.text) or part.hidden
+        elif isinstance(part, ToolCall):
+            total += len(part.name) + len(arguments(part))
+        elif isinstance(part, Image):
+            total += IMAGE_CHARS
+        elif isinstance(part, Sized):
+            total += part.chars if part.chars is not None else 4 * (part.tokens or 0)
+    return total

@@ -1,0 +1,34 @@
+"""What holds for every history: one object an invariant, each in a file of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ctxkit.errors import UnsoundHistory
+from ctxkit.history.invariants.calls import CallsHaveResults
+from ctxkit.history.invariants.order import OrderStays
+from ctxkit.history.invariants.pending import PENDING_STAYS
+from ctxkit.history.invariants.pinned import PINNED_STAYS
+from ctxkit.history.invariants.results import ResultsHaveCalls
+from ctxkit.history.invariants.system import SYSTEM_STAYS
+
+if TYPE_CHECKING:
+    from ctxkit.history.invariants.invariant import Invariant
+    from ctxkit.history.view import View
+
+ALL: tuple[Invariant, ...] = (
+    CallsHaveResults(),
+    ResultsHaveCalls(),
+    SYSTEM_STAYS,
+    PINNED_STAYS,
+    PENDING_STAYS,
+    OrderStays(),
+)
+
+
+def check(view: View) -> None:
+    """Raise UnsoundHistory with the sentence of the first invariant that a history breaks."""
+    for invariant in ALL:
+        why = invariant.broken(view)
+        if why:
+            raise UnsoundHistory(why)

@@ -1,0 +1,5 @@
+"""What is pinned stays."""
+
+from ctxkit.history.invariants.stays import Stays
+
+PINNED_STAYS = Stays("pinned messages stay", "pinned")

@@ -1,0 +1,309 @@
+"""The log under a history: one row a message that can be sent, one entry a call; it only grows."""
+
+from __future__ import annotations
+
+from math import inf, nan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxkit.errors import BadArguments
+from ctxkit.history.columns import ASSISTANT, ROLE_CODES, SYSTEM, TOOL, USER, Column, Measure, chars
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from ctxkit.messages import Edit, Message
+    from ctxkit.tokens.counters import Counter
+
+
+class Log:
+    """What was said, as columns; recorded compactions are lifted out (`recorded`), invisible messages left out.
+
+    Rows count from 0. A *group* is an assistant message with the results of its tool calls: it stays together or goes
+    together. A *cut* before a row is safe where no group lies on both sides. Rows that *stay* are those of role
+    `system`, pinned and pending ones, with their groups.
+
+    Args:
+        counter: counts the tokens of what is written new (summaries, shortened messages).
+        fixed: tokens of each prompt that no message holds (system prompt, tool schemas), as far as known.
+        agent: name of the agent of all messages that name none.
+        estimated: True where a second measure is kept beside the tokens: the sizes a system believes in.
+    """
+
+    def __init__(
+        self, counter: Counter, *, fixed: int = 0, agent: str = "main", estimator: Counter | None = None
+    ) -> None:
+        self.counter, self.fixed, self.agent = counter, fixed, agent
+        self.estimator = estimator or counter
+        self.tokens = Measure()
+        self.estimates = self.tokens if estimator is None else Measure()
+        self.scale = 1.0
+        """What the counter's figures are multiplied by, where recorded sizes say that it is off."""
+        self.messages: list[Message] = []
+        self.roles: list[int] = []
+        self.turns: list[int] = []
+        self.groups: list[int] = []
+        self.first_calls: list[int] = []
+        self.results: dict[int, list[int]] = {}
+        self.stays: list[int] = []
+        self.cuts: list[int] = []
+        self.cuts_before: list[int] = []
+        self.counts: tuple[list[int], ...] = tuple([0] for _ in ROLE_CODES)
+        self.of_role: tuple[list[int], ...] = tuple([] for _ in ROLE_CODES)
+        self.index: dict[str, int] = {}
+        self.upto: list[int] = []
+        self.sent: list[float] = []
+        self.done: list[float] = []
+        self.agents: list[str] = []
+        self.recorded: list[tuple[int, Edit]] = []
+        self.memo: dict[Any, Any] = {}
+        """Tables that triggers and prunings derive from this log, by their own keys."""
+        self._stay: set[int] = set()
+        self._asked: dict[str, int] = {}
+        self._names: dict[str, dict[str, int]] = {"agent": {}, "tool": {}}
+        self._open = False
+        self._answered = False
+        self._columns = _columns(self)
+
+    @classmethod
+    def of(cls, messages: Iterable[Message], counter: Counter, **settings: Any) -> Log:
+        """Return the log of messages that were sent as they stand, one call before each reply."""
+        log = cls(counter, **settings)
+        for message in messages:
+            log.append(message)
+        return log
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    @property
+    def calls(self) -> int:
+        """Number of the calls made, an open one included."""
+        return len(self.upto)
+
+    # -- growing -------------------------------------------------------------------------------------------------
+
+    def open(self, time: float | None = None, agent: str | None = None) -> int:
+        """Write that a call is about to be sent all the rows so far; return its number."""
+        self.upto.append(len(self.messages))
+        self.tokens.call(len(self.messages))
+        if self.estimates is not self.tokens:
+            self.estimates.call(len(self.messages))
+        self.sent.append(nan if time is None else time)
+        self.done.append(self.sent[-1])
+        self.agents.append(agent or self.agent)
+        self._open = True
+        return len(self.upto) - 1
+
+    def append(
+        self,
+        message: Message,
+        tokens: int | None = None,
+        estimate: int | None = None,
+        turn: int | None = None,
+    ) -> None:
+        """Write a message; before a reply for which no call was opened, a call is opened.
+
+        Args:
+            message: an invisible one is passed over.
+            tokens: its size; None counts it.
+            estimate: its size in the second measure; None counts it.
+            turn: its turn; None works it out (one turn an input, or what the message says).
+        """
+        if not message.visible:
+            return
+        role = ROLE_CODES[message.role]
+        if role == ASSISTANT:
+            self._reply(message)
+        row = len(self.messages)
+        self.messages.append(message)
+        self.index.setdefault(message.id, row)
+        self.tokens.row(self.measure(message) if tokens is None else tokens)
+        if self.estimates is not self.tokens:
+            self.estimates.row(self.estimator.message(message) if estimate is None else estimate)
+        self.turns.append(self._turn(message, role) if turn is None else turn)
+        self.first_calls.append(len(self.upto))
+        for code, counts in enumerate(self.counts):
+            counts.append(counts[-1] + (code == role))
+        self.roles.append(role)
+        self.of_role[role].append(row)
+        self._bind(message, role, row)
+
+    def measure(self, message: Message, row: int = -1) -> int:
+        """Return the tokens of a message that is no row; one made from a row shares the row's recorded scale."""
+        new = self.counter.message(message)
+        if row >= 0:
+            plain, known = self.counter.message(self.messages[row]), self.tokens.sizes[row]
+            if plain and plain != known:
+                return round(known * new / plain)
+            return new
+        return new if self.scale == 1.0 else round(new * self.scale)
+
+    def _reply(self, message: Message) -> None:
+        if not self._open:
+            known = message.time is not None and message.latency is not None
+            before = self.messages[-1].time if self.messages else None
+            self.open(message.time - message.latency if known else before, message.agent)  # type: ignore[operator]
+        if message.time is not None:
+            self.done[-1] = message.time
+        self.agents[-1] = message.agent or self.agents[-1]
+        self._open = False
+
+    def _turn(self, message: Message, role: int) -> int:
+        turn = self.turns[-1] if self.turns else 0
+        if message.turn is not None:
+            self._answered = False
+            return message.turn
+        if role in (ASSISTANT, TOOL):
+            self._answered = True
+        elif role == USER and self._answered:
+            self._answered = False
+            return turn + 1
+        return turn
+
+    def _bind(self, message: Message, role: int, row: int) -> None:
+        """Put the row into its group, and keep the list of safe cuts: O(1) over the life of the log."""
+        group = self._asker(message, row) if role == TOOL else row
+        if role == ASSISTANT:
+            self._asked.update({call.id: row for call in message.tool_calls})
+        self.groups.append(group)
+        self.cuts_before.append(len(self.cuts))
+        if group == row:
+            self.cuts.append(row)
+        else:
+            self.results.setdefault(group, []).append(row)
+            while self.cuts[-1] > group:  # a late result: nothing between it and its call can be cut
+                self.cuts.pop()
+            for r in range(row, group, -1):
+                if self.cuts_before[r] <= len(self.cuts):
+                    break
+                self.cuts_before[r] = len(self.cuts)
+        if role == SYSTEM or message.pinned or message.pending or group in self._stay:
+            self._keep(group)
+
+    def _asker(self, message: Message, row: int) -> int:
+        """Return the row of the call that a result answers; the row itself where the log has none."""
+        if message.call_id:
+            return self._asked.get(message.call_id, row)
+        asked = self.of_role[ASSISTANT]
+        bare = bool(asked) and all(r == TOOL for r in self.roles[asked[-1] + 1 :])
+        return asked[-1] if bare and self.messages[asked[-1]].tool_calls else row
+
+    def _keep(self, group: int) -> None:
+        new = [r for r in (group, *self.results.get(group, ())) if r not in self._stay]
+        if not new:
+            return
+        self._stay.update(new)
+        self.stays.extend(new)
+        if len(self.stays) > len(new) and self.stays[-len(new) - 1] > new[0]:
+            self.stays.sort()
+        self._columns["stays"].forget(new[0])
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def column(self, name: str, n: int | None = None) -> NDArray[Any]:
+        """Return one value a row for the first `n` rows (None: all), as an array that must not be written to.
+
+        Names: `tokens estimates chars roles turns calls groups agents tools times errors stays`. `calls` is the call
+        at which a row was first in the prompt, `groups` the row of the reply that a row belongs to, `agents` and
+        `tools` are codes (see `code`), `times` are seconds since 1970 (NaN: unknown).
+        """
+        return self._columns[name].upto(len(self.messages) if n is None else n)
+
+    def code(self, kind: str, name: str) -> int:
+        """Return the code of an `agent` or `tool` in its column; a new name gets a new code."""
+        names = self._names[kind]
+        return names.setdefault(name, len(names))
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        """Return the names of the `agent`s or `tool`s by their codes; a message without a tool has ``""``."""
+        self.column(f"{kind}s")
+        return tuple(self._names[kind])
+
+    def stays_in(self, row: int) -> bool:
+        """Return True where no policy may remove the row."""
+        return row in self._stay
+
+    def tool(self, row: int) -> str:
+        """Return the name of the tool whose result the row is, or an empty string."""
+        message = self.messages[row]
+        if message.tool or self.roles[row] != TOOL or self.groups[row] == row:
+            return message.tool or ""
+        calls = self.messages[self.groups[row]].tool_calls
+        return next((c.name for c in calls if c.id == message.call_id), "")
+
+    def clock(self, life: float) -> Clock:
+        """Return which calls found the provider's cache cold, if it lives `life` seconds."""
+        key = ("clock", life)
+        clock = self.memo.get(key)
+        if clock is None:
+            clock = self.memo[key] = Clock(self, life)
+        return clock.sync()
+
+
+class Clock:
+    """Calls that found the cache cold, with running sums: `N[c]` of them before call `c`, sent `X[c]` cached tokens before.
+
+    The first call is cold; another one where it was sent `life` seconds or more after the one before was done. Where
+    a time is unknown the cache counts as warm.
+    """
+
+    __slots__ = ("N", "X", "before", "cold", "life", "log")
+
+    def __init__(self, log: Log, life: float) -> None:
+        if not life > 0:
+            raise BadArguments(f"A cache that lives {life} seconds is none; give a number above 0, or infinity.")
+        self.log, self.life = log, life
+        self.cold: list[bool] = []
+        self.before: list[int] = []
+        self.N: list[int] = [0]
+        self.X: list[int] = [0]
+
+    def sync(self) -> Clock:
+        """Bring the columns up to the calls that the log has by now."""
+        log, known = self.log, len(self.cold)
+        for c in range(known, len(log.upto)):
+            cold = c == 0 or log.sent[c] - log.done[c - 1] >= self.life
+            before = log.tokens.C[c - 1] if c else 0
+            self.cold.append(cold)
+            self.before.append(before)
+            self.N.append(self.N[-1] + cold)
+            self.X.append(self.X[-1] + (before if cold else 0))
+        return self
+
+
+NEVER = inf
+
+
+def _columns(log: Log) -> dict[str, Column]:
+    """Return the columns of a log, each made from its rows on demand."""
+    part = {
+        "tokens": (log.tokens.sizes, np.int64),
+        "estimates": (log.estimates.sizes, np.int64),
+        "roles": (log.roles, np.int8),
+        "turns": (log.turns, np.int64),
+        "calls": (log.first_calls, np.int64),
+        "groups": (log.groups, np.int64),
+    }
+    columns = {name: Column(lambda a, b, x=values: x[a:b], kind) for name, (values, kind) in part.items()}  # type: ignore[misc]
+
+    def made(each: Any, kind: Any) -> Column:
+        return Column(lambda a, b: [each(row) for row in range(a, b)], kind)
+
+    messages = log.messages
+    columns["chars"] = made(lambda r: chars(messages[r]), np.int64)
+    columns["times"] = made(lambda r: nan if messages[r].time is None else messages[r].time, np.float64)
+    columns["errors"] = made(lambda r: messages[r].is_error, np.bool_)
+    columns["agents"] = made(lambda r: log.code("agent", messages[r].agent or log.agent), np.int64)
+    columns["tools"] = made(lambda r: log.code("tool", log.tool(r)), np.int64)
+    columns["stays"] = made(log.stays_in, np.bool_)
+    return columns
+
+
+def sizes_match(messages: Sequence[Message], sizes: Sequence[int]) -> None:
+    """Raise BadArguments where there is not one size a message."""
+    if len(messages) != len(sizes):
+        raise BadArguments(f"{len(messages)} messages need as many sizes; there are {len(sizes)}.")
