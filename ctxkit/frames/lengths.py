@@ -57,10 +57,10 @@ def tokens(message: Message) -> int:
 
     Equal to ``tokens.named("chars/4").message``; kept lean, as frames ask it of every message of many files.
     """
-    total, fixed = 0, 0
+    total, known = 0, 0
     for part in message.parts:
-        if isinstance(part, (Sized, Image)):
-            fixed += part_tokens(part)
+        if isinstance(part, Image) or (isinstance(part, Sized) and part.tokens is not None):
+            known += part_tokens(part)
         else:
             total += part_chars(part)
-    return fixed - (-total // 4)
+    return known - (-total // 4)

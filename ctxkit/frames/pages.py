@@ -1,0 +1,49 @@
+"""The page of documentation on frames, written from the tables of columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ctxkit.frames import COLUMNS
+
+if TYPE_CHECKING:
+    from ctxkit.frames.columns import Column
+
+_HEAD = """# Frames
+
+`ctxkit.frame(session, per="turn")` gives a pandas DataFrame with fixed columns: the same names, dtypes and order
+whatever the session holds, also where there is no row. A list of sessions works too; `children=True` takes the sessions
+of subagents with them. This page is written from the tables in the code: a test says when it is behind, and
+`python -c "from ctxkit.frames.pages import page; print(page(), end='')" > docs/frames.md` writes it.
+
+- **Tidy**: one observation a row, one frame over all sessions given.
+- **Missing, never zero**: what a log cannot say is `<NA>` (`NaT` for times). All dtypes can hold it.
+- **Sources**: `recorded` stands in the log, `derived` follows from recorded numbers, `estimated` is neither. The column
+  `source` says so for the token columns of a row; a figure that can have another source has a column of its own.
+- **Counting**: messages and compactions are counted by `count=`: by default a quarter of the characters (an image
+  weighs 1,200 tokens), `"exact"` for the tokenizer, `"anchored"` for sizes scaled to the recorded usage, the name of an
+  estimate (`"pi"`, `"fuseraft"`, ...), or a counter of your own. Calls, turns and sessions hold what the log recorded.
+- **Numbers** count from 0: calls, turns, compactions, positions.
+- **Negative savings** are real: a summary can be larger than what it replaced.
+"""
+_TOLD = {
+    "message": "One row a message that stands, each tool result one of its own; summaries that a compaction put in are "
+    "in the compaction frame. Blobs of hidden reasoning are in no size.",
+    "call": "One row a request to a model and its reply, failed ones included. "
+    "`prompt_tokens = input_tokens + cache_read_tokens + cache_write_tokens`.",
+    "turn": "One row a turn of an agent, with the columns of fuseraft's snapshots under their own names. Running sums "
+    "are kept for each agent, names without regard to case, and start again for all of them after a compaction.",
+    "compaction": "One row a compaction. Sizes are those that the log records; else the size before is the last "
+    "recorded prompt and its reply, and the size after is that less the counted difference; else both are counted.",
+    "session": "One row a session: what it is, what its log can say, its totals, what the reader passed over.",
+}
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    return _HEAD + "".join(f'\n## per="{per}"\n\n{_TOLD[per]}\n\n{_table(columns)}' for per, columns in COLUMNS.items())
+
+
+def _table(columns: tuple[Column, ...]) -> str:
+    rows = [f"| `{c.name}` | {c.dtype} | {c.unit} | {c.meaning} |" for c in columns]
+    return "\n".join(["| column | dtype | unit | meaning |", "| --- | --- | --- | --- |", *rows]) + "\n"
