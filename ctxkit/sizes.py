@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from ctxkit.tokens.counters import Counter
 
+_SUMMARY = 4.0
+"""What an edit brought is sized by what is left for it where that is within this factor of its count."""
 _LIKELY = 2.0
 """A recorded output is taken for the size of its reply where it and the rest stay within this factor of the count."""
 
@@ -38,8 +40,9 @@ class Sizes(msgspec.Struct, frozen=True, dict=True):
     source: tuple[Source, ...]
     """For each of them `derived` where recorded usage gave the size, else `estimated`."""
     fixed: int | None
-    """What every prompt held and no log shows (system prompt, tool schemas); None without usage."""
-    fixed_by_agent: dict[str, int]
+    """What the first prompt held and no log shows (system prompt, tool schemas); None without usage."""
+    fixed_at: tuple[int, ...]
+    """The same for each call: it differs by agent, and where a model, or what the log does not show, has changed."""
     error: float | None
     """The plain count of all that was anchored, against its recorded size, less 1: -0.25 is a quarter too low."""
     clamped: int
@@ -63,7 +66,7 @@ class Sizes(msgspec.Struct, frozen=True, dict=True):
         """Return the modelled size of the prompt at a call (negatives from the end); None: of the next one."""
         if call is not None:
             return self.modelled[self.session.call(call).index]
-        return (self.fixed or 0) + sum(self.of(m) for m in self.session.view())
+        return (self.fixed_at[-1] if self.fixed_at else 0) + sum(self.of(m) for m in self.session.view())
 
     @property
     def reproduction(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -84,7 +87,7 @@ class _Step(msgspec.Struct):
     kind: str
     """`first`, `growth`, `edit` (something was edited since), `switch` (another model) or `drop` (it shrank)."""
     shown: list[int]
-    """Slots of what was in the prompt: all for `first` and `edit`, else those written since the call before."""
+    """Slots of what was in the prompt; for `growth` only those written since the call before."""
     before: int = 0
     """Prompt of the call before."""
 
@@ -99,16 +102,15 @@ def sizes(session: Session, counter: Counter | None = None) -> Sizes:
     counter = counter or default()
     slots = _Slots(session, counter)
     steps = list(_steps(session, slots))
-    state = _Anchoring(slots, session)
-    state.ratio = _ratio(steps, slots.raw)
+    state = _Anchoring(slots)
+    error = _error(steps, slots.raw)
+    state.ratio = 1.0 if error is None else 1 / (1 + error)
     for step in steps:
         state.take(step)
     state.rest()
-    fixed = state.fixed
-    usable = {s.call: s.prompt for s in steps if s.kind != "outlier"}
-    n, calls = len(session.messages), len(session.calls)
-    measured = [s for s in steps if s.kind == "growth" and s.prompt >= s.before]
-    counted, grown = sum(slots.raw[i] for s in measured for i in s.shown), sum(s.prompt - s.before for s in measured)
+    usable = {s.call: s.prompt for s in steps}
+    calls = range(len(session.calls))
+    fixed_at = _fixed_at(session, state.fixed)
     by_object = {id(m): size for m, size in zip(slots.messages, state.size, strict=True)}
     place = [slots.index[id(m)] for m in session.messages]
     return Sizes(
@@ -116,12 +118,12 @@ def sizes(session: Session, counter: Counter | None = None) -> Sizes:
         counter=counter.name,
         tokens=tuple(state.size[i] for i in place),
         source=tuple("derived" if state.derived[i] else "estimated" for i in place),
-        fixed=fixed.get(session.agent, next(iter(fixed.values()), None)),
-        fixed_by_agent=fixed,
-        error=counted / grown - 1 if grown else None,
+        fixed=fixed_at[steps[0].call] if steps else None,
+        fixed_at=fixed_at,
+        error=error,
         clamped=state.clamped,
-        recorded=tuple(usable.get(i) for i in range(calls)),
-        modelled=tuple(_modelled(session, by_object, fixed)) if n else (),
+        recorded=tuple(usable.get(i) for i in calls),
+        modelled=tuple(_modelled(session, by_object, fixed_at)),
         by_object=by_object,
     )
 
@@ -159,8 +161,7 @@ def _steps(session: Session, slots: _Slots) -> Iterator[_Step]:
             if prompt is not None and not _bounces(session, prompts, call.index, last.get(call.agent), epoch):
                 before = last.get(call.agent)
                 kind = _kind(before, prompt, epoch, entry.model)
-                whole = kind in ("first", "edit")
-                new = [slots.index[id(m)] for m in shown] if whole else since.get(call.agent, [])
+                new = since[call.agent] if kind == "growth" else [slots.index[id(m)] for m in shown]
                 yield _Step(call.index, call.agent, prompt, kind, new, before[0] if before else 0)
                 last[call.agent], since[call.agent] = (prompt, epoch, entry.model), []
         if entry.visible:
@@ -193,55 +194,78 @@ def _bounces(
     return next(following, 0) >= before[0]
 
 
-def _ratio(steps: list[_Step], raw: list[int]) -> float:
-    """Recorded tokens for each counted one, over all growth."""
-    pairs = [(s.prompt - s.before, sum(raw[i] for i in s.shown)) for s in steps if s.kind == "growth"]
-    grown, counted = sum(g for g, c in pairs if c), sum(c for _, c in pairs)
-    return grown / counted if grown > 0 and counted else 1.0
+def _error(steps: list[_Step], raw: list[int]) -> float | None:
+    """Counted tokens for each recorded one, over all growth, less 1."""
+    growths = [s for s in steps if s.kind == "growth"]
+    grown = sum(s.prompt - s.before for s in growths)
+    counted = sum(raw[i] for s in growths for i in s.shown)
+    return counted / grown - 1 if grown and counted else None
+
+
+def _fixed_at(session: Session, known: dict[int, tuple[str, int]]) -> tuple[int, ...]:
+    """For each call the part that no log shows: that of the agent's last anchor, or of its first one before that."""
+    now: dict[str, int] = {}
+    for agent, fixed in known.values():
+        now.setdefault(agent, fixed)
+    out = []
+    for call in session.calls:
+        if call.index in known:
+            now[call.agent] = known[call.index][1]
+        out.append(now.get(call.agent, 0))
+    return tuple(out)
 
 
 class _Anchoring:
     """Sizes as they become known, step by step."""
 
-    def __init__(self, slots: _Slots, session: Session) -> None:
+    def __init__(self, slots: _Slots) -> None:
         self.messages, self.raw = slots.messages, slots.raw
-        self.session = session
         self.ratio = 1.0
+        """Recorded tokens for each counted one."""
         self.size = [0] * len(slots.messages)
         self.known = [False] * len(slots.messages)
         self.derived = [False] * len(slots.messages)
-        self.fixed: dict[str, int] = {}
+        self.now: dict[str, int] = {}
+        self.fixed: dict[int, tuple[str, int]] = {}
+        """By call: the agent, and what its prompt held from there on that no log shows."""
         self.clamped = 0
 
     def take(self, step: _Step) -> None:
         new = [i for i in step.shown if not self.known[i]]
         old = sum(self.size[i] for i in step.shown if self.known[i])
-        if step.kind == "first" or step.agent not in self.fixed:
-            self._first(step, new, old)
-        elif step.kind in ("switch", "drop"):
-            self.clamped += step.kind == "drop"
+        fixed = self.now.get(step.agent, 0)
+        grown = step.prompt - old - (step.before if step.kind == "growth" else fixed)
+        if step.kind == "growth":
+            self._grow(grown, new)
+        elif step.kind == "edit" and self._plausible(grown, new):
+            self._share(grown, new)
+        else:
+            self.clamped += step.kind == "drop" or (step.kind == "edit" and grown < 0)
+            self._estimate(new)
+            shown = old + sum(self.size[i] for i in new)
+            if step.kind == "first" and shown > step.prompt:
+                self._assign(new, _shares(max(step.prompt - old, 0), [self.raw[i] for i in new]), derived=True)
+            fixed = max(step.prompt - shown, 0)
+        self.now[step.agent] = fixed
+        self.fixed[step.call] = step.agent, fixed
+
+    def _grow(self, growth: int, new: list[int]) -> None:
+        if growth < 0 or (growth == 0 and any(self.raw[i] for i in new)):
+            self.clamped += 1
             self._estimate(new)
         else:
-            start = self.fixed[step.agent] if step.kind == "edit" else step.before
-            self._share(step.prompt - start - old, new)
+            self._share(growth, new)
+
+    def _plausible(self, growth: int, new: list[int]) -> bool:
+        """True where what an edit brought can be of the size that is left for it; else the unseen part has changed."""
+        count = self.ratio * sum(self.raw[i] for i in new)
+        return growth == 0 if not new else count / _SUMMARY <= growth <= count * _SUMMARY
 
     def rest(self) -> None:
         """Give what no later call measured its count times the ratio of all that was; the last reply its output."""
         self._estimate([i for i, known in enumerate(self.known) if not known])
 
-    def _first(self, step: _Step, new: list[int], old: int) -> None:
-        likely = round(self.ratio * sum(self.raw[i] for i in new))
-        content = min(likely, max(step.prompt - old, 0))
-        self.fixed[step.agent] = max(step.prompt - old - content, 0)
-        self._assign(new, _shares(content, [self.raw[i] for i in new]), derived=content < likely)
-
     def _share(self, growth: int, new: list[int]) -> None:
-        if growth < 0 or (growth == 0 and sum(self.raw[i] for i in new) > 0):
-            self.clamped += 1
-            self._estimate(new)
-            return
-        if not new:
-            return
         replies = self._replies(growth, new)
         others = [i for i in new if i not in replies]
         left = growth - sum(replies.values())
@@ -293,9 +317,9 @@ def _shares(total: int, weights: list[int]) -> list[int]:
     return parts
 
 
-def _modelled(session: Session, size: dict[int, int], fixed: dict[str, int]) -> Iterator[int]:
+def _modelled(session: Session, size: dict[int, int], fixed_at: tuple[int, ...]) -> Iterator[int]:
     """Yield for each call the fixed part and the sizes of what its prompt showed."""
-    calls = iter(session.calls)
+    fixed = iter(fixed_at)
     shown: list[Message] = []
     total = 0
     for entry in session.path:
@@ -304,7 +328,7 @@ def _modelled(session: Session, size: dict[int, int], fixed: dict[str, int]) -> 
             total = sum(size[id(m)] for m in shown)
             continue
         if entry.role == "assistant":
-            yield total + fixed.get(next(calls).agent, 0)
+            yield total + next(fixed)
         if entry.visible:
             shown.append(entry)
             total += size[id(entry)]
