@@ -34,6 +34,7 @@ GROUP = "ctxkit.readers"
 MEMBERS = (
     "pi",
     "claude_code",
+    "codex",
     "gemini",
     "opencode",
     "tau_bench",
