@@ -10,9 +10,17 @@ from hypothesis import strategies as st
 import ctxkit as ck
 from ctxkit.messages import Message
 
-SNAPSHOT = (
-    "ts session agent turn turn_input_tokens turn_output_tokens cumulative_input_tokens warn_at cutover_at".split()
-)
+SNAPSHOT = [
+    "ts",
+    "session",
+    "agent",
+    "turn",
+    "turn_input_tokens",
+    "turn_output_tokens",
+    "cumulative_input_tokens",
+    "warn_at",
+    "cutover_at",
+]
 
 
 def turn(agent, number, tokens, **details):
@@ -82,7 +90,9 @@ def test_a_recorded_running_sum_is_kept():
 
 def test_turns_without_usage_say_nothing_of_tokens():
     row = ck.frame(session(user(), assistant())).iloc[0]
-    assert pd.isna(row["turn_input_tokens"]) and pd.isna(row["source"]) and row["calls_n"] == 1
+    assert pd.isna(row["turn_input_tokens"])
+    assert pd.isna(row["source"])
+    assert row["calls_n"] == 1
 
 
 def test_a_turn_whose_cost_is_partly_unknown_has_none():
@@ -96,10 +106,9 @@ def test_a_turn_whose_cost_is_partly_unknown_has_none():
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 10**6), st.booleans()), max_size=30))
 def test_running_sums_keep_fuserafts_invariant(steps):
-    log, number = [], 0
-    for agent, tokens, cut in steps:
+    log = []
+    for number, (agent, tokens, cut) in enumerate(steps):
         log.append(turn(agent, number, tokens))
-        number += 1
         if cut:
             log.append(summarised([]))
     frame = ck.frame(session(*log))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 INT, FLOAT, BOOL, TEXT, TIME = "Int64", "Float64", "boolean", "string", "datetime64[ns, UTC]"
 _ARROW = {INT: pa.int64(), FLOAT: pa.float64(), BOOL: pa.bool_(), TEXT: pa.large_string()}
+_MASKED = {INT: pd.arrays.IntegerArray, FLOAT: pd.arrays.FloatingArray, BOOL: pd.arrays.BooleanArray}
 _HUGE = 2.0**1000  # what is larger is no figure of a log
 _LATEST = 9_223_000_000.0  # the year 2262, where nanoseconds end: what lies beyond is a broken clock
 
@@ -45,12 +46,12 @@ def _array(dtype: str, values: list[Any]) -> Any:
         array = pa.array([_sane(dtype, v) for v in values], type=_ARROW[dtype], from_pandas=True)
     if dtype == TEXT:
         return pd.arrays.ArrowStringArray(array)
-    mask = array.is_null().to_numpy(zero_copy_only=False)
-    filled = (array.fill_null(False if dtype == BOOL else 0) if array.null_count else array).to_numpy(
-        zero_copy_only=False
-    )
-    make = {INT: pd.arrays.IntegerArray, FLOAT: pd.arrays.FloatingArray, BOOL: pd.arrays.BooleanArray}[dtype]
-    return make(filled if filled.flags.writeable else filled.copy(), mask)
+    mask = np.zeros(len(array), dtype=bool)
+    if array.null_count:
+        mask = array.is_null().to_numpy(zero_copy_only=False)
+        array = array.fill_null(False if dtype == BOOL else 0)
+    filled = array.to_numpy(zero_copy_only=False)
+    return _MASKED[dtype](filled if filled.flags.writeable else filled.copy(), mask)
 
 
 def _sane(dtype: str, value: Any) -> Any:
@@ -65,7 +66,11 @@ def _sane(dtype: str, value: Any) -> Any:
 
 
 def _times(values: list[Any]) -> Any:
-    seconds = np.array([_second(v) for v in values], dtype="float64")
+    try:
+        seconds = np.array(values, dtype="float64")
+        seconds[~(np.abs(seconds) < _LATEST)] = math.nan
+    except (ValueError, TypeError, OverflowError):
+        seconds = np.array([_second(v) for v in values], dtype="float64")
     known = np.isfinite(seconds)
     nanos = np.full(len(seconds), np.iinfo("int64").min)  # the value of NaT
     nanos[known] = np.round(seconds[known] * 1e6).astype("int64") * 1000  # a float of today holds no more than micros

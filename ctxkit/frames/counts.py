@@ -8,7 +8,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.frames import lengths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ctxkit.messages import Message
     from ctxkit.session import Session
@@ -34,14 +34,26 @@ def counter(count: Count) -> Any:
     raise BadArguments('count= takes None, "exact", "anchored", the name of an estimate, or a token counter.')
 
 
-def counting(session: Session, count: Count) -> tuple[list[int | None], str, Callable[[Message], int]]:
-    """Return the tokens of each message of a session, where they come from, and a counter for other messages."""
-    if count is None:
-        return [lengths.tokens(m) for m in session.messages], "estimated", lengths.tokens
-    if count == "anchored":
-        from ctxkit.sizes import sizes
+def counting(
+    session: Session, count: Count, chars: list[int | None] | None = None
+) -> tuple[list[int | None], str, Callable[[Message], int]]:
+    """Return the tokens of each message of a session, where they come from, and a counter for other messages.
 
+    Both are missing where the log holds no content. `chars` takes the characters of each message besides.
+    """
+    measured = [lengths.measure(m) for m in session.messages] if count is None or chars is not None else []
+    known = [bool(m.parts) or (session.has_sizes and m.kind != "turn") for m in session.messages]
+    if chars is not None:
+        chars += [n if k else None for (n, _), k in zip(measured, known, strict=True)]
+    sizes: Iterable[int]
+    if count is None:
+        sizes, source, of = [n for _, n in measured], "estimated", lengths.tokens
+    elif count == "anchored":
+        from ctxkit.sizes import sizes as anchored
+
+        sizes, of = anchored(session).tokens, lengths.tokens
         source = "derived" if session.has_usage else "estimated"
-        return list(sizes(session).tokens), source, lengths.tokens
-    count = counter(count)
-    return [count.message(m) for m in session.messages], getattr(count, "source", "estimated"), count.message
+    else:
+        named = counter(count)
+        sizes, source, of = map(named.message, session.messages), getattr(named, "source", "estimated"), named.message
+    return [n if k else None for n, k in zip(sizes, known, strict=True)], source, of

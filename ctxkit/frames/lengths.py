@@ -38,11 +38,6 @@ def json_chars(value: object) -> int:
     return len(raw) if raw.isascii() else len(raw.decode("utf-8", "replace"))
 
 
-def chars(message: Message) -> int:
-    """Characters of all parts of a message."""
-    return sum(map(part_chars, message.parts))
-
-
 def part_tokens(part: Part) -> int:
     """The plain estimate of one part: a quarter of its characters, or the size that the log gives; images by weight."""
     if isinstance(part, Sized) and part.tokens is not None:
@@ -52,15 +47,30 @@ def part_tokens(part: Part) -> int:
     return -(-part_chars(part) // 4)
 
 
-def tokens(message: Message) -> int:
-    """The plain estimate of a message: a quarter of the characters of all its parts, rounded up once.
+def measure(message: Message) -> tuple[int, int]:
+    """Return characters and plain estimate of a message: a quarter of its characters, rounded up once.
 
-    Equal to ``tokens.named("chars/4").message``; kept lean, as frames ask it of every message of many files.
+    The estimate equals ``tokens.named("chars/4").message``; it is kept lean, as frames ask it of every message of many
+    files, and walks the parts once for both numbers.
     """
-    total, known = 0, 0
+    chars, known, counted = 0, 0, 0
     for part in message.parts:
-        if isinstance(part, Image) or (isinstance(part, Sized) and part.tokens is not None):
-            known += part_tokens(part)
+        kind = type(part)
+        if kind is Text or kind is Thinking:
+            chars += len(part.text)  # type: ignore[union-attr]
+        elif kind is ToolCall:
+            chars += part_chars(part)
         else:
-            total += part_chars(part)
-    return known - (-total // 4)
+            known += part_tokens(part) if (exact := _is_known(part)) else 0
+            counted += part_chars(part) if exact else 0
+            chars += part_chars(part)
+    return chars, known - (-(chars - counted) // 4)
+
+
+def tokens(message: Message) -> int:
+    """The plain estimate of a message."""
+    return measure(message)[1]
+
+
+def _is_known(part: Part) -> bool:
+    return isinstance(part, Image) or (isinstance(part, Sized) and part.tokens is not None)

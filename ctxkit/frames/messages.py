@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.frames.columns import BOOL, INT, TEXT, TIME, Column
 from ctxkit.frames.counts import counting
 from ctxkit.frames.fates import Fate, fates
-from ctxkit.frames.lengths import chars
-from ctxkit.messages import Message
+from ctxkit.messages import Message, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,39 +69,26 @@ def _session(session: Session, data: dict[str, list[Any]], count: Count) -> None
     data["tool"] += [m.tool or _called(m) for m in messages]
     data["is_error"] += [m.is_error for m in messages]
     data["pinned"] += [m.pinned for m in messages]
-    known = session.has_sizes
-    data["chars"] += [chars(m) if m.parts else (0 if known and m.kind != "turn" else None) for m in messages]
-    sizes, source, of = counting(session, count)
-    if not known:
-        sizes = [None if not m.parts else size for m, size in zip(messages, sizes, strict=True)]
+    sizes, source, of = counting(session, count, data["chars"])
     data["tokens"] += sizes
     data["source"] += [None if size is None else source for size in sizes]
-    _states(session, messages, sizes, of, data)
+    _states(session, sizes, of, data)
 
 
 def _states(
-    session: Session,
-    messages: tuple[Message, ...],
-    sizes: list[int | None],
-    of: Callable[[Message], int],
-    data: dict[str, list[Any]],
+    session: Session, sizes: list[int | None], of: Callable[[Message], int], data: dict[str, list[Any]]
 ) -> None:
+    messages = session.messages
     touched = fates(session)
-    if not touched and all(m.visible for m in messages):
-        n = len(messages)
-        data["visible"] += [True] * n
-        data["state"] += ["shown"] * n
-        data["compaction"] += [None] * n
-        data["reason"] += [None] * n
-        data["shown_tokens"] += sizes
-        return
-    for m, size in zip(messages, sizes, strict=True):
-        fate = touched.get(m.id) if m.visible else _HIDDEN
-        data["visible"].append(fate is None or fate.shown is not None)
-        data["state"].append("shown" if fate is None else fate.state)
-        data["compaction"].append(None if fate is None else fate.compaction)
-        data["reason"].append(None if fate is None else fate.reason)
-        data["shown_tokens"].append(size if fate is None else 0 if fate.shown is None else of(fate.shown))
+    stands = [touched.get(m.id) if m.visible else _HIDDEN for m in messages]
+    data["visible"] += [fate is None or fate.shown is not None for fate in stands]
+    data["state"] += ["shown" if fate is None else fate.state for fate in stands]
+    data["compaction"] += [None if fate is None else fate.compaction for fate in stands]
+    data["reason"] += [None if fate is None else fate.reason for fate in stands]
+    data["shown_tokens"] += [
+        size if fate is None else 0 if fate.shown is None else of(fate.shown)
+        for size, fate in zip(sizes, stands, strict=True)
+    ]
 
 
 def _calls(messages: tuple[Message, ...]) -> list[int | None]:
@@ -122,4 +108,5 @@ def _calls(messages: tuple[Message, ...]) -> list[int | None]:
 def _called(message: Message) -> str | None:
     if message.role != "assistant" or not message.parts:
         return None
-    return ", ".join(dict.fromkeys(c.name for c in message.tool_calls)) or None
+    names = [part.name for part in message.parts if type(part) is ToolCall]
+    return names[0] if len(names) == 1 else ", ".join(dict.fromkeys(names)) or None
