@@ -40,6 +40,10 @@ MEMBERS = (
     "tau_bench",
     "mini_swe_agent",
     "kimi",
+    "swe_agent",
+    "atif",
+    "inspect_ai",
+    "aider",
 )
 """Modules of this package, in the order in which they are asked; the strict ones first."""
 

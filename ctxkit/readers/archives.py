@@ -1,0 +1,88 @@
+"""Zip archives of JSON, opened without trust: members counted, sizes and ratios bounded before a byte is unpacked."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ctxkit.errors import ReadError
+from ctxkit.messages import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ctxkit.readers.source import Source
+
+MEMBERS = 100_000
+"""An archive with more members is refused."""
+BYTES = 512 << 20
+"""At most so much is unpacked from one archive, and from one member."""
+RATIO = 400
+"""A member that grows more than so many times, beyond a megabyte, is a bomb: JSON logs reach about 30."""
+_FREE = 1 << 20
+_PLAIN = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+_ZSTD = 93
+_decode = msgspec.json.Decoder().decode
+
+
+def open_json(source: Source, wanted: Callable[[str], bool], faults: list[Fault]) -> dict[str, Any]:
+    """Return the wanted JSON members of an archive by name; those that cannot be read are named in `faults`.
+
+    Raises:
+        ReadError: it is no zip, has too many members, or grows beyond all measure.
+    """
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(source.data))
+    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, EOFError, IndexError) as e:
+        raise ReadError(f"expected a zip archive ({str(e)[:80] or type(e).__name__}).", source.path) from None
+    with archive:
+        entries = archive.infolist()
+        if len(entries) > MEMBERS:
+            raise ReadError(f"the archive has {len(entries):,} members; at most {MEMBERS:,} are read.", source.path)
+        chosen = {e.filename: e for e in entries if wanted(e.filename) and e.filename.endswith(".json")}
+        whole = 0
+        for entry in chosen.values():
+            whole += entry.file_size
+            if whole > BYTES or entry.file_size > max(_FREE, RATIO * entry.compress_size):
+                why = f"member {entry.filename[:80]!r} grows to {entry.file_size:,} bytes: refused as a bomb."
+                raise ReadError(why, source.path)
+        out: dict[str, Any] = {}
+        for name, entry in chosen.items():
+            try:
+                out[name] = _decode(_unpack(archive, entry))
+            except _BROKEN as e:
+                faults.append(Fault(0, f"member {name[:80]!r}: {_why(entry, e)}"))
+        return out
+
+
+_BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    msgspec.DecodeError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    OSError,
+    EOFError,
+)
+
+
+def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    # The directory may lie about sizes: never unpack more than it promised.
+    with archive.open(entry) as member:
+        data = member.read(entry.file_size + 1)
+    if len(data) > entry.file_size:
+        raise ValueError("longer than the archive's directory says")
+    return data
+
+
+def _why(entry: zipfile.ZipInfo, error: Exception) -> str:
+    if entry.compress_type == _ZSTD:
+        return "compressed with zstd, which Python opens from 3.14 on: convert the log with `inspect log convert`"
+    if entry.compress_type not in _PLAIN:
+        return "an unknown compression"
+    return str(error)[:120] or type(error).__name__
