@@ -28,6 +28,8 @@ class Log:
         """Index of the entry at which the conversation stands; -1 before the first."""
         self.shown: list[str] = []
         """Ids of the messages shown now, in order."""
+        self.where: dict[str, int] = {}
+        """Id of a message to its index; -1 for what only an edit brought (a summary)."""
         self._ids: set[str] = set()
         self._next = 0
         self._walked = 0
@@ -45,6 +47,10 @@ class Log:
         ids.add(made)
         return made
 
+    def take_id(self, own: str) -> None:
+        """Note an id that is used as it is, also where it stands twice."""
+        self._ids.add(own)
+
     def add(self, entry: Message | Edit) -> int:
         """Write an entry (its id from `new_id`) after the one at which the log stands; return its index."""
         index = len(self.entries)
@@ -54,9 +60,12 @@ class Log:
             self._branches = True
         self.at = index
         if type(entry) is Message:
+            self.where[entry.id] = index
             if entry.visible:
                 self.shown.append(entry.id)
         elif type(entry) is Edit:
+            for m in entry.inserted:
+                self.where.setdefault(m.id, -1)
             self.shown = _after(self.shown, entry)
         return index
 

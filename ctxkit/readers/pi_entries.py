@@ -1,0 +1,339 @@
+"""Entries of Pi's session format, versions 1 to 3: a tree of messages, compactions and marks; ours is built on it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import ReadError
+from ctxkit.messages import Edit, Fault, Image, Message, Part, Text, Thinking, ToolCall, Usage
+from ctxkit.readers.fields import (
+    DAMAGE,
+    arguments,
+    as_text,
+    demand,
+    items,
+    mapping,
+    number,
+    real,
+    text,
+    time,
+    why,
+    word,
+)
+from ctxkit.readers.logs import Log
+from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from ctxkit.readers.source import Source
+
+ROLES = {"user", "assistant", "toolResult", "bashExecution", "custom", "hookMessage", "branchSummary"}
+_STOPS = {"toolUse": "tool"}
+_FAILED = ("error", "aborted")
+"""Replies that ended so are never sent back: Pi leaves them out of the next prompt."""
+
+
+class Entries:
+    """A file of entries, read while its lines go by.
+
+    Raises:
+        ReadError: there is neither a header nor an entry.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.name = source.path.stem
+        self.log = Log()
+        self.faults = list(source.faults)
+        self.skipped: Counter[str] = Counter()
+        self.header: dict[str, Any] = {}
+        self.places: dict[str, int] = {}
+        """Entry id to the index of the entry in the log at or before it."""
+        self.lines: list[tuple[int, int]] = []
+        """Version 1: line counted from 0 (the header is 0) to the index of its entry."""
+        self.title: str | None = None
+        self.model: str | None = None
+        self.tree = False
+        self.floor = 0
+        """Everything before this index was taken by a compaction."""
+        for line, record in source.records:
+            try:
+                self.entry(line, record)
+            except DAMAGE as e:
+                self.faults.append(Fault(line, why(e)))
+        if not self.log.entries and not self.header:
+            raise ReadError("expected a header of type session, or entries; found none.", source.path)
+
+    def entry(self, line: int, record: dict[str, Any]) -> None:
+        """Put an entry in its place in the tree."""
+        kind = record.get("type")
+        if kind == "session":
+            if self.header:
+                self.skipped["session"] += 1
+            else:
+                self.header = record
+            return
+        own = record.get("id")
+        if "parentId" in record:
+            self.tree = True
+            self._stand(line, record["parentId"])
+        elif self.tree and self.log.at != len(self.log.entries) - 1:
+            self.log.stand(len(self.log.entries) - 1)
+        try:
+            self.take(line, kind, record)
+        finally:  # a damaged entry is a step of the tree all the same
+            if type(own) is str:
+                self.places[own] = self.log.at
+            self.lines.append((line - 1, self.log.at))
+
+    def _stand(self, line: int, parent: Any) -> None:
+        if parent is None:
+            at: int | None = -1
+            if self.log.entries and not self.places:
+                at = None
+        else:
+            at = self.places.get(parent) if type(parent) is str else None
+        if at is None:
+            self.faults.append(Fault(line, "expected 'parentId' to name an entry before this one; taken as the last"))
+        elif at != self.log.at and not self.log.stand(at):
+            self.faults.append(Fault(line, "branches too often; taken as following the entry before"))
+
+    def take(self, line: int, kind: Any, record: dict[str, Any]) -> None:
+        """Add what an entry says; count it where it says nothing to the model."""
+        if kind == "message":
+            self.message(record, demand(record, "message", dict))
+        elif kind == "compaction":
+            self.compaction(line, record)
+        elif kind == "branch_summary":
+            self._said(record, "branch_summary", text(record.get("summary")), {"fromId": record.get("fromId")})
+        elif kind == "custom_message":
+            self._said(record, "custom", record.get("content"), {"customType": record.get("customType")})
+        elif kind is None and record.get("role") in ROLES:
+            self.message(record, record)
+        else:
+            self.skipped[kind if type(kind) is str else "no type"] += 1
+            if kind == "session_info":
+                self.title = word(record.get("name")) or word(record.get("title")) or self.title
+            elif kind == "model_change":
+                self.model = word(record.get("modelId")) or self.model
+
+    def message(self, record: dict[str, Any], m: dict[str, Any]) -> None:
+        """Add a message by its role."""
+        role = m.get("role")
+        if role == "assistant":
+            self.log.add(self._reply(record, m))
+        elif role == "toolResult":
+            self.log.add(self._result(record, m))
+        elif role in ("user", "custom", "hookMessage"):
+            kind = "" if role == "user" else "custom"
+            self._said(record, kind, m.get("content"), {"customType": m["customType"]} if "customType" in m else {}, m)
+        elif role == "bashExecution":
+            self._bash(record, m)
+        elif role in ("branchSummary", "compactionSummary"):
+            self._said(record, "branch_summary" if role == "branchSummary" else "summary", m.get("summary"), {}, m)
+        else:
+            name = f"message {role}" if type(role) is str else "message without role"
+            self.skipped[name] += 1
+
+    def _reply(self, record: dict[str, Any], m: dict[str, Any]) -> Message:
+        stop = m.get("stopReason")
+        usage = _usage(m.get("usage"))
+        ended = time(record.get("timestamp"))
+        began = time(m.get("timestamp"))
+        provider = m.get("provider")
+        latency = None if ended is None or began is None or not 0 <= ended - began < 86400 else round(ended - began, 3)
+        return Message(
+            role="assistant",
+            id=self.log.new_id(record.get("id")),
+            parts=to_parts(m.get("content")),
+            time=began if ended is None else ended,
+            visible=stop not in _FAILED and _visible(m),
+            is_error=stop in _FAILED,
+            error=word(m.get("errorMessage")),
+            usage=usage,
+            model=word(m.get("model")),
+            stop=_STOPS.get(stop, stop) if type(stop) is str else None,
+            latency=latency,
+            details={"provider": provider} if type(provider) is str else {},
+        )
+
+    def _result(self, record: dict[str, Any], m: dict[str, Any]) -> Message:
+        return Message(
+            role="tool",
+            id=self.log.new_id(record.get("id")),
+            parts=to_parts(m.get("content")),
+            time=time(record.get("timestamp")) or time(m.get("timestamp")),
+            tool=word(m.get("toolName")),
+            call_id=word(m.get("toolCallId")),
+            is_error=m.get("isError") is True,
+            visible=_visible(m),
+        )
+
+    def _bash(self, record: dict[str, Any], m: dict[str, Any]) -> None:
+        command, code = text(m.get("command")), m.get("exitCode")
+        failed = m.get("cancelled") is True or (type(code) is int and code != 0)
+        self.log.add(
+            Message(
+                role="user",
+                id=self.log.new_id(record.get("id")),
+                kind="bash",
+                parts=(Text(f"Ran `{command}`\n```\n{text(m.get('output'))}\n```"),),
+                time=time(record.get("timestamp")) or time(m.get("timestamp")),
+                visible=m.get("excludeFromContext") is not True,
+                is_error=failed,
+                details={"command": command, "exit_code": code if type(code) is int else None},
+            )
+        )
+
+    def _said(
+        self,
+        record: dict[str, Any],
+        kind: str,
+        content: Any,
+        details: dict[str, Any],
+        m: dict[str, Any] | None = None,
+    ) -> None:
+        self.log.add(
+            Message(
+                role="summary" if kind == "summary" else "user",
+                id=self.log.new_id(record.get("id")),
+                kind="" if kind == "summary" else kind,
+                parts=to_parts(content),
+                time=time(record.get("timestamp")) or time((m or {}).get("timestamp")),
+                visible=m is None or _visible(m),
+                details={k: v for k, v in details.items() if v is not None},
+            )
+        )
+
+    def compaction(self, line: int, record: dict[str, Any]) -> None:
+        """Replace what stands before the first kept entry by the summary; an unknown first entry keeps nothing."""
+        log, edit_id = self.log, self.log.new_id(record.get("id"))
+        first = self._first_kept(line, record)
+        when = time(record.get("timestamp"))
+        summary = Message(
+            role="summary",
+            id=log.new_id(f"{edit_id}-summary"),
+            parts=(Text(text(record.get("summary"))),),
+            time=when,
+        )
+        edit = Edit(
+            kind="summarised",
+            id=edit_id,
+            targets=tuple(log.shown if first is None else [i for i in log.shown if log.where[i] < first]),
+            inserted=(summary, *self._again(first)),
+            method="hook" if record.get("fromHook") is True else "summary",
+            time=when,
+            tokens_before=number(record.get("tokensBefore")),
+            tokens_after=number(record.get("tokensAfter")),
+            usage=_usage(record.get("usage")),
+            details=mapping(record.get("details")),
+        )
+        log.add(edit)
+        self.floor = len(log.entries) if first is None else max(first, self.floor)
+
+    def _again(self, first: int | None) -> tuple[Message, ...]:
+        """Return messages that an earlier compaction took and one that begins before it brings back."""
+        if first is None or first >= self.floor:
+            return ()
+        log, shown = self.log, set(self.log.shown)
+        path = (log.entries[i] for i in log.path(log.at) or () if i >= first)
+        return tuple(e for e in path if type(e) is Message and e.visible and e.id not in shown)
+
+    def _first_kept(self, line: int, record: dict[str, Any]) -> int | None:
+        """Return the index of the first entry kept, or None where the record names none that exists."""
+        wanted = record.get("firstKeptEntryId")
+        if wanted is not None and wanted == record.get("id"):
+            return None  # its own id: nothing was kept
+        if type(wanted) is str and wanted in self.places:
+            at = self.places[wanted]
+            return at if at >= 0 and self.log.entries[at].id == wanted else at + 1
+        index = record.get("firstKeptEntryIndex")
+        if type(index) is int and type(wanted) is not str:
+            return self._at_line(index)
+        if wanted or index is not None:
+            self.faults.append(Fault(line, "expected the first kept entry to exist; nothing was kept"))
+        return None
+
+    def _at_line(self, index: int) -> int:
+        """Return the index of the first entry that was written at a line (counted from 0) or after it."""
+        i = bisect_left(self.lines, (index, -1))
+        if i == len(self.lines):
+            return len(self.log.entries)
+        at = self.lines[i][1]
+        before = self.lines[i - 1][1] if i else -1
+        return at if at > before else at + 1
+
+    def session(self, format_: str) -> Session:
+        """Return what was read."""
+        header, log = self.header, self.log
+        parents, leaf = log.tree()
+        version = header.get("version")
+        models = (e.model for e in reversed(log.entries) if type(e) is Message and e.model)
+        provider = {k: header[k] for k in ("branchedFrom", "lastCompactionId", "gitCommit") if word(header.get(k))}
+        return Session(
+            id=word(header.get("id")) or self.name,
+            format=format_,
+            log=tuple(log.entries),
+            parents=parents,
+            leaf=leaf,
+            product="ai" if version == 1 and self.tree else "pi",
+            version=str(version) if type(version) is int else "1" if header else None,
+            cwd=word(header.get("cwd")),
+            title=self.title,
+            started=time(header.get("timestamp")),
+            model=next(models, None) or self.model or word(header.get("modelId")),
+            parent=word(header.get("parentSession")),
+            skipped=dict(self.skipped),
+            faults=tuple(sorted(self.faults, key=lambda f: f.line)),
+            details=provider,
+        )
+
+
+def _visible(m: dict[str, Any]) -> bool:
+    """Say whether a message is sent to the model: ai marks those that are not."""
+    metadata = m.get("metadata")
+    return type(metadata) is not dict or metadata.get("agentVisible") is not False
+
+
+def _usage(value: Any) -> Usage | None:
+    """Return what a call was billed for; all zeros mean that it failed before the provider counted."""
+    if type(value) is not dict:
+        return None
+    fresh, read_, write = number(value.get("input")), number(value.get("cacheRead")), number(value.get("cacheWrite"))
+    output = number(value.get("output"))
+    if not (fresh or read_ or write or output):
+        return None
+    cost = value.get("cost")
+    return Usage(
+        input_tokens=fresh,
+        cache_read_tokens=read_,
+        cache_write_tokens=write,
+        output_tokens=output,
+        reasoning_tokens=number(value.get("reasoning")),
+        cost_usd=real(cost.get("total")) if type(cost) is dict else None,
+    )
+
+
+def to_parts(content: Any) -> tuple[Part, ...]:
+    """Return Pi's content, a text or a list of parts, as our parts."""
+    if type(content) is str:
+        return (Text(content),) if content else ()
+    out: list[Part] = []
+    for p in items(content):
+        if type(p) is not dict:
+            raise ValueError("expected the parts of a message to be objects")
+        kind = p.get("type")
+        if kind == "text":
+            out.append(Text(text(p.get("text"))))
+        elif kind == "thinking":
+            signature = word(p.get("thinkingSignature"))
+            hidden = len(signature) if signature and len(signature) > 64 else 0
+            out.append(Thinking(text(p.get("thinking")), signature, hidden))
+        elif kind == "toolCall":
+            given, raw = arguments(p.get("arguments"))
+            out.append(ToolCall(text(p.get("id")), text(p.get("name")), given, raw))
+        elif kind == "image":
+            out.append(Image(text(p.get("mimeType")) or "image/png", text(p.get("data"))))
+        else:
+            out.append(Text(as_text(p)))  # an unknown part went to the model too
+    return tuple(out)
