@@ -10,7 +10,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.tokens import runs
 from ctxkit.tokens.counters import message_tokens
+from ctxkit.tokens.runs import without_surrogates
 from ctxkit.tokens.vocabularies import ENCODINGS, SAME_TEXT, anthropic_file, available, encoding, load_tokenizer
 
 if TYPE_CHECKING:
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 MEMO_BYTES = 256 * 2**20
 """How much text a counter may hold on to, in bytes; beyond it the oldest half is forgotten."""
 
-_RUN = re.compile(r"(?<!\s)\s{100000}")
-"""A run of white space on which tiktoken's regex engine may run out of stack (it does at a million)."""
+_SHORT = 400
+"""Characters below which a list of tokens is made faster than a buffer."""
 _CUT = re.compile(r"(?s).*[A-Za-z0-9](?=[\x00-&(-/:-@\[-`{-\x7f])")
 """Up to the last place where the count of a text is the sum of the counts of its halves.
 
@@ -115,12 +117,12 @@ class Exact(Remembering):
             StoreError: the vocabulary is not on this machine.
         """
         encode = self._encode or self._ready()
-        if len(text) >= 100_000 and _RUN.search(text):
+        if len(text) >= runs.LONG and runs.has_run(text):
             return self._by_pieces(text)
         try:
             return encode(text)
         except UnicodeEncodeError:
-            return self.fresh(_without_surrogates(text))
+            return self.fresh(without_surrogates(text))
         except BaseException as error:
             if type(error).__name__ != "PanicException":  # tiktoken's panics are no Exception and have no public class
                 raise
@@ -129,27 +131,19 @@ class Exact(Remembering):
     def _ready(self) -> Callable[[str], int]:
         enc = encoding(self.name, allow_download=self._allow_download)
         core = enc._core_bpe  # noqa: SLF001
-        if hasattr(core, "encode_to_tiktoken_buffer"):  # the tokens as bytes: a tenth faster than a list
-            buffer, none = core.encode_to_tiktoken_buffer, frozenset[str]()
-            self._encode = lambda text: memoryview(buffer(text, none)).nbytes // 4
-        else:
-            self._encode = lambda text: len(enc.encode_ordinary(text))
-        return self._encode
+        ordinary, buffer, none = core.encode_ordinary, core.encode_to_tiktoken_buffer, frozenset[str]()
+
+        def encode(text: str) -> int:
+            if len(text) < _SHORT:
+                return len(ordinary(text))
+            return memoryview(buffer(text, none)).nbytes // 4  # tokens as bytes: a tenth faster than a list
+
+        self._encode = encode
+        return encode
 
     def _by_pieces(self, text: str) -> int:
-        """Split outside of tiktoken, whose splitter has a small stack; the merging is tiktoken's."""
-        import regex  # type: ignore[import-untyped]  # comes with tiktoken
-
-        enc = encoding(self.name)
-        piece = enc._core_bpe.encode_single_piece  # noqa: SLF001
-        known: dict[str, int] = {}
-        total = 0
-        for part in regex.findall(enc._pat_str, _without_surrogates(text)):  # noqa: SLF001
-            n = known.get(part)
-            if n is None:
-                n = known[part] = len(piece(part.encode()))
-            total += n
-        return total
+        """Count with the splitting done outside of tiktoken, whose splitter has a small stack."""
+        return runs.count_by_pieces(encoding(self.name), without_surrogates(text))
 
     def cut(self, text: str) -> int:
         """Return the last place at which counts add up, or 0."""
@@ -180,7 +174,7 @@ class Anthropic(Remembering):
         try:
             return len(self._tokenizer.encode(text, add_special_tokens=False))
         except (UnicodeEncodeError, TypeError):
-            return len(self._tokenizer.encode(_without_surrogates(text), add_special_tokens=False))
+            return len(self._tokenizer.encode(without_surrogates(text), add_special_tokens=False))
 
     def __repr__(self) -> str:
         return "<counter anthropic: the tokenizer of Claude 2>"
@@ -233,8 +227,3 @@ def encoding_for(model: str) -> str | None:
 def ready(encoding: str = "o200k_base") -> bool:
     """Return True where exact counting works on this machine without a download."""
     return available(SAME_TEXT.get(encoding, encoding))
-
-
-def _without_surrogates(text: str) -> str:
-    """What tiktoken does: halves that make a pair become its character, the others the replacement character."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
