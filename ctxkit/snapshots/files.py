@@ -1,0 +1,236 @@
+"""Which files are snapshot logs, and their bytes as whole lines: from where the last reading stopped."""
+
+from __future__ import annotations
+
+import os
+import stat
+from glob import glob, has_magic
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import msgspec
+
+from ctxkit.errors import BadArguments, ReadError
+from ctxkit.snapshots.lines import decode
+from ctxkit.snapshots.parse import Part
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ctxkit.snapshots.faults import Report
+
+CHUNK = 4 << 20
+"""Bytes that are parsed at a time."""
+LONGEST = 16 << 20
+"""Bytes of a line; what is longer is no snapshot and is passed over."""
+_BOM = b"\xef\xbb\xbf"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_SAMPLES, _SAMPLE = 16, 4096
+
+
+class Log(msgspec.Struct):
+    """One log and how far it was read."""
+
+    path: str
+    stamp: tuple[int, int, int, int] = (0, 0, 0, 0)
+    """Size, times of change (content, anything) in nanoseconds, and inode, when it was last read."""
+    offset: int = 0
+    """Bytes that were read: whole lines."""
+    newlines: int = 0
+    """Newlines among them."""
+    print: str = ""
+    """Hash of samples of the bytes that were read."""
+    open: int = 0
+    """Bytes of an unfinished last line, which are read when it is finished."""
+
+    def is_same(self) -> bool:
+        """True where the file has not changed since."""
+        return self.stamp == stamp(self.path)
+
+    def has_grown(self) -> bool:
+        """True where the file still begins with what was read: only what follows is new."""
+        now = stamp(self.path)
+        return (
+            now[3] == self.stamp[3]
+            and now[0] > self.stamp[0]
+            and now[0] >= self.offset
+            and self.print == fingerprint(self.path, self.offset)
+        )
+
+
+def stamp(path: str) -> tuple[int, int, int, int]:
+    """Return size, times of change and inode of a file; zeros where it cannot be asked."""
+    try:
+        s = os.stat(path)  # noqa: PTH116  a thousand files: Path costs more than the question
+    except OSError:
+        return (0, 0, 0, 0)
+    return (s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) if stat.S_ISREG(s.st_mode) else (0, 0, 0, 0)
+
+
+def fingerprint(path: str, size: int) -> str:
+    """Return a hash of at most 16 samples of 4 kB, first and last ones included, of the first `size` bytes."""
+    step = max((size - _SAMPLE) // (_SAMPLES - 1), _SAMPLE)
+    seen = blake2b(digest_size=16)
+    try:
+        with open(path, "rb", buffering=0) as f:  # noqa: PTH123
+            for start in {*range(0, size, step), max(size - _SAMPLE, 0)}:
+                f.seek(start)
+                seen.update(f.read(min(_SAMPLE, size - start)))
+    except OSError:
+        return ""
+    return seen.hexdigest()
+
+
+# -- finding logs ------------------------------------------------------------------------------------------------------
+
+
+def find(paths: str | Path | Iterable[str | Path]) -> list[str]:
+    """Return the logs that paths name, each once, sorted within each folder or pattern.
+
+    A file is taken whatever its name; a folder gives all `ctx_snapshots*.jsonl` below it; a pattern may name both.
+
+    Raises:
+        ReadError: a path names nothing, or a folder holds no log.
+        BadArguments: something given is no path.
+    """
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    found: dict[str, None] = {}
+    for path in given:
+        if not isinstance(path, (str, os.PathLike)):
+            raise BadArguments(f"Give a file, a folder or a pattern, or a list of them, not {type(path).__name__}.")
+        found.update(dict.fromkeys(_named(os.path.abspath(os.path.expanduser(path)))))  # noqa: PTH100, PTH111
+    return list(found)
+
+
+def _named(path: str) -> list[str]:
+    mode = _mode(path)
+    if mode is None and has_magic(path):
+        matches = sorted(glob(path, recursive=True))
+        logs = [log for m in matches for log in ([m] if _is(stat.S_ISREG, m) else _below(m))]
+        if not logs:
+            raise ReadError("no file fits the pattern.", path)
+        return logs
+    if mode is None:
+        raise ReadError("there is no such file or folder.", path)
+    if stat.S_ISDIR(mode):
+        logs = _below(path)
+        if not logs:
+            raise ReadError("the folder holds no ctx_snapshots*.jsonl, at no depth.", path)
+        return logs
+    if not stat.S_ISREG(mode):
+        raise ReadError("expected a file or a folder.", path)
+    return [path]
+
+
+def _below(folder: str) -> list[str]:
+    """Logs of a folder in sorted order; links to folders are not followed, so that there is no circle."""
+    out: list[str] = []
+    for where, folders, names in os.walk(folder):
+        folders.sort()
+        out.extend(
+            os.path.join(where, n)  # noqa: PTH118
+            for n in sorted(names)
+            if n.startswith("ctx_snapshots") and n.endswith(".jsonl")
+        )
+    return out
+
+
+def _mode(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mode  # noqa: PTH116
+    except (OSError, ValueError):
+        return None
+
+
+def _is(kind: Any, path: str) -> bool:
+    mode = _mode(path)
+    return mode is not None and bool(kind(mode))
+
+
+# -- reading what is new -----------------------------------------------------------------------------------------------
+
+
+def groups(logs: list[Log], report: Report) -> Iterator[list[Part]]:
+    """Yield what is new in all logs as groups of parts of about `CHUNK` bytes; the logs note how far they were read."""
+    group: list[Part] = []
+    size = 0
+    for number, log in enumerate(logs):
+        for part in _news(number, log, report):
+            if size and size + len(part.data) > CHUNK:
+                yield group
+                group, size = [], 0
+            group.append(part)
+            size += len(part.data)
+    if group:
+        yield group
+
+
+def _news(number: int, log: Log, report: Report) -> Iterator[Part]:
+    try:
+        with open(log.path, "rb", buffering=0) as f:  # noqa: PTH123
+            s = os.fstat(f.fileno())
+            if not stat.S_ISREG(s.st_mode):
+                raise OSError("no file")
+            before = (s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
+            yield from _read(number, log, f, report)
+            log.stamp = before  # of before: what is written meanwhile makes it differ
+    except OSError as e:
+        report.add(log.path, 0, f"the file could not be read ({type(e).__name__})")
+        log.stamp = stamp(log.path)
+        return
+    log.print = fingerprint(log.path, log.offset)
+
+
+def _read(number: int, log: Log, f: BinaryIO, report: Report) -> Iterator[Part]:
+    f.seek(log.offset)
+    rest = b""
+    skipping = False
+    while chunk := f.read(CHUNK):
+        end = chunk.rfind(b"\n") + 1
+        if log.offset == 0 and not rest and chunk.startswith(_UTF16):
+            report.add(log.path, 0, "the file is UTF-16: save it as UTF-8")
+            return
+        if not end:
+            rest = b"" if skipping else rest + chunk
+            if skipping or len(rest) > LONGEST:
+                if not skipping:
+                    report.add(log.path, log.newlines + 1, f"a line of more than {LONGEST:,} bytes")
+                log.offset += len(chunk) if skipping else len(rest)
+                rest, skipping = b"", True
+            continue
+        data = rest + chunk[:end]
+        rest = chunk[end:]
+        if skipping:
+            data, skipping = _after(log, data), False
+        if data:
+            yield _take(number, log, data)
+    yield from _tail(number, log, b"" if skipping else rest)
+
+
+def _after(log: Log, data: bytes) -> bytes:
+    """What follows the end of a line that was passed over."""
+    cut = data.index(b"\n") + 1
+    log.offset += cut
+    log.newlines += 1
+    return data[cut:]
+
+
+def _take(number: int, log: Log, data: bytes) -> Part:
+    part = Part(number, log.path, log.newlines + 1, data.removeprefix(_BOM) if log.offset == 0 else data)
+    log.offset += len(data)
+    log.newlines += data.count(b"\n")
+    return part
+
+
+def _tail(number: int, log: Log, rest: bytes) -> Iterator[Part]:
+    """The last line without a newline: a row where it is whole, else left until it is finished."""
+    log.open = 0
+    if not rest or rest.isspace():
+        return
+    if isinstance(decode(rest), dict):
+        first = log.newlines + 1
+        log.offset += len(rest)
+        yield Part(number, log.path, first, rest.removeprefix(_BOM) + b"\n")
+    else:
+        log.open = len(rest)

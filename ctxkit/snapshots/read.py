@@ -1,0 +1,223 @@
+"""Snapshot logs to a frame: what is kept is mapped, what is new is read, what is asked for is selected."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.snapshots import cache as kept
+from ctxkit.snapshots.columns import ARRAYS, NAMES, TEXTS, Block, Words, frame, join, new_words, recode, rows
+from ctxkit.snapshots.faults import Faults, Report
+from ctxkit.snapshots.files import Log, find, groups
+from ctxkit.snapshots.parse import parse
+
+Where = Callable[[pd.DataFrame], Any] | Mapping[str, Any]
+_SLICE = 1 << 18  # rows that a condition sees at a time
+_TRIES = 3
+
+
+def read_snapshots(
+    paths: str | Path | Iterable[str | Path],
+    columns: Collection[str] | None = None,
+    where: Where | None = None,
+    *,
+    cache: bool | str | Path = True,
+) -> pd.DataFrame:
+    """Return every line of snapshot logs as a row, compaction markers included (agent ``"system"``), in file order.
+
+    Columns, always these: `ts` (UTC, to 100 ns), `session` and `agent` (categories of text: an id ``"000012"`` stays
+    text), `turn`, `turn_input_tokens`, `turn_output_tokens`, `cumulative_input_tokens`, `warn_at`, `cutover_at`
+    (Int64, missing where the line has none) and `compaction_occurred` (True on markers only). Token counts are what was
+    billed in a turn, over all its calls: not the occupancy of the window. For turns without markers see `turns`.
+
+    ``frame.attrs["faults"]`` holds every place that could not be read, wholly or in part, as (file, line, why, kept);
+    its `.frame` is a DataFrame. An unfinished last line is left, and read when it is finished.
+
+    Args:
+        paths: files (of any name), folders (every ``ctx_snapshots*.jsonl`` below them, in both layouts of fuseraft) and
+            patterns such as ``"logs/**/ctx_*.jsonl"``; rows come in the order of the sorted files.
+        columns: the columns wanted, all if None.
+        where: which rows: a function that takes a frame of some 100,000 rows with all columns and returns a truth value
+            for each, or a mapping of columns to a value, a list of values, a ``slice(low, high)`` with both ends
+            included, or a function of the column. Logs larger than memory are read so: only what is asked for stays.
+        cache: keep columns in the cache folder (`CTXKIT_CACHE_DIR`, else the user's own), or in the folder named, so
+            that opening again costs nothing and appended lines cost only themselves; False keeps nothing. Logs are
+            never written to. A cache that is deleted, damaged or not writable costs time and nothing else.
+
+    Raises:
+        ReadError: a path names nothing, or a folder holds no log.
+        BadArguments: a column or a condition that does not exist.
+    """
+    _check(columns, where)
+    paths = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    logs = find(paths)
+    found = None
+    if cache is not False:
+        key = "\0".join(os.path.abspath(os.path.expanduser(p)) for p in paths)  # noqa: PTH100, PTH111
+        found = _kept(kept.folder_for(key, None if cache is True else cache), logs)
+    if found is not None:
+        block, words, faults = found
+        blocks = [block] if where is None else _slices(block)
+        picked = _select(blocks, words, columns, where)
+    else:
+        grown, report = new_words(), Report()
+        fresh = [Log(path) for path in logs]
+        picked = _select(_read(fresh, grown, report), grown, columns, where)
+        words, faults = grown, _faults(report.faults, fresh)
+    out = frame(picked, words, NAMES if columns is None else list(columns))
+    if where is not None:
+        for name in set(TEXTS) & set(out.columns):
+            out[name] = out[name].cat.remove_unused_categories()
+    out.attrs["faults"] = faults
+    return out
+
+
+def _faults(found: list[Any], logs: list[Log]) -> Faults:
+    report = Report()
+    report.remember(found)
+    for log in logs:
+        if log.open:
+            why = f"the last line is not finished ({log.open:,} bytes): it is read when it is"
+            report.add(log.path, log.newlines + 1, why)
+    place = {log.path: i for i, log in enumerate(logs)}
+    return Faults(sorted(report.faults, key=lambda f: (place.get(f.file, -1), f.line)))
+
+
+# -- what is kept ------------------------------------------------------------------------------------------------------
+
+
+def _kept(folder: Path, logs: list[str]) -> tuple[Block, Mapping[str, Any], Faults] | None:
+    """Rows, texts and faults from the cache, brought up to date; None where no cache can be kept."""
+    for _ in range(_TRIES):
+        index = kept.load(folder)
+        if index is None or not _is_current(index, logs):
+            try:
+                index = _update(folder, logs)
+            except (OSError, ValueError):  # no place, no right, or a damaged folder
+                return None
+        try:
+            return _arranged(folder, index, logs)
+        except (OSError, ValueError):  # another process began anew, or the arrays are damaged
+            kept.forget(folder)
+    return None
+
+
+def _arranged(folder: Path, index: kept.Index, logs: list[str]) -> tuple[Block, Mapping[str, Any], Faults]:
+    block = kept.arrays(folder, index)
+    place = {path: i for i, path in enumerate(logs)}
+    ranks = [place[log.path] for log in index.logs]
+    ordered = kept.in_order(index, block, ranks)
+    words: Mapping[str, Any] = index.words
+    if ordered is not block:
+        again = new_words()
+        ordered, words = recode(ordered, index.words, again), again
+    by_rank = sorted(index.logs, key=lambda log: place[log.path])
+    return ordered, words, _faults(index.faults, by_rank)
+
+
+def _is_current(index: kept.Index, logs: list[str]) -> bool:
+    return len(index.logs) == len(logs) and {log.path for log in index.logs} == set(logs) and all(
+        log.is_same() for log in index.logs
+    )
+
+
+def _update(folder: Path, logs: list[str]) -> kept.Index:
+    """Read what is new into the arrays, or all of it where any log is not what it was."""
+    from filelock import FileLock
+
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with FileLock(folder / "lock", mode=0o600):
+        index = kept.load(folder)
+        if index is None or not _goes_on(index, logs) or not kept.is_whole(folder, index):
+            index = kept.Index(logs=[])
+            kept.begin(folder, index)
+        known = {log.path for log in index.logs}
+        index.logs.extend(Log(path) for path in logs if path not in known)
+        report = Report()
+        report.remember(index.faults)
+        words = {name: {text: i for i, text in enumerate(index.words.get(name, []))} for name in TEXTS}
+        changed = [(i, log) for i, log in enumerate(index.logs) if not log.is_same()]
+        for parts in groups([log for _, log in changed], report):
+            block, runs = parse(parts, words, report)
+            kept.append(folder, index, block, [(changed[i][0], n) for i, n in runs])
+        index.words = {name: list(texts) for name, texts in words.items()}
+        index.faults = report.faults
+        kept.save(folder, index)
+    return index
+
+
+def _goes_on(index: kept.Index, logs: list[str]) -> bool:
+    here = set(logs)
+    return all(log.path in here and (log.is_same() or log.has_grown()) for log in index.logs)
+
+
+# -- what is asked for -------------------------------------------------------------------------------------------------
+
+
+def _read(logs: list[Log], words: Words, report: Report) -> Iterator[Block]:
+    for parts in groups(logs, report):
+        yield parse(parts, words, report)[0]
+
+
+def _slices(block: Block) -> Iterator[Block]:
+    for start in range(0, rows(block), _SLICE):
+        yield {name: values[start : start + _SLICE] for name, values in block.items()}
+
+
+def _select(
+    blocks: Iterable[Block], words: Mapping[str, Any], columns: Collection[str] | None, where: Where | None
+) -> Block:
+    """The rows and arrays asked for; of all others nothing is kept."""
+    names = [name for name in ARRAYS if columns is None or name.removesuffix(".missing") in columns]
+    picked = []
+    for block in blocks:
+        if where is None:
+            picked.append({name: block[name] for name in names})
+        else:
+            mask = _mask(frame(block, words), where)
+            picked.append({name: block[name][mask] for name in names})
+    return join(picked)
+
+
+def _mask(chunk: pd.DataFrame, where: Where) -> np.ndarray[Any, Any]:
+    if callable(where):
+        return _truths(where(chunk), len(chunk))
+    out = np.ones(len(chunk), np.bool_)
+    for name, wanted in where.items():
+        out &= _truths(_fits(chunk[name], wanted), len(chunk))
+    return out
+
+
+def _fits(column: pd.Series[Any], wanted: Any) -> Any:
+    if callable(wanted):
+        return wanted(column)
+    if isinstance(wanted, slice):
+        low = True if wanted.start is None else column >= wanted.start
+        high = True if wanted.stop is None else column <= wanted.stop
+        return (column == column) & low & high  # noqa: PLR0124  missing values fit nothing
+    if isinstance(wanted, Collection) and not isinstance(wanted, str):
+        return column.isin(list(wanted))
+    return column == wanted
+
+
+def _truths(given: Any, n: int) -> np.ndarray[Any, Any]:
+    truths = pd.array(np.asarray(given, dtype=object), dtype="boolean") if not hasattr(given, "dtype") else given
+    if getattr(truths, "shape", None) != (n,) or not pd.api.types.is_bool_dtype(truths.dtype):
+        raise BadArguments(f"where= must give one truth value for each of the {n} rows it is shown.")
+    return pd.array(truths, dtype="boolean").to_numpy(dtype=np.bool_, na_value=False)
+
+
+def _check(columns: Collection[str] | None, where: Where | None) -> None:
+    if isinstance(columns, str):
+        raise BadArguments(f"columns= takes a list: columns=[{columns!r}].")
+    if where is not None and not callable(where) and not isinstance(where, Mapping):
+        raise BadArguments("where= takes a function of a frame, or a mapping of columns to values.")
+    for name in [*(columns or ()), *(where if isinstance(where, Mapping) else ())]:
+        if name not in NAMES:
+            raise BadArguments(f"Snapshot logs have no column {name!r}.{did_you_mean(str(name), NAMES)}")
