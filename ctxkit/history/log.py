@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, nan
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,6 +58,7 @@ class Log:
         self.sent: list[float] = []
         self.done: list[float] = []
         self.agents: list[str] = []
+        self.callers: dict[str, None] = {}
         self.recorded: list[tuple[int, Edit]] = []
         self.memo: dict[Any, Any] = {}
         """Tables that triggers and prunings derive from this log, by their own keys."""
@@ -95,6 +96,7 @@ class Log:
         self.sent.append(nan if time is None else time)
         self.done.append(self.sent[-1])
         self.agents.append(agent or self.agent)
+        self.callers.setdefault(self.agents[-1])
         self._open = True
         return len(self.upto) - 1
 
@@ -149,7 +151,6 @@ class Log:
             self.open(message.time - message.latency if known else before, message.agent)  # type: ignore[operator]
         if message.time is not None:
             self.done[-1] = message.time
-        self.agents[-1] = message.agent or self.agents[-1]
         self._open = False
 
     def _turn(self, message: Message, role: int) -> int:
@@ -235,6 +236,23 @@ class Log:
         calls = self.messages[self.groups[row]].tool_calls
         return next((c.name for c in calls if c.id == message.call_id), "")
 
+    @property
+    def one_agent(self) -> bool:
+        """True where all calls are one agent's."""
+        return len(self.callers) <= 1
+
+    def spending(self) -> dict[str, tuple[list[int], list[int]]]:
+        """Return for each agent running sums over the calls before each: how many were its own, and their sizes."""
+        known: dict[str, tuple[list[int], list[int]]] = self.memo.setdefault("spending", {})
+        for name in self.callers:
+            known.setdefault(name, ([0], [0]))
+        for name, (n, sizes) in known.items():
+            for call in range(len(n) - 1, len(self.upto)):
+                own = self.agents[call] == name
+                n.append(n[-1] + own)
+                sizes.append(sizes[-1] + (self.tokens.C[call] if own else 0))
+        return known
+
     def clock(self, life: float) -> Clock:
         """Return which calls found the provider's cache cold, if it lives `life` seconds."""
         key = ("clock", life)
@@ -251,13 +269,14 @@ class Clock:
     a time is unknown the cache counts as warm.
     """
 
-    __slots__ = ("N", "X", "before", "cold", "life", "log")
+    __slots__ = ("N", "X", "before", "calls", "cold", "life", "log")
 
     def __init__(self, log: Log, life: float) -> None:
         if not life > 0:
             raise BadArguments(f"A cache that lives {life} seconds is none; give a number above 0, or infinity.")
         self.log, self.life = log, life
         self.cold: list[bool] = []
+        self.calls: list[int] = []
         self.before: list[int] = []
         self.N: list[int] = [0]
         self.X: list[int] = [0]
@@ -269,13 +288,12 @@ class Clock:
             cold = c == 0 or log.sent[c] - log.done[c - 1] >= self.life
             before = log.tokens.C[c - 1] if c else 0
             self.cold.append(cold)
+            if cold:
+                self.calls.append(c)
             self.before.append(before)
             self.N.append(self.N[-1] + cold)
             self.X.append(self.X[-1] + (before if cold else 0))
         return self
-
-
-NEVER = inf
 
 
 def _columns(log: Log) -> dict[str, Column]:

@@ -1,0 +1,129 @@
+"""Policies one after the other: all of them (`Chain`), or one after another until one has done enough (`Ladder`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import BadArguments, ModelError
+from ctxkit.history import History
+from ctxkit.messages import Message
+from ctxkit.policies.policy import Part, name_of
+
+if TYPE_CHECKING:
+    from ctxkit.policies.policy import Outlook
+    from ctxkit.tokens.counters import Room
+
+
+def applied(policy: Any, history: History, room: Room) -> History:
+    """Return what a policy makes of a history; a list of messages that it gives back is taken for what shall be shown.
+
+    Raises:
+        BadArguments: it gave back something else, or a history of another session or call.
+        UnsoundHistory: a tool call lost its result, or a message that stays is gone.
+    """
+    new = policy(history, room)
+    if new is history:
+        return history
+    if isinstance(new, History):
+        if new.log is not history.log or new.call != history.call:
+            raise BadArguments(f"Policy {name_of(policy)} returned a history of another session or call.")
+        return new
+    if isinstance(new, (list, tuple)) and all(isinstance(m, Message) for m in new):
+        return history.become(new, name_of(policy), method=name_of(policy))
+    what = "None" if new is None else type(new).__name__
+    raise BadArguments(
+        f"Policy {name_of(policy)} returned {what}; it must return a history, such as the one it was given."
+    )
+
+
+@dataclass(frozen=True)
+class Chain(Part):
+    """Each policy works on what the one before left."""
+
+    parts: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        for part in self.parts:
+            if not callable(part):
+                raise BadArguments(f"{part!r} is no policy: a policy is called with a history and a room.")
+
+    @classmethod
+    def of(cls, *parts: Any) -> Chain:
+        """Return one flat chain of parts and chains."""
+        return cls(tuple(p for part in parts for p in (part.parts if type(part) is cls else (part,))))
+
+    @property
+    def name(self) -> str:
+        """The names of its parts."""
+        return " | ".join(name_of(p) for p in self.parts)
+
+    def __call__(self, history: History, room: Room) -> History:
+        """Return what the last part leaves."""
+        for part in self.parts:
+            history = applied(part, history, room)
+        return history
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first call at which any part can do anything."""
+        return min(earliest(p, outlook, start, stop) for p in self.parts)
+
+    def using(self, summariser: Any) -> Chain:
+        """Return the chain with a summariser for parts that have none."""
+        return replace(self, parts=tuple(using(p, summariser) for p in self.parts))
+
+
+@dataclass(frozen=True)
+class Ladder(Part):
+    """The first policy that helps; the next one where it did nothing, failed, or left too much."""
+
+    parts: tuple[Any, ...]
+    fits: bool = False
+    """Go on, each stage on the history as it was, until the prompt is within the room's limit."""
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise BadArguments("A ladder needs at least one policy.")
+        Chain(self.parts)
+
+    @property
+    def name(self) -> str:
+        """The names of its parts."""
+        return " else ".join(name_of(p) for p in self.parts)
+
+    def __call__(self, history: History, room: Room) -> History:
+        """Return what the first part that helps leaves; with `fits`, what the last one leaves if none helps enough."""
+        new, failed = history, None
+        for part in self.parts:
+            try:
+                tried = applied(part, history, room)
+            except ModelError as error:
+                failed = error
+                continue
+            if tried is not history:
+                new = tried
+                if not self.fits or new.tokens <= room.limit:
+                    return new
+        if new is history and failed is not None:
+            raise failed
+        return new
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first call at which any part can do anything."""
+        return min(earliest(p, outlook, start, stop) for p in self.parts)
+
+    def using(self, summariser: Any) -> Ladder:
+        """Return the ladder with a summariser for parts that have none."""
+        return replace(self, parts=tuple(using(p, summariser) for p in self.parts))
+
+
+def earliest(part: Any, outlook: Outlook, start: int, stop: int) -> int:
+    """Return the first call at which a policy can do anything: what it says itself, else the first of all."""
+    first = getattr(part, "first", None)
+    return start if first is None else int(first(outlook, start, stop))
+
+
+def using(part: Any, summariser: Any) -> Any:
+    """Return a policy with a summariser, where it takes one."""
+    use = getattr(part, "using", None)
+    return part if use is None else use(summariser)

@@ -1,0 +1,187 @@
+"""What holds back a compaction that is due, or refuses its result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies.outlooks import turn_at
+from ctxkit.policies.triggers import next_of
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+    from ctxkit.policies.policy import Outlook, Past
+
+
+class Open:
+    """The foot of the guards: holds nothing back and refuses nothing."""
+
+    def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
+        """Return the first call at which a due compaction may happen."""
+        return start
+
+    def refuses(self, past: Past, was: History, new: History) -> str | None:  # noqa: ARG002
+        """Return why a result is not to be taken, or None."""
+        return None
+
+
+@dataclass(frozen=True)
+class AntiThrash(Open):
+    """No more compactions once the last ones all saved too little (fuseraft: in messages; nothing resets it)."""
+
+    min_savings: float = 0.10
+    """Share that a compaction has to save; 0 turns the guard off."""
+    window: int = 10
+    """So many compactions in a row must fall short; 0 turns the guard off."""
+    by: Literal["messages", "tokens"] = "tokens"
+    """What the share is of: messages, as fuseraft counts, or tokens, as the bill does."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_savings <= 1 or self.window < 0:
+            raise BadArguments(f"Anti-thrash needs a share from 0 to 1 and a window of 0 or more; got {self}.")
+        if self.by not in ("messages", "tokens"):
+            raise BadArguments(f"Anti-thrash counts by 'messages' or 'tokens', not by {self.by!r}.")
+
+    def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
+        """Return `stop` once it has closed."""
+        if not self.window or not self.min_savings or len(past.cuts) < self.window:
+            return start
+        last = past.cuts[-self.window :]
+        if self.by == "tokens":
+            ratios = [1 - c.after / c.before if c.before else 0.0 for c in last]
+        else:
+            ratios = [1 - c.messages_after / c.messages_before if c.messages_before else 0.0 for c in last]
+        return stop if all(r < self.min_savings for r in ratios) else start
+
+
+@dataclass(frozen=True)
+class MinProgress(Open):
+    """Refuses a result that saves too little."""
+
+    share: float = 0.0
+    """Share of the prompt's tokens that it must save at least."""
+    tokens: int = 0
+    """Tokens that it must save at least."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share < 1 or self.tokens < 0:
+            raise BadArguments(f"Minimum progress is a share from 0 up to 1 and 0 tokens or more; got {self}.")
+
+    def refuses(self, past: Past, was: History, new: History) -> str | None:  # noqa: ARG002
+        """Return why, or None."""
+        saved, least = was.tokens - new.tokens, max(self.tokens, self.share * was.tokens)
+        return f"it saves {saved:,} tokens, and {least:,.0f} are asked for" if saved < least else None
+
+
+@dataclass(frozen=True)
+class Smaller(Open):
+    """Refuses a result that is not smaller than what it was made from."""
+
+    def refuses(self, past: Past, was: History, new: History) -> str | None:  # noqa: ARG002
+        """Return why, or None."""
+        return f"{new.tokens:,} tokens are not fewer than {was.tokens:,}" if new.tokens >= was.tokens else None
+
+
+@dataclass(frozen=True)
+class Grace(Open):
+    """Some calls, or turns, of peace after each compaction (fuseraft: one turn)."""
+
+    calls: int = 0
+    """So many calls after the one that was compacted are let pass."""
+    turns: int = 0
+    """So many turns after the one that was compacted are let pass."""
+
+    def __post_init__(self) -> None:
+        if self.calls < 0 or self.turns < 0:
+            raise BadArguments(f"A grace is of 0 or more calls or turns; got {self}.")
+
+    def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
+        """Return the first call after the grace."""
+        if not past.cuts:
+            return start
+        last = past.cuts[-1].call
+        call = max(start, last + self.calls + 1)
+        if self.turns:
+            until = turn_at(past.log, last) + self.turns
+            while call < stop and turn_at(past.log, call) <= until:
+                call += 1
+        return min(call, stop)
+
+
+@dataclass(frozen=True)
+class Attempts(Open):
+    """At most so many compactions, in the whole run or in one turn (pulse-coder: two)."""
+
+    n: int
+    per: Literal["run", "turn"] = "turn"
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise BadArguments(f"{self.n} attempts are none; give 1 or more, or no policy at all.")
+        if self.per not in ("run", "turn"):
+            raise BadArguments(f"Attempts count per 'run' or 'turn', not per {self.per!r}.")
+
+    def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
+        """Return the first call with an attempt left."""
+        if len(past.cuts) < self.n:
+            return start
+        if self.per == "run":
+            return stop
+        full = turn_at(past.log, past.cuts[-self.n].call)
+        while start < stop and turn_at(past.log, start) == full:
+            start += 1
+        return start
+
+
+@dataclass(frozen=True)
+class Hysteresis(Open):
+    """After a compaction, none until the prompt has grown anew: what ends a row of compactions call by call."""
+
+    tokens: int = 0
+    """Growth since what the last compaction left, in tokens."""
+    share: float = 0.0
+    """The same as a share of what it left."""
+
+    def __post_init__(self) -> None:
+        if self.tokens < 0 or self.share < 0 or not self.tokens + self.share:
+            raise BadArguments(f"Hysteresis needs tokens or a share above 0; got {self}.")
+
+    def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first call whose prompt has grown by more."""
+        if not past.cuts:
+            return start
+        left = past.cuts[-1].after
+        return outlook.above(left + max(self.tokens, self.share * left), start, stop)
+
+
+@dataclass(frozen=True)
+class UntilCold(Open):
+    """Waits until the provider's cache is gone anyway, or a hard limit is passed (Boise)."""
+
+    hard_limit: float
+    """Tokens of the prompt above which it waits no longer."""
+    life: float = 300.0
+    """Seconds that the cache lives."""
+
+    def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first cold call, or the first one above the hard limit."""
+        cold = next_of(past.log.clock(self.life).calls, start, stop)
+        return outlook.above(self.hard_limit, start, cold)
+
+
+@dataclass(frozen=True)
+class Cooldown(Open):
+    """Waits so many seconds after each compaction; where the log has no times it holds nothing back."""
+
+    seconds: float
+
+    def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
+        """Return the first call so much later."""
+        if not past.cuts:
+            return start
+        sent = past.log.sent
+        until = sent[past.cuts[-1].call] + self.seconds
+        while start < stop and sent[start] < until:
+            start += 1
+        return start

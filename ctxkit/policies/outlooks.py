@@ -1,0 +1,253 @@
+"""What the coming calls will be like if nothing is edited: straight from running sums, or sampled from a pruning."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxkit.history.view import role_code
+from ctxkit.policies.chain import applied
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from ctxkit.history import History, Log
+    from ctxkit.history.log import Clock
+    from ctxkit.tokens.counters import Room
+
+    Sent = Callable[[int, int], list[int]]
+    """The prompt tokens that were billed for the calls a..b."""
+
+
+class Straight:
+    """No pruning: a call's size is an offset plus a running sum, so crossings are found by halves and totals are differences."""
+
+    __slots__ = ("history", "log", "off", "room", "sent")
+
+    def __init__(self, history: History, room: Room, sent: Sent | None = None) -> None:
+        self.history, self.room, self.sent = history, room, sent
+        self.log: Log = history.log
+        tokens = self.log.tokens
+        self.off = self.log.fixed + history.head.tokens - tokens.P[history.lo]
+
+    # -- searches of triggers ------------------------------------------------------------------------------------------
+
+    def above(self, limit: float, start: int, stop: int, *, estimated: bool = False) -> int:
+        """Return the first call whose prompt is larger than `limit` tokens (messages, in the system's own measure)."""
+        if estimated:
+            off = self.history.head.estimate - self.log.estimates.P[self.history.lo]
+            return bisect_right(self.log.estimates.C, limit - off, start, stop)
+        return bisect_right(self.log.tokens.C, limit - self.off, start, stop)
+
+    def count(self, n: int, roles: tuple[str, ...], start: int, stop: int) -> int:
+        """Return the first call that shows `n` messages of these roles (none: of any)."""
+        h, log = self.history, self.log
+        if not roles:
+            return bisect_left(log.upto, n - h.head.size + h.lo, start, stop)
+        codes = [role_code(r) for r in roles]
+        left = n - sum(h.head.count(log, c) - log.counts[c][h.lo] for c in codes)
+        if len(codes) == 1:
+            return bisect_left(log.upto, bisect_left(log.counts[codes[0]], left), start, stop)
+        return _halve(lambda call: sum(log.counts[c][log.upto[call]] for c in codes) >= left, start, stop)
+
+    def turns(self, n: int, start: int, stop: int) -> int:
+        """Return the first call at which `n` turns have begun since the last kept edit."""
+        log = self.log
+        aim = turn_at(log, self.history.since) + n
+        return _halve(lambda call: turn_at(log, call) >= aim, start, stop)
+
+    def spent(self, limit: float, start: int, stop: int, *, agent: str | None = None) -> int:
+        """Return the first call before which an agent was sent `limit` tokens or more since the last kept edit."""
+        log, since, off = self.log, self.history.since, self.off
+        if agent is None and log.one_agent:
+            Q = log.tokens.Q
+            aim = limit + Q[since]
+            return _halve(lambda call: off * (call - since) + Q[call] >= aim, start, stop)
+        for name in log.spending() if agent is None else [agent]:
+            N, S = log.spending().get(name, ([0] * (log.calls + 1), [0] * (log.calls + 1)))
+            aim, n = limit + S[since], N[since]
+            stop = _halve(lambda call, N=N, S=S, n=n, aim=aim: off * (N[call] - n) + S[call] >= aim, start, stop)  # type: ignore[misc]
+        return stop
+
+    def turn_spent(self, limit: float, start: int, stop: int) -> int:
+        """Return the first call before which the turn so far, or the one just ended, was sent more than `limit`."""
+        return _turn_spent(self, limit, start, stop)
+
+    # -- billing ---------------------------------------------------------------------------------------------------------
+
+    def size(self, call: int) -> int:
+        """Return the prompt tokens of one call."""
+        return self.off + self.log.tokens.C[call]
+
+    def prompts(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the prompt tokens of the calls start..stop."""
+        return np.array(self.log.tokens.C[start:stop], np.int64) + self.off
+
+    def fresh(self, start: int, stop: int, clock: Clock) -> NDArray[Any]:
+        """Return the tokens of these calls that are no cached prefix, if this history was sent at start - 1 as well."""
+        sizes = np.array(self.log.tokens.C[start:stop], np.int64)
+        before = np.array(clock.before[start:stop], np.int64)
+        return np.where(clock.cold[start:stop], sizes + self.off, sizes - before)
+
+    def bill(self, start: int, stop: int, clock: Clock) -> tuple[int, int, int]:
+        """Return total prompt tokens, fresh tokens and the largest prompt of the calls start..stop: O(1)."""
+        off, C, Q = self.off, self.log.tokens.C, self.log.tokens.Q
+        last = C[stop - 1]
+        total = off * (stop - start) + Q[stop] - Q[start]
+        fresh = last - clock.before[start] + off * (clock.N[stop] - clock.N[start]) + clock.X[stop] - clock.X[start]
+        return total, fresh, off + last
+
+
+class Sampled(Straight):
+    """With pruning: what the coming calls are sent is worked out in pieces that double; crossings are scans.
+
+    `warm`: the same history was already sent at start - 1, so the first call's freshness needs no view to be made.
+    """
+
+    __slots__ = ("_clock", "_end", "_fresh", "_piece", "_prompts", "_pruning", "_start", "_stop", "_warm")
+
+    def __init__(
+        self,
+        history: History,
+        room: Room,
+        pruning: Any,
+        clock: Clock,
+        span: tuple[int, int],
+        *,
+        warm: bool,
+        sent: Sent | None = None,
+    ) -> None:
+        super().__init__(history, room, sent)
+        self._pruning, self._clock, self._warm = pruning, clock, warm
+        self._start = self._end = span[0]
+        self._stop = span[1]
+        self._prompts = self._fresh = np.zeros(0, np.int64)
+        self._piece = 64
+
+    def _reach(self, call: int) -> None:
+        while self._end < min(call, self._stop):
+            end = min(self._end + self._piece, self._stop)
+            self._piece *= 2
+            begin = self._end - (self._end > self._start or self._warm)
+            prompts, fresh = curve(self._pruning, self.history, begin, end, self._clock, self.room)
+            skip = self._end - begin
+            self._prompts = np.concatenate((self._prompts, prompts[skip:]))
+            self._fresh = np.concatenate((self._fresh, fresh[skip:]))
+            self._end = end
+
+    def above(self, limit: float, start: int, stop: int, *, estimated: bool = False) -> int:
+        """Return the first call whose pruned prompt is larger; estimates are those of the history before pruning."""
+        if estimated:
+            return super().above(limit, start, stop, estimated=True)
+        call = start
+        while call < stop:
+            self._reach(call + 1)
+            end = min(self._end, stop)
+            over = self._prompts[call - self._start : end - self._start] > limit
+            at = int(over.argmax())
+            if over[at]:
+                return call + at
+            call = end
+        return stop
+
+    def spent(self, limit: float, start: int, stop: int, *, agent: str | None = None) -> int:
+        """Return the first call before which an agent was sent `limit` tokens or more since the last kept edit."""
+        since, log = self.history.since, self.log
+        sums: dict[str, int] = {}
+        for call, size in enumerate(self.sent(since, self._start) if self.sent else (), since):
+            sums[log.agents[call]] = sums.get(log.agents[call], 0) + size
+        for call in range(self._start, stop):
+            if call >= start and (max(sums.values(), default=0) if agent is None else sums.get(agent, 0)) >= limit:
+                return call
+            sums[log.agents[call]] = sums.get(log.agents[call], 0) + self.size(call)
+        return stop
+
+    def size(self, call: int) -> int:
+        """Return the prompt tokens of one call."""
+        self._reach(call + 1)
+        return int(self._prompts[call - self._start])
+
+    def prompts(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the prompt tokens of the calls start..stop."""
+        self._reach(stop)
+        return self._prompts[start - self._start : stop - self._start]
+
+    def fresh(self, start: int, stop: int, clock: Clock) -> NDArray[Any]:  # noqa: ARG002
+        """Return the tokens of these calls that are no cached prefix."""
+        self._reach(stop)
+        return self._fresh[start - self._start : stop - self._start]
+
+    def bill(self, start: int, stop: int, clock: Clock) -> tuple[int, int, int]:
+        """Return total prompt tokens, fresh tokens and the largest prompt of the calls start..stop."""
+        prompts = self.prompts(start, stop)
+        return int(prompts.sum()), int(self.fresh(start, stop, clock).sum()), int(prompts.max())
+
+
+def curve(
+    pruning: Any, history: History, start: int, stop: int, clock: Clock, room: Room
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return prompt and fresh tokens of the calls start..stop; a plain pruning makes the view of each."""
+    fast = getattr(pruning, "curve", None)
+    if fast is not None:
+        prompts, fresh = fast(history, start, stop, clock, room)
+        return np.asarray(prompts), np.asarray(fresh)
+    prompts, fresh = np.zeros(stop - start, np.int64), np.zeros(stop - start, np.int64)
+    last = None
+    for call in range(start, stop):
+        view = applied(pruning, history.at(call), room)
+        size = view.tokens
+        prompts[call - start] = size
+        fresh[call - start] = size if clock.cold[call] or last is None else size - common(last, view)
+        last = view
+    return prompts, fresh
+
+
+def common(a: History, b: History) -> int:
+    """Return the tokens of the prefix that two views share, the fixed part included: what a cache may still hold."""
+    n = min(len(a), len(b))
+    differ = np.zeros(n, bool)
+    for name in ("rows", "keys", "tokens"):
+        differ |= a.column(name)[:n] != b.column(name)[:n]
+    at = int(differ.argmax()) if differ.any() else n
+    return b.fixed + b.before(at)
+
+
+def turn_at(log: Log, call: int) -> int:
+    """Return the turn in which a call is sent."""
+    upto = log.upto[call] if call < len(log.upto) else len(log.turns)
+    return log.turns[upto - 1] if upto else 0
+
+
+def _halve(true: Callable[[int], bool], start: int, stop: int) -> int:
+    """Return the first call in start..stop from which on something is true; it never becomes false again."""
+    while start < stop:
+        middle = (start + stop) >> 1
+        if true(middle):
+            stop = middle
+        else:
+            start = middle + 1
+    return start
+
+
+def _turn_spent(look: Straight, limit: float, start: int, stop: int) -> int:
+    log, since = look.log, look.history.since
+    begin = start
+    while begin > since and turn_at(log, begin - 1) >= turn_at(log, start) - 1:
+        begin -= 1
+    past = look.sent(begin, start) if look.sent else [look.size(c) for c in range(begin, start)]
+    sizes = [*past, *(look.size(c) for c in range(start, stop))]
+    sums = [0, *accumulate(sizes)]
+    first = begin
+    previous = 0
+    for call in range(begin, stop):
+        if call > begin and turn_at(log, call) != turn_at(log, call - 1):
+            previous, first = sums[call - begin] - sums[first - begin], call
+        so_far = sums[call - begin] - sums[first - begin]
+        if call >= start and (so_far > limit or (so_far == 0 and previous > limit)):
+            return call
+    return stop

@@ -1,0 +1,189 @@
+"""Rules: one complete setting of a context manager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence  # noqa: TC003  read by dataclasses
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.history import Log  # noqa: TC001  as above
+from ctxkit.policies.chain import Chain, using
+from ctxkit.policies.policy import name_of
+from ctxkit.policies.triggers import Always, Either
+from ctxkit.tokens.counters import Counter, Room
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Policy, trigger, pruning, guards and room; frozen, and ``a | b`` puts b's work after a's.
+
+    A policy without a trigger is asked before every call. Where `window` is None the limit is the model's, as far as
+    the log or the price table names it, else 200,000.
+
+    Raises:
+        BadArguments: the parts cannot work together; the sentence says why.
+    """
+
+    policy: Any = None
+    """What a compaction does: ``(history, room) -> history``; kept in the session."""
+    trigger: Any = None
+    """When it is due: ``(history, room) -> bool``; None: before every call."""
+    pruning: Any = None
+    """What is done for each call alone: ``(history, room) -> history``; the session keeps none of it."""
+    guards: tuple[Any, ...] = ()
+    """What holds a due compaction back, or refuses its result."""
+    window: int | None = None
+    """Tokens that the model takes, prompt and reply together."""
+    reserve: int = 0
+    """Tokens of it that stay free for the reply."""
+    counter: Counter | str | None = None
+    """Counts what is written new, and what the log does not size: a counter or its name; None: the kit's default."""
+    estimator: Counter | str | None = None
+    """The measure that the system itself believes in, where it is not the bill's (`history.estimated`)."""
+    summariser: Any = None
+    """Writes summaries for policies that have none of their own: a name, or ``(passage) -> text``; None: extractive."""
+    cache_life: float = 300.0
+    """Seconds that the provider's prompt cache lives after a call."""
+    auto: bool = True
+    """False: nothing is done but by hand."""
+    warnings: tuple[Any, ...] = ()
+    """Triggers that only leave a note, once until the next compaction (fuseraft's `WarnAt`)."""
+    on_compacted: Callable[[Sequence[Any]], None] | None = None
+    """Called with the new messages after each compaction."""
+    name: str = ""
+    """What tables and plots call these rules."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """The settings under the system's own names, for tables."""
+
+    def __post_init__(self) -> None:
+        for what in ("guards", "warnings"):
+            value = getattr(self, what)
+            object.__setattr__(self, what, tuple(value) if isinstance(value, (list, tuple)) else (value,))
+        for what in ("policy", "pruning"):
+            if isinstance(getattr(self, what), str):
+                object.__setattr__(self, what, _parsed(getattr(self, what)))
+        self._check_parts()
+        self._check_numbers()
+        for what in ("counter", "estimator"):
+            if isinstance(getattr(self, what), str):
+                from ctxkit.tokens import named
+
+                object.__setattr__(self, what, named(getattr(self, what)))
+        if self.policy is not None:
+            from ctxkit.policies.summarisers import named as summariser
+
+            if self.trigger is None:
+                object.__setattr__(self, "trigger", Always())
+            if isinstance(self.summariser, str) or self.summariser is None:
+                object.__setattr__(self, "summariser", summariser(self.summariser or "extractive"))
+            object.__setattr__(self, "policy", using(self.policy, self.summariser))
+
+    def _check_parts(self) -> None:
+        for what in ("policy", "trigger", "pruning"):
+            part = getattr(self, what)
+            if part is not None and not callable(part):
+                raise BadArguments(f"The {what} {part!r} cannot be called with a history and a room.")
+        for guard in self.guards:
+            if not (hasattr(guard, "first") and hasattr(guard, "refuses")):
+                raise BadArguments(f"{guard!r} is no guard: a guard has `first` and `refuses` (see policies.guards).")
+        if self.policy is None and (self.trigger is not None or self.guards):
+            raise BadArguments("A trigger or a guard without a policy compacts nothing: name the policy too.")
+
+    def _check_numbers(self) -> None:
+        if self.window is not None and not self.window > 0:
+            raise BadArguments(f"A window of {self.window} tokens holds nothing: give a number above 0.")
+        if self.reserve < 0 or (self.window is not None and self.reserve >= self.window):
+            raise BadArguments(f"A reserve of {self.reserve} tokens leaves no room in a window of {self.window}.")
+        if not self.cache_life > 0:
+            raise BadArguments(f"A cache that lives {self.cache_life} seconds is none: give a number above 0.")
+        keeps = getattr(self.policy, "keeps", None)
+        limit = self._limit()
+        if keeps is not None and limit is not None and limit <= keeps:
+            raise BadArguments(
+                f"A compaction at {limit:,.0f} tokens that keeps {keeps:,} frees nothing: "
+                "the trigger must lie above what is kept."
+            )
+
+    def _limit(self) -> float | None:
+        """Return the tokens at which the trigger fires, where it is one that fires at a size."""
+        if hasattr(self.trigger, "tokens") and self.window is not None:
+            return float(self.trigger.tokens(Room(self.window, self.reserve, self.counter)))  # type: ignore[arg-type]
+        limit = getattr(self.trigger, "limit", None) if hasattr(self.trigger, "estimated") else None
+        return None if limit is None else float(limit)
+
+    @property
+    def label(self) -> str:
+        """The name, else what its parts call themselves."""
+        if self.name:
+            return self.name
+        parts = [name_of(p) for p in (self.pruning, self.policy) if p is not None]
+        return " + ".join(parts) or "none"
+
+    def room(self, log: Log, limit: int | None = None) -> Room:
+        """Return the room for a log: this window, else the limit given, else 200,000 tokens.
+
+        Raises:
+            BadArguments: the reserve, or the part of the prompt that no policy can change, leaves no room.
+        """
+        window = self.window or limit or 200_000
+        if self.reserve + log.fixed >= window:
+            raise BadArguments(
+                f"A window of {window:,} tokens cannot hold the fixed part of the prompt ({log.fixed:,} tokens) "
+                f"and a reserve of {self.reserve:,}."
+            )
+        return Room(window, self.reserve, self.estimator or log.counter)  # type: ignore[arg-type]
+
+    def but(self, **changes: Any) -> Rules:
+        """Return the rules with other settings.
+
+        Raises:
+            BadArguments: there is no such setting; the sentence names the nearest one.
+        """
+        known = [f.name for f in fields(self)]
+        for name in changes:
+            if name not in known:
+                raise BadArguments(f"Rules have no setting {name!r}.{did_you_mean(name, known)}")
+        return replace(self, **changes)
+
+    def __or__(self, other: Any) -> Rules:
+        """Return these rules with another policy after this one, or joined with other rules: b's settings where a has none."""
+        if not isinstance(other, Rules):
+            return self.but(policy=_after(self.policy, _parsed(other) if isinstance(other, str) else other))
+        default = Rules()
+        own = {f.name: getattr(other, f.name) for f in fields(other)}
+        changes = {n: v for n, v in own.items() if v != getattr(default, n) and getattr(self, n) == getattr(default, n)}
+        changes["policy"] = _after(self.policy, other.policy)
+        changes["pruning"] = _after(self.pruning, other.pruning)
+        if self.trigger is not None and other.trigger is not None:
+            changes["trigger"] = Either((self.trigger, other.trigger))
+        changes["guards"] = (*self.guards, *other.guards)
+        changes["name"] = " | ".join(n for n in (self.name, other.name) if n)
+        return replace(self, **changes)
+
+
+def as_rules(rules: Any) -> Rules:
+    """Return rules from rules, a policy (asked before every call), or the words for one.
+
+    Raises:
+        BadArguments: it is none of these.
+    """
+    if isinstance(rules, Rules):
+        return rules
+    if isinstance(rules, str):
+        rules = _parsed(rules)
+    if not callable(rules):
+        raise BadArguments(
+            f"{rules!r} is neither rules nor a policy: give rules, or a function (history, room) -> history."
+        )
+    return Rules(policy=rules)
+
+
+def _after(a: Any, b: Any) -> Any:
+    return Chain.of(a, b) if a is not None and b is not None else b if a is None else a
+
+
+def _parsed(words: str) -> Any:
+    from ctxkit.policies.catalogue import parse
+
+    return parse(words)

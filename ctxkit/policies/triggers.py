@@ -1,0 +1,321 @@
+"""When a compaction is due: size, share, counts, spending, idle time, errors, by hand, and their `&` and `|`."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING, Any, Literal
+
+from ctxkit.errors import BadArguments
+from ctxkit.history.view import role_code
+from ctxkit.policies.policy import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ctxkit.history import History, Log
+    from ctxkit.messages import Message
+    from ctxkit.policies.policy import Outlook
+    from ctxkit.tokens.counters import Room
+
+
+class Due:
+    """The foot of the triggers: `first` says it all, the plain question follows from it; ``a | b``, ``a & b``, ``~a``."""
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first call in start..stop at which it is due, or `stop`."""
+        raise NotImplementedError
+
+    def __call__(self, history: History, room: Room) -> bool:
+        """Return True where it is due before the history's call."""
+        from ctxkit.policies.outlooks import Straight
+
+        return self.first(Straight(history, room), history.call, history.call + 1) == history.call
+
+    def __or__(self, other: Any) -> Either:
+        return Either((self, other))
+
+    def __ror__(self, other: Any) -> Either:
+        return Either((other, self))
+
+    def __and__(self, other: Any) -> Both:
+        return Both((self, other))
+
+    def __rand__(self, other: Any) -> Both:
+        return Both((other, self))
+
+    def __invert__(self) -> Not:
+        return Not(self)
+
+
+def first_due(trigger: Any, outlook: Outlook, start: int, stop: int) -> int:
+    """Return the first call at which a trigger is due; a plain function is asked at each call in turn."""
+    first = getattr(trigger, "first", None)
+    if first is not None:
+        return int(first(outlook, start, stop))
+    history, room = outlook.history, outlook.room
+    for call in range(start, stop):
+        due = trigger(history.at(call), room)
+        if due not in (True, False):
+            raise BadArguments(f"Trigger {name_of(trigger)} returned {due!r}; it must return True or False.")
+        if due:
+            return call
+    return stop
+
+
+@dataclass(frozen=True)
+class Either(Due):
+    """Due where any part is."""
+
+    parts: tuple[Any, ...]
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the earliest of its parts."""
+        for part in self.parts:
+            stop = first_due(part, outlook, start, stop)
+        return stop
+
+
+@dataclass(frozen=True)
+class Both(Due):
+    """Due where all parts are at once."""
+
+    parts: tuple[Any, ...]
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first call at which all parts are due."""
+        agreed, call = 0, start
+        while agreed < len(self.parts) and call < stop:
+            agreed = 0
+            for part in self.parts:
+                later = first_due(part, outlook, call, stop)
+                agreed = agreed + 1 if later == call else 0
+                call = later
+                if call >= stop:
+                    return stop
+        return call
+
+
+@dataclass(frozen=True)
+class Not(Due):
+    """Due where another trigger is not."""
+
+    part: Any
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first call at which the other is not due."""
+        while start < stop and first_due(self.part, outlook, start, start + 1) == start:
+            start += 1
+        return start
+
+
+@dataclass(frozen=True)
+class Always(Due):
+    """Due before each call."""
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
+        """Return the first call."""
+        return start
+
+
+@dataclass(frozen=True)
+class Never(Due):
+    """Never due."""
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
+        """Return `stop`."""
+        return stop
+
+
+@dataclass(frozen=True)
+class Above(Due):
+    """Due where the prompt is larger than a number of tokens."""
+
+    limit: float
+    """Tokens."""
+    or_equal: bool = False
+    """Due at exactly that many, too (``>=``)."""
+    estimated: bool = False
+    """Compare the messages in the system's own measure instead of the prompt's tokens."""
+
+    def __post_init__(self) -> None:
+        if not self.limit >= 0:
+            raise BadArguments(f"A trigger at {self.limit} tokens cannot work: give 0 or more.")
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first call whose prompt is larger."""
+        limit = ceil(self.limit) - 1 if self.or_equal else self.limit
+        return outlook.above(limit, start, stop, estimated=self.estimated)
+
+
+@dataclass(frozen=True)
+class Share(Due):
+    """Due where the prompt is larger than a share of the window."""
+
+    share: float = 1.0
+    """Between 0 and 1, of `of`."""
+    of: Literal["limit", "budget"] = "limit"
+    """The window (`limit`), or the window less the reserve (`budget`)."""
+    or_equal: bool = False
+    """Due at exactly that share, too (``>=``)."""
+    estimated: bool = False
+    """Compare the messages in the system's own measure instead of the prompt's tokens."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise BadArguments(f"A share of the window lies above 0 and up to 1; got {self.share}.")
+        if self.of not in ("limit", "budget"):
+            raise BadArguments(f"A share is of 'limit' or 'budget', not of {self.of!r}.")
+
+    def tokens(self, room: Room) -> float:
+        """Return the limit in tokens."""
+        return self.share * (room.limit if self.of == "limit" else room.budget)
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first call whose prompt is larger."""
+        limit = self.tokens(outlook.room)
+        return outlook.above(ceil(limit) - 1 if self.or_equal else limit, start, stop, estimated=self.estimated)
+
+
+@dataclass(frozen=True)
+class Count(Due):
+    """Due where at least so many messages are shown."""
+
+    n: int
+    roles: tuple[str, ...] = ()
+    """Only these roles count; none named: all messages."""
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise BadArguments(f"A trigger at {self.n} messages cannot work: give 1 or more.")
+        for role in self.roles:
+            role_code(role)
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first call that shows as many."""
+        return outlook.count(self.n, self.roles, start, stop)
+
+
+@dataclass(frozen=True)
+class Turns(Due):
+    """Due where at least so many turns have begun since the last compaction."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise BadArguments(f"A trigger after {self.n} turns cannot work: give 1 or more.")
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first call so many turns later."""
+        return outlook.turns(self.n, start, stop)
+
+
+@dataclass(frozen=True)
+class Spent(Due):
+    """Due where the prompts sent since the last compaction add up to so many tokens, for any one agent (fuseraft's cut-over)."""
+
+    limit: float
+    """Tokens; due at exactly that many, too."""
+    agent: str | None = None
+    """Only this agent's prompts; None: each agent's by themselves."""
+
+    def __post_init__(self) -> None:
+        if not self.limit > 0:
+            raise BadArguments(f"A cut-over at {self.limit} tokens cannot work: give a number above 0.")
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first call before which as much was sent."""
+        return outlook.spent(self.limit, start, stop, agent=self.agent)
+
+
+@dataclass(frozen=True)
+class Idle(Due):
+    """Due where the session slept so long since the call before that the cache is gone."""
+
+    seconds: float = 300.0
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first call after such a pause; the first call of a session is none."""
+        return next_of(outlook.log.clock(self.seconds).calls, max(start, 1), stop)
+
+
+@dataclass(frozen=True)
+class AtCalls(Due):
+    """Due before the calls named: by hand."""
+
+    calls: tuple[int, ...]
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
+        """Return the first of the calls."""
+        return next_of(sorted(self.calls), start, stop)
+
+
+@dataclass(frozen=True)
+class Recorded(Due):
+    """Due where the log recorded a compaction."""
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first call with a recorded compaction before it."""
+        return next_of([call for call, _ in outlook.log.recorded], start, stop)
+
+
+@dataclass(frozen=True)
+class Overflow(Due):
+    """Due where the prompt does not fit the window, or (`recorded`) where the call before failed because it did not."""
+
+    recorded: bool = False
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first such call."""
+        if not self.recorded:
+            return outlook.above(outlook.room.limit, start, stop)
+        return next_of(after_replies(outlook.log, "overflow", _overflowed), start, stop)
+
+
+@dataclass(frozen=True)
+class CutShort(Due):
+    """Due where the reply before was cut off by its length."""
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first call after such a reply."""
+        return next_of(after_replies(outlook.log, "length", lambda m: m.stop == "length"), start, stop)
+
+
+@dataclass(frozen=True)
+class TurnSpent(Due):
+    """Due where the prompts sent in the turn so far, or in the turn that just ended, add up to more than so many tokens."""
+
+    limit: float
+
+    def __post_init__(self) -> None:
+        if not self.limit > 0:
+            raise BadArguments(f"A limit of {self.limit} tokens a turn cannot work: give a number above 0.")
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first call before which one turn was sent more; counted anew from a compaction on."""
+        return outlook.turn_spent(self.limit, start, stop)
+
+
+def after_replies(log: Log, key: str, test: Callable[[Message], bool]) -> list[int]:
+    """Return the calls whose predecessor's reply passes a test, kept up to date as the log grows."""
+    known = log.memo.setdefault(("after", key), [1, []])
+    for call in range(known[0], log.calls):
+        row = log.upto[call - 1]
+        if row < len(log.messages) and test(log.messages[row]):
+            known[1].append(call)
+    known[0] = max(known[0], log.calls)
+    return list(known[1])
+
+
+def _overflowed(message: Message) -> bool:
+    from ctxkit.models.overflow import is_overflow
+
+    return bool(message.error) and is_overflow(message.error or "")
+
+
+def next_of(calls: list[int], start: int, stop: int) -> int:
+    """Return the first of some rising calls in start..stop, or `stop`."""
+    at = bisect_left(calls, start)
+    return min(calls[at], stop) if at < len(calls) else stop
