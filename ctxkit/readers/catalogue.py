@@ -44,6 +44,7 @@ MEMBERS = (
     "atif",
     "inspect_ai",
     "aider",
+    "openhands",
 )
 """Modules of this package, in the order in which they are asked; the strict ones first."""
 

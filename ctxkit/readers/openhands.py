@@ -1,0 +1,149 @@
+"""OpenHands: evaluation outputs and trajectories (V0), conversations of one file an event (V1), logs of completions."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import ReadError
+from ctxkit.messages import Fault, Message
+from ctxkit.readers.dialects import named, to_messages, to_schemas, to_stop, to_usage
+from ctxkit.readers.fields import DAMAGE, items, mapping, number, real, text, time, why, word
+from ctxkit.readers.logs import Log
+from ctxkit.readers.openhands_events import is_event, read_events
+from ctxkit.readers.openhands_histories import is_history, is_run, read_history
+from ctxkit.readers.prompts import Threads, said
+from ctxkit.readers.source import Source
+from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME = "openhands"
+CAN = "text, system prompt, tools, calls and results, condensations; usage per call (outputs, completion logs), latency"
+CANNOT = "usage of a V1 conversation without its base_state; time zone of V0 without a completion beside it"
+_LOGGED = re.compile(r".*-\d{9,}(\.\d+)?\.json$")
+_FILES = 20_000
+
+
+def sniff(source: Source) -> bool:
+    """Say whether this is an output, a trajectory, an event or a completion log."""
+    document = source.document
+    if type(document) is list:
+        return is_history(document) or bool(document and is_event(document[0]))
+    if is_event(document) or _is_completion(document):
+        return True
+    return any(is_run(r) for r in source.head[:1])
+
+
+def read(source: Source) -> list[Session]:
+    """Return one session a run; one event reads as a session of one message, one completion as one call."""
+    document = source.document
+    if type(document) is list:
+        if is_history(document):
+            return [read_history({"history": document}, source.path.stem, ())]
+        return [read_events(document, {}, source.path.stem, [])]
+    if is_event(document):
+        return [read_events([document], {}, source.path.stem, [])]
+    if _is_completion(document):
+        return [_completions([(source.path.name, document)], source.path.stem, [])]
+    out, faults = list[Session](), list(source.faults)
+    for line, record in source.records:
+        if is_run(record):
+            out.append(read_history(record, f"{source.path.stem}/{line}", () if out else faults))
+        else:
+            faults.append(Fault(line, "expected a run with a 'history'"))
+    return out
+
+
+def sniff_folder(path: Path) -> bool:
+    """Say whether a folder is one conversation: its event files (or `events/`), or nothing but completion logs."""
+    first = next(iter(sorted(_events(path).glob("event-*.json"))[:1]), None)
+    if first is not None:
+        return is_event(Source(first).document)
+    files = [p for _, p in zip(range(_FILES), path.iterdir(), strict=False)]
+    if len(files) < 2 or not all(_LOGGED.match(p.name) for p in files):
+        return False
+    return _is_completion(Source(files[0]).document)
+
+
+def read_folder(path: Path) -> list[Session]:
+    """Return the one session of a conversation folder, or of a folder of completion logs in order of time."""
+    faults: list[Fault] = []
+    files = sorted(_events(path).glob("event-*.json"))
+    if files:
+        base = path if (path / "base_state.json").is_file() else path.parent
+        state = _load(base / "base_state.json", []) if (base / "base_state.json").is_file() else {}
+        events = [_load(f, faults) for f in files]
+        name = path.parent.name if path.name == "events" else path.name
+        return [read_events(events, mapping(state), text(mapping(state).get("id")) or name, faults)]
+    found = [(f.name, _load(f, faults)) for f in path.iterdir()]
+    logs = [(n, d) for n, d in found if _is_completion(d)]
+    if not logs:
+        raise ReadError("expected completion logs or event files, found none.", path)
+    logs.sort(key=lambda log: real(log[1].get("timestamp")) or 0)
+    return [_completions(logs, path.name, faults)]
+
+
+def _events(path: Path) -> Path:
+    return path / "events" if (path / "events").is_dir() else path
+
+
+def _load(file: Path, faults: list[Fault]) -> Any:
+    document = Source(file).document
+    if type(document) is not dict:
+        faults.append(Fault(0, f"{file.name[:80]}: expected a JSON object"))
+    return mapping(document)
+
+
+# -- completion logs ---------------------------------------------------------------------------------------------------
+
+
+def _is_completion(document: Any) -> bool:
+    if type(document) is not dict or type(document.get("messages")) is not list:
+        return False
+    answered = type(mapping(document.get("response")).get("choices")) is list
+    return answered and ("latency_sec" in document or "kwargs" in document)
+
+
+def _completions(logs: list[tuple[str, dict[str, Any]]], name: str, faults: list[Fault]) -> Session:
+    threads, skipped, asked = Threads(), dict[str, int](), dict[str, str]()
+    for file, log in logs:
+        try:
+            heard = [m for raw in log["messages"] for m in named(to_messages(raw, Log(), skipped), asked)]
+            threads.call([said(m) for m in heard], named([_reply(log, skipped)], asked)[0])
+        except DAMAGE as e:
+            faults.append(Fault(0, f"{file[:80]}: {why(e)}"))
+    last = logs[-1][1]
+    found = sorted(threads.all, key=lambda t: -t.size)
+    kwargs = mapping(last.get("kwargs"))
+    return Session(
+        id=name,
+        format=NAME,
+        product="openhands",
+        log=tuple(found[0].log.entries) if found else (),
+        children=tuple(
+            Session(id=f"{name}/{i}", format=NAME, parent=name, agent="subagent", log=tuple(t.log.entries))
+            for i, t in enumerate(found[1:], 1)
+        ),
+        model=word(mapping(last.get("response")).get("model")),
+        context_window=number(last.get("context_window")),
+        tools=to_schemas(last.get("tools") or kwargs.get("tools")),
+        skipped=skipped,
+        faults=tuple(faults),
+    )
+
+
+def _reply(log: dict[str, Any], skipped: dict[str, int]) -> Message:
+    response = mapping(log.get("response"))
+    choice = mapping(next(iter(items(response.get("choices"))), None))
+    fields: dict[str, Any] = {
+        "time": time(log.get("timestamp")),
+        "usage": to_usage(response.get("usage"), real(log.get("cost"))),
+        "model": word(response.get("model")),
+        "stop": to_stop(choice.get("finish_reason")),
+        "latency": real(log.get("latency_sec")),
+        "context_window": number(log.get("context_window")),
+    }
+    made = to_messages(choice.get("message"), Log(), skipped, **fields)
+    return next((m for m in made if m.role == "assistant"), None) or Message(role="assistant", **fields)

@@ -1,0 +1,227 @@
+"""OpenHands V0: histories of actions and observations, tied to completions by the metadata of tool calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from ctxkit.messages import Edit, Fault, Message, Part, Text, ToolCall, ToolSchema, Usage
+from ctxkit.readers.dialects import count, to_messages, to_schemas, to_stop, to_usage
+from ctxkit.readers.fields import DAMAGE, as_text, items, mapping, number, real, text, time, why, word
+from ctxkit.readers.logs import Log
+from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_QUIET = {"recall", "change_agent_state", "agent_state_changed", "null"}
+"""Events that no model sees; the observation of a recall is seen, and taken."""
+
+
+def is_history(events: Any) -> bool:
+    """Say whether a list is a history: events with a source and an action or observation, or pairs of such."""
+    first = items(events)[0] if items(events) else None
+    if type(first) is list:
+        first = first[0] if first else None
+    return type(first) is dict and "source" in first and ("action" in first or "observation" in first)
+
+
+def is_run(record: Any) -> bool:
+    """Say whether a record is a run of an evaluation."""
+    return (
+        type(record) is dict and ("instance_id" in record or "metrics" in record) and is_history(record.get("history"))
+    )
+
+
+def read_history(run: dict[str, Any], name: str, faults: Iterable[Fault]) -> Session:
+    """Return one run as a session; events that are damaged are counted by their place."""
+    teller, faults = _Teller(mapping(run.get("metrics"))), list(faults)
+    flat = [e for entry in items(run.get("history")) for e in (entry if type(entry) is list else [entry])]
+    teller.offset = _offset(flat)
+    for n, event in enumerate(flat):
+        try:
+            teller.take(mapping(event))
+        except DAMAGE as e:
+            faults.append(Fault(0, f"event {n}: {why(e)}"))
+    told = mapping(run.get("metadata"))
+    error, log = word(run.get("error")), teller.log
+    return Session(
+        id=text(run.get("instance_id")) or name,
+        format="openhands",
+        product="openhands",
+        version=teller.version,
+        agent=text(told.get("agent_class")) or "main",
+        log=tuple(log.entries),
+        started=next((e.time for e in log.entries if e.time), None),
+        model=word(mapping(told.get("llm_config")).get("model")),
+        tools=teller.tools,
+        skipped=teller.skipped,
+        faults=tuple(faults),
+        details={"error": error[:2000]} if error else {},
+    )
+
+
+def _offset(events: list[Any]) -> float:
+    """Seconds by which the events' clock, which names no zone, is ahead of the completions'."""
+    for event in map(mapping, events):
+        made = mapping(mapping(event.get("tool_call_metadata")).get("model_response")).get("created")
+        shown, created = time(event.get("timestamp")), time(made)
+        if shown is not None and created is not None and not _has_zone(text(event.get("timestamp"))):
+            ahead = round((shown - created) / 900) * 900
+            return ahead if abs(ahead) <= 14 * 3600 else 0.0
+    return 0.0
+
+
+def _has_zone(stamp: str) -> bool:
+    return stamp.endswith("Z") or "+" in stamp or "-" in stamp[11:]
+
+
+class _Teller:
+    """Writes events as messages: a completion is one reply, whatever number of actions came of it."""
+
+    def __init__(self, metrics: dict[str, Any]) -> None:
+        self.log, self.skipped = Log(), dict[str, int]()
+        self.tools: tuple[ToolSchema, ...] = ()
+        self.version: str | None = None
+        self.offset = 0.0
+        self._usages = {text(u.get("response_id")): u for u in map(mapping, items(metrics.get("token_usages")))}
+        took = map(mapping, items(metrics.get("response_latencies")))
+        self._latencies = {text(t.get("response_id")): real(t.get("latency")) for t in took}
+        self._replies: dict[str, str] = {}
+        """Response id to id of the message that it became."""
+        self._calls: dict[int, ToolCall] = {}
+        """Event id of an action to its call."""
+        self._messages: dict[int, str] = {}
+        """Event id to id of the message that it became."""
+
+    def take(self, event: dict[str, Any]) -> None:
+        action, seen = word(event.get("action")), word(event.get("observation"))
+        if action == "condensation":
+            self._condense(event)
+        elif action in _QUIET or (seen in _QUIET and seen != "recall"):
+            count(self.skipped, f"event: {action or seen}")
+        elif action == "system":
+            self._system(event)
+        elif action == "message" and event.get("source") != "agent":
+            self._add(event, "user", self._content(event))
+        elif action is not None:
+            self._act(action, event)
+        elif seen is not None:
+            self._observe(seen, event)
+        else:
+            count(self.skipped, "event: neither action nor observation")
+
+    def _add(self, event: dict[str, Any], role: Any, parts: list[Part], **more: Any) -> None:
+        when = time(event.get("timestamp"))
+        id_ = self.log.new_id()
+        self.log.add(Message(role=role, id=id_, parts=tuple(parts), time=when and when - self.offset, **more))
+        self._know(event, id_)
+
+    def _know(self, event: dict[str, Any], id_: str) -> None:
+        number_ = number(event.get("id"))
+        if number_ is not None:
+            self._messages[number_] = id_
+
+    def _content(self, event: dict[str, Any]) -> list[Part]:
+        said = text(mapping(event.get("args")).get("content")) or text(event.get("content"))
+        return [Text(said)] if said else []
+
+    def _system(self, event: dict[str, Any]) -> None:
+        args = mapping(event.get("args"))
+        self.tools = to_schemas(args.get("tools")) or self.tools
+        self.version = word(args.get("openhands_version")) or self.version
+        self._add(event, "system", self._content(event))
+
+    def _act(self, action: str, event: dict[str, Any]) -> None:
+        told = mapping(event.get("tool_call_metadata"))
+        response = mapping(told.get("model_response"))
+        made = text(response.get("id"))
+        if response and event.get("source") == "agent":
+            reply = self._replies.get(made) if made else None
+            if reply is None:
+                self._reply(event, made, response)
+            else:
+                self._know(event, reply)
+            call_id, number_ = word(told.get("tool_call_id")), number(event.get("id"))
+            if call_id and number_ is not None:
+                self._calls[number_] = ToolCall(call_id, text(told.get("function_name")))
+            return
+        args = mapping(event.get("args"))
+        thought = text(args.get("thought")) or (text(args.get("content")) if action == "message" else "")
+        parts: list[Part] = [Text(thought)] if thought else []
+        if action != "message":  # older versions, and models without tools: the action is the call
+            rest = {k: v for k, v in args.items() if k not in ("thought", "confirmation_state", "hidden", "blocking")}
+            call = ToolCall(f"action-{as_text(event.get('id'))[:40] or len(self.log.entries)}", action, rest)
+            parts.append(call)
+            number_ = number(event.get("id"))
+            self._calls[-1 if number_ is None else number_] = call
+        role = "assistant" if event.get("source") == "agent" else "user"
+        self._add(event, role, parts if role == "assistant" else [p for p in parts if isinstance(p, Text)])
+
+    def _reply(self, event: dict[str, Any], made: str, response: dict[str, Any]) -> None:
+        choice = mapping(next(iter(items(response.get("choices"))), None))
+        when = time(event.get("timestamp"))
+        messages = to_messages(
+            choice.get("message"),
+            self.log,
+            self.skipped,
+            time=when and when - self.offset,
+            usage=self._usage(made, response),
+            model=word(response.get("model")),
+            stop=to_stop(choice.get("finish_reason")),
+            latency=self._latencies.get(made),
+        )
+        for m in messages:
+            self.log.add(m)
+            if m.role == "assistant":
+                self._know(event, m.id)
+                if made:
+                    self._replies[made] = m.id
+
+    def _usage(self, made: str, response: dict[str, Any]) -> Usage | None:
+        told = self._usages.get(made)
+        usage = to_usage(told) if told else to_usage(response.get("usage"))
+        if usage and not usage.prompt_tokens and not usage.output_tokens:
+            return None
+        return usage
+
+    def _observe(self, seen: str, event: dict[str, Any]) -> None:
+        told = mapping(event.get("tool_call_metadata"))
+        cause = number(event.get("cause"))
+        call = self._calls.get(-1 if cause is None else cause)
+        parts: list[Part] = [*self._content(event), *self._recalled(event)]
+        called = word(told.get("tool_call_id")) or (call.id if call else None)
+        if called is None:
+            wrong = seen == "error"
+            self._add(event, "user", parts, kind="error" if wrong else "injected", is_error=wrong)
+            return
+        tool = word(told.get("function_name")) or (call.name if call else None)
+        self._add(event, "tool", parts, tool=tool, call_id=called, is_error=seen == "error")
+
+    @staticmethod
+    def _recalled(event: dict[str, Any]) -> list[Part]:
+        extras = mapping(event.get("extras"))
+        known = [text(mapping(k).get("content")) for k in items(extras.get("microagent_knowledge"))]
+        return [Text(k) for k in (text(extras.get("repo_instructions")), *known) if k]
+
+    def _condense(self, event: dict[str, Any]) -> None:
+        args = mapping(event.get("args"))
+        forgotten = {n for i in items(args.get("forgotten_event_ids")) if (n := number(i)) is not None}
+        first, last = (number(args.get(f"forgotten_events_{end}_id")) for end in ("start", "end"))
+        gone = [
+            m
+            for n, m in self._messages.items()
+            if n in forgotten or (first or 0) <= n <= (-1 if last is None else last)
+        ]
+        said, when = text(args.get("summary")), time(event.get("timestamp"))
+        shown = set(self.log.shown)
+        summary = Message(role="summary", id=self.log.new_id(), parts=(Text(said),), time=when and when - self.offset)
+        edit = Edit(
+            kind="summarised" if said else "dropped",
+            id=self.log.new_id(),
+            targets=tuple(dict.fromkeys(m for m in gone if m in shown)),
+            method="condensation",
+            time=summary.time,
+        )
+        self.log.add(replace(edit, inserted=(summary,)) if said else edit)
