@@ -1,0 +1,1 @@
+"""Size, money, thrash and loss: pure functions over sessions, one idea a file."""

@@ -1,0 +1,220 @@
+"""What the calls of a session cost with the prompt cache in it: a ledger by disjoint classes, recorded and modelled.
+
+The model gets the sizes of the prompts, the pauses and the classified misses of the log, never its split into read and
+written tokens. How far its dollars are from the recorded ones is the reproduction error, which stands on every report.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ctxkit.messages import Usage
+from ctxkit.metrics.misses import HOUR, Miss, cache_life, misses
+from ctxkit.prices import Price, price
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ctxkit.session import Session
+
+MIN_CACHEABLE = 1024
+"""Where the table does not say from how many tokens on a prompt is cached (Anthropic's and OpenAI's smallest)."""
+
+
+class Line(msgspec.Struct, frozen=True, gc=False):
+    """One call's invoice: tokens by disjoint class, and dollars (None where no price is known)."""
+
+    call: int
+    fresh: int
+    read: int
+    write: int
+    write_1h: int
+    output: int
+    usd: float | None
+
+    @property
+    def prompt(self) -> int:
+        """Tokens of the whole prompt."""
+        return self.fresh + self.read + self.write + self.write_1h
+
+
+class Ledger(msgspec.Struct, frozen=True):
+    """The invoice of a session."""
+
+    lines: tuple[Line, ...]
+    input_usd: float | None
+    """Dollars of the prompts; None where a call has no price."""
+    output_usd: float | None
+    summaries_usd: float | None
+    """Dollars of the compaction calls that are known; 0.0 where there were none."""
+    unpriced: int
+    """Calls whose model has no price."""
+
+    @property
+    def total_usd(self) -> float | None:
+        """All dollars, or None where a part is not known."""
+        if self.input_usd is None or self.output_usd is None:
+            return None
+        return self.input_usd + self.output_usd + (self.summaries_usd or 0.0)
+
+    def sum(self, name: str) -> int:
+        """Return the tokens of a class over all calls: fresh, read, write, write_1h, output."""
+        return sum(getattr(line, name) for line in self.lines)
+
+
+def recorded(session: Session) -> Ledger:
+    """Return the ledger as the provider counted it; calls without usage are left out."""
+    lines, prices = [], _Prices(session)
+    for call in session.calls:
+        u = call.message.usage
+        if u is None or not u.prompt_tokens:
+            continue
+        lines.append((call.index, u))
+    return _ledger(session, lines, prices)
+
+
+def modelled(session: Session, found: Sequence[Miss | None] | None = None) -> Ledger:
+    """Return the ledger that the cache model gives for the same prompts.
+
+    Of each call the prefix that it shares with the call before is read, the rest is written (or sent fresh where the
+    provider bills no writes, or the prompt is too short to be cached). A classified miss keeps what it kept; after a
+    compaction the part before the first changed message is read, as far as the log's compactions kept it. One number is
+    fitted on the log's hits: by how many tokens a read falls short on average (providers cache whole blocks).
+    """
+    found = misses(session) if found is None else found
+    prices, fit = _Prices(session), Fit.of(session, found)
+    lines: list[tuple[int, Usage]] = []
+    last: dict[tuple[str, str | None], int] = {}
+    for call in session.calls:
+        u = call.message.usage
+        if u is None or not u.prompt_tokens:
+            continue
+        prompt, miss, key = u.prompt_tokens, found[call.index], (call.agent, call.message.model)
+        if miss is None:
+            shared = max(last.get(key, 0) - fit.lag, 0)
+        else:
+            shared = fit.floor if miss.kind == "compaction" and fit.floor is not None else miss.kept
+        p = prices.of(call.message.model)
+        smallest = min((p.min_cacheable if p else None) or MIN_CACHEABLE, fit.smallest)
+        usage = _split(prompt, min(shared, prompt) if prompt >= smallest else 0, u.output_tokens, fit, smallest)
+        lines.append((call.index, usage))
+        last[key] = prompt
+    return _ledger(session, lines, prices)
+
+
+def reproduction_error(session: Session) -> float | None:
+    """Return modelled / recorded input-side dollars - 1, as a fraction; None without a cache split or prices."""
+    if not session.has_cache:
+        return None
+    real, model = recorded(session).input_usd, modelled(session).input_usd
+    return None if not real or model is None else model / real - 1
+
+
+class Fit(msgspec.Struct, frozen=True):
+    """What the cache model takes from the log beside the misses."""
+
+    lag: int
+    """Tokens by which the read of a hit falls short of the prompt before, a mean; negative: the reply is read too."""
+    floor: int | None
+    """Tokens read after a compaction, the median; None where the log has none."""
+    smallest: int
+    """The smallest prompt that the log shows to have been read from the cache."""
+    writes: bool
+    """True where the provider bills cache writes apart."""
+    hour: bool
+    """True where most writes live an hour."""
+
+    @classmethod
+    def of(cls, session: Session, found: Sequence[Miss | None]) -> Fit:
+        """Fit the cache model to a session's calls and their misses."""
+        short: list[int] = []
+        smallest, writes = MIN_CACHEABLE, False
+        last: dict[tuple[str, str | None], int] = {}
+        for call in session.calls:
+            u = call.message.usage
+            if u is None or not u.prompt_tokens:
+                continue
+            key = (call.agent, call.message.model)
+            writes = writes or bool(u.cache_write_tokens or u.cache_write_1h_tokens)
+            if u.cache_read_tokens:
+                smallest = min(smallest, u.prompt_tokens)
+            if found[call.index] is None and key in last:
+                short.append(last[key] - (u.cache_read_tokens or 0))
+            last[key] = u.prompt_tokens
+        kept = [m.kept for m in found if m is not None and m.kind == "compaction"]
+        lag = round(sum(short) / len(short)) if short else 0
+        return cls(lag, int(median(kept)) if kept else None, smallest, writes, cache_life(session) == HOUR)
+
+
+def _split(prompt: int, shared: int, output: int | None, fit: Fit, smallest: int) -> Usage:
+    rest = prompt - shared
+    cacheable = fit.writes and prompt >= smallest
+    return Usage(
+        input_tokens=0 if cacheable else rest,
+        cache_read_tokens=shared,
+        cache_write_tokens=rest if cacheable and not fit.hour else 0,
+        cache_write_1h_tokens=rest if cacheable and fit.hour else 0,
+        output_tokens=output,
+    )
+
+
+class _Prices:
+    """Prices of a session's models, looked up once each."""
+
+    def __init__(self, session: Session) -> None:
+        self._default = session.model
+        self._known: dict[str | None, Price | None] = {}
+
+    def of(self, model: str | None) -> Price | None:
+        name = model or self._default
+        if name not in self._known:
+            self._known[name] = price(name)
+        return self._known[name]
+
+
+def _ledger(session: Session, usages: list[tuple[int, Usage]], prices: _Prices) -> Ledger:
+    lines: list[Line] = []
+    into, out, unpriced = 0.0, 0.0, 0
+    for index, u in usages:
+        p = prices.of(session.calls[index].message.model)
+        usd: float | None = None
+        if p is None:
+            unpriced += 1
+        else:
+            prompt_only = msgspec.structs.replace(u, output_tokens=0)
+            side, answer = p.cost_usd(prompt_only) or 0.0, (u.output_tokens or 0) * p.at(u.prompt_tokens or 0).output
+            into, out, usd = into + side, out + answer, side + answer
+        lines.append(_line(index, u, usd))
+    known = not unpriced and bool(lines)
+    summaries = [_summary_usd(e.usage, e.model or session.model) for e in session.edits if e.usage is not None]
+    return Ledger(
+        tuple(lines),
+        into if known else None,
+        out if known else None,
+        sum(s for s in summaries if s is not None),
+        unpriced,
+    )
+
+
+def _line(index: int, u: Usage, usd: float | None) -> Line:
+    return Line(
+        call=index,
+        fresh=u.input_tokens or 0,
+        read=u.cache_read_tokens or 0,
+        write=u.cache_write_tokens or 0,
+        write_1h=u.cache_write_1h_tokens or 0,
+        output=u.output_tokens or 0,
+        usd=usd,
+    )
+
+
+def _summary_usd(usage: Usage | None, model: str | None) -> float | None:
+    if usage is None:
+        return None
+    if usage.cost_usd is not None:
+        return usage.cost_usd
+    p = price(model)
+    return p.cost_usd(usage) if p else None
