@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.tokens.encoders import anthropic, exact, ready
 from ctxkit.tokens.estimates import SYSTEMS, estimate
-from ctxkit.tokens.exact import anthropic, exact, ready
 from ctxkit.tokens.vocabularies import ENCODINGS
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ctxkit.tokens.exact import Remembering
+    from ctxkit.tokens.encoders import Remembering
 
 
 class Growing:
