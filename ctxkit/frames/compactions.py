@@ -54,7 +54,8 @@ def rows(sessions: Sequence[Session], count: Count = None) -> dict[str, list[Any
 
 
 def _session(session: Session, count: Count, data: dict[str, list[Any]], costs: Costs) -> None:
-    sizes, source, of = counting(session, count)
+    sizes, sources, of = counting(session, count)
+    source = "derived" if sources and "estimated" not in sources else "estimated"
     known = {id(m): n for m, n in zip(session.messages, sizes, strict=True)} if session.has_sizes else {}
 
     def size(message: Message) -> int:
@@ -108,12 +109,11 @@ def _tokens(
     if size is None:
         return before, then, "recorded" if before is not None or then is not None else None
     counted, counted_then = sum(map(size, shown)), sum(map(size, after))
-    where = "derived" if source != "estimated" else "estimated"
     if before is None:
         before = counted if billed is None else max(billed, counted)
     if then is None:  # only the difference is counted: what no log shows stays as it was
         then = max(before - counted + counted_then, 0)
-    return before, then, where
+    return before, then, source
 
 
 def _sizes(

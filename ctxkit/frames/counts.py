@@ -29,31 +29,33 @@ def counter(count: Count) -> Any:
         return tokens.exact()
     if isinstance(count, str):
         return tokens.named(count)
-    if callable(getattr(count, "message", None)):
+    if callable(getattr(count, "message", None)) and hasattr(count, "source"):
         return count
     raise BadArguments('count= takes None, "exact", "anchored", the name of an estimate, or a token counter.')
 
 
 def counting(
     session: Session, count: Count, chars: list[int | None] | None = None
-) -> tuple[list[int | None], str, Callable[[Message], int]]:
-    """Return the tokens of each message of a session, where they come from, and a counter for other messages.
+) -> tuple[list[int | None], list[str | None], Callable[[Message], int]]:
+    """Return the tokens of each message of a session, where each comes from, and a counter for inserted messages.
 
-    Both are missing where the log holds no content. `chars` takes the characters of each message besides.
+    Tokens and sources are missing where the log holds no content. `chars` takes the characters of each message besides.
     """
-    measured = [lengths.measure(m) for m in session.messages] if count is None or chars is not None else []
-    known = [bool(m.parts) or (session.has_sizes and m.kind != "turn") for m in session.messages]
+    messages = session.messages
+    measured = [lengths.measure(m) for m in messages] if count is None or chars is not None else []
+    known = [bool(m.parts) or (session.has_sizes and m.kind != "turn") for m in messages]
     if chars is not None:
         chars += [n if k else None for (n, _), k in zip(measured, known, strict=True)]
     sizes: Iterable[int]
     if count is None:
-        sizes, source, of = [n for _, n in measured], "estimated", lengths.tokens
+        sizes, sources, of = [n for _, n in measured], ["estimated"] * len(messages), lengths.tokens
     elif count == "anchored":
         from ctxkit.sizes import sizes as anchored
 
-        sizes, of = anchored(session).tokens, lengths.tokens
-        source = "derived" if session.has_usage else "estimated"
+        found = anchored(session)
+        sizes, sources, of = found.tokens, list(found.source), found.of
     else:
         named = counter(count)
-        sizes, source, of = map(named.message, session.messages), getattr(named, "source", "estimated"), named.message
-    return [n if k else None for n, k in zip(sizes, known, strict=True)], source, of
+        sizes, sources, of = map(named.message, messages), [named.source] * len(messages), named.message
+    wanted = [n if k else None for n, k in zip(sizes, known, strict=True)]
+    return wanted, [s if k else None for s, k in zip(sources, known, strict=True)], of

@@ -69,9 +69,9 @@ def _session(session: Session, data: dict[str, list[Any]], count: Count) -> None
     data["tool"] += [m.tool or _called(m) for m in messages]
     data["is_error"] += [m.is_error for m in messages]
     data["pinned"] += [m.pinned for m in messages]
-    sizes, source, of = counting(session, count, data["chars"])
+    sizes, sources, of = counting(session, count, data["chars"])
     data["tokens"] += sizes
-    data["source"] += [None if size is None else source for size in sizes]
+    data["source"] += sources
     _states(session, sizes, of, data)
 
 

@@ -1,0 +1,86 @@
+"""What a message adds to the window: its parts by group, named where a group has members."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit.composition.sections import sections
+from ctxkit.frames.lengths import part_chars, part_tokens
+from ctxkit.messages import Image, Text, Thinking, ToolCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ctxkit.messages import Message, Part
+
+SYSTEM, TOOLS, MEMORY, SUMMARY = "system prompt", "tool schemas", "memory", "summaries"
+USER, INJECTED, SAID, THOUGHT, ASKED = "user", "injected", "assistant text", "thinking", "tool calls"
+RESULTS, IMAGES, AUDIO, DOCUMENTS, UNSEEN = "tool results", "images", "audio", "documents", "not in the log"
+GROUPS = (
+    SYSTEM, TOOLS, MEMORY, SUMMARY, USER, INJECTED, SAID, THOUGHT, ASKED, RESULTS, IMAGES, AUDIO, DOCUMENTS, UNSEEN
+)  # fmt: skip
+"""All groups, in the order in which they are shown."""
+_BINARY = {"image": IMAGES, "audio": AUDIO, "document": DOCUMENTS}
+_INJECTED = frozenset({"wrapper", "injected", "custom", "hook", "reminder", "attachment"})
+
+
+class Piece(NamedTuple):
+    """A piece of a message: where it counts, and how much of the message it is."""
+
+    group: str
+    name: str
+    """The section, the tool; empty where the group has no members."""
+    chars: int
+    weight: int
+    """The plain estimate, by which the size of the message is shared among its pieces."""
+
+
+def pieces(message: Message) -> list[Piece]:
+    """Return what a message adds, piece by piece."""
+    return [piece for part in message.parts for piece in _pieces(message, part)]
+
+
+def _pieces(message: Message, part: Part) -> Iterator[Piece]:
+    if message.role == "system" and isinstance(part, Text):
+        for name, text in sections(part.text):
+            group = MEMORY if "memor" in name.lower() else SYSTEM
+            yield Piece(group, name, len(text), -(-len(text) // 4))
+    else:
+        group, name = _group(message, part)
+        yield Piece(group, name, part_chars(part), part_tokens(part))
+
+
+def _group(message: Message, part: Part) -> tuple[str, str]:
+    if isinstance(part, Image):
+        return _BINARY[part.kind], ""
+    if isinstance(part, ToolCall):
+        return ASKED, part.name
+    if message.role == "tool":
+        return RESULTS, message.tool or "unknown tool"
+    if isinstance(part, Thinking):
+        return THOUGHT, ""
+    return _spoken(message)
+
+
+def _spoken(message: Message) -> tuple[str, str]:
+    if message.role == "summary" or message.kind == "branch_summary":
+        return SUMMARY, ""
+    if "memor" in message.kind:
+        return MEMORY, message.kind
+    if message.role == "system":
+        return SYSTEM, message.kind or "preamble"
+    if message.role == "assistant":
+        return SAID, ""
+    return (INJECTED, message.kind) if message.kind in _INJECTED else (USER, "")
+
+
+def share(total: int, weights: Sequence[int]) -> list[int]:
+    """Share a whole number by weights, so that the shares sum up to it; the largest remainders are rounded up."""
+    whole = sum(weights)
+    if not whole:
+        return [total if i == 0 else 0 for i in range(len(weights))]
+    shares = [total * w // whole for w in weights]
+    order = sorted(range(len(weights)), key=lambda i: -(total * weights[i] % whole))
+    for i in order[: total - sum(shares)]:
+        shares[i] += 1
+    return shares

@@ -1,0 +1,112 @@
+"""The window at every call, by group: what `plots.composition` stacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit.composition.groups import GROUPS, TOOLS, UNSEEN, pieces, share
+from ctxkit.frames.lengths import json_chars
+from ctxkit.messages import Edit
+from ctxkit.session import apply_edit
+from ctxkit.sizes import Sizes, sizes
+
+if TYPE_CHECKING:
+    from ctxkit.messages import Message, Source, ToolSchema
+    from ctxkit.session import Session
+    from ctxkit.tokens.counters import Counter
+
+
+class Layers(NamedTuple):
+    """Tokens of each group at each call."""
+
+    calls: tuple[int, ...]
+    groups: dict[str, tuple[int, ...]]
+    """Only groups that hold anything at any call, in the order of `GROUPS`; their sum is the prompt."""
+    source: Source
+    """`derived` where recorded prompts anchor the sizes, else `estimated`."""
+
+
+def layers(session: Session, counter: Counter | None = None) -> Layers:
+    """Return the composition of every prompt of a session, in one pass over its log."""
+    sized = sizes(session, counter)
+    known: dict[int, list[tuple[str, int]]] = {}
+
+    def parts(message: Message) -> list[tuple[str, int]]:
+        if id(message) not in known:
+            found = pieces(message)
+            shares = share(sized.of(message), [p.weight for p in found])
+            known[id(message)] = [(p.group, n) for p, n in zip(found, shares, strict=True)]
+        return known[id(message)]
+
+    rows: list[dict[str, int]] = []
+    now: dict[str, int] = {}
+    shown: list[Message] = []
+    for entry in session.path:
+        if isinstance(entry, Edit):
+            shown, now = apply_edit(shown, entry), {}
+            for message in shown:
+                _add(now, parts(message))
+            continue
+        if entry.role == "assistant":
+            rows.append(_row(session, sized, len(rows), now))
+        if entry.visible:
+            shown.append(entry)
+            _add(now, parts(entry))
+    groups = {g: tuple(row.get(g, 0) for row in rows) for g in GROUPS}
+    used = {g: tokens for g, tokens in groups.items() if any(tokens)}
+    return Layers(tuple(range(len(rows))), used, "derived" if is_anchored(session) else "estimated")
+
+
+def _row(session: Session, sized: Sizes, call: int, now: dict[str, int]) -> dict[str, int]:
+    """What is visible now and what is not; where more is visible than was recorded, scaled to what was recorded."""
+    visible, recorded = sum(now.values()), prompt(session, sized, call)
+    rest, schemas = unseen(session, sized, call, visible)
+    if recorded is not None and visible > recorded:
+        now = scaled(now, recorded)
+    return {**now, TOOLS: sum(schemas), UNSEEN: rest}
+
+
+def scaled(groups: dict[str, int], total: int) -> dict[str, int]:
+    """Return the groups made smaller together, so that they sum up to a total."""
+    names = sorted(groups, key=GROUPS.index)
+    return dict(zip(names, share(total, [groups[name] for name in names]), strict=True))
+
+
+def _add(now: dict[str, int], parts: list[tuple[str, int]]) -> None:
+    for group, n in parts:
+        now[group] = now.get(group, 0) + n
+
+
+def prompt(session: Session, sized: Sizes, call: int | None) -> int | None:
+    """The recorded prompt of a call; None where there is none, and where the log has only sums over whole turns."""
+    if call is None or session.calls[call].message.kind == "turn":
+        return None
+    return sized.recorded[call]
+
+
+def unseen(session: Session, sized: Sizes, call: int | None, visible: int) -> tuple[int, list[int]]:
+    """Return what of a prompt no message shows: the rest that the log does not hold, and each tool schema.
+
+    With recorded usage both together are the recorded prompt less what is visible, never below zero, and the schemas
+    take no more than that; without it the schemas stand at their plain estimate and there is no rest.
+    """
+    schemas = [-(-schema_chars(t) // 4) for t in session.tools]
+    if not is_anchored(session):
+        return 0, schemas
+    recorded = prompt(session, sized, call)
+    rest = sized.fixed_at[-1 if call is None else call] if recorded is None else max(recorded - visible, 0)
+    if sum(schemas) > rest:
+        schemas = share(rest, schemas)
+    return rest - sum(schemas), schemas
+
+
+def is_anchored(session: Session) -> bool:
+    """True where the size of at least one prompt was recorded."""
+    return any(c.message.usage and c.message.usage.prompt_tokens and c.message.kind != "turn" for c in session.calls)
+
+
+def schema_chars(tool: ToolSchema) -> int:
+    """Characters of a tool's schema as JSON, as the log says or by what of it the log holds."""
+    if tool.chars is not None:
+        return tool.chars
+    return len(tool.name) + len(tool.description) + json_chars(tool.parameters)
