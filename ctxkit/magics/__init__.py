@@ -1,0 +1,71 @@
+"""What `%load_ext ctxkit` brings: the magics and their completion; `%unload_ext` takes all of it away again."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from ctxkit.magics.kit import CtxKit
+
+__all__ = ["load", "loaded", "unload"]
+
+_LINE_MAGICS = ("context",)
+_CELL_MAGICS: tuple[str, ...] = ()
+_CALL = rf"run_line_magic\((['\"])(?:{'|'.join(_LINE_MAGICS)})"
+_SILENCED = re.compile(rf"""({_CALL})(?:;(\2, ['"]['"]\))|(\2, (['"]).*?)[ \t]*;[ \t]*(\5\)))(\s*)$""")
+
+
+def load(shell: InteractiveShell) -> None:
+    """Register the magics, their settings for `%config CtxKit`, and their completion."""
+    from ctxkit.magics.completion import matcher
+    from ctxkit.magics.kit import CONTEXT, DEFAULT, CtxKit
+    from ctxkit.readers.catalogue import names
+
+    unload(shell)
+    kit = CtxKit(shell)
+    shell.register_magics(kit)
+    for name in _LINE_MAGICS:  # `%context;` arrives under this name
+        shell.register_magic_function(getattr(kit, name), "line", f"{name};")
+    if kit not in shell.configurables:
+        shell.configurables.append(kit)
+    shell.input_transformers_post.append(unsilence)
+    if shell.Completer is not None:
+        sources: dict[str, Callable[[], Iterable[str]]] = {"session": lambda: kit.sessions, "format": names}
+        shell.Completer.custom_matchers.append(matcher({"context": CONTEXT}, sources, DEFAULT))
+
+
+def unload(shell: InteractiveShell) -> None:
+    """Remove all that `load` brought; sessions that were read are forgotten."""
+    manager, kit = shell.magics_manager, loaded(shell)
+    if kit is None:
+        return
+    for name in _LINE_MAGICS:
+        manager.magics["line"].pop(name, None)
+        manager.magics["line"].pop(f"{name};", None)
+    for name in _CELL_MAGICS:
+        manager.magics["cell"].pop(name, None)
+    del manager.registry[type(kit).__name__]
+    shell.configurables[:] = [c for c in shell.configurables if c is not kit]
+    shell.input_transformers_post[:] = [t for t in shell.input_transformers_post if t is not unsilence]
+    if shell.Completer is not None:
+        kept = [m for m in shell.Completer.custom_matchers if getattr(m, "__name__", "") != "ctxkit_matcher"]
+        shell.Completer.custom_matchers[:] = kept
+
+
+def loaded(shell: InteractiveShell) -> CtxKit | None:
+    """Return the magics of a shell, or None where the extension is not loaded."""
+    kit = shell.magics_manager.registry.get("CtxKit")
+    return kit if type(kit).__module__.startswith("ctxkit.") else None
+
+
+def unsilence(lines: list[str]) -> list[str]:
+    """Move a `;` at the end of a magic's line behind the call that IPython made of it.
+
+    There it does what it does in Python: nothing is displayed, and `r = %context;` still has the value.
+    """
+    return [_SILENCED.sub(lambda m: f"{m[1]}{m[3] or m[4] + m[6]};{m[7]}", line) for line in lines]

@@ -1,0 +1,132 @@
+"""The line after a magic, parsed into a typed value: a frozen dataclass whose fields are its words and options."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ctxkit.errors import BadArguments, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+T = TypeVar("T")
+_TOKEN = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']|["'])+""")
+_HELP = ("-h", "--help")
+
+
+def word(help: str, *, default: Any = MISSING, completes: str = "") -> Any:  # noqa: A002  the word that argparse uses
+    """A word of the line, in the order of the fields; optional where it has a default."""
+    return field(default=default, metadata={"help": help, "completes": completes, "place": "word"})
+
+
+def option(help: str, *, default: Any = None, completes: str = "") -> Any:  # noqa: A002
+    """An option `--name VALUE`; a flag where the field is a `bool`."""
+    return field(default=default, metadata={"help": help, "completes": completes, "place": "option"}, kw_only=True)
+
+
+def rest(help: str) -> Any:  # noqa: A002
+    """All that follows the options, taken as it stands."""
+    return field(default="", metadata={"help": help, "completes": "", "place": "rest"})
+
+
+@dataclass(frozen=True)
+class Token:
+    """One word of a line with its quotes taken off, and where it began."""
+
+    text: str
+    start: int
+
+
+def tokens(line: str) -> Iterator[Token]:
+    """Yield the words of a line; quotes keep spaces, backslashes are nothing special (paths of Windows)."""
+    for match in _TOKEN.finditer(line):
+        yield Token(re.sub(r"\"([^\"]*)\"|'([^']*)'", lambda m: m[1] or m[2] or "", match[0]), match.start())
+
+
+def wants_help(line: str) -> bool:
+    """True where one of the words is `-h` or `--help`."""
+    return any(t.text in _HELP for t in tokens(line))
+
+
+def unterminated(line: str) -> str:
+    """Return the line without the `;` at its end that silences a display."""
+    return line.rstrip().removesuffix(";").rstrip()
+
+
+def parse(kind: type[T], line: str, magic: str) -> T:
+    """Return a line as a value of a dataclass made of `word`, `option` and `rest`.
+
+    Raises:
+        BadArguments: an option that does not exist, lacks its value or is no number; a word too many or too few.
+    """
+    options, words = options_of(kind), [f for f in fields(kind) if f.metadata["place"] == "word"]  # type: ignore[arg-type]
+    raw = next((f for f in fields(kind) if f.metadata["place"] == "rest"), None)  # type: ignore[arg-type]
+    found: dict[str, Any] = {}
+    stream = list(tokens(line))
+    while stream:
+        token = stream.pop(0)
+        if token.text.startswith("--") and len(token.text) > 2:
+            name, equals, value = token.text.partition("=")
+            if name not in options:
+                raise BadArguments(
+                    f"`{magic}` has no option {name}.{did_you_mean(name, options)} `{magic} -h` lists all."
+                )
+            known = options[name]
+            if known.type == "bool":
+                found[known.name] = True
+                continue
+            if not equals:
+                if not stream:
+                    raise BadArguments(f"`{magic} {name}` needs a value: {known.metadata['help']}")
+                value = stream.pop(0).text
+            found[known.name] = _typed(known, value, magic)
+        elif raw is not None:
+            found[raw.name] = line[token.start :]
+            break
+        elif words:
+            known = words.pop(0)
+            found[known.name] = _typed(known, token.text, magic)
+        else:
+            raise BadArguments(
+                f"`{magic}` takes no further word, but was given {token.text!r}. `{magic} -h` explains it."
+            )
+    missing = [f for f in words if f.default is MISSING]
+    if missing:
+        raise BadArguments(f"`{magic}` needs {missing[0].name.upper()}: {missing[0].metadata['help']}")
+    return kind(**found)
+
+
+def options_of(kind: type) -> dict[str, Field[Any]]:
+    """The options of a dataclass as they are typed: `--name` to its field."""
+    return {"--" + f.name.rstrip("_").replace("_", "-"): f for f in fields(kind) if f.metadata["place"] == "option"}
+
+
+def words_of(kind: type) -> list[Field[Any]]:
+    """The words of a dataclass, in order."""
+    return [f for f in fields(kind) if f.metadata["place"] == "word"]
+
+
+def usage(kind: type, magic: str) -> str:
+    """Return how a line is written, with a line for each word and option."""
+    parts, lines = [magic], []
+    for name, f in options_of(kind).items():
+        shown = name if f.type == "bool" else f"{name} {f.name.rstrip('_').upper()}"
+        parts.append(f"[{shown}]")
+        lines.append((shown, f.metadata["help"]))
+    for f in (f for f in fields(kind) if f.metadata["place"] != "option"):
+        shown = f.name.upper()
+        parts.append(shown if f.default is MISSING else f"[{shown}]")
+        lines.append((shown, f.metadata["help"]))
+    width = max((len(shown) for shown, _ in lines), default=0)
+    return "\n".join([" ".join(parts), *(f"  {shown:<{width}}  {text}" for shown, text in lines)])
+
+
+def _typed(known: Field[Any], value: str, magic: str) -> Any:
+    kind = str(known.type).removesuffix(" | None")
+    try:
+        return int(value) if kind == "int" else float(value) if kind == "float" else value
+    except ValueError:
+        label = known.name.rstrip("_").replace("_", "-")
+        raise BadArguments(f"`{magic}`: {label} must be a number, not {value!r}.") from None

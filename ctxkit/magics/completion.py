@@ -1,0 +1,92 @@
+"""Completion after a magic: subcommands, options, names of sessions, paths; nothing of Python's between them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.completer import SimpleCompletion, context_matcher
+
+from ctxkit.magics.arguments import options_of, tokens, words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from IPython.core.completer import CompletionContext
+
+    from ctxkit.magics.subcommands import Subcommand
+
+_MAX = 200
+_LINE = re.compile(r"^\s*(?:[\w.\[\]'\", ]+=\s*)?%{1,2}(\w+)[ \t]+(.*)$")
+
+
+def matcher(
+    magics: Mapping[str, Mapping[str, Subcommand]], sources: Mapping[str, Callable[[], Iterable[str]]], default: str
+) -> Any:
+    """Return an IPython matcher for some magics.
+
+    Args:
+        magics: for each magic its subcommands by name.
+        sources: where the words of a kind (`session`, ...) come from; `path` is known here.
+        default: the subcommand of a line that names none.
+    """
+
+    @context_matcher()  # type: ignore[untyped-decorator]
+    def ctxkit_matcher(context: CompletionContext) -> dict[str, Any]:
+        line = context.text_until_cursor.rsplit("\n", 1)[-1]
+        match = _LINE.match(line)
+        if match is None or match[1] not in magics:
+            return {"completions": []}
+        fragment, found = complete(match[2], magics[match[1]], sources, default)
+        return {
+            "completions": [SimpleCompletion(text=text, type="magic") for text in found[:_MAX]],
+            "suppress": True,
+            "ordered": True,
+            "matched_fragment": fragment,
+        }
+
+    return ctxkit_matcher
+
+
+def complete(
+    line: str, known: Mapping[str, Subcommand], sources: Mapping[str, Callable[[], Iterable[str]]], default: str
+) -> tuple[str, list[str]]:
+    """Return the word that is being written, and what it could become."""
+    seen = list(tokens(line))
+    fragment = line[seen.pop().start :] if seen and not line.endswith((" ", "\t")) else ""
+    done = [t.text for t in seen]
+    if not done:
+        words = [*known, *options_of(known[default].shape)]
+        return fragment, [w for w in words if w.startswith(fragment)]
+    shape = known[done[0]].shape if done[0] in known else known[default].shape
+    before = done[1:] if done[0] in known else done
+    options = options_of(shape)
+    if before and before[-1] in options and options[before[-1]].type != "bool":
+        return fragment, _values(options[before[-1]].metadata["completes"], fragment, sources)
+    if fragment.startswith("-"):
+        return fragment, [o for o in (*options, "--help") if o.startswith(fragment) and o not in before]
+    given = sum(not w.startswith("-") for w in before) - sum(w in options and options[w].type != "bool" for w in before)
+    places = words_of(shape)
+    values = _values(places[given].metadata["completes"], fragment, sources) if given < len(places) else []
+    return fragment, values if fragment else [*values, *(o for o in options if o not in before)]
+
+
+def _values(kinds: str, fragment: str, sources: Mapping[str, Callable[[], Iterable[str]]]) -> list[str]:
+    out: list[str] = []
+    for kind in kinds.split():
+        out += _paths(fragment) if kind == "path" else [w for w in sources[kind]() if w.startswith(fragment)]
+    return out
+
+
+def _paths(fragment: str) -> list[str]:
+    """Paths as the user would write them on; what begins with a dot only when it was asked for."""
+    head, slash, tail = fragment.strip("\"'").rpartition("/")
+    folder = Path(head + slash).expanduser() if slash else Path()
+    try:
+        found = sorted(folder.iterdir())
+    except OSError:
+        return []
+    names = [p.name + ("/" if p.is_dir() else "") for p in found if p.name.startswith(tail)]
+    names = [n for n in names if tail.startswith(".") or not n.startswith(".")]
+    return [f'"{head}{slash}{n}"' if " " in n else f"{head}{slash}{n}" for n in names]

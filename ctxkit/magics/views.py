@@ -1,0 +1,126 @@
+"""`%context`, `list` and `detail`: what fills the window at a call, from one line to the whole report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ctxkit.composition import report
+from ctxkit.magics.arguments import option
+from ctxkit.magics.subcommands import Subcommand
+from ctxkit.magics.tables import shown
+from ctxkit.markup import escape, line
+from ctxkit.messages import Edit
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ctxkit.composition import ContextReport
+    from ctxkit.magics.kit import CtxKit
+
+_STYLE = "color:var(--jp-content-font-color1,inherit);line-height:1.5"
+_NUMBER = "text-align:right;padding:0 12px 0 0"
+_WORD = "text-align:left;padding:0 12px 0 0"
+
+
+@dataclass(frozen=True)
+class At:
+    """The line of a view."""
+
+    session: str | None = option("another session than the active one", completes="session")
+    call: int = option("number of the call, from 0; negatives count from the end", default=-1)
+
+
+@dataclass(frozen=True, repr=False)
+class Status:
+    """The context in one line, then one line a group, then the largest messages; `report` has all of it."""
+
+    report: ContextReport
+    compactions: int
+    """Compactions before the call."""
+    largest: int
+
+    @property
+    def one_line(self) -> str:
+        """`Context: 16k/32k (50%) · Compactions: 2`."""
+        r = self.report
+        unsure = "" if r.prompt_source == "recorded" else f" · {r.prompt_source}"
+        size = f"{_short(r.prompt_tokens)}/{_short(r.limit)} ({r.full:.0%})"
+        return f"Context: {size} · Compactions: {self.compactions}{unsure}"
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Return tokens, share and name of each group, then of the largest messages."""
+        whole = max(self.report.prompt_tokens, 1)
+        named = list(self.report.groups().items())
+        largest = self.report.contributors[: self.largest]
+        named += [(f"{line(c.tool or c.role, 24)}: {line(c.preview, 70)}", c.tokens) for c in largest]
+        return [(f"{n:,}", f"{n / whole:.0%}", name) for name, n in named]
+
+    def __repr__(self) -> str:
+        groups = len(self.report.groups())
+        lines = [f"{n:>9}  {share:>4}  {name}" for n, share, name in self.rows()]
+        largest = [_largest(len(lines) - groups), *lines[groups:]] if len(lines) > groups else []
+        return "\n".join([self.one_line, self._where(), *lines[:groups], *largest])
+
+    def _repr_html_(self) -> str:
+        groups, rows = len(self.report.groups()), [_row(*row) for row in self.rows()]
+        largest = _table(_largest(len(rows) - groups), rows[groups:]) if len(rows) > groups else ""
+        head = f"<strong>{escape(self.one_line)}</strong><br>{escape(self._where())}"
+        return f'<div style="{_STYLE}">{head}{_table("", rows[:groups])}{largest}</div>'
+
+    def _where(self) -> str:
+        r = self.report
+        at = "before the first call" if r.call is None else f"at call {r.call}, turn {r.turn}"
+        return " · ".join([line(r.session, 60), at, *([line(r.model, 60)] if r.model else [])])
+
+
+def status(kit: CtxKit, asked: At) -> Status:
+    """Return the context of the active session in short."""
+    session = kit.session(asked.session)
+    made = report(session, _call(kit, asked))
+    stop = len(session.path) if made.call is None else session.call(made.call).position
+    before = sum(isinstance(e, Edit) for e in session.path[:stop])
+    return Status(made, before, kit.contributors)
+
+
+def listing(kit: CtxKit, asked: At) -> pd.DataFrame:
+    """Return one row a section of the window."""
+    columns = ["part", "name", "tokens", "share", "messages_n", "source"]
+    return shown(report(kit.session(asked.session), _call(kit, asked)).frame()[columns])
+
+
+def detail(kit: CtxKit, asked: At) -> ContextReport:
+    """Return the whole report."""
+    return report(kit.session(asked.session), _call(kit, asked))
+
+
+def _call(kit: CtxKit, asked: At) -> int | None:
+    return None if asked.call == -1 and not kit.session(asked.session).calls else asked.call
+
+
+def _short(n: int) -> str:
+    return f"{n / 1e6:.1f}M" if n >= 999_500 else f"{n / 1000:.0f}k" if n >= 1000 else str(n)
+
+
+def _largest(n: int) -> str:
+    return f"the {n} largest messages" if n > 1 else "the largest message"
+
+
+def _row(tokens: str, share: str, name: str) -> str:
+    cells = f'<td style="{_NUMBER}">{tokens}</td><td style="{_NUMBER}">{share}</td>'
+    return f'<tr>{cells}<td style="{_WORD}">{escape(name, 120)}</td></tr>'
+
+
+def _table(caption: str, rows: list[str]) -> str:
+    told = f'<caption style="text-align:left">{escape(caption)}</caption>' if caption else ""
+    heads = "".join(
+        f'<th scope="col" style="{s}">{h}</th>' for s, h in ((_NUMBER, "tokens"), (_NUMBER, "share"), (_WORD, "part"))
+    )
+    return f"<table>{told}<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+SUBCOMMANDS = (
+    Subcommand("status", "How full the window is, in one line, and what fills it in short.", At, status),
+    Subcommand("list", "What fills the window at a call, one line a section.", At, listing),
+    Subcommand("detail", "The whole report of a call, with its largest messages.", At, detail),
+)

@@ -1,0 +1,46 @@
+"""The largest messages in the window of the last call, each to be opened and read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ctxkit.composition import report
+from ctxkit.markup import escape, line
+from ctxkit.messages import Message, Text, Thinking, ToolCall
+
+if TYPE_CHECKING:
+    from ctxkit.composition import Contributor
+    from ctxkit.session import Session
+
+_CHARS = 6_000
+
+
+def contributors(session: Session) -> str:
+    """Return the ten largest messages as HTML: size, origin, beginning; folded away, their text up to a bound."""
+    made = report(session)
+    if not made.contributors:
+        return ""
+    shown = {m.id: m for m in session.view(made.call)}
+    head = f"<p>{escape(_told(made.prompt_tokens, made.limit, made.prompt_source))}</p>"
+    return head + "".join(_one(c, shown[c.id], made.prompt_tokens) for c in made.contributors)
+
+
+def _one(contributor: Contributor, message: Message, whole: int) -> str:
+    share = f" ({contributor.tokens / whole:.1%})" if whole else ""
+    failed = ", failed" if message.is_error else ""
+    who = f"{contributor.role}{f' {contributor.tool}' if contributor.tool else ''}{failed}"
+    title = f"{contributor.tokens:,} tokens{share} · {line(who, 60)} · {contributor.preview}"
+    text = _text(message)
+    more = f"\n… the first {_CHARS:,} of {len(text):,} characters" if len(text) > _CHARS else ""
+    body = f'<pre tabindex="0">{escape(text[:_CHARS] + more)}</pre>'
+    return f"<details><summary>{escape(title, 200)}</summary>{body}</details>"
+
+
+def _text(message: Message) -> str:
+    blocks = [p.text for p in message.parts if isinstance(p, (Text, Thinking))]
+    blocks += [f"{p.name} {p.arguments if p.raw is None else p.raw}" for p in message.parts if isinstance(p, ToolCall)]
+    return "\n\n".join(blocks)
+
+
+def _told(tokens: int, limit: int, source: str) -> str:
+    return f"The prompt had {tokens:,} tokens ({source}), {tokens / limit:.0%} of a window of {limit:,}."

@@ -1,0 +1,104 @@
+"""One HTML file that opens offline: styles and plotly inside, nothing asked of a network, text of logs as text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ctxkit.markup import escape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ctxkit.plots.chart import Chart
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
+"""The page itself forbids every request: were some text of a log to slip through, it could reach nobody."""
+_STYLE = Path(__file__).with_name("style.css")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and its HTML, which is safe already; an empty one is left out of the page."""
+
+    title: str
+    html: str
+
+
+def page(title: str, head: str, sections: Iterable[Section], *, plotly: bool) -> str:
+    """Return the whole file.
+
+    Args:
+        title: plain text.
+        head: HTML that stands before the first section.
+        sections: the rest, in order.
+        plotly: whether plotly.js is put in (once, 4.8 MB), for pages with charts.
+    """
+    style = _STYLE.read_text(encoding="utf-8")
+    script = f"<script>{_plotly()}</script>" if plotly else ""
+    body = "".join(f"<section><h2>{escape(s.title)}</h2>{s.html}</section>" for s in sections if s.html)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        '<meta name="referrer" content="no-referrer">'
+        f"<title>{escape(title, 120)}</title><style>{style}</style>{script}</head>"
+        f"<body><main><h1>{escape(title, 200)}</h1>{head}{body}</main></body></html>\n"
+    )
+
+
+def chart(drawn: Chart, name: str) -> str:
+    """Return a chart that plotly draws, with its static picture for readers without scripts."""
+    figure = drawn.to_plotly()
+    layout = {**figure["layout"], "height": figure["layout"].get("height", 400), "autosize": True}
+    layout.pop("title", None)
+    layout.pop("width", None)
+    drawing = (
+        f"Plotly.newPlot({data(name)},{data(figure['data'])},{data(layout)},{{responsive:true,displaylogo:false}})"
+    )
+    label = escape(f"{drawn.title}. {drawn.caption}", 700)
+    return (
+        f'<figure><div class="chart" style="height:{int(layout["height"])}px" id="{name}" role="img" '
+        f'aria-label="{label}"></div><noscript>{drawn.drawing.svg()}</noscript>'
+        f"<figcaption>{escape(drawn.caption, 600)}</figcaption></figure><script>{drawing}</script>"
+    )
+
+
+def data(value: object) -> str:
+    """Return a value as JSON that may stand in a script: no `<` can end it or open a comment."""
+    return (
+        json.dumps(value, allow_nan=False)
+        .replace("<", "\\u003c")
+        .replace("\u2028", "\\u2028")
+        .replace("\u2029", "\\u2029")
+    )
+
+
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: frozenset[int] = frozenset(), caption: str = ""
+) -> str:
+    """Return a table of plain texts; the columns in `numbers` stand to the right. Without rows it is empty."""
+    kinds = [' class="n"' if i in numbers else "" for i in range(len(head))]
+    body = "".join(
+        "<tr>" + "".join(f"<td{kind}>{escape(cell, 400)}</td>" for kind, cell in zip(kinds, row, strict=True)) + "</tr>"
+        for row in rows
+    )
+    if not body:
+        return ""
+    heads = "".join(f'<th scope="col"{kind}>{escape(h)}</th>' for kind, h in zip(kinds, head, strict=True))
+    told = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f'<div class="wide"><table>{told}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return a few figures side by side."""
+    inner = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v, 60)}</dd></div>" for k, v in pairs)
+    return f'<dl class="facts">{inner}</dl>' if inner else ""
+
+
+def _plotly() -> str:
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs()).replace("</script", "<\\/script")

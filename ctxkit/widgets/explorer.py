@@ -1,0 +1,122 @@
+"""An explorer: scrub through the calls of a session, see what fills each prompt, read any message of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets as w
+
+from ctxkit.widgets import panels
+
+if TYPE_CHECKING:
+    from ctxkit.widgets.scenes import Scene, Scenes
+
+_ORDERS = (("largest first", True), ("as sent", False))
+_TWIN_ROWS = 10
+
+
+class Explorer(w.VBox):  # type: ignore[misc]
+    """The widget that `ctxkit.explore` returns; `call` is the call that it shows, and can be set.
+
+    Everything can be reached with the keyboard. Front ends without widgets get the same as text and as HTML.
+    """
+
+    def __init__(self, scenes: Scenes, call: int) -> None:
+        self.scenes = scenes
+        last = max(0, len(scenes) - 1)
+        wide = w.Layout(width="100%")
+        self.slider = w.IntSlider(
+            value=call, min=0, max=last, description="call", layout=wide, disabled=not len(scenes),
+            continuous_update=len(scenes.session.path) <= 5000,
+        )  # fmt: skip
+        self.heading, self.growth, self.bar = w.HTML(layout=wide), w.HTML(layout=wide), w.HTML(layout=wide)
+        self.order = w.ToggleButtons(options=_ORDERS, value=True, tooltips=["Sort by tokens", "Sort by place"])
+        self.order.style.button_width = "110px"
+        self.list = w.Select(options=[], rows=15, layout=w.Layout(width="100%"))
+        self.list.add_class("ctxkit-messages")
+        self.back = w.Button(description="‹ back", tooltip="Messages before these", layout=w.Layout(width="80px"))
+        self.more = w.Button(description="more ›", tooltip="Messages after these", layout=w.Layout(width="80px"))
+        self.place = w.Label()
+        self.text = w.HTML(layout=wide)
+        self._page = 0
+        self._scene = scenes.at(None)
+        style = w.HTML(
+            "<style>.ctxkit-messages select{font-family:var(--jp-code-font-family,monospace);height:330px}</style>"
+        )
+        left = w.VBox([w.HBox([self.order, self.back, self.more, self.place]), self.list], layout=w.Layout(width="55%"))
+        right = w.VBox([self.text], layout=w.Layout(width="45%", padding="0 0 0 8px"))
+        parts = [style, self.slider, self.heading, self.growth, self.bar, w.HBox([left, right], layout=wide)]
+        super().__init__(parts, layout=wide)
+        self.slider.observe(self._moved, "value")
+        self.order.observe(self._sorted, "value")
+        self.list.observe(self._chosen, "index")
+        self.back.on_click(lambda _: self._turn(-1))
+        self.more.on_click(lambda _: self._turn(+1))
+        self._moved()
+
+    @property
+    def call(self) -> int:
+        """The call that is shown, counted from 0."""
+        return int(self.slider.value)
+
+    @call.setter
+    def call(self, number: int) -> None:
+        self.slider.value = self.scenes.session.call(number).index
+
+    @property
+    def scene(self) -> Scene:
+        """What is shown, as plain values."""
+        return self._scene
+
+    def _moved(self, _: Any = None) -> None:
+        self._scene = self.scenes.at(self.call if len(self.scenes) else None)
+        self._page = 0
+        self.heading.value = panels.heading(self._scene, len(self.scenes))
+        self.growth.value = panels.growth(self.scenes.prompts, self._scene.limit, self._scene.call)
+        self.bar.value = panels.bar(self._scene)
+        self._fill()
+
+    def _sorted(self, _: Any) -> None:
+        self._page = 0
+        self._fill()
+
+    def _turn(self, by: int) -> None:
+        self._page = min(max(self._page + by, 0), self._scene.pages - 1)
+        self._fill()
+
+    def _fill(self) -> None:
+        items = self._scene.page(self._page, by_size=self.order.value)
+        self.list.options = [item.label for item in items]
+        self.list.index = 0 if items else None
+        self.back.disabled, self.more.disabled = self._page == 0, self._page + 1 >= self._scene.pages
+        self.place.value = f"page {self._page + 1} of {self._scene.pages}" if self._scene.pages > 1 else ""
+        self._chosen()
+
+    def _chosen(self, _: Any = None) -> None:
+        items, index = self._scene.page(self._page, by_size=self.order.value), self.list.index
+        self.text.value = panels.reading(items[index] if index is not None and index < len(items) else None)
+
+    def to_text(self) -> str:
+        """Return what is shown as text: the call, its groups, its largest messages."""
+        groups = [f"  {n:>9,}  {name}" for name, n in self._scene.groups]
+        largest = [f"  {item.label}" for item in self._scene.largest[:_TWIN_ROWS]]
+        head = panels.told(self._scene, len(self.scenes))
+        return "\n".join([head, "tokens by group:", *groups, "largest messages:", *largest])
+
+    def to_html(self) -> str:
+        """Return what is shown as HTML that needs no kernel."""
+        return "".join(
+            [
+                panels.heading(self._scene, len(self.scenes)),
+                panels.growth(self.scenes.prompts, self._scene.limit, self._scene.call),
+                panels.bar(self._scene),
+                panels.listing(self._scene.largest[:_TWIN_ROWS]),
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        bundle = super()._repr_mimebundle_(**kwargs) or {}
+        return {**bundle, "text/plain": self.to_text(), "text/html": self.to_html()}

@@ -1,0 +1,158 @@
+"""What an explorer shows at a call, as plain values: its messages with their sizes, the text of one of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ctxkit.frames.costs import Costs
+from ctxkit.frames.occupancy import prompts
+from ctxkit.markup import line, plain
+from ctxkit.messages import Image, Sized, Text, Thinking, ToolCall
+from ctxkit.sizes import sizes
+
+if TYPE_CHECKING:
+    from ctxkit.messages import Message, Source
+    from ctxkit.session import Session
+
+TEXT_CHARS = 20_000
+"""More of one message is not sent to the browser."""
+PAGE = 100
+"""Messages on one page of the list."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A message as one line of the list."""
+
+    position: int
+    """Its place in the prompt, from 0."""
+    message: Message
+    tokens: int
+
+    @property
+    def group(self) -> str:
+        """The role, and the tool where there is one."""
+        m = self.message
+        return line(f"{m.role}: {m.tool}" if m.tool else m.role, 30)
+
+    @property
+    def name(self) -> str:
+        """The group, marked where the tool failed."""
+        return ("✗ " if self.message.is_error else "") + self.group
+
+    @property
+    def label(self) -> str:
+        """Place, size, role and first words, in columns."""
+        return f"{self.position:>4} {self.tokens:>7,}  {self.name:<20.20}  {line(first_words(self.message), 70)}"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All that is shown of one call; `call` is None where the session has none."""
+
+    call: int | None
+    turn: int
+    model: str | None
+    tokens: int | None
+    source: Source | None
+    items: tuple[Item, ...]
+
+    fixed: int | None
+    """What the prompt held and no log shows: system prompt, tool schemas; None where nothing tells."""
+    limit: int | None
+    """The model's window, where the log or the price table names it."""
+
+    @cached_property
+    def groups(self) -> tuple[tuple[str, int], ...]:
+        """Tokens by who wrote them, tool results by tool, the largest first; the remainder of the prompt last."""
+        sums: dict[str, int] = {}
+        for item in self.items:
+            sums[item.group] = sums.get(item.group, 0) + item.tokens
+        ranked = sorted(sums.items(), key=lambda kv: -kv[1])
+        return (*ranked, ("not in the log", self.fixed)) if self.fixed else tuple(ranked)
+
+    @cached_property
+    def largest(self) -> tuple[Item, ...]:
+        """The messages, the largest first."""
+        return tuple(sorted(self.items, key=lambda i: (-i.tokens, i.position)))
+
+    def page(self, number: int, *, by_size: bool) -> tuple[Item, ...]:
+        """Return one page of the list."""
+        return (self.largest if by_size else self.items)[number * PAGE : (number + 1) * PAGE]
+
+    @property
+    def pages(self) -> int:
+        """How many pages the list has, at least one."""
+        return max(1, -(-len(self.items) // PAGE))
+
+
+class Scenes:
+    """The scenes of a session; sizes are worked out once."""
+
+    def __init__(self, session: Session) -> None:
+        self.session, self.sizes = session, sizes(session)
+        self.prompts, self.source = prompts(session)
+        self.costs = Costs()
+
+    def __len__(self) -> int:
+        return len(self.session.calls)
+
+    def at(self, call: int | None) -> Scene:
+        """Return what a call was shown; None: what would be shown next."""
+        shown = self.session.view(call)
+        items = tuple(Item(i, m, self.sizes.of(m)) for i, m in enumerate(shown))
+        if call is None:
+            model, limit = self.session.model, self.session.context_window
+            return Scene(None, 0, model, None, None, items, self.sizes.fixed, limit)
+        at = self.session.call(call)
+        model = at.message.model or self.session.model
+        limit, _ = self.costs.limit(self.session, at.message, model)
+        fixed = self.sizes.fixed_at[at.index] if self.sizes.fixed_at else None
+        return Scene(at.index, at.turn, model, self.prompts[at.index], self.source, items, fixed, limit)
+
+
+def first_words(message: Message) -> str:
+    """The beginning of a message, for a list."""
+    for part in message.parts:
+        if isinstance(part, (Text, Thinking)) and part.text.strip():
+            return part.text[:400]
+        if isinstance(part, ToolCall):
+            return f"{part.name} {_arguments(part)[:300]}"
+        if isinstance(part, Image):
+            return f"[{part.kind}: {part.media_type}]"
+        if isinstance(part, Sized):
+            return f"[{part.kind}: only its size is known]"
+    return ""
+
+
+def full_text(message: Message, limit: int = TEXT_CHARS) -> str:
+    """All that a message holds as text to be read, cut to a bound that the last line then names."""
+    blocks = [_block(part) for part in message.parts]
+    text = plain("\n\n".join(b for b in blocks if b))
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}\n… the first {limit:,} of {len(text):,} characters"
+
+
+def _block(part: object) -> str:
+    if isinstance(part, Text):
+        return part.text
+    if isinstance(part, Thinking):
+        hidden = f" (and {part.hidden:,} characters that only the provider can read)" if part.hidden else ""
+        return f"[thinking{hidden}]\n{part.text}"
+    if isinstance(part, ToolCall):
+        return f"[calls {part.name}]\n{_arguments(part, indent=1)}"
+    if isinstance(part, Image):
+        return f"[{part.kind}: {part.media_type}, {len(part.data):,} characters of base64]"
+    if isinstance(part, Sized):
+        return f"[{part.kind}: the log gives only its size]"
+    return ""
+
+
+def _arguments(part: ToolCall, indent: int | None = None) -> str:
+    if part.raw is not None:
+        return part.raw
+    return json.dumps(part.arguments, indent=indent, ensure_ascii=False, default=str)
