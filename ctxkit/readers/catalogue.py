@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 GROUP = "ctxkit.readers"
 MEMBERS = (
+    "native",
     "pi",
     "claude_code",
     "codex",
@@ -188,7 +189,8 @@ def _collect(found: list[Found], reader: Reader | None, out: Sessions, progress:
         except ReadError as e:
             out.add_failure(e)
         for s in got.get(i, ()):
-            taken.update(_places(s))
+            if s.path_ == str(f.path):  # else it is a copy of a session that lies elsewhere
+                taken.update(_places(s))
     for i in sorted(got):
         out.extend(got[i])
 
@@ -214,7 +216,11 @@ def read_source(source: Source, reader: Reader | None = None) -> list[Session]:
     sessions = _guarded(reader.NAME, source.path, lambda: reader.read(source))
     if not sessions:
         raise ReadError(f"expected a {reader.NAME} session, found none.", source.path)
-    return [s if s.path_ else msgspec.structs.replace(s, path_=str(source.path)) for s in sessions]
+    return sessions if reader.NAME == "native" else [_placed(s, source.path) for s in sessions]
+
+
+def _placed(session: Session, path: Path) -> Session:
+    return session if session.path_ else msgspec.structs.replace(session, path_=str(path))
 
 
 def _read_folder(place: Path, reader: Reader | None) -> list[Session]:
@@ -234,7 +240,7 @@ def _folder_reader(place: Path, folders: tuple[Any, ...]) -> Callable[[Path], li
 
 def _whole(reader: Any, path: Path) -> list[Session]:
     sessions = _guarded(reader.NAME, path, lambda: reader.read_folder(path))
-    return [s if s.path_ else msgspec.structs.replace(s, path_=str(path)) for s in sessions]
+    return [_placed(s, path) for s in sessions]
 
 
 def _guarded(name: str, path: Path, do: Callable[[], Any]) -> Any:

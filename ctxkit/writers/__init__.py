@@ -1,0 +1,82 @@
+"""Sessions to files: our own format without loss, and formats of others with a list of what they cannot hold."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ctxkit.errors import BadArguments, StoreError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ctxkit.session import Session
+
+FORMATS = ("native", "openai", "pi", "atif")
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """What `write` did: where, in which format, and what that format could not hold."""
+
+    path: str
+    format: str
+    lost: dict[str, int] = {}
+    """What the file does not have, by name, with counts; empty where nothing was lost."""
+
+    def __repr__(self) -> str:
+        lost = ", ".join(f"{n:,} {name}" for name, n in self.lost.items()) or "nothing"
+        return f"<written {self.path} as {self.format}; lost: {lost}>"
+
+
+def write(session: Session, path: str | os.PathLike[str], format: str = "native") -> Written:  # noqa: A002  fixed name
+    """Write a session to a file, whole or not at all, readable by its owner only.
+
+    Args:
+        session: what to write.
+        path: the file; one that exists is replaced. Nothing else is written.
+        format: `native` (lossless), `pi` (Pi's session format, version 3), `openai` (an object with Chat Completions
+            `messages` and `tools`), `atif` (Agent Trajectory Interchange Format).
+
+    Returns:
+        What the format could not hold, by name.
+
+    Raises:
+        BadArguments: there is no such format.
+        StoreError: the file cannot be written.
+    """
+    from ctxkit.writers import atif, native, openai, pi
+
+    if format not in FORMATS:
+        known = ", ".join(FORMATS)
+        raise BadArguments(
+            f"There is no format {format!r} to write.{did_you_mean(str(format), FORMATS)} Known: {known}."
+        )
+    if format == "native":
+        _save(Path(path), native.lines(session))
+        return Written(path=str(path), format=format)
+    member = {"openai": openai, "pi": pi, "atif": atif}[format]
+    lines, lost = member.convert(session)
+    _save(Path(path), lines)
+    return Written(path=str(path), format=format, lost={k: n for k, n in lost.items() if n})
+
+
+def _save(path: Path, lines: Iterable[bytes]) -> None:
+    """Write beside the file and move it into place; `mkstemp` makes files of mode 0600."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name[:32]}.", suffix=".tmp", dir=path.parent)
+    except (OSError, ValueError) as e:
+        raise StoreError(f"{path} could not be written: {e}. Choose a folder that exists and may be written.") from None
+    try:
+        with os.fdopen(handle, "wb") as f:
+            f.writelines(lines)
+            f.flush()
+            os.fsync(f.fileno())
+        Path(name).replace(path)
+    except OSError as e:
+        raise StoreError(f"{path} could not be written: {e}.") from None
+    finally:
+        Path(name).unlink(missing_ok=True)

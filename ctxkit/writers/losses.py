@@ -1,0 +1,78 @@
+"""What a format cannot hold, counted by name, so that no conversion loses anything in silence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ctxkit.messages import Edit, Image, Message, Sized, Thinking, ToolCall
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from ctxkit.session import Session
+
+_FIELDS = {
+    "usage": "usages",
+    "time": "times",
+    "model": "models of calls",
+    "stop": "stop reasons",
+    "error": "error texts",
+    "latency": "latencies",
+    "agent": "agent names",
+    "turn": "turn numbers",
+    "kind": "kinds of messages",
+    "pinned": "pins",
+    "pending": "pending marks",
+    "context_window": "context windows",
+    "details": "details of messages",
+    "is_error": "error marks",
+}
+
+
+def losses(session: Session, holds: Collection[str] = ()) -> Counter[str]:
+    """Count what a session has beside the plain conversation, but for the names in `holds`."""
+    lost: Counter[str] = Counter()
+    for entry in session.log:
+        if isinstance(entry, Edit):
+            lost["compactions" if entry.kind == "summarised" else f"edits ({entry.kind})"] += 1
+        else:
+            _count(entry, lost)
+    lost["entries of other branches"] = len(session.log) - len(session.path)
+    lost["subagent sessions"] = len(session.children)
+    lost["tool schemas"] = len(session.tools)
+    lost["counts of what the reader skipped"] = len(session.skipped)
+    lost["faults of the file read"] = len(session.faults)
+    lost["details of the session"] = len(session.details)
+    return Counter({name: n for name, n in lost.items() if n and name not in holds})
+
+
+def _count(m: Message, lost: Counter[str]) -> None:
+    for field, name in _FIELDS.items():
+        if getattr(m, field) not in (None, "", False, {}):
+            lost[name] += 1
+    if not m.visible:
+        lost["hidden messages"] += 1
+    if m.role == "system":
+        lost["system prompts"] += 1
+    if m.role == "summary":
+        lost["summary marks"] += 1
+    for p in m.parts:
+        name = _part(p)
+        if name:
+            lost[name] += 1
+
+
+def _part(p: object) -> str:
+    if isinstance(p, Sized):
+        return "contents known by size only"
+    if isinstance(p, Thinking):
+        return "thoughts"
+    if isinstance(p, Image):
+        return "images" if p.kind == "image" else "documents and audio"
+    return "tool arguments that are no JSON object" if isinstance(p, ToolCall) and p.raw is not None else ""
+
+
+def visible(messages: Iterable[Message]) -> list[Message]:
+    """Return the messages that are sent to a model."""
+    return [m for m in messages if m.visible]
