@@ -1,0 +1,156 @@
+"""Prices and limits: the row of the table that is meant, or nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib import util
+from pathlib import Path
+
+import pytest
+from builders import usage
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxkit import prices
+from ctxkit.errors import BadArguments
+from ctxkit.messages import Usage
+
+TABLE = json.loads(
+    (Path(util.find_spec("litellm").origin).parent / "model_prices_and_context_window_backup.json").read_text()
+)
+
+
+def test_a_row_is_read_whole() -> None:
+    row, price = TABLE["claude-opus-4-5"], prices.price("claude-opus-4-5")
+    assert price.input == row["input_cost_per_token"] == 5e-06
+    assert price.output == row["output_cost_per_token"]
+    assert price.cache_read == row["cache_read_input_token_cost"]
+    assert price.cache_write == row["cache_creation_input_token_cost"]
+    assert price.cache_write_1h == row["cache_creation_input_token_cost_above_1hr"]
+    assert (price.context_limit, price.output_limit, price.min_cacheable) == (200_000, 64_000, 4096)
+    assert price.source.startswith("litellm ")
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        ("claude-opus-4-5-20251101", "claude-opus-4-5-20251101"),
+        ("claude-opus-4-5-20991231", "claude-opus-4-5"),
+        ("anthropic/claude-opus-4.5", "claude-opus-4-5"),
+        ("openrouter/anthropic/claude-opus-4.5", "claude-opus-4-5"),
+        ("bedrock/xx.anthropic.claude-opus-4-5-20251101-v1:0", "claude-opus-4-5-20251101"),
+        ("vertex/claude-opus-4-5@20251101", "claude-opus-4-5-20251101"),
+        ("openai/gpt-4o", "gpt-4o"),
+        ("GPT-4o-2024-08-06", "gpt-4o-2024-08-06"),
+        ("glm-4.6", "zai/glm-4.6"),
+    ],
+)
+def test_spellings_of_a_name(name: str, entry: str) -> None:
+    assert prices.price(name).entry == entry
+
+
+@pytest.mark.parametrize(
+    "name",
+    [None, "", "gpt", "claude", "claude-opus-99", "ollama/deepseek-chat", "sample_spec", "<synthetic>", "/", "a/"],
+)
+def test_an_unknown_model_has_no_price(name: str | None) -> None:
+    assert prices.price(name) is None
+    assert prices.context_limit(name) is None
+    assert prices.cost_usd(usage(), name) is None
+
+
+@given(st.text(max_size=30) | st.sampled_from(sorted(TABLE)))
+def test_no_name_breaks_it(name: str) -> None:
+    price = prices.price(name)
+    assert price is None or (price.input >= 0 and price.output >= 0)
+
+
+def test_a_claude_that_only_a_platform_lists_is_marked() -> None:
+    price = prices.price("claude-sonnet-4-20250514")
+    assert price.input == 3e-06
+    assert "platform" in price.derived
+
+
+def test_a_missing_hour_price_is_twice_the_input_and_marked() -> None:
+    row = {"input_cost_per_token": 3e-6, "output_cost_per_token": 1.5e-5, "cache_creation_input_token_cost": 3.75e-6}
+    price = prices._price("claude-x", row)
+    assert price.cache_write_1h == 6e-6
+    assert price.derived == ("cache_write_1h",)
+    assert prices._price("gpt-x", row).cache_write_1h is None
+
+
+def test_every_class_is_billed_by_its_price() -> None:
+    whole = Usage(
+        input_tokens=1000,
+        cache_read_tokens=2000,
+        cache_write_tokens=3000,
+        cache_write_1h_tokens=4000,
+        output_tokens=500,
+    )
+    by_hand = (1000 * 5 + 2000 * 0.5 + 3000 * 6.25 + 4000 * 10 + 500 * 25) / 1e6
+    assert prices.cost_usd(whole, "claude-opus-4-5") == pytest.approx(by_hand)
+
+
+def test_usage_that_is_not_whole_has_no_cost() -> None:
+    assert prices.cost_usd(Usage(input_tokens=10), "gpt-4o") is None
+    assert prices.cost_usd(Usage(output_tokens=10), "gpt-4o") is None
+    assert prices.cost_usd(None, "gpt-4o") is None
+    assert prices.cost_usd(Usage(input_tokens=0, output_tokens=0), "gpt-4o") == 0
+
+
+def test_a_long_prompt_is_billed_whole_by_its_tier() -> None:
+    price = prices.price("gemini/gemini-2.5-pro")
+    (tier,) = price.tiers
+    assert (tier.above, tier.input) == (200_000, 2 * price.input)
+    assert price.cost_usd(usage(200_000, output=10)) == pytest.approx(200_000 * price.input + 10 * price.output)
+    assert price.cost_usd(usage(200_001, output=10)) == pytest.approx(200_001 * tier.input + 10 * tier.output)
+
+
+def test_a_class_without_a_price_costs_as_fresh_input() -> None:
+    price = prices.Price(input=1.0, output=2.0)
+    assert price.cost_usd(Usage(cache_read_tokens=3, cache_write_1h_tokens=4, output_tokens=1)) == 3 + 4 + 2
+
+
+def test_a_window_of_a_million_may_stand_in_the_name() -> None:
+    assert prices.context_limit("claude-sonnet-4-5[1m]") == 1_000_000
+    assert prices.context_limit("claude-sonnet-4-5") == 200_000
+
+
+def test_own_prices_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prices, "_registered", {})
+    own = prices.Price(input=1e-6, output=2e-6, context_limit=1234)
+    prices.register("local/Mine", own)
+    prices.register("gpt-4o", own)
+    assert prices.price("local/mine") == prices.price("gpt-4o") == own
+    assert prices.context_limit("local/mine") == 1234
+    with pytest.raises(BadArguments, match="not negative"):
+        prices.register("x", prices.Price(input=-1.0, output=0.0))
+    prices._find.cache_clear()
+
+
+def test_litellm_is_not_imported() -> None:
+    script = "import sys; from ctxkit import prices; print(prices.context_limit('gpt-4o'), 'litellm' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", script], env=os.environ, capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["128000", "False"]
+
+
+def test_without_litellm_nothing_has_a_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prices.util, "find_spec", lambda name: None)
+    prices._rows.cache_clear(), prices._find.cache_clear()
+    assert prices.price("gpt-4o") is None
+    monkeypatch.undo()
+    prices._rows.cache_clear(), prices._find.cache_clear()
+    assert prices.price("gpt-4o") is not None
+
+
+def test_recorded_costs_come_out_again(real) -> None:
+    from ctxkit.readers import catalogue
+
+    session = catalogue.read(real / "pi" / "before-compaction.jsonl")
+    billed = [(c.message.usage, c.message.model) for c in session.calls if c.message.usage and c.message.usage.cost_usd]
+    for used, model in billed:
+        assert prices.cost_usd(used, model) == pytest.approx(used.cost_usd, rel=1e-6)
+    assert sum(u.cost_usd for u, _ in billed) == pytest.approx(42.60, abs=0.01)

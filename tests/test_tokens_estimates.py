@@ -1,0 +1,143 @@
+"""The estimates of real systems, on the cases that were read off those systems."""
+
+from __future__ import annotations
+
+from math import ceil
+
+import pytest
+from builders import assistant, result, system, tool_call, user
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxkit import tokens
+from ctxkit.errors import BadArguments
+from ctxkit.messages import Image, Message, Sized, Text, ToolCall
+
+READ = ToolCall(id="c1", name="read", arguments={"path": "a b", "n": 1})
+IMAGE = Image(data="aGVsbG8=")
+
+
+def with_image(role: str, text: str) -> Message:
+    return Message(role=role, parts=(Text(text), IMAGE))
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (user("hello world"), 3),
+        (with_image("user", "abcd"), 1),
+        (assistant("ab", READ, thinking="cde"), 8),
+        (with_image("tool", "abc"), 1201),
+        (user("你好世界!"), 2),
+        (user("😀😀"), 1),
+        (user(""), 0),
+    ],
+)
+def test_pi(message: Message, expected: int) -> None:
+    assert tokens.named("pi").message(message) == expected
+
+
+def test_ai_counts_bytes_as_go_writes_them() -> None:
+    ai = tokens.named("ai")
+    assert ai("你好世界!") == ceil(13 / 4)
+    go = ToolCall(
+        id="c", name="sh", arguments={"z": "a<b && c>d", "a": 1}
+    )  # {"a":1,"z":"a<b && c>d"}: four signs of six
+    assert ai.message(assistant("", go)) == ceil((2 + 24 + 4 * 5) / 4)
+    assert ai.message(with_image("user", "")) == 1200
+
+
+def test_tyrum_rounds_once_and_takes_the_json_of_what_is_no_text() -> None:
+    tyrum = tokens.named("tyrum")
+    assert [tyrum.message(user("abcde")), tyrum.total([user("abcde")] * 4)] == [2, 5]
+    as_json = '{"type":"tool-call","toolCallId":"c1","toolName":"read","input":{"path":"a b","n":1}}'
+    assert tyrum.total([system("abcd"), assistant("x", READ)]) == ceil((4 + 1 + len(as_json)) / 4)
+    answer = '{"type":"tool-result","toolCallId":"c1","toolName":"read_file","output":{"type":"text","value":"a\\nb"}}'
+    assert tyrum.message(result("a\nb", READ.id)) == ceil(len(answer) / 4)
+
+
+def test_pulse_coder_counts_the_role() -> None:
+    pulse = tokens.named("pulse_coder")
+    assert pulse.message(user("hello")) == 3  # ceil(9 / 4)
+    assert pulse.message(Message(role="assistant", parts=(Text("hi"), Text("hi")))) == ceil((9 + 2 * 27 + 3) / 4)
+    turns = [user("u" * 400), assistant("a" * 400)] * 5
+    assert pulse.total(turns) == 1017
+    assert pulse.total(turns * 2) == 2033
+
+
+def test_fuseraft_divides_as_integers() -> None:
+    assert [tokens.named("fuseraft")("abc"), tokens.named("fuseraft")("abcdefg")] == [0, 1]
+    assert tokens.named("fuseraft/dense")("abcdefgh") == 2
+
+
+@given(st.lists(st.text(max_size=40), max_size=6))
+def test_scopes_differ_by_their_rounding_only(texts: list[str]) -> None:
+    message = Message(role="user", parts=tuple(map(Text, texts)))
+    part, whole = tokens.estimate(scope="part"), tokens.estimate(scope="message")
+    assert part.message(message) == sum(ceil(len(t) / 4) for t in texts)
+    assert whole.message(message) == ceil(sum(map(len, texts)) / 4)
+    assert tokens.estimate(scope="total").total([message] * 3) == ceil(3 * sum(map(len, texts)) / 4)
+
+
+@given(st.text())
+def test_units(text: str) -> None:
+    assert tokens.estimate(1, unit="bytes")(text) == len(text.encode())
+    assert tokens.estimate(1, unit="utf16")(text) == len(text.encode("utf-16-le")) // 2
+    assert tokens.estimate(1)(text) == len(text)
+
+
+def test_lone_surrogates_have_a_length() -> None:
+    assert tokens.named("ai")("\ud800") == tokens.named("pi")("\ud800") == 1
+
+
+def test_content_known_by_its_size() -> None:
+    message = Message(role="user", parts=(Sized("files", chars=9), Sized("tools", tokens=50)))
+    assert tokens.named("chars/4").message(message) == 53
+    assert tokens.named("pulse_coder").message(message) > 50
+
+
+def test_counters_by_name() -> None:
+    for name in tokens.names():
+        assert isinstance(tokens.named(name), tokens.Counter)
+        assert tokens.named(name).source == ("derived" if "k_" in name or name == "exact" else "estimated")
+    assert tokens.named("chars/3.5")("x" * 7) == 2
+    assert tokens.named("pulse-coder") is tokens.named("Pulse_Coder") is tokens.PULSE_CODER
+    assert tokens.named("exact") is tokens.exact() is tokens.named("o200k_base")
+    with pytest.raises(BadArguments, match="Did you mean 'cl100k_base'"):
+        tokens.named("cl100k")
+    for wrong in ("chars/0", "", "chars/-4", "words/4"):
+        with pytest.raises(BadArguments):
+            tokens.named(wrong)
+
+
+def test_estimates_refuse_what_cannot_be() -> None:
+    with pytest.raises(BadArguments, match="above 0"):
+        tokens.estimate(0)
+    with pytest.raises(BadArguments, match="no such setting"):
+        tokens.estimate(4, colour="red")
+
+
+def test_room() -> None:
+    room = tokens.Room(limit=200_000, reserve=20_000, counter=tokens.PI)
+    assert room.budget == 180_000
+    assert tokens.Room(8_000, 16_384, tokens.PI).budget == 0
+    for limit, reserve in ((0, 0), (-1, 0), (10, -1)):
+        with pytest.raises(BadArguments):
+            tokens.Room(limit, reserve, tokens.PI)
+    with pytest.raises(AttributeError):
+        room.limit = 1
+
+
+def test_a_tool_name_may_go_uncounted() -> None:
+    call = assistant("", tool_call("read_file", path="x"))
+    assert tokens.estimate(1, tool_name=False).message(call) == tokens.estimate(1).message(call) - len("read_file")
+
+
+def test_pis_own_sums_on_its_own_session(real) -> None:
+    from ctxkit.readers import catalogue
+
+    session = catalogue.read(real / "pi" / "before-compaction.jsonl")
+    bash = [m for m in session.messages if m.kind == "bash"]  # three, of which Pi counts no more than command and output
+    rest = [m for m in session.messages if m.kind != "bash"]
+    assert tokens.PI.total(rest) == 375_427 - 12_882  # Pi 0.58.3's own sums, of all and of the three
+    assert 0 <= tokens.PI.total(bash) - 12_882 <= 5 * len(bash)
