@@ -1,0 +1,180 @@
+"""Clear old tool results in place: all but the last, a window of pairs, what is over a budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxkit.policies import contents, trims
+from ctxkit.policies.setting import Setting, at_least
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ctxkit.history import History
+    from ctxkit.messages import Message
+    from ctxkit.tokens import Room
+
+CLEARED = "[Old tool result content cleared]"
+WINDOW = "[result omitted — sliding window]"
+ELIDED = (
+    "[RESULT ELIDED — not the real output, do not reuse this as data. Re-run the tool if you need this result again.]"
+)
+HERE = (
+    "\n[TRUNCATED HERE — everything after this point was cut for context budget; this is not the complete output. "
+    "Re-run the tool if you need the rest.]"
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Clear(Setting):
+    """Put a placeholder in the place of all tool results but the last few."""
+
+    keep_last: int = 3
+    """Results at the end that stay whole."""
+    allow: tuple[str, ...] = ("*",)
+    """Names or globs of the tools whose results may be cleared."""
+    deny: tuple[str, ...] = ()
+    """Names or globs of the tools whose results never are; stronger than `allow`."""
+    at_least: int = 0
+    """Clear only where this frees at least so many tokens: a cached prefix is worth more than a small saving."""
+    min_chars: int = 0
+    """Results of fewer characters are left alone."""
+    polling: int = 1
+    """Clear only at every n-th result, so that the prefix stays the same in between (SWE-agent's `polling`)."""
+    placeholder: str = CLEARED
+    """What a cleared result says; `{lines}` is the number of lines it had."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 0, "keep_last", "at_least", "min_chars")
+        at_least(self, 1, "polling")
+
+    def __call__(self, history: History, _room: Room) -> History:
+        """Return the history with old results cleared."""
+        results = history.role("tool")
+        n = int(results.sum())
+        old = (n + 1) // self.polling * self.polling - self.keep_last - 1 if self.polling > 1 else n - self.keep_last
+        if old <= 0:
+            return history
+        which = _first(results, old) & self._eligible(history)
+        if self.min_chars:
+            which &= history.chars >= self.min_chars
+        if not which.any():
+            return history
+        why = f"older than the last {self.keep_last} tool results"
+        if "{lines}" in self.placeholder:
+            new = history.shorten(self._texts(history, which), reason=why)
+        else:
+            new = history.shorten(which, self.placeholder, reason=why)
+        return new if history.tokens - new.tokens >= self.at_least else history
+
+    def _eligible(self, history: History) -> NDArray[Any]:
+        mask = history.role("tool") if self.allow == ("*",) else history.tool(*self.allow)
+        return mask & ~history.tool(*self.deny) if self.deny else mask
+
+    def _texts(self, history: History, which: NDArray[Any]) -> dict[int, Message | str]:
+        head = self.placeholder.split("{lines}")[0]
+        out: dict[int, Message | str] = {}
+        for p in np.flatnonzero(which).tolist():
+            text = contents.texts(history[p])
+            if not text.startswith(head):
+                out[p] = self.placeholder.replace("{lines}", str(len(text.splitlines())))
+        return out
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ToolPairs(Setting):
+    """Keep the last pairs of call and result whole; older results become a placeholder (fuseraft's in-turn window)."""
+
+    keep_pairs: int = 12
+    """Replies with tool calls at the end whose results stay whole."""
+    step: int = 1
+    """Let the window grow by up to `step - 1` pairs before it shrinks again: the prefix stays the same in between."""
+    from_chars: int = 0
+    """Do nothing while all messages together have fewer characters."""
+    placeholder: str = WINDOW
+    """What an omitted result says; its call keeps its id."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 0, "keep_pairs", "from_chars")
+        at_least(self, 1, "step")
+
+    def __call__(self, history: History, _room: Room) -> History:
+        """Return the history with the results of older pairs omitted."""
+        if self.from_chars and int(history.chars.sum()) < self.from_chars:
+            return history
+        results = history.role("tool")
+        pairs = np.unique(history.groups[results])
+        keep = window_size(len(pairs), self.keep_pairs, self.step)
+        if len(pairs) <= keep:
+            return history
+        old = results & np.isin(history.groups, pairs[: len(pairs) - keep])
+        return history.shorten(old, self.placeholder, reason=f"older than the last {keep} tool pairs")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Budget(Setting):
+    """While all messages have more characters than the budget, elide the oldest results and pure replies (fuseraft)."""
+
+    max_chars: int = 200_000
+    """Characters that all messages together may have."""
+    step: int = 8
+    """The number of elided messages is rounded up to a multiple of this: the prefix stays the same in between."""
+    min_chars: int = 200
+    """Characters that a result keeps at least when even this is not enough and the rest is cut."""
+    placeholder: str = ELIDED
+    """What an elided message says."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "max_chars", "step")
+        at_least(self, 0, "min_chars")
+
+    def __call__(self, history: History, _room: Room) -> History:
+        """Return the history within the budget, as far as results and replies allow."""
+        chars = history.chars
+        over = int(chars.sum()) - self.max_chars
+        if over <= 0:
+            return history
+        newest = len(history) - 1
+        maybe = [p for p in np.flatnonzero(self._elidable(history)).tolist() if p != newest]
+        saved = np.cumsum([int(chars[p]) - len(self.placeholder) for p in maybe])
+        n = int(np.searchsorted(saved, over)) + 1 if len(saved) else 0
+        n = min(-(-n // self.step) * self.step, len(maybe))
+        new = history.shorten(maybe[:n], self.placeholder, reason="the oldest are elided to fit the budget")
+        return self._cut_rest(new)
+
+    def _elidable(self, history: History) -> NDArray[Any]:
+        long = history.chars > len(self.placeholder)
+        mask: NDArray[Any] = history.role("tool") & long
+        for p in np.flatnonzero(history.role("assistant") & long).tolist():
+            mask[p] = contents.only_text(history[p])
+        return np.asarray(mask & ~history.stays)
+
+    def _cut_rest(self, history: History) -> History:
+        """Cut what results are left to equal shares of what the budget leaves for them."""
+        chars = history.chars
+        if int(chars.sum()) <= self.max_chars:
+            return history
+        results = history.role("tool") & ~history.stays & (chars > len(self.placeholder))
+        n = int(results.sum())
+        if not n:
+            return history
+        protected = int(chars[~results].sum())
+        share = max((self.max_chars - protected) // n - len(HERE), self.min_chars)
+        changes: dict[int, Message | str] = {
+            p: contents.with_text(history[p], trims.cut(contents.texts(history[p]), share, HERE))
+            for p in np.flatnonzero(results & (chars > share + len(HERE))).tolist()
+        }
+        return history.shorten(changes, reason="results are cut to fit the budget") if changes else history
+
+
+def window_size(groups: int, least: int, step: int = 8) -> int:
+    """Return fuseraft's stable window: `least`, and what has come beyond it modulo `step`."""
+    return least if groups <= least else least + (groups - least) % step
+
+
+def _first(mask: NDArray[Any], n: int) -> NDArray[Any]:
+    """Return the first n of a mask."""
+    return mask & (np.cumsum(mask) <= n)

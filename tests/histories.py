@@ -1,0 +1,33 @@
+"""Histories for tests of policies: `shown(user(), ...)` is what stands before the next call; `texts(h)` what it says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.history import History, Log
+from ctxkit.tokens import Room, named
+
+if TYPE_CHECKING:
+    from ctxkit.messages import Message
+
+CHARS = named("chars/4")
+ROOM = Room(200_000, 20_000, CHARS)
+
+
+def shown(*messages: Message | tuple[Message, ...] | list[Message], counter: Any = CHARS, **settings: Any) -> History:
+    """A history that shows all the messages, its call still to be sent."""
+    flat: list[Message] = []
+    for m in messages:
+        flat.extend(m) if isinstance(m, (tuple, list)) else flat.append(m)
+    log = Log.of(flat, counter, **settings)
+    return History.start(log, log.calls)
+
+
+def texts(history: History) -> list[str]:
+    """The text of each message, or the names of its calls."""
+    return [m.text or "+".join(c.name for c in m.tool_calls) for m in history.messages]
+
+
+def ids(history: History) -> list[str]:
+    """The id of each message, without the mark of a change."""
+    return [m.id.split("~")[0] for m in history.messages]

@@ -1,0 +1,147 @@
+"""Clearing old tool results in place, with the cases of fuseraft's in-turn filters."""
+
+import pytest
+from builders import assistant, call, result, step, user
+from histories import ROOM, shown
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies import clear
+from ctxkit.policies.clear import Budget, Clear, ToolPairs
+
+LONG = "long result " * 50
+
+
+def pairs(n, text=LONG, tool="read_file"):
+    return [m for i in range(n) for m in step(tool, f"{text}{i}")]
+
+
+def results(history):
+    return [m.text for m in history.messages if m.role == "tool"]
+
+
+@pytest.mark.parametrize(("n", "keep"), [(3, 5), (5, 5)])
+def test_fu14_no_more_pairs_than_the_window_is_a_no_op(n, keep):
+    """3 pairs keep 5, 5 pairs keep 5: the same history"""
+    h = shown(user(), pairs(n))
+    assert ToolPairs(keep_pairs=keep)(h, ROOM) is h
+
+
+def test_fu15_older_pairs_become_placeholders_with_their_ids():
+    """5 pairs keep 2: the last two intact, the others a placeholder; call ids equal result ids"""
+    h = shown(user(), pairs(5))
+    new = ToolPairs(keep_pairs=2)(h, ROOM)
+    assert results(new)[:3] == [clear.WINDOW] * 3
+    assert results(new)[3:] == results(h)[3:]
+    asked = [c.id for m in new.messages for c in m.tool_calls]
+    assert asked == [m.call_id for m in new.messages if m.role == "tool"]
+
+
+def test_fu16_keep_no_pair_omits_all():
+    """keep 0: all collapsed"""
+    assert set(results(ToolPairs(keep_pairs=0)(shown(user(), pairs(4)), ROOM))) == {clear.WINDOW}
+
+
+@pytest.mark.parametrize(("groups", "size"), [(10, 12), (12, 12), (13, 13), (19, 19), (20, 12), (27, 19)])
+def test_fu17_the_stable_window_floats(groups, size):
+    """StableWindowSize(min 12, step 8): 10→12, 12→12, 13→13, 19→19, 20→12, 27→19"""
+    assert clear.window_size(groups, 12, 8) == size
+
+
+def test_fu18_a_step_of_eight_keeps_the_prefix():
+    """over 40 rounds the prefix changes at least 30 times with step 1, at most 5 times with step 8"""
+
+    def breaks(step_):
+        policy, seen, n = ToolPairs(keep_pairs=4, step=step_), [], 0
+        for rounds in range(1, 41):
+            now = results(policy(shown(user(), pairs(rounds)), ROOM))
+            n += now[: len(seen)] != seen
+            seen = now
+        return n
+
+    assert breaks(1) >= 30
+    assert breaks(8) <= 5
+
+
+def test_fu19_below_the_trigger_nothing_happens():
+    """a trigger of characters that is not reached leaves all untouched; 10 characters collapse"""
+    h = shown(user(), pairs(5))
+    assert ToolPairs(keep_pairs=1, from_chars=10**6)(h, ROOM) is h
+    assert clear.WINDOW in results(ToolPairs(keep_pairs=1, from_chars=10)(h, ROOM))
+
+
+def test_fu20_the_budget_elides_the_oldest_until_it_fits():
+    """30 results of 1,000 characters are trimmed to at most 10,000"""
+    h = shown(user("u"), [m for _ in range(30) for m in step("bash", "y" * 1000)])
+    new = Budget(max_chars=10_000)(h, ROOM)
+    assert int(new.chars.sum()) <= 10_000
+    assert results(new)[-1] == "y" * 1000
+
+
+def test_fu21_a_budget_in_steps_keeps_the_prefix():
+    """over 40 rounds a budget of 10,000 changes the prefix at least 25 times with step 1, at most 5 with step 8"""
+
+    def breaks(step_):
+        policy, seen, n = Budget(max_chars=10_000, step=step_), [], 0
+        for rounds in range(1, 41):
+            now = results(
+                policy(shown(user(), [m for i in range(rounds) for m in step("bash", f"{i:04}" * 175)]), ROOM)
+            )
+            n += now[: len(seen)] != seen
+            seen = now
+        return n
+
+    assert breaks(1) >= 25
+    assert breaks(8) <= 5
+
+
+def test_fu22_what_is_left_is_cut_when_eliding_is_not_enough():
+    """phase 2: the rest share what the budget leaves, with a note that the output is not complete"""
+    new = Budget(max_chars=1000)(shown(user("u"), step("bash", "z" * 5000)), ROOM)
+    assert "[TRUNCATED HERE" in results(new)[0]
+    assert int(new.chars.sum()) <= 1000
+
+
+def test_all_but_the_last_results_are_cleared():
+    new = Clear(keep_last=2)(shown(user(), pairs(5)), ROOM)
+    assert [t == clear.CLEARED for t in results(new)] == [True] * 3 + [False] * 2
+
+
+def test_tools_can_be_allowed_and_denied_and_deny_wins():
+    h = shown(user(), pairs(2, tool="exec"), pairs(2, tool="read"))
+    assert results(Clear(keep_last=0, allow=("ex*",), deny=("EXEC",))(h, ROOM)) == results(h)
+    assert sum(t == clear.CLEARED for t in results(Clear(keep_last=0, deny=("exec",))(h, ROOM))) == 2
+
+
+def test_a_small_saving_is_not_worth_the_cache():
+    h = shown(user(), pairs(5))
+    assert Clear(keep_last=3, at_least=10_000)(h, ROOM) is h
+    assert Clear(keep_last=3, at_least=100)(h, ROOM) is not h
+
+
+def test_lines_are_counted_in_the_placeholder_and_only_once():
+    policy = Clear(keep_last=0, placeholder="Old environment output: ({lines} lines omitted)")
+    new = policy(shown(user(), step("bash", "row of text\n" * 30)), ROOM)
+    assert results(new) == ["Old environment output: (30 lines omitted)"]
+    assert policy(new, ROOM) is new
+
+
+def test_polling_clears_in_batches():
+    def cleared(n):
+        return sum(t == clear.CLEARED for t in results(Clear(keep_last=2, polling=4)(shown(user(), pairs(n)), ROOM)))
+
+    assert [cleared(n) for n in range(2, 9)] == [0, 1, 1, 1, 1, 5, 5]
+
+
+def test_short_results_and_pinned_ones_are_left():
+    c = call()
+    h = shown(user(), pairs(1, text=""), c, result(LONG, c, pinned=True), assistant())
+    assert Clear(keep_last=0)(h, ROOM) is h
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: Clear(keep_last=-1), lambda: Clear(polling=0), lambda: ToolPairs(step=0), lambda: Budget(max_chars=0)],
+)
+def test_settings_that_cannot_work_are_refused(make):
+    with pytest.raises(BadArguments):
+        make()

@@ -1,0 +1,78 @@
+"""The AI SDK's pruneMessages, and Tyrum's cap on messages."""
+
+import pytest
+from builders import assistant, call, result, step, system, tool_call, user
+from histories import ROOM, ids, shown, texts
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies.prune import Cap, Prune
+
+
+def steps(n):
+    out = []
+    for i in range(1, n + 1):
+        c = call(id=f"k{i}")
+        out += [assistant("", *c.tool_calls, id=f"call{i}"), result("r", c, id=f"res{i}")]
+    return out
+
+
+def three():
+    return shown(system("s", id="sys"), user("u", id="user"), steps(3), assistant("done", id="done"))
+
+
+def test_a_call_just_outside_the_window_survives_with_its_result():
+    new = Prune(tool_calls="before-last-4-messages")(three(), ROOM)
+    assert ids(new) == ["sys", "user", "call2", "res2", "call3", "res3", "done"]
+
+
+def test_zero_messages_is_no_window_and_drops_nothing():
+    h = three()
+    assert Prune(tool_calls="before-last-0-messages")(h, ROOM) is h
+    assert Prune()(h, ROOM) is h
+
+
+def test_all_drops_every_call_and_what_is_empty():
+    assert ids(Prune(tool_calls="all")(three(), ROOM)) == ["sys", "user", "done"]
+
+
+def test_text_beside_a_call_survives():
+    c = tool_call("bash")
+    h = shown(user("u"), assistant("Let me look.", c), result("x", c), assistant("a"), assistant("b"))
+    assert texts(Prune(tool_calls="before-last-message")(h, ROOM)) == ["u", "Let me look.", "a", "b"]
+
+
+def test_parallel_results_count_as_one_message():
+    a, b = tool_call(), tool_call()
+    h = shown(user("u"), assistant("", a, b, id="both"), result("1", a), result("2", b), assistant("end"))
+    assert len(Prune(tool_calls="before-last-2-messages")(h, ROOM)) == 5
+    assert len(Prune(tool_calls="before-last-1-messages")(h, ROOM)) == 2
+
+
+def test_only_named_tools():
+    h = shown(user("u"), step("read_file"), step("bash"), assistant("end"))
+    new = Prune(tool_calls="all", tools=("ba*",))(h, ROOM)
+    assert [m.tool for m in new.messages if m.role == "tool"] == ["read_file"]
+
+
+def test_reasoning_goes_from_all_or_all_but_the_last():
+    h = shown(user("u"), assistant("a", thinking="t"), assistant("b", thinking="t"))
+    assert texts(Prune(reasoning="all")(h, ROOM)) == ["u", "a", "b"]
+    assert texts(Prune(reasoning="before-last-message")(h, ROOM)) == ["u", "a", "t\nb"]
+
+
+def test_empty_messages_go_unless_kept():
+    h = shown(user(""), user("x"))
+    assert texts(Prune(tool_calls="none")(h, ROOM)) == ["x"]
+    assert Prune(empty_messages="keep")(h, ROOM) is h
+
+
+def test_modes_are_checked():
+    with pytest.raises(BadArguments, match="before-last"):
+        Prune(tool_calls="before-last")
+    with pytest.raises(BadArguments, match="reasoning"):
+        Prune(reasoning="some")
+
+
+def test_the_cap_keeps_the_head_and_skips_leading_results():
+    h = shown(system(id="s"), user(id="u"), steps(6))
+    assert ids(Cap(max_messages=7)(h, ROOM))[2:] == ["call5", "res5", "call6", "res6"]

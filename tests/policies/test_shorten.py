@@ -1,0 +1,107 @@
+"""Cutting single messages: results, reads that were acted on, replies, raw output."""
+
+import pytest
+from builders import assistant, call, result, step, tool_call, user
+from histories import ROOM, shown
+
+from ctxkit.errors import BadArguments
+from ctxkit.messages import Image, Message, Text
+from ctxkit.policies.shorten import ConsumedReads, Outputs, Replies, Results, consumed
+
+LONG = "x" * 10_000
+
+
+def last(history, p=-1):
+    return history.messages[p].text
+
+
+def test_fu8_results_are_cut_with_a_suffix_outside_the_cap():
+    """MaxToolResultChars cuts string results; the suffix names the characters removed, with separators"""
+    new = Results(max_chars=1000)(shown(user(), step("bash", LONG)), ROOM)
+    assert last(new) == "x" * 1000 + "\n[...truncated — 9,000 chars omitted to reduce context size...]"
+
+
+def test_fu9_overrides_by_tool_whatever_its_case():
+    """an override raises the cap of one tool; 0 turns it off for that tool"""
+    h = shown(user(), step("Grep_File", LONG), step("bash", LONG))
+    new = Results(max_chars=1000, overrides={"grep_file": 0})(h, ROOM)
+    assert [len(m.text) > 9000 for m in new.messages if m.role == "tool"] == [True, False]
+    assert len(last(Results(max_chars=1000, overrides={"GREP_FILE": 5000})(h, ROOM), 2)) > 5000
+
+
+def test_fu10_a_read_whose_file_was_written_later_keeps_500():
+    """a consumed read is cut to 500 characters with a note, an unconsumed one at the cap"""
+    read, write = step("read_file", LONG, path="src/A.py"), step("write_file", "ok", path="SRC/a.py")
+    new = Results(max_chars=8000)(shown(user(), read, write), ROOM)
+    assert last(new, 2).startswith("x" * 500 + "\n[...9,500 chars elided — file was written or patched")
+    assert len(last(Results(max_chars=8000)(shown(user(), write, read), ROOM))) > 8000
+
+
+def test_fu11_a_write_of_the_same_batch_does_not_consume():
+    """a write in the same parallel batch is not later"""
+    read, write = tool_call("read_file", path="a"), tool_call("write_file", path="a")
+    h = shown(user(), assistant("", read, write), result(LONG, read), result("ok", write))
+    assert consumed(h) == frozenset()
+
+
+def test_fu12_consumed_reads_need_the_cap_but_can_stand_alone():
+    """with MaxToolResultChars 0 nothing is cut; the adaptive trim cuts consumed reads by itself"""
+    h = shown(user(), step("read_file", LONG, path="a"), step("patch_file", path="a"))
+    assert Results(max_chars=0)(h, ROOM) is h
+    assert len(last(ConsumedReads()(h, ROOM), 2)) < 700
+
+
+def test_fu13_replies_are_cut_summaries_and_calls_not():
+    """MaxReplayChars cuts the text of replies; calls stay; a conversation summary is exempt"""
+    c = call("bash")
+    said = Message(role="assistant", id="x", parts=(Text(LONG), *c.tool_calls))
+    h = shown(user(), said, result("ok", c), assistant("[CONVERSATION SUMMARY — covers]" + LONG))
+    new = Replies(max_chars=100)(h, ROOM)
+    assert new.messages[1].text.startswith("x" * 100 + "\n[...truncated — 9,900")
+    assert new.messages[1].tool_calls == c.tool_calls
+    assert len(last(new)) > 10_000
+
+
+def test_what_would_not_shrink_is_left():
+    h = shown(user(), step("bash", "x" * 1010))
+    assert Results(max_chars=1000)(h, ROOM) is h
+
+
+def test_a_cut_result_is_not_cut_again():
+    once = Results(max_chars=1000)(shown(user(), step("bash", LONG)), ROOM)
+    assert Results(max_chars=1000)(once, ROOM) is once
+    assert Results(max_chars=10)(once, ROOM) is once
+
+
+def test_results_with_images_are_left_whole():
+    c = call("screenshot")
+    seen = Message(role="tool", id="i", call_id=c.tool_calls[0].id, parts=(Text(LONG), Image()))
+    h = shown(user(), c, seen)
+    assert Results(max_chars=10)(h, ROOM) is h
+
+
+def test_output_is_cut_by_lines_and_says_so():
+    new = Outputs(max_lines=4)(shown(user(), step("bash", "\n".join("l" * 40 for _ in range(99)))), ROOM)
+    assert "... [truncated 95 lines] ..." in last(new)
+    assert "showing 5/99 lines" in last(new)
+    assert Outputs(max_lines=4)(new, ROOM) is new
+
+
+def test_the_last_replies_can_be_spared():
+    h = shown(user(), assistant(LONG), assistant(LONG))
+    new = Replies(max_chars=10, keep_last=1)(h, ROOM)
+    assert [len(m.text) > 200 for m in new.messages[1:]] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Results(max_chars=-1),
+        lambda: Results(overrides={"a": -1}),
+        lambda: Outputs(mode="tail"),
+        lambda: Replies(keep_last=-1),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(make):
+    with pytest.raises(BadArguments):
+        make()
