@@ -1,0 +1,86 @@
+"""How cuts held: refill, rebound, payback, re-reads; on hand-made sessions and on Pi's."""
+
+from __future__ import annotations
+
+import pytest
+from builders import assistant, call, result, session, summarised, user
+
+import ctxkit as ck
+from ctxkit.messages import Usage
+from ctxkit.metrics.thrash import spiral, thrash
+
+MODEL = "claude-sonnet-4-5"
+
+
+def said(prompt: int, read: int | None = 0, **more):
+    return assistant(
+        "ok", usage=Usage(input_tokens=prompt, cache_read_tokens=read, output_tokens=10), model=MODEL, **more
+    )
+
+
+def sawtooth(*prompts: tuple[int, ...]):
+    """Sessions of cycles: each inner tuple is the prompts between two cuts."""
+    log, shown = [], []
+    for i, cycle in enumerate(prompts):
+        if i:
+            log.append(summarised(shown))
+            shown = []
+        for prompt in cycle:
+            shown += [user("x" * 40), said(prompt)]
+            log += shown[-2:]
+    return session(*log)
+
+
+def test_a_cut_that_fills_up_at_once_does_not_pay():
+    s = sawtooth((50_000, 100_000), (90_000, 95_000, 99_000), (40_000,))
+    t = thrash(s)
+    assert [c.call for c in t.cuts] == [2, 5]
+    assert t.cuts[0].unpaid is True
+    assert t.cuts[0].rebound_calls == 0
+    assert t.unpaid_cuts_n == 1
+    assert t.anti_thrash == 0.0
+
+
+def test_a_cut_that_holds_is_paid():
+    s = sawtooth((50_000, 100_000), tuple(range(20_000, 70_000, 1_000)), (20_000,))
+    assert thrash(s).cuts[0].unpaid is False
+    assert thrash(s).cuts[0].rebound_calls is None
+    assert thrash(s).anti_thrash == 1.0
+
+
+def test_the_last_cut_is_neither():
+    assert thrash(sawtooth((100_000,), (20_000,))).cuts[0].unpaid is None
+
+
+def test_cuts_without_progress_are_counted_in_a_run():
+    s = sawtooth((100_000,), (99_000,), (98_000,), (20_000,))
+    assert thrash(s).no_progress_run == 2
+    assert spiral(s, 97_000) == 3
+
+
+def test_a_file_read_again_after_its_result_went():
+    a, b = call("read_file", path="a.py"), call("read_file", path="b.py")
+    ra, rb = result("A", a), result("B", b)
+    again, other = call("read_file", path="a.py"), call("edit", path="a.py")
+    s = session(
+        user(), a, ra, b, rb, said(50_000), summarised([a, ra]), user(), again, result("A", again), other, result("ok", other), said(9_000)
+    )  # fmt: skip
+    (cut,) = thrash(s).cuts
+    assert cut.reread_rate == 0.5
+    assert cut.reorientation == 1
+
+
+def test_a_session_without_cuts_says_nothing():
+    t = thrash(session(user(), said(10)))
+    assert t.cuts == ()
+    assert t.anti_thrash is None
+    assert t.refill is None
+
+
+def test_pis_cuts_are_those_of_the_published_table(real):
+    t = thrash(ck.read(real / "pi/before-compaction.jsonl"))
+    assert [(c.before, c.after) for c in t.cuts] == [
+        (174_738, pytest.approx(25_739, rel=0.01)),
+        (184_915, pytest.approx(28_617, rel=0.01)),
+    ]
+    assert [c.reread_rate for c in t.cuts] == [13 / 24, 8 / 24]
