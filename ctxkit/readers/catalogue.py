@@ -46,6 +46,9 @@ MEMBERS = (
     "inspect_ai",
     "aider",
     "openhands",
+    "langfuse",
+    "langchain",
+    "otel",
 )
 """Modules of this package, in the order in which they are asked; the strict ones first."""
 

@@ -94,6 +94,7 @@ def _spoken(raw: dict[str, Any], log: Log, skipped: dict[str, int], more: dict[s
         out.append(_result(result, inner, log, all_))
     before = _thoughts(raw)
     calls = to_calls(raw.get("tool_calls") or raw.get("toolCalls")) + _function_call(raw)
+    calls += to_calls(raw.get("invalid_tool_calls"))  # LangChain's: arguments that are no JSON
     known = {p.id for p in parts if isinstance(p, ToolCall)} if calls else set[str]()
     parts = [*before, *parts, *(c for c in calls if c.id not in known)]
     if parts or not results:

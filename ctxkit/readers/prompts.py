@@ -114,7 +114,8 @@ class Thread:
             entry = self.log.entries[index]
             if isinstance(entry, Message):  # the reply that the trace left out is in the next prompt
                 self.log.replace(index, replace(entry, parts=message.parts))
-                self._keys[-1] = key
+                self._keys.append(key)
+                self._ids.append(entry.id)
                 return
         kind = message.kind or ("earlier" if message.role == "assistant" else "")
         self._add(key, replace(message, id=self.log.new_id(message.id), kind=kind))
@@ -131,8 +132,11 @@ class Thread:
     def reply(self, reply: Message) -> None:
         """Write the reply of a call."""
         made = replace(reply, id=self.log.new_id(reply.id))
-        self._add(said(made)[0], made)
-        self._silent = None if made.parts else len(self.log.entries) - 1
+        if made.parts:
+            self._silent = None
+            self._add(said(made)[0], made)
+        else:
+            self._silent = self.log.add(made)
 
     def _add(self, key: int, message: Message) -> None:
         self.log.add(message)

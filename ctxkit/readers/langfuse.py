@@ -1,0 +1,169 @@
+"""Langfuse trace exports: observations whose generations each hold the whole context of a call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from ctxkit.messages import Fault, Message, ToolSchema, Usage
+from ctxkit.readers.dialects import count, named, to_messages, to_schemas
+from ctxkit.readers.fields import DAMAGE, items, mapping, number, real, text, time, why, word
+from ctxkit.readers.logs import Log
+from ctxkit.readers.prompts import Said, Threads, said
+from ctxkit.readers.spans import content, parsed, raws
+from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from ctxkit.readers.source import Source
+
+NAME = "langfuse"
+CAN = "text, calls and results, usage per call (cache reads), money, latency, agents; what left a prompt (derived)"
+CANNOT = "replies that a framework did not log (taken from the next prompt); marks of compactions"
+
+
+def sniff(source: Source) -> bool:
+    """Say whether this is an export: a trace beside observations (or a trace that holds them)."""
+    document = source.document
+    if type(document) is not dict:
+        return False
+    found = items(document.get("observations"))
+    return bool(found) and ("trace" in document or "projectId" in document) and "type" in mapping(found[0])
+
+
+def read(source: Source) -> list[Session]:
+    """Return the main thread of the trace, with the others as its children."""
+    document = mapping(source.document)
+    trace = mapping(document.get("trace")) or document
+    reading = _Trace(items(document.get("observations")))
+    reading.take()
+    id_ = text(trace.get("id")) or source.path.stem
+    threads = reading.threads.all
+    made = [
+        Session(
+            id=id_ if i == 0 else f"{id_}/{i}",
+            format=NAME,
+            product="langfuse",
+            agent=t.agent or ("main" if i == 0 else "subagent"),
+            title=word(trace.get("name")),
+            started=time(trace.get("timestamp")),
+            model=next((e.model for e in t.log.entries if e.model), None),
+            tools=reading.tools if i == 0 else (),
+            log=tuple(t.log.entries),
+            parent=None if i == 0 else id_,
+        )
+        for i, t in enumerate(threads)
+    ] or [Session(id=id_, format=NAME, product="langfuse", title=word(trace.get("name")))]
+    more = {"skipped": reading.skipped, "faults": tuple(reading.faults), "children": tuple(made[1:])}
+    return [replace(made[0], **more)]
+
+
+class _Trace:
+    """The generations of a trace in order of time, as threads."""
+
+    def __init__(self, observations: list[Any]) -> None:
+        found = [o for o in observations if type(o) is dict]
+        self._by_id = {text(o.get("id")): o for o in found}
+        self._sorted = sorted(found, key=lambda o: time(o.get("startTime")) or 0.0)
+        self.skipped, self.faults = dict[str, int](), list[Fault]()
+        if len(found) < len(observations):
+            self.faults.append(Fault(0, f"{len(observations) - len(found)} observations are no objects"))
+        self.threads = Threads()
+        self.tools: tuple[ToolSchema, ...] = ()
+        self._asked: dict[str, str] = {}
+
+    def take(self) -> None:
+        for o in self._sorted:
+            if o.get("type") != "GENERATION":
+                count(self.skipped, "observation: " + (text(o.get("type")) or "no type"))
+                continue
+            try:
+                self._generation(o)
+            except DAMAGE as e:
+                self.faults.append(Fault(0, f"observation {text(o.get('id'))[:40]}: {why(e)}"))
+
+    def _generation(self, o: dict[str, Any]) -> None:
+        given, told = parsed(o.get("input")), parsed(o.get("output"))
+        prompt, reply = raws(given), raws(told)
+        if not prompt and not reply:
+            attributes = mapping(mapping(parsed(o.get("metadata"))).get("attributes"))
+            if "gen_ai.input.messages" in attributes or "llm.input_messages.0.message.role" in attributes:
+                prompt, reply = content(attributes, [])
+        usage = _usage(o)
+        if not prompt and not reply and usage is None:
+            count(self.skipped, "generation without content")
+            return
+        system = text(mapping(told).get("instructions"))  # Responses: they stand on the reply
+        if system:
+            prompt = [{"role": "system", "content": system}, *prompt]
+        self.tools = self.tools or to_schemas(mapping(told).get("tools") or mapping(given).get("tools"))
+        heard = self._heard(prompt)
+        self.threads.call(heard, self._reply(o, reply, usage), self._agent(o))
+
+    def _reply(self, o: dict[str, Any], reply: list[Any], usage: Usage | None) -> Message:
+        begun, ended = time(o.get("startTime")), time(o.get("endTime"))
+        failed = o.get("level") == "ERROR"
+        parts = [
+            p
+            for _, m in self._heard([{"role": "assistant", **r} if "type" not in r else r for r in reply])
+            for p in m.parts
+        ]
+        return Message(
+            role="assistant",
+            id=text(o.get("id")),
+            parts=tuple(parts),
+            time=ended or begun,
+            usage=usage,
+            model=word(o.get("model")),
+            latency=ended - begun if begun and ended and ended >= begun else None,
+            is_error=failed,
+            error=text(o.get("statusMessage"))[:2000] or None,
+            stop="error" if failed else None,
+        )
+
+    def _heard(self, raw: list[Any]) -> list[Said]:
+        out = [m for r in raw for m in named(to_messages(r, Log(), self.skipped), self._asked)]
+        by_name = {name: id_ for id_, name in self._asked.items()}
+        for i, m in enumerate(out):
+            if m.role == "user" and m.kind in by_name:  # LangGraph's handler gives a result the tool's name as role
+                out[i] = replace(m, role="tool", tool=m.kind, kind="", call_id=by_name[m.kind])
+        return [said(m) for m in out]
+
+    def _agent(self, o: dict[str, Any]) -> str | None:
+        for _ in range(64):
+            o = self._by_id.get(text(o.get("parentObservationId")), {})
+            if o.get("type") == "AGENT":
+                return word(o.get("name"))
+        return None
+
+
+def _usage(o: dict[str, Any]) -> Usage | None:
+    """Usage of a generation: `input` leaves the cache out where the classes add up to the total, else it holds it."""
+    told, money = mapping(o.get("usageDetails")), mapping(o.get("costDetails"))
+    if not told:
+        return None
+
+    def found(*words: str) -> int | None:
+        keys = [k for k in told if all(w in k for w in words)]
+        known = [n for k in keys if (n := number(told[k])) is not None]
+        return sum(known) if known else None
+
+    read, write = found("cache", "read"), found("cache", "creation")
+    if read is None:
+        read = found("cached")
+    reasoning = found("reasoning")
+    whole, output, total = (number(told.get(k)) for k in ("input", "output", "total"))
+    apart = total is not None and (whole or 0) + (output or 0) + (read or 0) + (write or 0) + (reasoning or 0) == total
+    cached = (read or 0) + (write or 0)
+    if not apart and whole is not None and cached <= whole:
+        whole -= cached
+    if apart and output is not None:
+        output += reasoning or 0
+    return Usage(
+        input_tokens=whole,
+        cache_read_tokens=read,
+        cache_write_tokens=write,
+        output_tokens=output,
+        reasoning_tokens=reasoning,
+        cost_usd=real(money.get("total")),
+    )
