@@ -1,0 +1,118 @@
+"""How what a prompt grew by is shared among the messages that it grew by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ctxkit.messages import Message, Thinking
+
+if TYPE_CHECKING:
+    from ctxkit.sizes.anchors import Slots, Step
+
+_SUMMARY = 4.0
+"""What an edit brought is sized by what is left for it where that is within this factor of its count."""
+_LIKELY = 2.0
+"""A recorded output is taken for the size of its reply where it and the rest stay within this factor of the count."""
+
+
+class Anchoring:
+    """Sizes as they become known, step by step."""
+
+    def __init__(self, slots: Slots) -> None:
+        self.messages, self.raw = slots.messages, slots.raw
+        self.ratio = 1.0
+        """Recorded tokens for each counted one."""
+        self.size = [0] * len(slots.messages)
+        self.known = [False] * len(slots.messages)
+        self.derived = [False] * len(slots.messages)
+        self.now: dict[str, int] = {}
+        self.fixed: dict[int, tuple[str, int]] = {}
+        """By call: the agent, and what its prompt held from there on that no log shows."""
+        self.clamped = 0
+
+    def take(self, step: Step) -> None:
+        """Size what a step brought, and say what its prompt held beside all that is sized."""
+        new = [i for i in step.shown if not self.known[i]]
+        old = sum(self.size[i] for i in step.shown if self.known[i])
+        fixed = self.now.get(step.agent, 0)
+        grown = step.prompt - old - (step.before if step.kind == "growth" else fixed)
+        if step.kind == "growth":
+            self._grow(grown, new)
+        elif step.kind == "edit" and self._plausible(grown, new):
+            self._share(grown, new)
+        else:
+            self.clamped += step.kind == "drop" or (step.kind == "edit" and grown < 0)
+            self._estimate(new)
+            shown = old + sum(self.size[i] for i in new)
+            if step.kind == "first" and shown > step.prompt:
+                self._assign(new, _shares(max(step.prompt - old, 0), [self.raw[i] for i in new]), derived=True)
+            fixed = max(step.prompt - shown, 0)
+        self.now[step.agent] = fixed
+        self.fixed[step.call] = step.agent, fixed
+
+    def _grow(self, growth: int, new: list[int]) -> None:
+        if growth < 0 or (growth == 0 and any(self.raw[i] for i in new)):
+            self.clamped += 1
+            self._estimate(new)
+        else:
+            self._share(growth, new)
+
+    def _plausible(self, growth: int, new: list[int]) -> bool:
+        """True where what an edit brought can be of the size that is left for it; else the unseen part has changed."""
+        count = self.ratio * sum(self.raw[i] for i in new)
+        return growth == 0 if not new else count / _SUMMARY <= growth <= count * _SUMMARY
+
+    def rest(self) -> None:
+        """Give what no later call measured its count times the ratio of all that was; the last reply its output."""
+        self._estimate([i for i, known in enumerate(self.known) if not known])
+
+    def _share(self, growth: int, new: list[int]) -> None:
+        replies = self._replies(growth, new)
+        others = [i for i in new if i not in replies]
+        left = growth - sum(replies.values())
+        self._assign(list(replies), list(replies.values()), derived=True)
+        self._assign(others, _shares(left, [self.raw[i] for i in others]), derived=True)
+
+    def _replies(self, growth: int, new: list[int]) -> dict[int, int]:
+        """Recorded outputs of the replies among the new messages, where these and the rest are likely sizes."""
+        found = {i: n for i in new if (n := _output(self.messages[i]))}
+        raw = self.ratio * sum(self.raw[i] for i in found)
+        rest = self.ratio * sum(self.raw[i] for i in new if i not in found)
+        left = growth - sum(found.values())
+        likely = all(self._near(n, self.ratio * self.raw[i]) for i, n in found.items())
+        fits = (left == 0 if not rest else self._near(left, rest)) or (raw == 0 and left > 0)
+        return found if found and likely and fits else {}
+
+    @staticmethod
+    def _near(size: float, count: float) -> bool:
+        return count / _LIKELY <= size <= count * _LIKELY
+
+    def _estimate(self, new: list[int]) -> None:
+        self._assign(new, [round(self.ratio * self.raw[i]) for i in new], derived=False)
+
+    def _assign(self, new: list[int], parts: list[int], *, derived: bool) -> None:
+        for i, n in zip(new, parts, strict=True):
+            self.size[i], self.known[i], self.derived[i] = n, True, derived
+
+
+def _output(message: Message) -> int:
+    """Recorded output of a reply as far as it goes back into the prompt, or 0."""
+    usage = message.usage
+    if message.role != "assistant" or usage is None or not usage.output_tokens:
+        return 0
+    returned = any(isinstance(p, Thinking) for p in message.parts)
+    return max(usage.output_tokens - (0 if returned else usage.reasoning_tokens or 0), 0)
+
+
+def _shares(total: int, weights: list[int]) -> list[int]:
+    """Share a whole number by weights: whole, none below zero, exactly summing up (largest remainders first)."""
+    if not weights:
+        return []
+    whole = sum(weights)
+    if whole == 0:
+        weights, whole = [1] * len(weights), len(weights)
+    parts = [total * w // whole for w in weights]
+    by_remainder = sorted(range(len(weights)), key=lambda i: -(total * weights[i] % whole))
+    for i in by_remainder[: total - sum(parts)]:
+        parts[i] += 1
+    return parts
