@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ctxkit.messages import Thinking
 from ctxkit.policies import contents, trims
@@ -155,3 +155,20 @@ _SYMBOL = re.compile(
     r"[ \t]{1,4}([A-Za-z_]\w{0,80})",
     re.MULTILINE,
 )
+
+
+def file_lists(messages: Iterable[Message]) -> str:
+    """Return Pi's lists of files that were read and changed, each sorted; a changed file is not listed as read."""
+    calls = [c for m in messages for c in m.tool_calls]
+    changed = {p for c in calls if WRITERS.search(c.name) and (p := _path(c.arguments))}
+    read = {p for c in calls if READERS.search(c.name) and (p := _path(c.arguments))} - changed
+    out = ""
+    for tag, names in (("read-files", read), ("modified-files", changed)):
+        if names:
+            out += f"\n\n<{tag}>\n" + "\n".join(sorted(names)) + f"\n</{tag}>"
+    return out
+
+
+def _path(arguments: dict[str, Any]) -> str:
+    found = arguments.get("path") or arguments.get("file_path")
+    return found if isinstance(found, str) else ""

@@ -1,0 +1,134 @@
+"""Trim and clear tool results when the provider's cache is cold anyway (OpenClaw's and Fased's session pruning)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxkit.policies import contents, trims
+from ctxkit.policies.setting import Setting, at_least, share
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ctxkit.history import History
+    from ctxkit.messages import Message
+    from ctxkit.tokens import Room
+
+PLACEHOLDER = "[Old tool result content cleared]"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CacheTtl(Setting):
+    """After a pause longer than the cache lives, trim large old results; clear the oldest where that is not enough.
+
+    The pause is read off the log: from the end of the call before to this one. Where times are unknown nothing is done.
+    """
+
+    ttl_seconds: float = 300.0
+    """Seconds since the last call before which nothing is done; 0: at every call."""
+    keep_last_assistants: int = 3
+    """From this reply from the end on, nothing is touched; 0: everything may be."""
+    soft_trim_ratio: float = 0.3
+    """Share of the window, in characters, from which results are trimmed."""
+    hard_clear_ratio: float = 0.5
+    """Share of the window, in characters, from which results are cleared, until it is below."""
+    min_prunable_tool_chars: int = 50_000
+    """Results are cleared only where there are at least so many characters of them."""
+    soft_trim_max_chars: int = 4000
+    """Results of more characters are trimmed."""
+    soft_trim_head_chars: int = 1500
+    """Characters that a trimmed result keeps at its head."""
+    soft_trim_tail_chars: int = 1500
+    """Characters that it keeps at its tail."""
+    hard_clear: bool = True
+    """Whether results are cleared at all."""
+    placeholder: str = PLACEHOLDER
+    """What a cleared result says."""
+    allow: tuple[str, ...] = ("*",)
+    """Names or globs of the tools this concerns."""
+    deny: tuple[str, ...] = ()
+    """Names or globs of the tools it never concerns; stronger than `allow`."""
+    keep_images: int = 0
+    """Results with images are skipped; from how many images from the end on, where above 0 (OpenClaw: the last 3)."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 0, "ttl_seconds", "keep_last_assistants", "min_prunable_tool_chars", "keep_images")
+        at_least(self, 0, "soft_trim_max_chars", "soft_trim_head_chars", "soft_trim_tail_chars")
+        share(self, "soft_trim_ratio", "hard_clear_ratio")
+
+    def __call__(self, history: History, room: Room) -> History:
+        """Return the history as this call is sent."""
+        if not self.due(history):
+            return history
+        which = self.prunable(history)
+        window = room.limit * 4
+        if not which.any() or int(history.chars.sum()) < self.soft_trim_ratio * window:
+            return history
+        return self.cleared(self.trimmed(history, which), which, window)
+
+    def due(self, history: History) -> bool:
+        """Say whether the pause before this call was long enough."""
+        if not self.ttl_seconds:
+            return True
+        log, call = history.log, history.call
+        if not 0 < call < log.calls:
+            return False
+        pause = log.sent[call] - log.done[call - 1]
+        return not isnan(pause) and pause >= self.ttl_seconds
+
+    def prunable(self, history: History) -> NDArray[Any]:
+        """Return a mask of the results that may be touched: after the first user message, before the last replies."""
+        nothing = np.zeros(len(history), bool)
+        start = history.next(0, "user")
+        stop = len(history)
+        if self.keep_last_assistants:
+            stop = history.nth_last("assistant", self.keep_last_assistants)
+        if start < 0 or stop < 0:
+            return nothing
+        where = np.arange(len(history))
+        mask = history.tool(*self.allow) & (where >= start) & (where < stop)
+        if self.deny:
+            mask &= ~history.tool(*self.deny)
+        return np.asarray(mask & ~self._seen(history, mask))
+
+    def _seen(self, history: History, mask: NDArray[Any]) -> NDArray[Any]:
+        """Return the results among those of a mask whose images protect them."""
+        seen = np.zeros(len(history), bool)
+        found = [p for p in np.flatnonzero(mask).tolist() if contents.has_images(history[p])]
+        seen[found[-self.keep_images :] if self.keep_images else found] = True
+        return seen
+
+    def trimmed(self, history: History, which: NDArray[Any]) -> History:
+        """Return the history with long results cut to head and tail."""
+        head, tail = self.soft_trim_head_chars, self.soft_trim_tail_chars
+        changes: dict[int, Message | str] = {}
+        for p in np.flatnonzero(which & (history.chars > max(self.soft_trim_max_chars, head + tail))).tolist():
+            text = contents.texts(history[p])
+            if (
+                len(text) > max(self.soft_trim_max_chars, head + tail)
+                and "\n\n[Tool result trimmed: " not in text[-200:]
+            ):
+                changes[p] = contents.with_text(history[p], soft(text, head, tail))
+        return history.shorten(changes, reason="long results are trimmed to head and tail") if changes else history
+
+    def cleared(self, history: History, which: NDArray[Any], window: int) -> History:
+        """Return the history with the oldest results cleared until it is below the share."""
+        chars = history.chars
+        total, limit = int(chars.sum()), self.hard_clear_ratio * window
+        which = which & (chars > len(self.placeholder))
+        if not self.hard_clear or total < limit or int(chars[which].sum()) < self.min_prunable_tool_chars:
+            return history
+        positions = np.flatnonzero(which)
+        left = total - np.cumsum(chars[positions] - len(self.placeholder))
+        n = int(np.searchsorted(-left, -limit, side="right")) + 1
+        return history.shorten(positions[:n], self.placeholder, reason="the oldest results are cleared")
+
+
+def soft(text: str, head: int, tail: int) -> str:
+    """Return head and tail of a text with OpenClaw's note on what it was."""
+    note = f"\n\n[Tool result trimmed: kept first {head} chars and last {tail} chars of {len(text)} chars.]"
+    return trims.ends(text, head, tail, "\n...\n") + note

@@ -1,0 +1,240 @@
+"""Put a summary in the place of all but the newest messages."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import BadArguments, CtxkitError, ModelError
+from ctxkit.history import USER
+from ctxkit.messages import Message, Text
+from ctxkit.policies import identifiers, prompts, records, waits
+from ctxkit.policies.cuts import Cut
+from ctxkit.policies.setting import Setting, at_least, share
+from ctxkit.policies.summarisers import Extractive, Fixed, Passage, Recorded, Share
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ctxkit.history import History
+    from ctxkit.policies.identifiers import Identifiers
+    from ctxkit.tokens import Room
+
+LOCAL = (Extractive, Fixed, Recorded, Share)
+"""Summarisers that answer at once and cannot be told anything: neither timed nor audited."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Summary(Setting):
+    """Summarise what is old; keep the newest tokens, turns or messages as they are.
+
+    The earlier summary is among what is summarised (rolling), so there is never more than one. Where no summary comes
+    about, `otherwise` writes one, or a ModelError leaves and the history stays as it was: nothing is lost silently.
+    """
+
+    keep_tokens: int | None = None
+    """Newest tokens to keep (20,000 where nothing else is said)."""
+    keep_turns: int | None = None
+    """Newest turns to keep, each from its user message on."""
+    keep_messages: int | None = None
+    """Newest messages to keep."""
+    keep_share: float | None = None
+    """Newest tokens to keep, as a share of the window."""
+    split_turns: bool = True
+    """Whether the cut may fall inside a turn, whose head is then summarised by itself; else the turn is kept."""
+    estimated: bool = False
+    """Count in the system's own measure instead of the bill's."""
+    summariser: Any = None
+    """Writes the summary, ``(passage) -> text``; None: the rules' own."""
+    limit: int | None = None
+    """Most tokens of the summary."""
+    split_limit: int | None = None
+    """Most tokens of the summary of a turn's head."""
+    instructions: str = ""
+    """What every summariser that listens is told."""
+    sections: tuple[str, ...] = ()
+    """Headings that the summary must have."""
+    identifiers: Identifiers = "off"
+    """Tell the summariser to keep identifiers exactly: `strict`, `off`, or `custom` with `identifier_instructions`."""
+    identifier_instructions: str = ""
+    """What it is told with `custom`."""
+    focus: str = ""
+    """What the user wants the summary to look at."""
+    retries: int = 0
+    """How often a summary that lost sections, identifiers or the last request is asked for again."""
+    seconds: float | None = None
+    """Seconds that the summariser may take."""
+    prefix: str = ""
+    """What the summary message begins with, unless the summary begins so itself."""
+    file_lists: bool = False
+    """Append the files that were read and changed, as Pi does."""
+    otherwise: Any = None
+    """Writes the summary where the summariser fails: ``(passage) -> text``."""
+    must_shrink: bool = True
+    """Change nothing where the result would not be smaller."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 0, "keep_tokens", "retries")
+        at_least(self, 1, "keep_turns", "keep_messages", "limit", "split_limit")
+        share(self, "keep_share")
+        given = [
+            n for n in ("keep_tokens", "keep_turns", "keep_messages", "keep_share") if getattr(self, n) is not None
+        ]
+        if len(given) > 1:
+            raise BadArguments(f"Summary keeps by one measure: give {' or '.join(given)}, not both.")
+        if self.identifiers not in ("strict", "off", "custom"):
+            raise BadArguments(f"An identifier policy is strict, off or custom, not {self.identifiers!r}.")
+
+    @property
+    def keeps(self) -> int | None:
+        """Tokens that are kept at least, where that is how it keeps."""
+        others = (self.keep_turns, self.keep_messages, self.keep_share)
+        return self.keep_tokens or (20_000 if all(o is None for o in others) else None)
+
+    def using(self, summariser: Any) -> Summary:
+        """Return the policy with a summariser, where it has none of its own."""
+        return self if self.summariser is not None else replace(self, summariser=summariser)
+
+    def __call__(self, history: History, room: Room) -> History:
+        """Return the history with its old part summarised.
+
+        Raises:
+            ModelError: no summary came about, and there is no other way to make one.
+        """
+        cut = self.cut(history, room)
+        if cut.first <= 0 or not _anything(history, cut.first):
+            return history
+        new = history.summarise(
+            cut.first, self.written(history, cut), self.why(cut), method=type(self).__name__.lower()
+        )
+        return history if self.must_shrink and new.tokens >= history.tokens else new
+
+    # -- where ---------------------------------------------------------------------------------------------------------
+
+    def cut(self, history: History, room: Room) -> Cut:
+        """Return the first position that is kept; 0 where nothing can be cut."""
+        if self.keep_turns is not None:
+            return Cut(history.safe_before(max(history.nth_last("user", self.keep_turns), 0)))
+        if self.keep_messages is not None:
+            return self.at(history, max(len(history) - self.keep_messages, 0))
+        keep = self.keep_tokens if self.keep_tokens is not None else 20_000
+        if self.keep_share is not None:
+            keep = int(room.limit * self.keep_share)
+        return self.at(history, history.back(keep, estimated=self.estimated))
+
+    def at(self, history: History, position: int) -> Cut:
+        """Return a cut at or after a position, or at the start of its turn where turns are not split."""
+        if not self.split_turns:
+            return Cut(history.safe_before(max(turn_start(history, position), 0)))
+        first = history.safe(position) or history.safe_before(position)
+        if not first or history.item(first).role(history.log) == USER:
+            return Cut(first)
+        return Cut(first, turn_start(history, first))
+
+    def why(self, cut: Cut) -> str:
+        """Return the reason that stands in the edit."""
+        return "a turn is split" if cut.split else "the oldest are summarised"
+
+    # -- what ----------------------------------------------------------------------------------------------------------
+
+    def written(self, history: History, cut: Cut) -> Message | str | int:
+        """Return the summary: its message, text or size."""
+        maker = self.summariser or Extractive()
+        if type(maker) is Fixed:
+            return maker.tokens if self.limit is None else min(maker.tokens, self.limit)
+        parts = self.passages(history, cut)
+        made = [self.asked(maker, passage) for passage in parts]
+        return self.joined(made, parts)
+
+    def passages(self, history: History, cut: Cut) -> list[Passage]:
+        """Return what is summarised: the old turns, and the head of a split one by itself."""
+        told = self.told()
+        if not cut.split or cut.turn <= 0 or not _anything(history, cut.turn):
+            return [Passage(history, cut.first, 0, self.limit, told)]
+        return [
+            Passage(history, cut.turn, 0, self.limit, told),
+            Passage(history, cut.first, cut.turn, self.split_limit or self.limit, told),
+        ]
+
+    def told(self) -> str:
+        """Return what the summariser is told."""
+        sections = "Write these sections: " + ", ".join(self.sections) + "." if self.sections else ""
+        rest = identifiers.instructions(self.identifiers, self.identifier_instructions, self.focus)
+        return "\n\n".join(t for t in (self.instructions, sections, rest) if t)
+
+    def joined(self, made: list[Message | str | int], parts: list[Passage]) -> Message | str | int:
+        """Return one summary of the old turns' and the split turn's."""
+        if len(made) == 1 and not isinstance(made[0], str):
+            return made[0]
+        if any(isinstance(m, int) for m in made):
+            return sum(m if isinstance(m, int) else parts[0].history.log.counter(_text(m)) for m in made)
+        text = "\n\n---\n\n**Turn Context (split turn):**\n\n".join(map(_text, made))
+        if self.file_lists:
+            text += records.file_lists([m for p in parts for m in p.messages])
+        return text if text.startswith(self.prefix) else self.prefix + text
+
+    def asked(self, maker: Callable[[Passage], Any], passage: Passage) -> Message | str | int:
+        """Return what a summariser makes of a passage, asked again where the audit finds something missing."""
+        try:
+            made = self._once(maker, passage)
+            for _ in range(0 if isinstance(maker, LOCAL) else self.retries):
+                missing = self.audit(made, passage)
+                if not missing:
+                    break
+                again = f"{passage.instructions}\n\nThe last attempt lacked: {'; '.join(missing)}."
+                made = self._once(maker, replace(passage, instructions=again))
+        except (CtxkitError, OSError, ValueError, RuntimeError) as error:
+            if self.otherwise is None:
+                raise error if isinstance(error, ModelError) else ModelError(f"No summary was made: {error}") from error
+            made = self.otherwise(replace(passage, instructions=f"{error}"))
+        return made
+
+    def _once(self, maker: Callable[[Passage], Any], passage: Passage) -> Message | str | int:
+        if self.seconds is None or isinstance(maker, LOCAL):
+            made = maker(passage)
+        else:
+            made = waits.within(self.seconds, maker, passage)
+        if made is None or (isinstance(made, (str, Message)) and not _text(made).strip() and not _sized(made)):
+            raise ModelError("The summariser returned nothing; the history is kept as it was.")
+        return made  # type: ignore[no-any-return]
+
+    def audit(self, made: Message | str | int, passage: Passage) -> tuple[str, ...]:
+        """Return what a summary lacks: sections, identifiers (with `strict`), the last request."""
+        if isinstance(made, int):
+            return ()
+        texts = [prompts.plain(m) for m in passage.messages]
+        asks = [prompts.plain(m) for m in passage.messages if m.role == "user"]
+        strict = self.identifiers == "strict"
+        names = identifiers.exact(texts) if strict else ()
+        ask = asks[-1] if asks else ""
+        return identifiers.audit(_text(made), sections=self.sections, names=names, ask=ask, strict=strict)
+
+
+def turn_start(history: History, position: int) -> int:
+    """Return the position of the last user message at or before a position; -1 where there is none."""
+    head, log = history.head, history.log
+    if position >= head.size:
+        rows = log.of_role[USER]
+        at = bisect_right(rows, history.lo + position - head.size) - 1
+        if at >= 0 and rows[at] >= history.lo:
+            return head.size + rows[at] - history.lo
+    return next((p for p in range(min(position, head.size - 1), -1, -1) if head.items[p].role(log) == USER), -1)
+
+
+def _anything(history: History, before: int) -> bool:
+    """Say whether anything but summaries, and what stays, lies before a position."""
+    head = history.head
+    if before > head.size:
+        return True
+    return any(i.row >= 0 and not i.stays(history.log) for i in head.items[:before])
+
+
+def _text(made: Message | str | int) -> str:
+    if isinstance(made, Message):
+        return "\n".join(p.text for p in made.parts if isinstance(p, Text))
+    return made if isinstance(made, str) else ""
+
+
+def _sized(made: Message | str) -> bool:
+    return isinstance(made, Message) and any(not isinstance(p, Text) for p in made.parts)

@@ -1,0 +1,113 @@
+"""Drop the oldest without a summary: pairs until a budget holds, turns, all but a share of the window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ctxkit.history import ASSISTANT, SUMMARY, SYSTEM, USER
+from ctxkit.policies.setting import Setting, at_least, share
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+    from ctxkit.tokens import Room
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Window(Setting):
+    """Drop the oldest pairs of user and reply until the rest fits a budget; leading summaries are pinned (fuseraft)."""
+
+    keep_tokens: int = 60_000
+    """Tokens that the messages may have."""
+    estimated: bool = False
+    """Count in the system's own measure instead of the bill's."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "keep_tokens")
+
+    @property
+    def keeps(self) -> int:
+        """Tokens that are kept."""
+        return self.keep_tokens
+
+    def __call__(self, history: History, _room: Room) -> History:
+        """Return the history within the budget; at least one message is kept after the pinned ones."""
+        size = history.estimated if self.estimated else history.tokens
+        if size <= self.keep_tokens:
+            return history
+        start = leading(history)
+        cut = history.fitting(self.keep_tokens, start=start, estimated=self.estimated)
+        return history.drop(pair(history, min(cut, len(history) - 1)), "over the budget", start=start)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Turns(Setting):
+    """Keep the newest turns, drop the older ones; summaries and the first turns go or stay as settings say."""
+
+    keep_turns: int = 10
+    """Newest turns to keep, each from its user message on."""
+    keep_first: int = 0
+    """Turns at the beginning that are kept too, such as the task."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "keep_turns")
+        at_least(self, 0, "keep_first")
+
+    def __call__(self, history: History, _room: Room) -> History:
+        """Return the first and the newest turns."""
+        cut = history.nth_last("user", self.keep_turns)
+        start = leading(history)
+        for _ in range(self.keep_first):
+            following = history.next(start + 1, "user")
+            start = following if following > 0 else len(history)
+        cut = history.safe_before(max(cut, 0))
+        return (
+            history.drop(cut, f"older than the last {self.keep_turns} turns", start=start) if cut > start else history
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class WindowShare(Setting):
+    """Drop the oldest until the prompt fits a share of the window."""
+
+    keep_share: float = 0.5
+    """Share of the window that the prompt may fill."""
+
+    def __post_init__(self) -> None:
+        share(self, "keep_share")
+
+    def __call__(self, history: History, room: Room) -> History:
+        """Return the history within that share."""
+        budget = int(room.limit * self.keep_share)
+        if history.tokens <= budget:
+            return history
+        start = leading(history)
+        cut = min(history.fitting(budget, start=start), len(history) - 1)
+        cut = history.safe(cut) or history.safe_before(cut)
+        return history.drop(cut, f"over {self.keep_share:.0%} of the window", start=start)
+
+
+def leading(history: History) -> int:
+    """Return how many summaries and system messages the history begins with."""
+    log, n = history.log, len(history)
+    p = 0
+    while p < n and (p < history.head.size or p < 50):
+        if history.item(p).role(log) not in (SUMMARY, SYSTEM):
+            break
+        p += 1
+    return p
+
+
+def pair(history: History, position: int) -> int:
+    """Return the first safe cut at or after a position that parts no reply from its question; else one before."""
+    p = cut = history.safe(position)
+    while p and p < len(history) and _answers(history, p):
+        p = history.safe(p + 1)
+    return p or cut or history.safe_before(position)
+
+
+def _answers(history: History, position: int) -> bool:
+    log = history.log
+    if position == 0 or history.item(position).role(log) != ASSISTANT:
+        return False
+    return history.item(position - 1).role(log) == USER
