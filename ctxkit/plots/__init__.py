@@ -6,6 +6,8 @@ from importlib import import_module
 from typing import Any
 
 _NAMES = {
+    "budget": "_budget",
+    "composition": "_composition",
     "growth": "_growth",
 }
 

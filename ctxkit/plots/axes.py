@@ -78,7 +78,10 @@ class Axes:
     def plotly(self) -> dict[str, Any]:
         """Return data and layout; at most about 2,000 points, the extremes of each trace exact."""
         room = max(POINTS // max(len(self.traces), 1), _FEW)
-        data = [_trace(t, room, stacked=self.stacked) for t in self.traces]
+        values = [_values(t) for t in self.traces]
+        places = [shared(values, room)] * len(values) if self.stacked else [decimate(y, room) for y in values]
+        rows = zip(self.traces, values, places, strict=True)
+        data = [_trace(t, y, kept, stacked=self.stacked) for t, y, kept in rows]
         data += [_limit(limit, self._span()) for limit in self.limits]
         return {"data": data, "layout": self._layout()}
 
@@ -112,7 +115,7 @@ class Axes:
             "hovermode": "x unified" if self.stacked else "closest",
             "hoverlabel": {"align": "left", "namelength": -1},
             "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": TEXT, "activecolor": TEXT},
-            "legend": {"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0},
+            "legend": {"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0, "traceorder": "normal"},
             "barmode": "relative" if self.stacked else "group",
             "bargap": 0.1,
             "xaxis": x,
@@ -122,11 +125,20 @@ class Axes:
         }
 
 
-def _trace(trace: Trace, room: int, *, stacked: bool) -> dict[str, Any]:
+def _values(trace: Trace) -> Any:
     # None in a list becomes NaN, which is never an extreme and is drawn as a gap
-    y = np.asarray(trace.y) if isinstance(trace.y, np.ndarray) else np.array(trace.y, dtype=float)
-    kept = decimate(y, room)
-    whole = len(kept) == len(y)
+    return trace.y if isinstance(trace.y, np.ndarray) else np.array(trace.y, dtype=float)
+
+
+def shared(values: list[Any], room: int) -> Any:
+    """Indices for traces that are stacked and so need the same places: those of the sum, and each one's extremes."""
+    if not values or not len(values[0]):
+        return np.arange(0)
+    ends = [i for y in values for i in (int(np.nan_to_num(y).argmin()), int(np.nan_to_num(y).argmax()))]
+    return np.union1d(decimate(np.sum([np.nan_to_num(y) for y in values], axis=0), room), ends)
+
+
+def _trace(trace: Trace, y: Any, kept: Any, *, stacked: bool) -> dict[str, Any]:
     x = np.asarray(trace.x)[kept]
     ink = trace.colour or colour(trace.look)
     out: dict[str, Any] = {"name": safe(trace.name), "x": _numbers(x), "y": _numbers(y[kept])}
@@ -148,9 +160,11 @@ def _trace(trace: Trace, room: int, *, stacked: bool) -> dict[str, Any]:
         out |= {"legendgroup": str(trace.look)}
     if not trace.shown:
         out["visible"] = "legendonly"
-    if trace.hover is not None and whole:
+    if stacked:
+        out["hovertemplate"] = "%{y:,}"  # the heads of a shared box name the traces
+    elif trace.hover is not None and len(kept) == len(y):
         out["text"] = [safe_lines(trace.hover(i)) for i in kept.tolist()]
-        out["hovertemplate"] = "%{text}<extra></extra>" if not stacked else "%{text}"
+        out["hovertemplate"] = "%{text}<extra></extra>"
     return out
 
 
@@ -172,11 +186,14 @@ def _limit(limit: Limit, span: tuple[float, float]) -> dict[str, Any]:
     start, end = span
     return {
         "type": "scatter",
-        "mode": "lines",
+        "mode": "lines+text",
         "name": safe(limit.label),
         "x": [start, end if end > start else start + 1],
         "y": [limit.y, limit.y],
-        "line": {"color": limit.colour, "width": 1.5, "dash": "dash"},
+        "text": ["", safe(limit.label)],
+        "textposition": "top left",
+        "textfont": {"color": TEXT, "size": 10},
+        "line": {"color": limit.colour, "width": 1.2, "dash": "longdash"},
         "hovertemplate": safe(limit.label) + "<extra></extra>",
         "visible": True if limit.shown else "legendonly",
     }

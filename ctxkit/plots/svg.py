@@ -39,11 +39,10 @@ def draw(axes: Axes) -> str:
     scale = _scale(axes, shapes, tops)
     parts = [_grid(axes, scale)]
     parts += [_line((scale.x(m.x), _TOP), (scale.x(m.x), _HEIGHT - _BOTTOM), TEXT, "dot") for m in axes.marks]
-    parts += [
-        _line((_LEFT, scale.y(limit.y)), (_WIDTH - _RIGHT, scale.y(limit.y)), limit.colour, "dash")
-        for limit in axes.limits
-        if limit.shown
-    ]
+    for limit in (limit for limit in axes.limits if limit.shown):
+        y = scale.y(limit.y)
+        parts.append(_line((_LEFT, y), (_WIDTH - _RIGHT, y), limit.colour, "longdash"))
+        parts.append(_text(_WIDTH - _RIGHT, y - 3, limit.label, "end"))
     below = np.zeros(0)
     for trace, x, y in shapes:
         ink = trace.colour or colour(trace.look)
@@ -163,7 +162,6 @@ def _text(x: float, y: float, text: str, anchor: str) -> str:
 
 def _legend(axes: Axes) -> str:
     shown = [(t.name, t.colour or colour(t.look)) for t in axes.traces if t.shown and not t.follows]
-    shown += [(limit.label, limit.colour) for limit in axes.limits if limit.shown]
     keys = " ".join(
         '<span style="display:inline-block;margin-right:14px;white-space:nowrap">'
         f'<span aria-hidden="true" style="color:{ink}">&#9632;</span> '

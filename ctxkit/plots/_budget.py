@@ -1,0 +1,167 @@
+"""How much input each agent has been billed for since the last compaction, against its budget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ctxkit.errors import BadArguments
+from ctxkit.frames import frame
+from ctxkit.plots.axes import Axes, Limit, Mark, Trace
+from ctxkit.plots.chart import Chart
+from ctxkit.plots.palette import STOP, WARN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from ctxkit.session import Session
+
+_NEEDED = ("agent", "turn", "turn_input_tokens", "turn_output_tokens", "cumulative_input_tokens")
+_MARKS = 60
+_NOT_AN_AGENT = "system"
+"""fuseraft's name for its compaction markers, which are no turns."""
+
+
+class Agent(NamedTuple):
+    """One agent's running sum, turn by turn."""
+
+    name: str
+    turns: NDArray[np.int64]
+    cumulative: NDArray[np.int64]
+    inputs: NDArray[np.int64]
+    outputs: NDArray[np.int64]
+    """0 where the log has none."""
+
+
+class Budget(NamedTuple):
+    """What the chart shows."""
+
+    agents: tuple[Agent, ...]
+    compactions: tuple[float, ...]
+    """Places on the axis of turns, between the turn after which one fired and the next."""
+    warn_at: int | None
+    cutover_at: int | None
+
+
+def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> Budget:
+    """Return the running sums of every agent, from sessions, a turn frame, or a frame of snapshots with its markers.
+
+    The thresholds are those of the first row that has one, as in fuseraft's own chart.
+
+    Raises:
+        BadArguments: a frame lacks the columns of a turn frame.
+    """
+    import pandas as pd
+
+    table = of if isinstance(of, pd.DataFrame) else frame(of, per="turn")
+    missing = [c for c in _NEEDED if c not in table.columns]
+    if missing:
+        raise BadArguments(f"plots.budget takes a turn frame; this one lacks {', '.join(missing)}.")
+    names, codes = _names(table)
+    marker = _codes(table["agent"]) == _NOT_AN_AGENT
+    turn, cumulative = _floats(table["turn"]), _floats(table["cumulative_input_tokens"])
+    known = ~marker & np.isfinite(cumulative) & np.isfinite(turn)
+    inputs, outputs = _floats(table["turn_input_tokens"]), _floats(table["turn_output_tokens"])
+    agents = []
+    for code, name in enumerate(names):
+        rows = np.flatnonzero(known & (codes == code))
+        if len(rows):
+            columns = (np.nan_to_num(c[rows]).astype(np.int64) for c in (turn, cumulative, inputs, outputs))
+            agents.append(Agent(name, *columns))
+    fired = np.zeros(len(table), dtype=bool)
+    if "compaction_occurred" in table.columns:
+        fired = table["compaction_occurred"].fillna(False).to_numpy(dtype=bool)  # noqa: FBT003
+    cuts = np.where(marker, turn - 0.5, turn + 0.5)[fired & np.isfinite(turn)]
+    return Budget(tuple(agents), tuple(cuts.tolist()), _first(table, "warn_at"), _first(table, "cutover_at"))
+
+
+def budget(of: Session | Iterable[Session] | pd.DataFrame) -> Chart:
+    """Chart each agent's cumulative input tokens by turn, with compactions, warning and cut-over.
+
+    This is fuseraft's chart. The sums are what was billed, not what stood in the window: a turn with ten tool rounds
+    counts its prompt ten times.
+
+    Args:
+        of: a session, several, a turn frame, or a frame of `read_snapshots`.
+    """
+    return _chart(budget_data(of))
+
+
+def _chart(data: Budget) -> Chart:
+    limits = [(data.warn_at, "warn at", WARN), (data.cutover_at, "cut over at", STOP)]
+    axes = Axes(
+        x="turn",
+        y="input tokens since the last compaction",
+        traces=tuple(_trace(agent, i) for i, agent in enumerate(data.agents)),
+        limits=tuple(Limit(y=n, label=f"{word} {n:,}", colour=ink) for n, word, ink in limits if n),
+        marks=tuple(Mark(x=x) for x in data.compactions) if len(data.compactions) <= _MARKS else (),
+    )
+    head = ("agent", "turns", "input", "output", "highest", "of cut-over")
+    return Chart(
+        title="Context budget",
+        caption=_caption(data),
+        drawing=axes,
+        head=head,
+        rows=tuple(_row(agent, data.cutover_at) for agent in data.agents),
+    )
+
+
+def _caption(data: Budget) -> str:
+    if not data.agents:
+        return "The log has no input tokens of any turn."
+    cuts = len(data.compactions)
+    told = f"{cuts} compaction{'s' * (cuts != 1)}, dotted" if 0 < cuts <= _MARKS else f"{cuts} compactions"
+    return f"Input tokens billed to each agent, summed since the last compaction; {told}."
+
+
+def _trace(agent: Agent, i: int) -> Trace:
+    def hover(k: int) -> str:
+        spent = f"this turn: in {agent.inputs[k]:,}, out {agent.outputs[k]:,}"
+        return f"{agent.name}, turn {agent.turns[k]}\n{agent.cumulative[k]:,} cumulative\n{spent}"
+
+    return Trace(name=agent.name, x=agent.turns, y=agent.cumulative, hover=hover, look=i)
+
+
+def _row(agent: Agent, cutover: int | None) -> tuple[str, ...]:
+    peak = int(agent.cumulative.max())
+    sums = f"{int(agent.inputs.sum()):,}", f"{int(agent.outputs.sum()):,}"
+    return (agent.name, f"{len(agent.turns):,}", *sums, f"{peak:,}", f"{peak / cutover:.0%}" if cutover else "no limit")
+
+
+def _names(table: pd.DataFrame) -> tuple[list[str], NDArray[np.int64]]:
+    """Names of the agents (with their session where there are several), and each row's."""
+    import pandas as pd
+
+    codes, agents = pd.factorize(table["agent"])
+    words = [str(a) for a in agents]
+    if "session" not in table.columns:
+        return words, codes
+    rows, sessions = pd.factorize(table["session"])
+    if len(sessions) <= 1:
+        return words, codes
+    pairs, both = pd.factorize(rows.astype(np.int64) * (len(words) + 1) + codes)
+    places = [divmod(int(p), len(words) + 1) for p in both]
+    return [f"{sessions[s]} · {words[a]}" for s, a in places], pairs
+
+
+def _codes(agents: pd.Series[Any]) -> NDArray[Any]:
+    import pandas as pd
+
+    codes, names = pd.factorize(agents)
+    return np.array([*map(str, names), ""], dtype=object)[codes]
+
+
+def _floats(column: pd.Series[Any]) -> NDArray[np.float64]:
+    return column.to_numpy(dtype=float, na_value=np.nan)
+
+
+def _first(table: pd.DataFrame, name: str) -> int | None:
+    if name not in table.columns:
+        return None
+    values = _floats(table[name])
+    positive = values[values > 0]
+    return int(positive[0]) if len(positive) else None
