@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,17 +28,20 @@ IMAGE_CHARS = 4800
 class Measure:
     """Sizes of the rows in one measure, with running sums over rows and over calls.
 
-    `P[r]` is the size of all rows before `r`, `C[c]` that of the rows before call `c`, `Q[c]` the sum of `C` over
-    the calls before `c`. Sizes are whole and never negative, so the sums never fall and can be searched by halves.
+    `P[r]` is the size of all rows before `r`, `C[c]` that of the rows before call `c` with the call's fixed part,
+    `Q[c]` the sum of `C` over the calls before `c`. Sizes are whole and never negative, so `P` and `Q` never fall and
+    can be searched by halves; so can `C` while it is `rising` (a fixed part may shrink).
     """
 
-    __slots__ = ("C", "P", "Q", "sizes")
+    __slots__ = ("C", "P", "Q", "_array", "rising", "sizes")
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
         self.P: list[int] = [0]
         self.C: list[int] = []
         self.Q: list[int] = [0]
+        self.rising = True
+        self._array = Column(lambda a, b: self.C[a:b], np.int64)
 
     def row(self, size: int) -> None:
         """Write the next row.
@@ -50,11 +54,24 @@ class Measure:
         self.sizes.append(size)
         self.P.append(self.P[-1] + size)
 
-    def call(self, upto: int) -> None:
-        """Write the next call: it is sent the rows before `upto`."""
-        size = self.P[upto]
+    def call(self, upto: int, fixed: int = 0) -> None:
+        """Write the next call: it is sent the rows before `upto`, and the fixed part."""
+        size = self.P[upto] + fixed
+        if self.C and size < self.C[-1]:
+            self.rising = False
         self.C.append(size)
         self.Q.append(self.Q[-1] + size)
+
+    def above(self, limit: float, start: int, stop: int) -> int:
+        """Return the first call in start..stop with more than `limit`, or `stop`."""
+        if self.rising:
+            return bisect_right(self.C, limit, start, stop)
+        over = self._array.upto(stop)[start:stop] > limit
+        return start + int(over.argmax()) if over.any() else stop
+
+    def calls(self, start: int, stop: int) -> NDArray[Any]:
+        """Return `C` of the calls start..stop as an array that must not be written to."""
+        return self._array.upto(stop)[start:stop]
 
 
 class Column:

@@ -11,7 +11,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.history.columns import ASSISTANT, ROLE_CODES, SYSTEM, TOOL, USER, Column, Measure, chars
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -36,7 +36,10 @@ class Log:
     def __init__(
         self, counter: Counter, *, fixed: int = 0, agent: str = "main", estimator: Counter | None = None
     ) -> None:
-        self.counter, self.fixed, self.agent = counter, fixed, agent
+        self.counter, self.agent = counter, agent
+        self.fixed = fixed
+        """The fixed part of the next call, if nothing else is said."""
+        self.fixed_at: list[int] = []
         self.estimator = estimator or counter
         self.tokens = Measure()
         self.estimates = self.tokens if estimator is None else Measure()
@@ -59,7 +62,10 @@ class Log:
         self.done: list[float] = []
         self.agents: list[str] = []
         self.callers: dict[str, None] = {}
+        self.replies: list[Message | None] = []
         self.recorded: list[tuple[int, Edit]] = []
+        self.known: Callable[[Message], int | None] = lambda _message: None
+        """Recorded sizes of messages that recorded compactions brought."""
         self.memo: dict[Any, Any] = {}
         """Tables that triggers and prunings derive from this log, by their own keys."""
         self._stay: set[int] = set()
@@ -87,15 +93,24 @@ class Log:
 
     # -- growing -------------------------------------------------------------------------------------------------
 
-    def open(self, time: float | None = None, agent: str | None = None) -> int:
-        """Write that a call is about to be sent all the rows so far; return its number."""
+    def open(self, time: float | None = None, agent: str | None = None, fixed: int | None = None) -> int:
+        """Write that a call is about to be sent all the rows so far; return its number.
+
+        Args:
+            time: when, in seconds since 1970.
+            agent: who makes it; None: the log's own agent.
+            fixed: tokens of its prompt that no message holds; None: as many as the call before.
+        """
+        self.fixed = self.fixed if fixed is None else fixed
+        self.fixed_at.append(self.fixed)
         self.upto.append(len(self.messages))
-        self.tokens.call(len(self.messages))
+        self.tokens.call(len(self.messages), self.fixed)
         if self.estimates is not self.tokens:
             self.estimates.call(len(self.messages))
         self.sent.append(nan if time is None else time)
         self.done.append(self.sent[-1])
         self.agents.append(agent or self.agent)
+        self.replies.append(None)
         self.callers.setdefault(self.agents[-1])
         self._open = True
         return len(self.upto) - 1
@@ -110,16 +125,16 @@ class Log:
         """Write a message; before a reply for which no call was opened, a call is opened.
 
         Args:
-            message: an invisible one is passed over.
+            message: an invisible one is no row (but an invisible reply was a call all the same).
             tokens: its size; None counts it.
             estimate: its size in the second measure; None counts it.
             turn: its turn; None works it out (one turn an input, or what the message says).
         """
-        if not message.visible:
-            return
         role = ROLE_CODES[message.role]
         if role == ASSISTANT:
             self._reply(message)
+        if not message.visible:
+            return
         row = len(self.messages)
         self.messages.append(message)
         self.index.setdefault(message.id, row)
@@ -136,11 +151,14 @@ class Log:
 
     def measure(self, message: Message, row: int = -1) -> int:
         """Return the tokens of a message that is no row; one made from a row shares the row's recorded scale."""
+        known = self.known(message)
+        if known is not None:
+            return known
         new = self.counter.message(message)
         if row >= 0:
-            plain, known = self.counter.message(self.messages[row]), self.tokens.sizes[row]
-            if plain and plain != known:
-                return round(known * new / plain)
+            plain, size = self.counter.message(self.messages[row]), self.tokens.sizes[row]
+            if plain and plain != size:
+                return round(size * new / plain)
             return new
         return new if self.scale == 1.0 else round(new * self.scale)
 
@@ -151,6 +169,7 @@ class Log:
             self.open(message.time - message.latency if known else before, message.agent)  # type: ignore[operator]
         if message.time is not None:
             self.done[-1] = message.time
+        self.replies[-1] = message
         self._open = False
 
     def _turn(self, message: Message, role: int) -> int:
@@ -263,13 +282,14 @@ class Log:
 
 
 class Clock:
-    """Calls that found the cache cold, with running sums: `N[c]` of them before call `c`, sent `X[c]` cached tokens before.
+    """Calls that found the cache cold, and running sums over the calls before each.
 
     The first call is cold; another one where it was sent `life` seconds or more after the one before was done. Where
-    a time is unknown the cache counts as warm.
+    a time is unknown the cache counts as warm. `N[c]` cold calls come before call `c`; `F[c]` is what the calls before
+    it were sent that no cache held: all that a cold one was sent, and what a warm one had more than the one before.
     """
 
-    __slots__ = ("N", "X", "before", "calls", "cold", "life", "log")
+    __slots__ = ("F", "N", "before", "calls", "cold", "life", "log")
 
     def __init__(self, log: Log, life: float) -> None:
         if not life > 0:
@@ -279,20 +299,20 @@ class Clock:
         self.calls: list[int] = []
         self.before: list[int] = []
         self.N: list[int] = [0]
-        self.X: list[int] = [0]
+        self.F: list[int] = [0]
 
     def sync(self) -> Clock:
         """Bring the columns up to the calls that the log has by now."""
         log, known = self.log, len(self.cold)
         for c in range(known, len(log.upto)):
             cold = c == 0 or log.sent[c] - log.done[c - 1] >= self.life
-            before = log.tokens.C[c - 1] if c else 0
+            size, before = log.tokens.C[c], log.tokens.C[c - 1] if c else 0
             self.cold.append(cold)
             if cold:
                 self.calls.append(c)
             self.before.append(before)
             self.N.append(self.N[-1] + cold)
-            self.X.append(self.X[-1] + (before if cold else 0))
+            self.F.append(self.F[-1] + (size if cold else max(size - before, 0)))
         return self
 
 
@@ -319,9 +339,3 @@ def _columns(log: Log) -> dict[str, Column]:
     columns["tools"] = made(lambda r: log.code("tool", log.tool(r)), np.int64)
     columns["stays"] = made(log.stays_in, np.bool_)
     return columns
-
-
-def sizes_match(messages: Sequence[Message], sizes: Sequence[int]) -> None:
-    """Raise BadArguments where there is not one size a message."""
-    if len(messages) != len(sizes):
-        raise BadArguments(f"{len(messages)} messages need as many sizes; there are {len(sizes)}.")

@@ -239,7 +239,7 @@ class History(View, frozen=True, gc=False):
         """Return the history with another head, which swallowed all positions before `upto`."""
         lo = self.lo + max(upto - self.head.size, 0)
         new = History(self.log, head, lo, self.hi, self.call, self.call, 0, self.steps)
-        stable = self.log.fixed + self.before(step.first)
+        stable = self.fixed + self.before(step.first)
         if self.steps:
             stable = min(stable, self.stable)
         step.after, step.count = new.tokens, len(new)

@@ -56,7 +56,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
     def tokens(self) -> int:
         """Tokens of the whole prompt, the fixed part (system prompt and tools outside the log) included."""
         P = self.log.tokens.P
-        return self.log.fixed + self.head.tokens + P[self.hi] - P[self.lo]
+        return self.fixed + self.head.tokens + P[self.hi] - P[self.lo]
 
     @property
     def estimated(self) -> int:
@@ -67,7 +67,8 @@ class View(msgspec.Struct, frozen=True, gc=False):
     @property
     def fixed(self) -> int:
         """Tokens of the prompt that no message holds."""
-        return self.log.fixed
+        at = self.log.fixed_at
+        return at[self.call] if self.call < len(at) else self.log.fixed
 
     def count(self, *roles: str) -> int:
         """Return how many messages of these roles are shown."""
@@ -206,7 +207,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
 
         What remains: the first `start` messages, everything that `stays`, and in tokens (not estimates) the fixed part.
         """
-        remains = self.before(start, estimated=estimated) + (0 if estimated else self.log.fixed)
+        remains = self.before(start, estimated=estimated) + (0 if estimated else self.fixed)
         found = self._suffix(budget - remains, start, estimated)
         while True:
             stay = self._staying(start, found, estimated)

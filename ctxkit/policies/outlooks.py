@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ class Straight:
         self.history, self.room, self.sent = history, room, sent
         self.log: Log = history.log
         tokens = self.log.tokens
-        self.off = self.log.fixed + history.head.tokens - tokens.P[history.lo]
+        self.off = history.head.tokens - tokens.P[history.lo]
 
     # -- searches of triggers ------------------------------------------------------------------------------------------
 
@@ -41,8 +41,8 @@ class Straight:
         """Return the first call whose prompt is larger than `limit` tokens (messages, in the system's own measure)."""
         if estimated:
             off = self.history.head.estimate - self.log.estimates.P[self.history.lo]
-            return bisect_right(self.log.estimates.C, limit - off, start, stop)
-        return bisect_right(self.log.tokens.C, limit - self.off, start, stop)
+            return self.log.estimates.above(limit - off, start, stop)
+        return self.log.tokens.above(limit - self.off, start, stop)
 
     def count(self, n: int, roles: tuple[str, ...], start: int, stop: int) -> int:
         """Return the first call that shows `n` messages of these roles (none: of any)."""
@@ -86,21 +86,21 @@ class Straight:
 
     def prompts(self, start: int, stop: int) -> NDArray[Any]:
         """Return the prompt tokens of the calls start..stop."""
-        return np.array(self.log.tokens.C[start:stop], np.int64) + self.off
+        return self.log.tokens.calls(start, stop) + self.off
 
     def fresh(self, start: int, stop: int, clock: Clock) -> NDArray[Any]:
         """Return the tokens of these calls that are no cached prefix, if this history was sent at start - 1 as well."""
-        sizes = np.array(self.log.tokens.C[start:stop], np.int64)
+        sizes = self.log.tokens.calls(start, stop)
         before = np.array(clock.before[start:stop], np.int64)
-        return np.where(clock.cold[start:stop], sizes + self.off, sizes - before)
+        return np.where(clock.cold[start:stop], sizes + self.off, np.maximum(sizes - before, 0))
 
     def bill(self, start: int, stop: int, clock: Clock) -> tuple[int, int, int]:
         """Return total prompt tokens, fresh tokens and the largest prompt of the calls start..stop: O(1)."""
-        off, C, Q = self.off, self.log.tokens.C, self.log.tokens.Q
-        last = C[stop - 1]
-        total = off * (stop - start) + Q[stop] - Q[start]
-        fresh = last - clock.before[start] + off * (clock.N[stop] - clock.N[start]) + clock.X[stop] - clock.X[start]
-        return total, fresh, off + last
+        off, tokens = self.off, self.log.tokens
+        total = off * (stop - start) + tokens.Q[stop] - tokens.Q[start]
+        fresh = clock.F[stop] - clock.F[start] + off * (clock.N[stop] - clock.N[start])
+        peak = tokens.C[stop - 1] if tokens.rising else int(tokens.calls(start, stop).max())
+        return total, fresh, off + peak
 
 
 class Sampled(Straight):

@@ -302,8 +302,8 @@ def after_replies(log: Log, key: str, test: Callable[[Message], bool]) -> list[i
     """Return the calls whose predecessor's reply passes a test, kept up to date as the log grows."""
     known = log.memo.setdefault(("after", key), [1, []])
     for call in range(known[0], log.calls):
-        row = log.upto[call - 1]
-        if row < len(log.messages) and test(log.messages[row]):
+        reply = log.replies[call - 1]
+        if reply is not None and test(reply):
             known[1].append(call)
     known[0] = max(known[0], log.calls)
     return list(known[1])

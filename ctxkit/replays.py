@@ -1,0 +1,123 @@
+"""A recorded session replayed as if other rules had been in force; the trajectory itself stays as it was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ctxkit.engine import Run, identified, log_of, run
+from ctxkit.messages import Edit, Message, Usage
+from ctxkit.policies.recorded import AsRecorded
+from ctxkit.policies.rules import Rules, as_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ctxkit.session import Session
+
+_replace = msgspec.structs.replace
+
+
+def replay(session: Session, rules: Any, *, tokens: Sequence[int] | None = None, fixed: int | None = None) -> Session:
+    """Return a session as its calls would have been sent under other rules.
+
+    The log holds what was said, with the edits of these rules placed before the call at which they were made; recorded
+    compactions are lifted out. Each reply keeps its recorded output; its prompt is the modelled one (derived), split
+    into fresh and cached tokens where the record itself tells them apart. Subagents are replayed by themselves.
+
+    Args:
+        session: any session; a replay may be replayed.
+        rules: rules, a policy (asked before every call), or the words for one.
+        tokens: one size a message of `session.messages`; None: the sizes anchored on recorded usage.
+        fixed: tokens of each prompt that no message holds; None: as far as recorded usage tells.
+
+    Raises:
+        BadArguments: the rules cannot work.
+        UnsoundHistory: a policy parted a tool call from its result.
+    """
+    rules = as_rules(rules)
+    session = identified(session)
+    done = replayed(session, rules, tokens=tokens, fixed=fixed)
+    children = tuple(replay(child, rules) for child in session.children)
+    return session_of(session, done, children)
+
+
+def replayed(session: Session, rules: Any, *, tokens: Sequence[int] | None = None, fixed: int | None = None) -> Run:
+    """Return the run behind a replay: prompts, fresh tokens, compactions, what was held back, events."""
+    rules = as_rules(rules)
+    as_recorded = isinstance(rules.policy, AsRecorded)
+    log = log_of(session, rules, tokens=tokens, fixed=fixed, as_recorded=as_recorded)
+    return run(log, rules, window(session))
+
+
+def window(session: Session) -> int | None:
+    """Return the model's limit, as far as the log or the price table names it."""
+    from ctxkit.prices import context_limit
+
+    if session.context_window:
+        return session.context_window
+    for message in session.messages:
+        if message.context_window:
+            return message.context_window
+        if message.model:
+            return context_limit(message.model)
+    return context_limit(session.model) if session.model else None
+
+
+def session_of(session: Session, done: Run, children: tuple[Session, ...] = ()) -> Session:
+    """Return the session that a run describes."""
+    rules, prompts, fresh = done.rules, done.prompts.tolist(), done.fresh_tokens.tolist()
+    cached = session.has_cache
+    edits: dict[int, list[Edit]] = {}
+    for n, cut in enumerate(done.cuts):
+        named = [_replace(e, id=f"{rules.label}-{n}.{i}") for i, e in enumerate(cut.edits)]
+        edits.setdefault(cut.call, []).extend(named)
+    log: list[Message | Edit] = []
+    call = 0
+    for message in session.messages:
+        if message.role == "assistant":
+            log.extend(edits.get(call, ()))
+            message = _reply(message, prompts[call], fresh[call] if cached else None)  # noqa: PLW2901
+            call += 1
+        log.append(message)
+    return _replace(
+        session,
+        format="replay",
+        log=tuple(log),
+        parents=(),
+        leaf=-1,
+        children=children,
+        details={**session.details, "replay": summary(done)},
+    )
+
+
+def summary(done: Run) -> dict[str, Any]:
+    """Return what a run did beside its edits, as plain values: rules, parameters, what was held back, warnings, events."""
+    rules: Rules = done.rules
+    return {
+        "rules": rules.label,
+        "parameters": {
+            k: v if isinstance(v, (int, float, str, bool, type(None))) else str(v) for k, v in rules.parameters.items()
+        },
+        "limit": done.room.limit,
+        "counter": done.log.counter.name,
+        "held": [h._asdict() for h in done.held],
+        "warned": [{"call": call, "trigger": name} for call, name in done.warned],
+        "events": [e._asdict() for e in done.events],
+        "total_tokens": done.total,
+        "fresh_tokens": done.fresh,
+        "peak_tokens": done.peak,
+    }
+
+
+def _reply(message: Message, prompt: int, fresh: int | None) -> Message:
+    """Return a reply whose usage says what the modelled prompt would have been; output as recorded, no cost."""
+    was = message.usage or Usage()
+    usage = Usage(
+        input_tokens=prompt if fresh is None else fresh,
+        cache_read_tokens=None if fresh is None else prompt - fresh,
+        output_tokens=was.output_tokens,
+        reasoning_tokens=was.reasoning_tokens,
+    )
+    return _replace(message, usage=usage, details={**message.details, "usage_source": "derived"})
