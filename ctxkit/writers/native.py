@@ -23,18 +23,31 @@ def lines(session: Session) -> Iterator[bytes]:
     """Yield the lines of a file: header, session, each entry after its mark, children, and how the tree stands."""
     when = iso(session.started)
     yield to_line(header(session))
-    yield to_line(_custom(_ROOT, None, when, "ctxkit.session", {"format_version": VERSION, **_facts(session)}))
+    yield begin(session)
     tree = Tree(session)
     for i, entry in enumerate(session.log):
         yield from entry_lines(tree, i, entry)
     last = tree.id(len(session.log) - 1) if session.log else _ROOT
     for i, child in enumerate(session.children):
         yield to_line(_custom(f"{0xC0000000 + i:08x}", last, when, "ctxkit.child", whole(child)))
+    yield stand(session)
+
+
+def begin(session: Session) -> bytes:
+    """Return the line that holds what a session is, beside its entries."""
+    return to_line(
+        _custom(_ROOT, None, iso(session.started), "ctxkit.session", {"format_version": VERSION, **_facts(session)})
+    )
+
+
+def stand(session: Session) -> bytes:
+    """Return the line that says how the tree stands: its leaf and, where it branches, its parents."""
+    last = len(session.log) - 1
     stands: dict[str, Any] = {"entries": len(session.log), "leaf": session.leaf}
     if session.parents:
         stands["parents"] = session.parents
-    leaf = tree.id(session.leaf) if 0 <= session.leaf < len(session.log) else last
-    yield to_line(_custom("ffffffff", leaf, when, "ctxkit.end", stands))
+    at = session.leaf if 0 <= session.leaf <= last else last
+    return to_line(_custom("ffffffff", Tree.id(at) if at >= 0 else _ROOT, iso(session.started), "ctxkit.end", stands))
 
 
 def entry_lines(tree: Tree, i: int, entry: Message | Edit) -> Iterator[bytes]:
