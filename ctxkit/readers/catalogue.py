@@ -36,6 +36,7 @@ MEMBERS = (
     "pi",
     "claude_code",
     "codex",
+    "fuseraft_snapshots",
     "gemini",
     "opencode",
     "tau_bench",
@@ -49,6 +50,9 @@ MEMBERS = (
     "langfuse",
     "langchain",
     "otel",
+    "anthropic",
+    "openai_responses",
+    "openai",
 )
 """Modules of this package, in the order in which they are asked; the strict ones first."""
 

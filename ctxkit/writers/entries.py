@@ -42,7 +42,7 @@ def message(m: Message) -> dict[str, Any] | None:
     """Return the message as Pi holds it, or None where Pi has nothing like it (a system prompt, a hidden message)."""
     stamp = int((m.time or 0) * 1000)
     if m.role == "assistant":
-        return _reply(m, stamp)
+        return _reply(m, stamp - int((m.latency or 0) * 1000))  # Pi's messages bear the time of their beginning
     if not m.visible or m.role == "system":
         return None
     if m.role == "tool":

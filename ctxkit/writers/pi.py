@@ -34,7 +34,6 @@ def convert(session: Session) -> tuple[Iterator[bytes], Counter[str]]:
     lost = losses(session, _HOLDS)
     hours = sum(1 for e in session.log if e.usage is not None and e.usage.cache_write_1h_tokens)
     lost["lives of cache writes (one hour)"] += hours
-    lost["latencies"] += sum(1 for e in session.log if not isinstance(e, Edit) and e.latency is not None)
     return _lines(session), lost
 
 

@@ -1,0 +1,92 @@
+"""Anthropic's Messages: a list of messages, a request, a response, or lines of requests and responses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import ReadError
+from ctxkit.messages import Fault
+from ctxkit.readers.blocks import Blocks, to_usage
+from ctxkit.readers.fields import DAMAGE, items, mapping, time, why, word
+from ctxkit.readers.talks import Talk, block_types, is_message, is_talk
+
+if TYPE_CHECKING:
+    from ctxkit.readers.source import Source
+    from ctxkit.session import Session
+
+NAME = "anthropic"
+ALIASES = ("anthropic-messages", "messages")
+
+_BLOCKS = {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"}
+
+
+def sniff(source: Source) -> bool:
+    """Say whether there are messages with Anthropic's blocks, a request with its `system`, or its response."""
+    document = source.document
+    if type(document) is list:
+        return (is_talk(document) and _is_ours(document)) or _is_record(document[0] if document else None)
+    if not source.head:
+        return False
+    first = source.head[0]
+    return _is_record(first) or (is_message(first) and _is_ours(source.head))
+
+
+def _is_ours(messages: Any) -> bool:
+    roles = {mapping(m).get("role") for m in items(messages)[:64]}
+    return bool(block_types(messages) & _BLOCKS) and not roles & {"tool", "system", "developer", "function"}
+
+
+def _is_record(record: Any) -> bool:
+    fields = mapping(record)
+    request, response = mapping(fields.get("request")) or fields, mapping(fields.get("response")) or fields
+    if response.get("type") == "message" and response.get("role") == "assistant" and "stop_reason" in response:
+        return True
+    messages = request.get("messages")
+    claude = type(request.get("model")) is str and "claude" in request["model"]
+    return is_talk(messages) and (_is_ours(messages) or ("system" in request and (claude or "max_tokens" in request)))
+
+
+def read(source: Source) -> list[Session]:
+    """Read the one conversation of a file; a request that no longer holds what the last one held is an edit."""
+    talk, document = Talk(NAME), source.document
+    if type(document) is list:
+        records: list[tuple[int, Any]] = [(0, {"messages": document})]
+        if document and not is_message(document[0]):
+            records = [(0, r) for r in document]
+    else:
+        talk.faults += source.faults
+        records = source.records
+        if records and is_message(records[0][1]) and records[0][1].get("type") != "message":
+            records = [(records[0][0], {"messages": [r for _, r in records]})]
+    own: str | None = None
+    for line, record in records:
+        try:
+            own = own or word(mapping(record).get("session_id"))
+            _call(talk, mapping(record))
+        except DAMAGE as e:
+            talk.faults.append(Fault(line, why(e)))
+    if not talk.log.entries:
+        raise ReadError("expected messages with a role and content, or a response; found none.", source.path)
+    return [talk.session(own or source.path.stem)]
+
+
+def _call(talk: Talk, record: dict[str, Any]) -> None:
+    request, response = mapping(record.get("request")) or record, mapping(record.get("response")) or record
+    talk.settings(request)
+    system = request.get("system")
+    raws = [r for r in items(request.get("messages")) if type(r) is dict]
+    if system and type(system) in (str, list):
+        raws = [{"role": "system", "content": system}, *raws]
+    if raws:
+        talk.request(raws)
+    if response.get("role") != "assistant" or "content" not in response:
+        if not raws:
+            talk.skipped["line without messages"] += 1
+        return
+    talk.reply(
+        {"role": "assistant", "content": response["content"], "id": response.get("id")},
+        usage=to_usage(response.get("usage")),
+        model=word(response.get("model")) or talk.model,
+        stop=Blocks.stop(response.get("stop_reason")),
+        time=time(record.get("timestamp") or response.get("created_at")),
+    )

@@ -1,0 +1,111 @@
+"""OpenAI's Chat Completions: a list of messages, a request, a completion, or lines of them; LiteLLM's logs too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import ReadError
+from ctxkit.messages import Fault
+from ctxkit.readers.dialects import to_stop, to_usage
+from ctxkit.readers.fields import DAMAGE, items, mapping, real, time, why, word
+from ctxkit.readers.talks import Talk, is_message, is_talk
+
+if TYPE_CHECKING:
+    from ctxkit.readers.source import Source
+    from ctxkit.session import Session
+
+NAME = "openai"
+ALIASES = ("openai-messages", "openai-chat", "chat-completions", "litellm")
+
+
+def sniff(source: Source) -> bool:
+    """Say whether there are messages with OpenAI's roles, alone or in a request, or a completion."""
+    document = source.document
+    if type(document) is list:
+        return is_talk(document) or (bool(document) and all(_is_record(d) for d in document[:3]))
+    if not source.head:
+        return False
+    first = source.head[0]
+    return is_message(first) or _is_record(first)
+
+
+def _is_record(record: Any) -> bool:
+    record = mapping(record)
+    request = mapping(record.get("request")) or record
+    if is_talk(request.get("messages")):
+        return True
+    choices = items((mapping(record.get("response")) or record).get("choices"))
+    return bool(choices) and is_message(mapping(choices[0]).get("message"))
+
+
+def read(source: Source) -> list[Session]:
+    """Read a conversation, or several where lines hold conversations that have nothing in common."""
+    document = source.document
+    name = source.path.stem
+    if type(document) is list:
+        records = [(0, r) for r in document] if not is_talk(document) else [(0, {"messages": document})]
+    else:
+        records = source.records
+        if records and is_message(records[0][1]):
+            return [_lines(source, name)]
+    talks = _talks(records, list(source.faults) if type(document) is not list else [])
+    if not talks:
+        raise ReadError("expected messages with a role, or requests with messages; found none.", source.path)
+    return [t.session(name if len(talks) == 1 else f"{name}/{i}") for i, t in enumerate(talks)]
+
+
+def _lines(source: Source, name: str) -> Session:
+    talk = Talk(NAME)
+    talk.faults += source.faults
+    for line, record in source.records:
+        made = talk.make(record, time=time(record.get("timestamp") or record.get("created_at")))
+        if not made and not is_message(record):
+            talk.faults.append(Fault(line, "expected a message with a role and content"))
+        talk.add(made)
+    return talk.session(name)
+
+
+def _talks(records: list[tuple[int, Any]], faults: list[Fault]) -> list[Talk]:
+    talks: list[Talk] = []
+    first: Any = None
+    for line, record in records:
+        try:
+            fields = mapping(record)
+            request = mapping(fields.get("request")) or fields
+            raws = items(request.get("messages"))
+            if not raws and not _is_record(record):
+                faults.append(Fault(line, "expected a request with messages, or a completion with choices"))
+                continue
+            opening = [r for r in raws[:3] if mapping(r).get("role") != "assistant"][:2]
+            if not talks or not raws or opening != first:
+                talks.append(Talk(NAME))
+                first = opening
+            _call(talks[-1], fields, request, raws)
+        except DAMAGE as e:
+            faults.append(Fault(line, why(e)))
+    if talks:
+        talks[0].faults += faults
+    return talks
+
+
+def _call(talk: Talk, record: dict[str, Any], request: dict[str, Any], raws: list[Any]) -> None:
+    """Take one request, and its completion where there is one."""
+    talk.settings(request)
+    if raws:
+        talk.request(raws)
+    response = mapping(record.get("response")) or record
+    choices = items(response.get("choices"))
+    if not choices:
+        return
+    choice = mapping(choices[0])
+    began = time(record.get("startTime"))
+    ended = time(record.get("endTime")) or time(response.get("created"))
+    usage = to_usage(response.get("usage"), real(record.get("response_cost", record.get("cost"))))
+    talk.reply(
+        choice.get("message"),
+        usage=usage,
+        model=word(response.get("model")) or talk.model,
+        stop=to_stop(choice.get("finish_reason")),
+        time=ended,
+        latency=None if began is None or ended is None or ended < began else ended - began,
+    )

@@ -1,0 +1,160 @@
+"""OpenAI's Responses: a list of items, a response, a request with its input, or lines of requests and responses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from ctxkit.errors import ReadError
+from ctxkit.messages import Edit, Fault, Message, Part, Sized, Text
+from ctxkit.readers.dialects import to_usage
+from ctxkit.readers.fields import DAMAGE, as_text, items, mapping, text, time, why, word
+from ctxkit.readers.talks import Talk, is_message, merged
+
+if TYPE_CHECKING:
+    from ctxkit.readers.source import Source
+    from ctxkit.session import Session
+
+NAME = "openai-responses"
+ALIASES = ("responses",)
+
+_ITEMS = {
+    "reasoning",
+    "function_call",
+    "function_call_output",
+    "custom_tool_call",
+    "custom_tool_call_output",
+    "web_search_call",
+    "file_search_call",
+    "computer_call",
+    "computer_call_output",
+    "code_interpreter_call",
+    "local_shell_call",
+    "local_shell_call_output",
+    "image_generation_call",
+    "mcp_call",
+    "mcp_list_tools",
+    "compaction",
+}
+_KNOWN = {"reasoning", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"}
+_CONTENT = {"input_text", "output_text", "input_image", "input_file"}
+
+
+def sniff(source: Source) -> bool:
+    """Say whether there are items of the Responses API, alone or in a list, a response or a request."""
+    document = source.document
+    values = document if type(document) is list else source.head
+    first = mapping(values[0]) if values else {}
+    if type(document) is list or "role" in first or first.get("type") in _ITEMS:
+        return any(_is_item(v) for v in values[:16])
+    inner = mapping(first.get("response")) or mapping(first.get("request")) or first
+    return any(_is_item(i) for key in ("data", "output", "input") for i in items(inner.get(key))[:16])
+
+
+def _is_item(value: Any) -> bool:
+    item = mapping(value)
+    kind = item.get("type")
+    if type(kind) is not str:
+        return False
+    content = {mapping(c).get("type") for c in items(item.get("content"))[:4]}
+    return kind in _ITEMS or (kind == "message" and is_message(value) and bool(content & _CONTENT))
+
+
+def read(source: Source) -> list[Session]:
+    """Read the one conversation of a file."""
+    talk, document = Talk(NAME), source.document
+    own: str | None = None
+    if type(document) is list:
+        _items(talk, document)
+    else:
+        talk.faults += source.faults
+        for line, record in source.records:
+            try:
+                own = own or word(record.get("id") if record.get("object") == "response" else None)
+                _record(talk, record)
+            except DAMAGE as e:
+                talk.faults.append(Fault(line, why(e)))
+    if not talk.log.entries:
+        raise ReadError("expected items of type message, reasoning or function_call; found none.", source.path)
+    return [talk.session(own or source.path.stem)]
+
+
+def _record(talk: Talk, record: dict[str, Any]) -> None:
+    """Take a line: an item, a list of items, a request, a response, or both."""
+    if "role" in record or record.get("type") in _ITEMS:
+        _items(talk, [record])
+        return
+    request, response = mapping(record.get("request")) or record, mapping(record.get("response")) or record
+    talk.settings(request)
+    said = word(request.get("instructions")) or word(response.get("instructions"))
+    if said and not talk.log.entries:
+        talk.add([Message(role="system", id=talk.log.new_id(), parts=(Text(said),))])
+    given = request.get("input")
+    raws = [{"role": "user", "content": given}] if type(given) is str else items(given)
+    if raws and word(request.get("previous_response_id")):
+        _items(talk, raws)  # the provider keeps what came before
+    elif raws:
+        _grown(talk, raws)
+    _items(talk, items(record.get("data")))
+    if items(response.get("output")):
+        _items(talk, items(response["output"]), response)
+        talk.inputs += len(response["output"])
+
+
+def _grown(talk: Talk, raws: list[Any]) -> None:
+    """Take the input of a request: what an earlier one held already is passed over."""
+    seen = talk.inputs
+    if len(raws) < seen:  # no continuation: the caller sends something else in its place
+        shown = tuple(talk.log.shown)
+        talk.log.add(Edit(kind="dropped", id=talk.log.new_id(), targets=shown, method="request", source="derived"))
+        seen = 0
+    _items(talk, raws[seen:])
+    talk.inputs = len(raws)
+
+
+def _items(talk: Talk, raws: list[Any], response: dict[str, Any] | None = None) -> None:
+    made: list[Message] = []
+    for raw in raws:
+        item = mapping(raw)
+        if item.get("type") == "compaction":
+            _flush(talk, made, None)
+            made = []
+            _compaction(talk, item)
+        else:
+            made += _item(talk, raw, item)
+    _flush(talk, made, response)
+
+
+def _item(talk: Talk, raw: Any, item: dict[str, Any]) -> list[Message]:
+    kind = text(item.get("type"))
+    if kind in _ITEMS and kind not in _KNOWN:  # tools that the provider runs: no result to be paired with
+        part = Sized(kind, chars=len(as_text(raw)))
+        return [Message(role="assistant", id=talk.log.new_id(item.get("id")), parts=(part,))]
+    when = time(item.get("created_at"))
+    return talk.make(raw) if when is None else talk.make(raw, time=when)
+
+
+def _flush(talk: Talk, made: list[Message], response: dict[str, Any] | None) -> None:
+    """Write messages, the items of one reply as one; the last reply of a response bears its usage."""
+    whole = merged(made)
+    if response is not None and whole and whole[-1].role == "assistant":
+        status = word(response.get("status"))
+        whole[-1] = replace(
+            whole[-1],
+            usage=to_usage(response.get("usage")),
+            model=word(response.get("model")) or talk.model,
+            time=time(response.get("completed_at")) or time(response.get("created_at")),
+            stop={"completed": "stop", "incomplete": "length", "failed": "error"}.get(status or "", status),
+            is_error=status == "failed",
+        )
+    talk.add(whole)
+
+
+def _compaction(talk: Talk, item: dict[str, Any]) -> None:
+    """Let what the provider made of the conversation stand for all that came before."""
+    said, blob = word(item.get("summary")), text(item.get("encrypted_content"))
+    parts: tuple[Part, ...] = (Text(said),) if said else (Sized("compaction", chars=len(blob)),)
+    own = talk.log.new_id(item.get("id"))
+    summary = Message(role="summary", id=talk.log.new_id(f"{own}-summary"), parts=parts)
+    talk.log.compact(Edit(kind="summarised", id=own, inserted=(summary,), method="compaction"), ())

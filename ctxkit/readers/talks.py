@@ -1,0 +1,185 @@
+"""A conversation put together from requests to a chat API: what a request repeats is known, what it lacks was taken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ctxkit.messages import Edit, Fault, Message, Text, ToolCall, ToolSchema
+from ctxkit.readers.dialects import named, to_messages, to_schemas
+from ctxkit.readers.fields import DAMAGE, items, mapping, text, why, word
+from ctxkit.readers.logs import Log
+from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Talk:
+    """One conversation, request by request; each request may hold the whole of it."""
+
+    def __init__(self, format_: str, product: str | None = None) -> None:
+        self.format, self.product = format_, product
+        self.log = Log()
+        self.skipped: Counter[str] = Counter()
+        self.faults: list[Fault] = []
+        self.asked: dict[str, str] = {}
+        self.tools: tuple[ToolSchema, ...] = ()
+        self.model: str | None = None
+        self.inputs = 0
+        """How many items the inputs so far held, for an API whose items are counted rather than compared."""
+        self._raws: list[Any] = []
+        self._known: list[list[str]] = []
+        """For each raw message of the last request the ids of ours."""
+        self._keys: dict[str, Any] = {}
+
+    def make(self, raw: Any, **more: Any) -> list[Message]:
+        """Return a raw message as ours, with the tools of its results named; a damaged one is counted."""
+        try:
+            return named(to_messages(raw, self.log, self.skipped, **more), self.asked)
+        except DAMAGE as e:
+            self.faults.append(Fault(more.get("line", 0), why(e)))
+            return []
+
+    def add(self, made: Iterable[Message]) -> list[str]:
+        """Write messages at the end; return their ids."""
+        out = []
+        for m in made:
+            self.log.add(m)
+            self._keys[m.id] = _key(m)
+            out.append(m.id)
+        return out
+
+    def settings(self, request: dict[str, Any]) -> None:
+        """Take the tools and the model of a request."""
+        if request.get("tools"):
+            self.tools = to_schemas(request["tools"])
+        self.model = word(request.get("model")) or self.model
+
+    def request(self, raws: list[Any]) -> None:
+        """Take the messages of one request: the growth is new, what is gone was taken by an edit that no log marks."""
+        same = 0
+        for old, new in zip(self._raws, raws, strict=False):
+            if old != new:
+                break
+            same += 1
+        known = self._known[:same]
+        gone = self.log.shown[sum(map(len, known)) :]
+        fresh = [self.make(raw) for raw in raws[same:]]
+        flat = [m for made in fresh for m in made]
+        names = self._matched(flat, gone)
+        self._raws = raws
+        self._known = [*known, *([names.get(m.id, m.id) for m in made] for made in fresh)]
+
+    def _matched(self, flat: list[Message], gone: list[str]) -> dict[str, str]:
+        """Write what is new among the messages; return the ids under which the others are known."""
+        names: dict[str, str] = {}
+        at = 0
+        while at < len(flat) and at < len(gone) and _key(flat[at]) == self._keys.get(gone[at]):
+            names[flat[at].id] = gone[at]
+            at += 1
+        if at < len(gone):
+            at = self._edited(flat, at, gone[at:], names)
+        self.add(flat[at:])
+        return names
+
+    def _edited(self, flat: list[Message], at: int, gone: list[str], names: dict[str, str]) -> int:
+        """Write the edit that explains why messages are missing; return where what is new begins."""
+        left: dict[Any, list[str]] = {}
+        for i in reversed(gone):
+            left.setdefault(self._keys.get(i), []).append(i)
+        end, inserted = at, []
+        for n in range(at, len(flat)):
+            same = left.get(_key(flat[n]))
+            if same:
+                names[flat[n].id] = same.pop()
+                end = n + 1
+        if end == at:
+            end = len(flat)
+        for m in flat[at:end]:
+            if m.id not in names:
+                self._keys[m.id] = _key(m)
+                inserted.append(m)
+        kept = set(names.values())
+        self.log.add(
+            Edit(
+                kind="summarised" if inserted else "dropped",
+                id=self.log.new_id(),
+                targets=tuple(i for i in gone if i not in kept),
+                inserted=tuple(inserted),
+                method="request",
+                source="derived",
+                reason="the next request no longer holds them",
+            )
+        )
+        return end
+
+    def reply(self, raw: Any, **more: Any) -> None:
+        """Take the reply of a call: the next request will repeat it."""
+        made = self.make(raw, **more)
+        self._raws = [*self._raws, raw]
+        self._known = [*self._known, self.add(made)]
+
+    def session(self, own: str, **more: Any) -> Session:
+        """Return the conversation."""
+        parents, leaf = self.log.tree()
+        return Session(
+            id=own,
+            format=self.format,
+            log=tuple(self.log.entries),
+            parents=parents,
+            leaf=leaf,
+            product=self.product,
+            model=self.model,
+            tools=self.tools,
+            skipped=dict(self.skipped),
+            faults=tuple(self.faults),
+            **more,
+        )
+
+
+def _key(m: Message) -> Any:
+    said = tuple(p.text for p in m.parts if type(p) is Text and p.text)
+    return m.role, said, tuple(p.id for p in m.parts if type(p) is ToolCall), m.call_id
+
+
+def merged(messages: list[Message]) -> list[Message]:
+    """Return messages with neighbouring pieces of one reply put together (APIs whose replies are lists of items)."""
+    out: list[Message] = []
+    for m in messages:
+        if m.role == "assistant" and out and out[-1].role == "assistant":
+            out[-1] = msgspec.structs.replace(
+                out[-1],
+                parts=out[-1].parts + m.parts,
+                usage=m.usage or out[-1].usage,
+                stop=m.stop or out[-1].stop,
+            )
+        else:
+            out.append(m)
+    return out
+
+
+def is_message(raw: Any) -> bool:
+    """Say whether a value looks like a message of a chat API."""
+    if type(raw) is not dict or type(raw.get("role")) is not str:
+        return False
+    return raw["role"] in _ROLES and ("content" in raw or "tool_calls" in raw or "function_call" in raw)
+
+
+_ROLES = {"system", "developer", "user", "assistant", "tool", "function"}
+
+
+def is_talk(value: Any) -> bool:
+    """Say whether a value is a list that begins with messages."""
+    return type(value) is list and bool(value) and all(is_message(m) for m in value[:3])
+
+
+def block_types(messages: Any) -> set[str]:
+    """Return the types of the content blocks of the first messages."""
+    found: set[str] = set()
+    for m in items(messages)[:64]:
+        for block in items(mapping(m).get("content"))[:16]:
+            found.add(text(mapping(block).get("type")))
+    return found
