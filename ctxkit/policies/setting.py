@@ -38,7 +38,7 @@ def at_least(part: Any, low: float, *names: str) -> None:
     """
     for name in names:
         value = getattr(part, name)
-        if value is not None and not value >= low:  # NaN too
+        if value is not None and not (_number(value) and value >= low):  # NaN fails too
             raise BadArguments(f"{type(part).__name__} needs {name} of at least {low}, not {value!r}.")
 
 
@@ -50,5 +50,9 @@ def share(part: Any, *names: str) -> None:
     """
     for name in names:
         value = getattr(part, name)
-        if value is not None and not 0 <= value <= 1:
+        if value is not None and not (_number(value) and 0 <= value <= 1):
             raise BadArguments(f"{type(part).__name__} needs {name} between 0 and 1, not {value!r}.")
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
