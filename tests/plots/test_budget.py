@@ -1,0 +1,76 @@
+"""fuseraft's chart: running sums an agent, thresholds, compactions between the turns."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from builders import assistant, session, summarised, usage
+
+import ctxkit as ck
+from ctxkit.messages import Message
+from ctxkit.plots._budget import budget_data
+
+
+def turn(agent, number, tokens):
+    details = {"warn_at": 50, "cutover_at": 90}
+    return Message(
+        role="assistant", id=f"t{number}", kind="turn", agent=agent, turn=number, usage=usage(tokens), details=details
+    )
+
+
+def team():
+    return session(turn("Dev", 0, 10), turn("Rev", 1, 20), summarised([]), turn("Dev", 2, 30))
+
+
+def plain(data):
+    agents = {
+        a.name: (a.turns.tolist(), a.cumulative.tolist(), a.inputs.tolist(), a.outputs.tolist()) for a in data.agents
+    }
+    return agents, data.compactions, data.warn_at, data.cutover_at
+
+
+def test_the_data_are_running_sums_an_agent():
+    agents = {"Dev": ([0, 2], [10, 30], [10, 30], [10, 10]), "Rev": ([1], [20], [20], [10])}
+    assert plain(budget_data(team())) == (agents, (1.5,), 50, 90)
+
+
+def test_a_turn_frame_gives_the_same():
+    assert plain(budget_data(ck.frame(team()))) == plain(budget_data(team()))
+
+
+def test_markers_of_a_snapshot_log_are_no_agent_and_count_one_ahead():
+    rows = [
+        ("Dev", 0, 10, 1, 10, 60, 100, False),
+        ("system", 1, 0, 0, 0, None, None, True),
+        ("Dev", 1, 7, 2, 7, 60, 100, False),
+    ]
+    names = [
+        "agent",
+        "turn",
+        "turn_input_tokens",
+        "turn_output_tokens",
+        "cumulative_input_tokens",
+        "warn_at",
+        "cutover_at",
+    ]
+    log = pd.DataFrame(rows, columns=[*names, "compaction_occurred"])
+    assert plain(budget_data(log)) == ({"Dev": ([0, 1], [10, 7], [10, 7], [1, 2])}, (0.5,), 60, 100)
+
+
+def test_the_figure_has_agents_and_thresholds():
+    assert [t.name for t in ck.plots.budget(team()).figure().data] == ["Dev", "Rev", "warn at 50", "cut over at 90"]
+
+
+def test_hover_tells_the_turns_input_and_output():
+    text = ck.plots.budget(team()).to_plotly()["data"][0]["text"][1]
+    assert "in 30, out 10" in text
+
+
+def test_agents_of_several_sessions_are_told_apart():
+    s = session(assistant(usage=usage(5)), id="one"), session(assistant(usage=usage(5)), id="two")
+    assert [a.name for a in budget_data(s).agents] == ["one · main", "two · main"]
+
+
+def test_another_frame_is_refused_by_its_missing_columns():
+    with pytest.raises(ck.BadArguments, match="turn_input_tokens"):
+        ck.plots.budget(pd.DataFrame({"agent": ["a"], "turn": [0]}))

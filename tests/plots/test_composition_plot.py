@@ -1,0 +1,47 @@
+"""The composition charts hold the numbers of the context report."""
+
+from __future__ import annotations
+
+from builders import assistant, session, step, summarised, system, usage, user
+
+import ctxkit as ck
+from ctxkit.composition import layers
+from ctxkit.plots._composition import Composition, composition_data
+from ctxkit.tokens import estimate
+
+COUNTER = estimate()
+
+
+def some():
+    u, (a, r) = user("x" * 40), step("bash", "y" * 400)
+    return session(
+        system("# A\nx\n# B\ny\n"), u, a, r, assistant("m", usage=usage(300)), summarised([u, a, r]), assistant("e")
+    )
+
+
+def test_the_data_are_the_layers_and_the_compactions():
+    s = some()
+    assert composition_data(s, counter=COUNTER) == Composition("test", layers(s, COUNTER), (1.5,))
+
+
+def test_the_stack_has_a_trace_for_each_group():
+    chart = ck.plots.composition(some(), counter=COUNTER)
+    drawn = chart.to_plotly()["data"]
+    assert [d["name"] for d in drawn] == list(layers(some(), COUNTER).groups)
+    assert {d["type"] for d in drawn} == {"bar"}
+    assert chart.to_plotly()["layout"]["barmode"] == "relative"
+
+
+def test_many_calls_become_areas():
+    s = session(user(), *[assistant(usage=usage(10 + i)) for i in range(80)])
+    assert {d["stackgroup"] for d in ck.plots.composition(s, counter=COUNTER).to_plotly()["data"]} == {"one"}
+
+
+def test_tiles_sum_up_to_the_prompt():
+    r = ck.report(some(), 1, counter=COUNTER)
+    trace = ck.plots.composition(some(), 1, counter=COUNTER).to_plotly()["data"][0]
+    assert trace["type"] == "treemap"
+    assert trace["values"][0] == r.prompt_tokens == 300
+    for i, parent in zip(trace["ids"], trace["values"], strict=True):
+        inner = [v for v, p in zip(trace["values"], trace["parents"], strict=True) if p == i]
+        assert not inner or sum(inner) == parent
