@@ -89,6 +89,7 @@ def session_of(session: Session, done: Run, children: tuple[Session, ...] = ()) 
         leaf=-1,
         children=children,
         details={**session.details, "replay": summary(done)},
+        origin=session.origin or session,
     )
 
 

@@ -69,6 +69,8 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     faults: tuple[Fault, ...] = ()
     """Places that could not be read."""
     details: dict[str, Any] = {}
+    origin: Session | None = None
+    """Of a replay: the recorded session that it was made from."""
 
     # -- the path that stands ------------------------------------------------------------------------------------
 

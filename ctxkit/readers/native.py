@@ -46,6 +46,7 @@ class _Marked(Entries):
         self.facts: dict[str, Any] = {}
         self.stands: dict[str, Any] = {}
         self.children: list[Session] = []
+        self.origin: Session | None = None
         self.marks: dict[str, dict[str, Any]] = {}
         super().__init__(source)
 
@@ -72,6 +73,8 @@ class _Marked(Entries):
             self.facts = data
         elif kind == "ctxkit.child":
             self.children.append(_whole(data, 0))
+        elif kind == "ctxkit.origin":
+            self.origin = _whole(data, 0)
         elif kind == "ctxkit.end":
             self.stands = data
         elif type(data.get("edit")) is dict and not _is_told(data["edit"]):
@@ -123,6 +126,7 @@ class _Marked(Entries):
             children=tuple(self.children),
             skipped=skipped,
             faults=faults,
+            origin=self.origin,
         )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 _ROOT = "00000000"
-_PLAIN = {"log", "children", "parents", "leaf"}
+_PLAIN = {"log", "children", "parents", "leaf", "origin"}
 
 
 def lines(session: Session) -> Iterator[bytes]:
@@ -30,6 +30,8 @@ def lines(session: Session) -> Iterator[bytes]:
     last = tree.id(len(session.log) - 1) if session.log else _ROOT
     for i, child in enumerate(session.children):
         yield to_line(_custom(f"{0xC0000000 + i:08x}", last, when, "ctxkit.child", whole(child)))
+    if session.origin is not None:
+        yield to_line(_custom("e0000000", last, when, "ctxkit.origin", whole(session.origin)))
     yield stand(session)
 
 
