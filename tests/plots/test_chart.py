@@ -50,30 +50,28 @@ class Tags(HTMLParser):
         self.attributes |= {name for name, _ in attrs}
 
 
-SAFE_TAGS = set(
-    [
-        "figure",
-        "figcaption",
-        "strong",
-        "br",
-        "div",
-        "svg",
-        "path",
-        "line",
-        "circle",
-        "rect",
-        "polygon",
-        "text",
-        "span",
-        "table",
-        "caption",
-        "thead",
-        "tbody",
-        "tr",
-        "th",
-        "td",
-    ]
-)
+SAFE_TAGS = {
+    "figure",
+    "figcaption",
+    "strong",
+    "br",
+    "div",
+    "svg",
+    "path",
+    "line",
+    "circle",
+    "rect",
+    "polygon",
+    "text",
+    "span",
+    "table",
+    "caption",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+}
 
 
 @pytest.mark.parametrize("name", CHARTS)
