@@ -125,7 +125,7 @@ class Summary(Setting):
 
     def at(self, history: History, position: int) -> Cut:
         """Return a cut at or after a position, or at the start of its turn where turns are not split."""
-        position = min(position, len(history) - 1)
+        position = max(min(position, len(history) - 1), 0)
         if not self.split_turns:
             return Cut(history.safe_before(max(turn_start(history, position), 0)))
         first = history.safe(position) or history.safe_before(position)

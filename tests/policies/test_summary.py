@@ -30,7 +30,8 @@ def roles(history):
 
 def test_old_messages_become_one_summary():
     new = Summary(keep_tokens=250, summariser=say())(shown(system("s"), turns(5)), ROOM)
-    assert texts(new)[:2] == ["s", "SUMMARY"]
+    assert texts(new)[0] == "s"
+    assert texts(new)[1].endswith("SUMMARY")
     assert roles(new) == ["system", "summary", "assistant", "user", "assistant"]
     assert new.tokens < 400
 
