@@ -3,7 +3,7 @@
 Lines of one writer have the same keys in the same order, so that they can be read as a table of comma-separated
 cells that each begin with their key: about twice as fast as a JSON parser. Every cell is checked to be of that form;
 lines of another form (compaction markers among turns) are read the same way among themselves, and what is left over
-by Arrow's JSON parser. Whatever either refuses is for `lines`.
+by a typed JSON decoder. Whatever either refuses is for `lines`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.json
 
 from ctxkit.snapshots.columns import ALWAYS, ARRAYS, COUNTS, FLAG, NAMES, NAT, TEXTS, Block, Words, codes, join, rows
 
@@ -27,34 +28,38 @@ if TYPE_CHECKING:
 _DEPTH = 4  # kinds of lines (turns and markers, with and without thresholds) before the JSON parser takes over
 _SAMPLE = 9
 _BLOCK = 1 << 20
-_LONGEST = 20  # characters of a 64-bit number
+_LONGEST = 1 << 24  # bytes of a cell: those of the longest line
 _CELL = re.compile(rb'(\{?[ ]*"(\w+)":[ ]*)([^ ].*)', re.DOTALL)
-_SCHEMA = pa.schema(
-    [
-        ("ts", pa.timestamp("ns", "UTC")),
-        *((name, pa.string()) for name in TEXTS),
-        *((name, pa.int64()) for name in COUNTS),
-        (FLAG, pa.bool_()),
-    ]
-)
 
 
-class _Odd(Exception):  # noqa: N818  no error: the next way is tried
+class _Odd(Exception):
     """These lines are not of the form that was assumed."""
 
 
-def parse_bulk(data: bytes, words: Words) -> Block | None:
+class _Column(NamedTuple):
+    """Cells of one key."""
+
+    name: str
+    cells: pa.Array
+    key: bytes
+    """What every cell begins with."""
+    last: bool
+    """True where every cell ends with the brace of its object."""
+
+
+def parse_bulk(data: bytes, lines: int, words: Words) -> Block | None:
     """Return one row for each line, in order; None where any line needs a closer look.
 
     Args:
         data: whole lines, each with its newline.
+        lines: how many.
         words: tables of texts; grow.
     """
     try:
         block = _cells(data, words, 0)
-    except (_Odd, pa.ArrowInvalid, UnicodeDecodeError):
+    except (_Odd, pa.ArrowInvalid, msgspec.DecodeError, ValueError, OverflowError, RecursionError):
         return None
-    return block if rows(block) == data.count(b"\n") else None
+    return block if rows(block) == lines else None
 
 
 # -- lines of one form, as cells ---------------------------------------------------------------------------------------
@@ -106,9 +111,8 @@ def _columns(table: pa.Table, words: Words) -> Block:
         name = found[2].decode()
         if name not in NAMES or name in block:
             raise _Odd
-        _READ[name if name in ("ts", FLAG) else "text" if name in TEXTS else "count"](
-            block, name, cells, found[1], i == last, words
-        )
+        read = _READ[name if name in ("ts", FLAG) else "text" if name in TEXTS else "count"]
+        read(block, _Column(name, cells, found[1], i == last), words)
     if not all(name in block for name in ALWAYS):
         raise _Odd
     return {name: _missing(name, n) if name not in block else block[name] for name in ARRAYS}
@@ -119,12 +123,12 @@ def _missing(name: str, n: int) -> np.ndarray[Any, Any]:
     return np.full(n, fill, ARRAYS[name])
 
 
-def _values(cells: pa.Array, key: bytes, *, last: bool) -> pa.Array:
+def _values(column: _Column) -> pa.Array:
     """The cells without their keys, and the last without its brace; every one must begin with the key."""
-    if not pc.all(pc.starts_with(cells, key)).as_py():
+    if not pc.all(pc.starts_with(column.cells, column.key)).as_py():
         raise _Odd
-    values = pc.binary_slice(cells, len(key), 1 << 20)
-    if not last:
+    values = pc.binary_slice(column.cells, len(column.key), _LONGEST)
+    if not column.last:
         return values
     if not pc.all(pc.ends_with(values, b"}")).as_py():
         raise _Odd
@@ -136,45 +140,46 @@ def _values(cells: pa.Array, key: bytes, *, last: bool) -> pa.Array:
     return cut.view(pa.binary())
 
 
-def _read_count(block: Block, name: str, cells: pa.Array, key: bytes, last: bool, words: Words) -> None:  # noqa: ARG001
-    text = _values(cells, key, last=last).view(pa.string())
+def _read_count(block: Block, column: _Column, words: Words) -> None:  # noqa: ARG001
+    text = _values(column).view(pa.string())
     try:
         numbers = text.cast(pa.int64())
     except pa.ArrowInvalid:
         numbers = pc.if_else(pc.equal(text, "null"), pa.scalar(None, pa.string()), text).cast(pa.int64())
     if pc.any(pc.and_(pc.starts_with(text, "0"), pc.greater(pc.binary_length(text), 1))).as_py():
         raise _Odd  # 0x1F and 007: numbers for Arrow, not for JSON
-    _store(block, name, numbers)
+    _store(block, column.name, numbers)
 
 
-def _read_text(block: Block, name: str, cells: pa.Array, key: bytes, last: bool, words: Words) -> None:
-    if last:
+def _read_text(block: Block, column: _Column, words: Words) -> None:
+    if column.last:
         raise _Odd
-    known = cells.dictionary_encode()
+    known = column.cells.dictionary_encode()
     texts: list[str | None] = []
     for cell in known.dictionary.to_pylist():
-        text = json.loads(cell.removeprefix(key)) if cell.startswith(key) else 0
+        text = json.loads(cell.removeprefix(column.key)) if cell.startswith(column.key) else 0
         if not (text is None or isinstance(text, str)) or (text is not None and not _sound(text)):
             raise _Odd
         texts.append(text)
-    table = np.array(codes(words[name], texts), np.int32)
-    block[name] = table[known.indices.to_numpy(zero_copy_only=False)]
+    table = np.array(codes(words[column.name], texts), np.int32)
+    block[column.name] = table[known.indices.to_numpy(zero_copy_only=False)]
 
 
-def _read_flag(block: Block, name: str, cells: pa.Array, key: bytes, last: bool, words: Words) -> None:  # noqa: ARG001
-    known = _values(cells, key, last=last).dictionary_encode()
+def _read_flag(block: Block, column: _Column, words: Words) -> None:  # noqa: ARG001
+    known = _values(column).dictionary_encode()
     meaning = {b"true": True, b"false": False, b"null": False}
     values = [meaning.get(v) for v in known.dictionary.to_pylist()]
     if None in values:
         raise _Odd
-    block[name] = np.array(values, np.bool_)[known.indices.to_numpy(zero_copy_only=False)]
+    block[column.name] = np.array(values, np.bool_)[known.indices.to_numpy(zero_copy_only=False)]
 
 
-def _read_time(block: Block, name: str, cells: pa.Array, key: bytes, last: bool, words: Words) -> None:  # noqa: ARG001
+def _read_time(block: Block, column: _Column, words: Words) -> None:  # noqa: ARG001
     """Times of one length, in UTC, with a fraction: those of one writer are."""
+    cells, key = column.cells, column.key
     first = cells[0].as_py()
     shape = re.fullmatch(rb'"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9})((?:\\u002B|\+)00:00|Z)"', first[len(key) :])
-    if shape is None or last:
+    if shape is None or column.last:
         raise _Odd
     grid = _grid(cells, len(first))
     tail = np.frombuffer(shape[2] + b'"', np.uint8)
@@ -182,7 +187,7 @@ def _read_time(block: Block, name: str, cells: pa.Array, key: bytes, last: bool,
         raise _Odd
     start = len(key) + 1
     stamps = pc.binary_slice(cells, start, start + len(shape[1])).view(pa.string()).cast(pa.timestamp("ns"))
-    block[name] = stamps.view(pa.int64()).to_numpy(zero_copy_only=False)
+    block[column.name] = stamps.view(pa.int64()).to_numpy(zero_copy_only=False)
 
 
 def _grid(cells: pa.Array, width: int) -> np.ndarray[Any, Any]:
@@ -193,7 +198,7 @@ def _grid(cells: pa.Array, width: int) -> np.ndarray[Any, Any]:
     return np.frombuffer(cells.buffers()[2], np.uint8)[offsets[0] : offsets[-1]].reshape(len(cells), width)
 
 
-_READ: dict[str, Callable[[Block, str, pa.Array, bytes, bool, Words], None]] = {
+_READ: dict[str, Callable[[Block, _Column, Words], None]] = {
     "ts": _read_time,
     "text": _read_text,
     "count": _read_count,
@@ -214,24 +219,34 @@ def _merge(block: Block, rest: Block, at: np.ndarray[Any, Any]) -> Block:
 
 
 # -- any objects, as JSON ----------------------------------------------------------------------------------------------
+# Not by Arrow's JSON parser: a line of `null`, or one nested deeply, ends the process (pyarrow 26).
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    ts: str
+    agent: str
+    turn: int
+    turn_input_tokens: int
+    turn_output_tokens: int
+    cumulative_input_tokens: int
+    session: str | None = None
+    warn_at: int | None = None
+    cutover_at: int | None = None
+    compaction_occurred: bool | None = None
+
+
+_DECODER = msgspec.json.Decoder(_Line)
 
 
 def _objects(data: bytes, words: Words) -> Block:
-    table = pyarrow.json.read_json(
-        pa.BufferReader(data),
-        pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
-        pyarrow.json.ParseOptions(explicit_schema=_SCHEMA, unexpected_field_behavior="error"),
-    )
-    if any(table[name].null_count for name in ALWAYS):
-        raise _Odd
-    block: Block = {"ts": table["ts"].combine_chunks().view(pa.int64()).to_numpy(zero_copy_only=False)}
+    lines = _DECODER.decode_lines(data)
+    stamps = pa.array([line.ts for line in lines], pa.string()).cast(pa.timestamp("ns", "UTC"))
+    block: Block = {"ts": stamps.view(pa.int64()).to_numpy(zero_copy_only=False)}
     for name in TEXTS:
-        known = table[name].combine_chunks().dictionary_encode()
-        table_of = np.array([*codes(words[name], known.dictionary.to_pylist()), -1], np.int32)
-        block[name] = table_of[known.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+        block[name] = np.array(codes(words[name], map(attrgetter(name), lines)), np.int32)
     for name in COUNTS:
-        _store(block, name, table[name].combine_chunks())
-    block[FLAG] = table[FLAG].combine_chunks().fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
+        _store(block, name, pa.array(map(attrgetter(name), lines), pa.int64(), size=len(lines)))
+    block[FLAG] = np.array([bool(line.compaction_occurred) for line in lines], np.bool_)
     return {name: block[name] for name in ARRAYS}
 
 

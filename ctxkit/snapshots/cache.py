@@ -10,13 +10,15 @@ from __future__ import annotations
 import os
 import shutil
 from hashlib import blake2b
+from itertools import accumulate
+from mmap import ACCESS_COPY, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from ctxkit.snapshots.columns import ARRAYS, Block, join, rows
+from ctxkit.snapshots.columns import ARRAYS, Block, rows
 from ctxkit.snapshots.faults import Fault
 from ctxkit.snapshots.files import Log
 from ctxkit.tokens.vocabularies import cache_folder
@@ -97,33 +99,60 @@ def joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return out
 
 
-def arrays(folder: Path, index: Index) -> Block:
-    """Return the rows as they lie on disk, mapped into memory; writing to them changes a private copy.
+def arrays(folder: Path, index: Index, ranks: Sequence[int]) -> Block:
+    """Return the rows in the order of the logs, mapped into memory; writing to them changes a private copy.
+
+    Args:
+        folder: the reading's folder.
+        index: what lies there.
+        ranks: for each log by its number, its place among the logs. A log that grew and is not the last has its rows
+            in two places: they are then read together instead.
 
     Raises:
         OSError, ValueError: an array is not there, or too short.
     """
     if not index.rows:
         return {name: np.empty(0, dtype) for name, dtype in ARRAYS.items()}
-    where = folder / index.generation
-    return {
-        name: np.asarray(np.memmap(where / f"{name}.bin", dtype, "c", shape=(index.rows,)))
-        for name, dtype in ARRAYS.items()
-    }
+    bounds = _bounds(index.runs, ranks)
+    where = f"{folder / index.generation}{os.sep}"
+    take = _mapped if len(bounds) == 1 else _gathered
+    return {name: take(f"{where}{name}.bin", dtype, bounds) for name, dtype in ARRAYS.items()}
 
 
-def in_order(index: Index, block: Block, ranks: Sequence[int]) -> Block:
-    """Return the rows in the order of the logs (`ranks`, by number): a log that grew has its rows in two places."""
-    stops = np.cumsum([n for _, n in index.runs])
-    order = sorted(range(len(stops)), key=lambda k: (ranks[index.runs[k][0]], k))
-    bounds: list[list[int]] = []
-    for k in order:
-        start, stop = int(stops[k]) - index.runs[k][1], int(stops[k])
-        if bounds and bounds[-1][1] == start:
-            bounds[-1][1] = stop
-        else:
-            bounds.append([start, stop])
-    return block if len(bounds) < 2 else join([{n: v[a:b] for n, v in block.items()} for a, b in bounds])
+def is_ordered(runs: list[tuple[int, int]], ranks: Sequence[int]) -> bool:
+    """True where the rows lie on disk in the order of the logs."""
+    places = [ranks[log] for log, _ in runs]
+    return places == sorted(places)
+
+
+def _bounds(runs: list[tuple[int, int]], ranks: Sequence[int]) -> list[tuple[int, int]]:
+    """Slices of the rows on disk, in the order of the logs; neighbours are one."""
+    out: list[tuple[int, int]] = []
+    stops = list(accumulate(n for _, n in runs))
+    for k in sorted(range(len(runs)), key=[ranks[log] for log, _ in runs].__getitem__):
+        start, stop = stops[k] - runs[k][1], stops[k]
+        if out and out[-1][1] == start:
+            start = out.pop()[0]
+        out.append((start, stop))
+    return out
+
+
+def _mapped(path: str, dtype: np.dtype[Any], bounds: list[tuple[int, int]]) -> np.ndarray[Any, Any]:
+    with open(path, "rb") as f:  # noqa: PTH123
+        private = mmap(f.fileno(), bounds[0][1] * dtype.itemsize, access=ACCESS_COPY)
+    return np.frombuffer(private, dtype)
+
+
+def _gathered(path: str, dtype: np.dtype[Any], bounds: list[tuple[int, int]]) -> np.ndarray[Any, Any]:
+    out = np.empty(sum(b - a for a, b in bounds), dtype)
+    at = 0
+    with open(path, "rb", buffering=0) as f:  # noqa: PTH123
+        for a, b in bounds:
+            f.seek(a * dtype.itemsize)
+            if f.readinto(out[at : at + b - a].data) != (b - a) * dtype.itemsize:
+                raise ValueError("too short")
+            at += b - a
+    return out
 
 
 def _private(path: Path, flags: int) -> Any:

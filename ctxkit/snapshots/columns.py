@@ -79,16 +79,16 @@ def join(blocks: Sequence[Block]) -> Block:
 
 
 def frame(block: Block, words: Mapping[str, Sequence[str]], names: Sequence[str] = NAMES) -> pd.DataFrame:
-    """Return a frame over the arrays of a block: they are not copied, but for the times."""
+    """Return a frame over the arrays of a block: they are not copied."""
     return pd.DataFrame({name: _series(block, words, name) for name in names}, copy=False)
 
 
 def _series(block: Block, words: Mapping[str, Sequence[str]], name: str) -> Any:
     values = block[name]
     if name == "ts":
-        return pd.array(values.view("M8[ns]"), dtype=pd.DatetimeTZDtype("ns", "UTC"), copy=False)  # type: ignore[call-overload]
+        return pd.DatetimeIndex(values, dtype=pd.DatetimeTZDtype("ns", "UTC"), copy=False).array
     if name in TEXTS:
-        return pd.Categorical.from_codes(values, pd.Index(list(words[name]), dtype="str"), validate=False)  # type: ignore[call-arg]
+        return pd.Categorical.from_codes(values, pd.Index(list(words[name]), dtype="str"), validate=False)
     if name == FLAG:
         return pd.arrays.BooleanArray(values, np.zeros(len(values), np.bool_))
     return pd.arrays.IntegerArray(values, block[f"{name}.missing"])

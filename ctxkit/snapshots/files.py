@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 from glob import glob, has_magic
 from hashlib import blake2b
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
@@ -16,7 +16,8 @@ from ctxkit.snapshots.lines import decode
 from ctxkit.snapshots.parse import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
+    from pathlib import Path
 
     from ctxkit.snapshots.faults import Report
 
@@ -85,28 +86,34 @@ def fingerprint(path: str, size: int) -> str:
 # -- finding logs ------------------------------------------------------------------------------------------------------
 
 
-def find(paths: str | Path | Iterable[str | Path]) -> list[str]:
-    """Return the logs that paths name, each once, sorted within each folder or pattern.
+def named(paths: str | Path | Iterable[str | Path]) -> list[str]:
+    """Return paths as absolute ones, whether one or several are given; they need not exist.
+
+    Raises:
+        BadArguments: something given is no path.
+    """
+    given = [paths] if isinstance(paths, (str, os.PathLike)) or not isinstance(paths, Iterable) else list(paths)
+    for path in given:
+        if not isinstance(path, (str, os.PathLike)):
+            raise BadArguments(f"Give a file, a folder or a pattern, or a list of them, not {type(path).__name__}.")
+    return [os.path.abspath(os.path.expanduser(path)) for path in given]  # noqa: PTH100, PTH111
+
+
+def find(paths: Iterable[str]) -> list[str]:
+    """Return the logs that absolute paths name, each once, sorted within each folder or pattern.
 
     A file is taken whatever its name; a folder gives all `ctx_snapshots*.jsonl` below it; a pattern may name both.
 
     Raises:
         ReadError: a path names nothing, or a folder holds no log.
-        BadArguments: something given is no path.
     """
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    found: dict[str, None] = {}
-    for path in given:
-        if not isinstance(path, (str, os.PathLike)):
-            raise BadArguments(f"Give a file, a folder or a pattern, or a list of them, not {type(path).__name__}.")
-        found.update(dict.fromkeys(_named(os.path.abspath(os.path.expanduser(path)))))  # noqa: PTH100, PTH111
-    return list(found)
+    return list(dict.fromkeys(log for path in paths for log in _named(path)))
 
 
 def _named(path: str) -> list[str]:
     mode = _mode(path)
     if mode is None and has_magic(path):
-        matches = sorted(glob(path, recursive=True))
+        matches = sorted(glob(path, recursive=True, include_hidden=True))  # noqa: PTH207  absolute patterns
         logs = [log for m in matches for log in ([m] if _is(stat.S_ISREG, m) else _below(m))]
         if not logs:
             raise ReadError("no file fits the pattern.", path)
@@ -128,11 +135,8 @@ def _below(folder: str) -> list[str]:
     out: list[str] = []
     for where, folders, names in os.walk(folder):
         folders.sort()
-        out.extend(
-            os.path.join(where, n)  # noqa: PTH118
-            for n in sorted(names)
-            if n.startswith("ctx_snapshots") and n.endswith(".jsonl")
-        )
+        logs = sorted(n for n in names if n.startswith("ctx_snapshots") and n.endswith(".jsonl"))
+        out.extend([where + os.sep + n for n in logs])
     return out
 
 
@@ -170,8 +174,6 @@ def _news(number: int, log: Log, report: Report) -> Iterator[Part]:
     try:
         with open(log.path, "rb", buffering=0) as f:  # noqa: PTH123
             s = os.fstat(f.fileno())
-            if not stat.S_ISREG(s.st_mode):
-                raise OSError("no file")
             before = (s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
             yield from _read(number, log, f, report)
             log.stamp = before  # of before: what is written meanwhile makes it differ
@@ -217,9 +219,10 @@ def _after(log: Log, data: bytes) -> bytes:
 
 
 def _take(number: int, log: Log, data: bytes) -> Part:
-    part = Part(number, log.path, log.newlines + 1, data.removeprefix(_BOM) if log.offset == 0 else data)
+    lines = data.count(b"\n")
+    part = Part(number, log.path, log.newlines + 1, data.removeprefix(_BOM) if log.offset == 0 else data, lines)
     log.offset += len(data)
-    log.newlines += data.count(b"\n")
+    log.newlines += lines
     return part
 
 
@@ -231,6 +234,6 @@ def _tail(number: int, log: Log, rest: bytes) -> Iterator[Part]:
     if isinstance(decode(rest), dict):
         first = log.newlines + 1
         log.offset += len(rest)
-        yield Part(number, log.path, first, rest.removeprefix(_BOM) + b"\n")
+        yield Part(number, log.path, first, rest.removeprefix(_BOM) + b"\n", 1)
     else:
         log.open = len(rest)

@@ -67,7 +67,7 @@ def _rows(line: bytes, file: str, number: int, report: Report) -> list[Row]:
     if isinstance(record, dict):
         return [_row(record, file, number, report)]
     pieces = line.split(START)
-    if len(pieces) == 1 or line.count(START) == 1 and line.startswith(START):
+    if len(pieces) == 1 or (line.count(START) == 1 and line.startswith(START)):
         report.add(file, number, record)
         return []
     decoded = [decode(START + piece) for piece in pieces[1:]]

@@ -27,6 +27,8 @@ class Part(NamedTuple):
     """Number of the first line, counted from 1."""
     data: bytes
     """Lines, each with its newline."""
+    lines: int
+    """How many."""
 
 
 def parse(parts: Sequence[Part], words: Words, report: Report) -> tuple[Block, list[tuple[int, int]]]:
@@ -36,9 +38,11 @@ def parse(parts: Sequence[Part], words: Words, report: Report) -> tuple[Block, l
     get their codes in order of appearance, so that a log read in steps gives what it gives at once.
     """
     local = new_words()
-    whole = parse_bulk(b"".join(p.data for p in parts), local) if len(parts) > 1 else None
+    whole = None
+    if len(parts) > 1:
+        whole = parse_bulk(b"".join(p.data for p in parts), sum(p.lines for p in parts), local)
     if whole is not None:
-        runs = [(p.log, p.data.count(b"\n")) for p in parts]
+        runs = [(p.log, p.lines) for p in parts]
     else:
         blocks = [_one(p, local, report) for p in parts]
         runs = [(p.log, rows(b)) for p, b in zip(parts, blocks, strict=True)]
@@ -47,20 +51,20 @@ def parse(parts: Sequence[Part], words: Words, report: Report) -> tuple[Block, l
 
 
 def _one(part: Part, words: Words, report: Report) -> Block:
-    block = parse_bulk(part.data, words)
+    block = parse_bulk(part.data, part.lines, words)
     if block is not None:
         return block
     blocks = []
-    for first, piece in _pieces(part):
-        sound = parse_bulk(piece, words) if len(part.data) > len(piece) else None
-        blocks.append(parse_lines(piece, part.file, first, words, report) if sound is None else sound)
+    for piece in _pieces(part):
+        sound = parse_bulk(piece.data, piece.lines, words) if piece.lines < part.lines else None
+        blocks.append(parse_lines(piece.data, part.file, piece.first, words, report) if sound is None else sound)
     return join([b for b in blocks if rows(b)])
 
 
-def _pieces(part: Part) -> Iterator[tuple[int, bytes]]:
+def _pieces(part: Part) -> Iterator[Part]:
     data, first, start = part.data, part.first, 0
     while start < len(data):
         stop = data.find(b"\n", min(start + _PIECE, len(data) - 1)) + 1 or len(data)
         piece = data[start:stop]
-        yield first, piece
+        yield Part(part.log, part.file, first, piece, piece.count(b"\n"))
         start, first = stop, first + piece.count(b"\n")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -14,8 +13,11 @@ from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.snapshots import cache as kept
 from ctxkit.snapshots.columns import ARRAYS, NAMES, TEXTS, Block, Words, frame, join, new_words, recode, rows
 from ctxkit.snapshots.faults import Faults, Report
-from ctxkit.snapshots.files import Log, find, groups
+from ctxkit.snapshots.files import Log, find, groups, named
 from ctxkit.snapshots.parse import parse
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Where = Callable[[pd.DataFrame], Any] | Mapping[str, Any]
 _SLICE = 1 << 18  # rows that a condition sees at a time
@@ -55,12 +57,11 @@ def read_snapshots(
         BadArguments: a column or a condition that does not exist.
     """
     _check(columns, where)
-    paths = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    logs = find(paths)
+    given = named(paths)
+    logs = find(given)
     found = None
     if cache is not False:
-        key = "\0".join(os.path.abspath(os.path.expanduser(p)) for p in paths)  # noqa: PTH100, PTH111
-        found = _kept(kept.folder_for(key, None if cache is True else cache), logs)
+        found = _kept(kept.folder_for("\0".join(given), None if cache is True else cache), logs)
     if found is not None:
         block, words, faults = found
         blocks = [block] if where is None else _slices(block)
@@ -96,7 +97,7 @@ def _kept(folder: Path, logs: list[str]) -> tuple[Block, Mapping[str, Any], Faul
     """Rows, texts and faults from the cache, brought up to date; None where no cache can be kept."""
     for _ in range(_TRIES):
         index = kept.load(folder)
-        if index is None or not _is_current(index, logs):
+        if index is None or not _is_current(index, logs) or not kept.is_ordered(index.runs, _ranks(index, logs)):
             try:
                 index = _update(folder, logs)
             except (OSError, ValueError):  # no place, no right, or a damaged folder
@@ -109,22 +110,27 @@ def _kept(folder: Path, logs: list[str]) -> tuple[Block, Mapping[str, Any], Faul
 
 
 def _arranged(folder: Path, index: kept.Index, logs: list[str]) -> tuple[Block, Mapping[str, Any], Faults]:
-    block = kept.arrays(folder, index)
-    place = {path: i for i, path in enumerate(logs)}
-    ranks = [place[log.path] for log in index.logs]
-    ordered = kept.in_order(index, block, ranks)
+    ranks = _ranks(index, logs)
+    block = kept.arrays(folder, index, ranks)
     words: Mapping[str, Any] = index.words
-    if ordered is not block:
-        again = new_words()
-        ordered, words = recode(ordered, index.words, again), again
-    by_rank = sorted(index.logs, key=lambda log: place[log.path])
-    return ordered, words, _faults(index.faults, by_rank)
+    if not kept.is_ordered(index.runs, ranks):
+        words = new_words()
+        block = recode(block, index.words, words)
+    by_rank = [log for _, log in sorted(zip(ranks, index.logs, strict=True), key=itemgetter(0))]
+    return block, words, _faults(index.faults, by_rank)
+
+
+def _ranks(index: kept.Index, logs: list[str]) -> Sequence[int]:
+    """The place of each log of the index among those asked for."""
+    if [log.path for log in index.logs] == logs:
+        return range(len(logs))
+    place = {path: i for i, path in enumerate(logs)}
+    return [place[log.path] for log in index.logs]
 
 
 def _is_current(index: kept.Index, logs: list[str]) -> bool:
-    return len(index.logs) == len(logs) and {log.path for log in index.logs} == set(logs) and all(
-        log.is_same() for log in index.logs
-    )
+    paths = [log.path for log in index.logs]
+    return (paths == logs or sorted(paths) == sorted(logs)) and all(log.is_same() for log in index.logs)
 
 
 def _update(folder: Path, logs: list[str]) -> kept.Index:
@@ -134,20 +140,13 @@ def _update(folder: Path, logs: list[str]) -> kept.Index:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with FileLock(folder / "lock", mode=0o600):
         index = kept.load(folder)
-        if index is None or not _goes_on(index, logs) or not kept.is_whole(folder, index):
-            index = kept.Index(logs=[])
-            kept.begin(folder, index)
-        known = {log.path for log in index.logs}
-        index.logs.extend(Log(path) for path in logs if path not in known)
-        report = Report()
-        report.remember(index.faults)
-        words = {name: {text: i for i, text in enumerate(index.words.get(name, []))} for name in TEXTS}
-        changed = [(i, log) for i, log in enumerate(index.logs) if not log.is_same()]
-        for parts in groups([log for _, log in changed], report):
-            block, runs = parse(parts, words, report)
-            kept.append(folder, index, block, [(changed[i][0], n) for i, n in runs])
-        index.words = {name: list(texts) for name, texts in words.items()}
-        index.faults = report.faults
+        if index is not None and kept.is_whole(folder, index) and _is_current(index, logs):
+            _tidy(folder, index, logs)
+        else:
+            if index is None or not _goes_on(index, logs) or not kept.is_whole(folder, index):
+                index = kept.Index(logs=[])
+                kept.begin(folder, index)
+            _grow(folder, index, logs)
         kept.save(folder, index)
     return index
 
@@ -155,6 +154,34 @@ def _update(folder: Path, logs: list[str]) -> kept.Index:
 def _goes_on(index: kept.Index, logs: list[str]) -> bool:
     here = set(logs)
     return all(log.path in here and (log.is_same() or log.has_grown()) for log in index.logs)
+
+
+def _grow(folder: Path, index: kept.Index, logs: list[str]) -> None:
+    known = {log.path for log in index.logs}
+    index.logs.extend(Log(path) for path in logs if path not in known)
+    report = Report()
+    report.remember(index.faults)
+    words = {name: {text: i for i, text in enumerate(index.words.get(name, []))} for name in TEXTS}
+    changed = [(i, log) for i, log in enumerate(index.logs) if not log.is_same()]
+    for parts in groups([log for _, log in changed], report):
+        block, runs = parse(parts, words, report)
+        kept.append(folder, index, block, [(changed[i][0], n) for i, n in runs])
+    index.words = {name: list(texts) for name, texts in words.items()}
+    index.faults = report.faults
+
+
+def _tidy(folder: Path, index: kept.Index, logs: list[str]) -> None:
+    """Write the rows anew in the order of the logs, so that they can be mapped again."""
+    ranks = _ranks(index, logs)
+    if kept.is_ordered(index.runs, ranks):
+        return  # another process was quicker
+    words = new_words()
+    block = recode(kept.arrays(folder, index, ranks), index.words, words)
+    runs = sorted(index.runs, key=lambda run: ranks[run[0]])
+    kept.begin(folder, index)
+    index.rows, index.runs = 0, []
+    kept.append(folder, index, block, runs)
+    index.words = {name: list(texts) for name, texts in words.items()}
 
 
 # -- what is asked for -------------------------------------------------------------------------------------------------
