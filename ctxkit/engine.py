@@ -17,7 +17,7 @@ from ctxkit.policies.policy import name_of
 from ctxkit.policies.triggers import first_due
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -340,6 +340,29 @@ def _compacted(run: Run, rules: Rules, was: History) -> tuple[History, str, str 
             run.held.append(Held(was.call, name_of(guard), why))
             return was, "refused", why
     return new, "compacted", None
+
+
+def woven(messages: Iterable[Message], done: Run) -> Iterator[Message | Edit]:
+    """Yield what was said with the edits of a run, each before the reply of the call at which it was made."""
+    name = done.rules.label
+    cuts = iter(enumerate(done.cuts))
+    coming = next(cuts, None)
+    call = 0
+    for message in messages:
+        if message.role == "assistant":
+            while coming is not None and coming[1].call <= call:
+                yield from _named(name, *coming)
+                coming = next(cuts, None)
+            call += 1
+        yield message
+    while coming is not None:
+        yield from _named(name, *coming)
+        coming = next(cuts, None)
+
+
+def _named(name: str, n: int, cut: Cut) -> Iterator[Edit]:
+    for i, edit in enumerate(cut.edits):
+        yield _replace(edit, id=f"{name}-{n}.{i}")
 
 
 # -- from a session to its log ---------------------------------------------------------------------------------------------

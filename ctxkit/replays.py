@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.engine import Run, identified, log_of, run
+from ctxkit.engine import Run, identified, log_of, run, woven
 from ctxkit.messages import Edit, Message, Usage
 from ctxkit.policies.recorded import AsRecorded
 from ctxkit.policies.rules import Rules, as_rules
@@ -67,20 +67,14 @@ def window(session: Session) -> int | None:
 
 def session_of(session: Session, done: Run, children: tuple[Session, ...] = ()) -> Session:
     """Return the session that a run describes."""
-    rules, prompts, fresh = done.rules, done.prompts.tolist(), done.fresh_tokens.tolist()
-    cached = session.has_cache
-    edits: dict[int, list[Edit]] = {}
-    for n, cut in enumerate(done.cuts):
-        named = [_replace(e, id=f"{rules.label}-{n}.{i}") for i, e in enumerate(cut.edits)]
-        edits.setdefault(cut.call, []).extend(named)
+    prompts, fresh = done.prompts.tolist(), done.fresh_tokens.tolist()
+    cached, call = session.has_cache, 0
     log: list[Message | Edit] = []
-    call = 0
-    for message in session.messages:
-        if message.role == "assistant":
-            log.extend(edits.get(call, ()))
-            message = _reply(message, prompts[call], fresh[call] if cached else None)  # noqa: PLW2901
+    for entry in woven(session.messages, done):
+        if isinstance(entry, Message) and entry.role == "assistant":
+            entry = _reply(entry, prompts[call], fresh[call] if cached else None)  # noqa: PLW2901
             call += 1
-        log.append(message)
+        log.append(entry)
     return _replace(
         session,
         format="replay",
