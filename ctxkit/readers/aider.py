@@ -126,7 +126,15 @@ class _Chat:
             if not self._begun:  # the header of a published page
                 self.page += len(shown)
             elif said:
+                self._seen()
                 self._add(Message(role="assistant", parts=(Text(said),)))
+
+    def _seen(self) -> None:
+        """Output that an answer follows at once, with no request before it, was sent: a run's, a lint's, a test's."""
+        last = [e for e in self.log.entries[-2:] if isinstance(e, Message)]
+        if len(last) == 2 and last[1].kind == "output" and (last[0].role == "assistant" or last[0].kind == "command"):
+            shown = replace(last[1], role="user", visible=True)
+            self.log.replace(len(self.log.entries) - 1, shown)
 
     def _add(self, message: Message) -> None:
         self.log.add(replace(message, id=self.log.new_id()))
@@ -141,7 +149,7 @@ class _Chat:
 
     def _attach(self, usage: Usage) -> None:
         entries = self.log.entries
-        for i in range(len(entries) - 1, -1, -1):
+        for i in range(len(entries) - 1, max(len(entries) - 17, -1), -1):
             entry = entries[i]
             if isinstance(entry, Message) and entry.role == "assistant":
                 if entry.usage is None:

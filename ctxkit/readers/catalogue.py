@@ -53,6 +53,9 @@ MEMBERS = (
     "anthropic",
     "openai_responses",
     "openai",
+    "fuseraft_events",
+    "fuseraft_checkpoint",
+    "fuseraft_turns",
 )
 """Modules of this package, in the order in which they are asked; the strict ones first."""
 

@@ -86,6 +86,7 @@ class _Lines:
         self.at = -1
         self.skipped: dict[str, int] = {}
         self._by_id: dict[str, int] = {}
+        self._walked = 0
 
     def take(self, record: dict[str, Any]) -> None:
         if "$set" in record:
@@ -132,6 +133,9 @@ class _Lines:
         while at >= 0:
             out.append(at)
             at = self.nodes[at][1]
+        self._walked += len(out)
+        if self._walked > 8 * len(self.nodes) + 100_000:  # no file can make this quadratic
+            raise ValueError("rewound too often")
         return out[::-1]
 
     def _stand(self, node: int) -> None:

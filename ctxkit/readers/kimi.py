@@ -79,6 +79,7 @@ class _Wire:
         self._model: str | None = None
         self._system: Message | None = None
         self._names: dict[str, str] = {}
+        self._users: set[str] = set()
         self._side: Usage | None = None
         self._source: str | None = None
 
@@ -120,7 +121,8 @@ class _Wire:
             call = ToolCall(text(event.get("toolCallId")), text(event.get("name")), args, written)
             self._names[call.id] = call.name
             self._parts.append(call)
-            self._write(when, {})
+            if self._at is None:  # its place is before its results
+                self._write(when, {})
         elif kind == "tool.result":
             self._result(event, when)
         elif kind == "step.end":
@@ -176,6 +178,8 @@ class _Wire:
         more = {"kind": "injected"} if origin not in ("", "user") else {}
         for m in to_messages(raw, self.log, self.skipped, time=when, **more):
             self.log.add(m)
+            if m.role == "user" and not m.kind:
+                self._users.add(m.id)
 
     def _prompt(self, said: str, when: float | None) -> None:
         if not said or (self._system is not None and self._system.text == said):
@@ -193,12 +197,11 @@ class _Wire:
         """The context becomes the summary and the last user messages; the system prompt stays."""
         self.end({}, None)
         said = text(record.get("contextSummary")) or text(record.get("summary"))
-        shown = {e.id: e for e in self.log.entries if isinstance(e, Message)}
-        users = [i for i in self.log.shown if (m := shown.get(i)) is not None and m.role == "user" and not m.kind]
+        users = [i for i in self.log.shown if i in self._users]
         kept = number(record.get("keptUserMessageCount")) or 0
         stays = set(users[len(users) - kept :] if kept else ())
         if self._system is not None:
-            stays |= {i for i in self.log.shown if (m := shown.get(i)) is not None and m.role == "system"}
+            stays.add(self._system.id)
         summary = Message(role="summary", id=self.log.new_id(), parts=(Text(said),), time=when)
         edit = Edit(
             kind="summarised",

@@ -123,10 +123,11 @@ class _Trace:
 
     def _heard(self, raw: list[Any]) -> list[Said]:
         out = [m for r in raw for m in named(to_messages(r, Log(), self.skipped), self._asked)]
-        by_name = {name: id_ for id_, name in self._asked.items()}
+        calls: dict[str, str] = {}
         for i, m in enumerate(out):
-            if m.role == "user" and m.kind in by_name:  # LangGraph's handler gives a result the tool's name as role
-                out[i] = replace(m, role="tool", tool=m.kind, kind="", call_id=by_name[m.kind])
+            calls |= {c.name: c.id for c in m.tool_calls}
+            if m.role == "user" and m.kind in calls:  # LangGraph's handler gives a result the tool's name as role
+                out[i] = replace(m, role="tool", tool=m.kind, kind="", call_id=calls[m.kind])
         return [said(m) for m in out]
 
     def _agent(self, o: dict[str, Any]) -> str | None:

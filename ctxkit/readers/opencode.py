@@ -48,7 +48,10 @@ def read(source: Source) -> list[Session]:
 
 def sniff_folder(path: Path) -> bool:
     """Say whether a folder is a storage: it has the folders `session` and `message`."""
-    return (path / "session").is_dir() and (path / "message").is_dir()
+    try:
+        return (path / "session").is_dir() and (path / "message").is_dir() and any(path.glob("session/*/ses_*.json"))
+    except OSError:
+        return False
 
 
 def read_folder(path: Path) -> list[Session]:

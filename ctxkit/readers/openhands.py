@@ -58,13 +58,15 @@ def read(source: Source) -> list[Session]:
 
 def sniff_folder(path: Path) -> bool:
     """Say whether a folder is one conversation: its event files (or `events/`), or nothing but completion logs."""
-    first = next(iter(sorted(_events(path).glob("event-*.json"))[:1]), None)
-    if first is not None:
-        return is_event(Source(first).document)
-    files = [p for _, p in zip(range(_FILES), path.iterdir(), strict=False)]
-    if len(files) < 2 or not all(_LOGGED.match(p.name) for p in files):
+    try:
+        first = next(_events(path).glob("event-*.json"), None)
+        files = [p for _, p in zip(range(_FILES), path.iterdir(), strict=False)]
+        if first is None and (len(files) < 2 or not all(_LOGGED.match(p.name) for p in files)):
+            return False
+        document = Source(first or files[0]).document
+    except (OSError, ReadError):
         return False
-    return _is_completion(Source(files[0]).document)
+    return is_event(document) if first else _is_completion(document)
 
 
 def read_folder(path: Path) -> list[Session]:

@@ -39,6 +39,7 @@ def read_events(events: list[Any], state: dict[str, Any], name: str, faults: lis
             teller.take(mapping(event))
         except DAMAGE as e:
             faults.append(Fault(0, f"event {n}: {why(e)}"))
+    teller.close()
     log = teller.log
     agent = mapping(state.get("agent"))
     return Session(
@@ -65,6 +66,8 @@ class _Teller:
         self._usages: dict[str, Usage | None] = {}
         self._latencies: dict[str, float | None] = {}
         self._learn(state)
+        self._more: dict[int, list[ToolCall]] = {}
+        """Place of a reply to the calls that it made besides the first."""
         self._replies: dict[str, int] = {}
         """Response id to place of its reply in the log."""
         self._messages: dict[str, str] = {}
@@ -122,7 +125,7 @@ class _Teller:
         if at is not None:
             known = self.log.entries[at]
             if isinstance(known, Message):
-                self.log.replace(at, replace(known, parts=(*known.parts, call)))
+                self._more.setdefault(at, []).append(call)
                 self._messages[text(event.get("id"))] = known.id
             return
         reply = Message(
@@ -136,6 +139,13 @@ class _Teller:
         at = self._add(event, reply)
         if made:
             self._replies[made] = at
+
+    def close(self) -> None:
+        """Give each reply the calls that came of it."""
+        for at, calls in self._more.items():
+            known = self.log.entries[at]
+            if isinstance(known, Message):
+                self.log.replace(at, replace(known, parts=(*known.parts, *calls)))
 
     def _thoughts(self, event: dict[str, Any]) -> list[Part]:
         parts, _ = to_parts(event.get("thinking_blocks"), self.skipped)

@@ -1,0 +1,106 @@
+"""What fuseraft's readers share: a message that stands for a whole turn, and the JSON files beside a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import ReadError
+from ctxkit.messages import Edit, Message, Part, Role, Sized, Text, ToolCall, Usage
+from ctxkit.readers.fields import items, mapping, number, text, time, word
+from ctxkit.readers.source import Source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ctxkit.readers.logs import Log
+
+_MOST = 2_000
+"""Entries of one companion file that are kept."""
+_BYTES = 64 << 20
+_FIELDS = {
+    "intents": ("Agent", "TurnIndex", "Status", "ErrorMessage", "Timestamp"),
+    "changes": ("Agent", "TurnIndex", "FilesWritten", "FilesDeleted", "Timestamp"),
+    "evidence": ("Id", "NodeType", "Agent", "Turn", "Path", "Command", "ExitCode", "Status", "Timestamp"),
+}
+
+
+def write_turn(log: Log, turn: dict[str, Any]) -> None:
+    """Write one message of a checkpoint or a post-mortem: a turn's usage is summed over its calls.
+
+    The keys are those of `turns.jsonl`; a checkpoint's are turned into them by its reader.
+    """
+    said = text(turn.get("content"))
+    when, agent = time(turn.get("ts")), word(turn.get("agent"))
+    index, id_ = number(turn.get("turn")), log.new_id()
+    parts: list[Part] = [Text(said)] if said else []
+    if turn.get("is_compaction_summary") is True:
+        summary = Message(role="summary", id=id_, parts=tuple(parts), time=when, turn=index)
+        log.add(Edit(kind="summarised", id=log.new_id(), inserted=(summary,), time=when, method="compaction"))
+        return
+    if turn.get("role") != "assistant":
+        role: Role = "system" if turn.get("role") == "system" else "user"
+        log.add(Message(role=role, id=id_, parts=tuple(parts), time=when, turn=index))
+        return
+    given, output = number(turn.get("input_tokens")), number(turn.get("output_tokens"))
+    calls = [mapping(c) for c in items(turn.get("tool_calls"))]
+    asked = [_call(c, f"{id_}-{n}") for n, c in enumerate(calls)]
+    usage = None if given is None and output is None else Usage(input_tokens=given, output_tokens=output)
+    reply = (*parts, *asked)
+    log.add(
+        Message(role="assistant", id=id_, parts=reply, agent=agent, turn=index, time=when, kind="turn", usage=usage)
+    )
+    for raw, call in zip(calls, asked, strict=True):
+        wrong = raw.get("succeeded") is False
+        log.add(
+            Message(
+                role="tool",
+                id=log.new_id(),
+                parts=(Sized("tool_result"),),  # the record says that it ran, not what came of it
+                agent=agent,
+                turn=index,
+                time=when,
+                tool=call.name,
+                call_id=call.id,
+                is_error=wrong,
+            )
+        )
+
+
+def _call(raw: dict[str, Any], id_: str) -> ToolCall:
+    return ToolCall(id_, text(raw.get("name")), {}, word(raw.get("args_summary")))
+
+
+def companions(folder: Path, session: str) -> dict[str, Any]:
+    """Return what `intents.json`, `changes.json` and `evidence.json` in a folder say of a session, in short."""
+    out: dict[str, Any] = {}
+    for name, keys in _FIELDS.items():
+        entries = _entries(folder / f"{name}.json", "Nodes" if name == "evidence" else "Entries")
+        mine = [e for e in entries if text(e.get("SessionId")) in ("", session)]
+        if mine:
+            out[name] = [_short(e, keys) for e in mine[:_MOST]]
+            if len(mine) > _MOST:
+                out[f"{name}_n"] = len(mine)
+    return out
+
+
+def _entries(file: Path, key: str) -> list[dict[str, Any]]:
+    try:
+        if not file.is_file() or file.stat().st_size > _BYTES:
+            return []
+        document = mapping(Source(file).document)
+    except (OSError, ValueError, ReadError):
+        return []
+    return [e for e in items(document.get(key)) if type(e) is dict]
+
+
+def _short(entry: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    short = {k: entry[k] for k in keys if k in entry and entry[k] is not None}
+    operation = mapping(entry.get("Operation"))
+    if operation:
+        short["FunctionName"] = text(operation.get("FunctionName"))
+        if word(operation.get("TargetPath")):
+            short["TargetPath"] = operation["TargetPath"]
+    commands = [mapping(c) for c in items(entry.get("CommandsRun"))]
+    if commands:
+        short["CommandsRun"] = [{k: c[k] for k in ("Command", "succeeded") if k in c} for c in commands[:50]]
+    return short
