@@ -37,6 +37,9 @@ MEMBERS = (
     "claude_code",
     "codex",
     "fuseraft_snapshots",
+    "fuseraft_events",
+    "fuseraft_checkpoint",
+    "fuseraft_turns",
     "gemini",
     "opencode",
     "tau_bench",
@@ -53,9 +56,6 @@ MEMBERS = (
     "anthropic",
     "openai_responses",
     "openai",
-    "fuseraft_events",
-    "fuseraft_checkpoint",
-    "fuseraft_turns",
 )
 """Modules of this package, in the order in which they are asked; the strict ones first."""
 

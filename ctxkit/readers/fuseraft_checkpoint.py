@@ -1,4 +1,4 @@
-"""fuseraft's checkpoints: of a run (`SESSION.json`, a message a turn) and of the REPL (`repl-ID.json`, all messages)."""
+"""fuseraft's checkpoints: of a run (`SESSION.json`, a message a turn) and of the REPL (`repl-ID.json`, in full)."""
 
 from __future__ import annotations
 
