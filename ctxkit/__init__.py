@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # type checkers know the name; importing `typing` would double what a bare interpreter takes
+if TYPE_CHECKING:
+    from typing import Any
+
+    from IPython.core.interactiveshell import InteractiveShell
 
 __version__ = "0.1.0"
 
@@ -50,11 +53,10 @@ _ROOMS = ("presets", "plots", "policies", "metrics", "samples")
 
 __all__ = [*_NAMES, *_ROOMS]  # noqa: PLE0604  names are strings, made above
 
-if TYPE_CHECKING:
-    from IPython.core.interactiveshell import InteractiveShell
-
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
     if name in _NAMES:
         value = getattr(import_module(f"ctxkit.{_NAMES[name]}"), name)
     elif name in _ROOMS:

@@ -20,7 +20,7 @@ from ctxkit.messages import Image, Message, Sized, Thinking
 from ctxkit.tokens import encoders, runs, vocabularies
 
 NAMES = ["o200k_base", "cl100k_base", "p50k_base"]
-ODD = st.text(st.sampled_from("aB0 \n\t\r'/.s-é你\u0301\u3000\x1c\x85😀=<|>") | st.characters(), max_size=60)
+ODD = st.text(st.sampled_from("aB0 \n\t\r'/.s-é你\u0301\u3000\x1c\x85😀=<|>\ud83d\ude00") | st.characters(), max_size=60)
 WORDS = st.lists(
     st.sampled_from(["don't", "I'LL", " x", "12345", "\n\n", "  ", "}\n", "Ab", "é", "'", "/", "\r\n"]), max_size=30
 )

@@ -12,6 +12,8 @@ LONG = 50_000
 """Texts shorter than this cannot hold a run that matters."""
 _BLOCK = LONG // 2
 _REPEATED = re.compile(r"(?s)(.)\1{24999,}")
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_HALF = re.compile("[\ud800-\udfff]")
 _KEPT = 8_000
 """Characters of a run that are merged for real; the rest repeats, which is checked."""
 
@@ -34,7 +36,11 @@ def has_run(text: str) -> bool:
 
 def without_surrogates(text: str) -> str:
     """Return what tiktoken makes of a text: lone halves of a pair become the replacement character."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return _HALF.sub("\ufffd", _PAIR.sub(_joined, text))
+
+
+def _joined(pair: re.Match[str]) -> str:
+    return pair[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
 def count_by_pieces(encoding: tiktoken.Encoding, text: str) -> int:

@@ -1,0 +1,59 @@
+"""Imports and first counts as whole processes, CPU time, pairs in turn: what a kernel pays before anything happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+
+UNWANTED = ["litellm", "plotly", "ipywidgets", "nbformat", "IPython", "pandas", "numpy"]
+TEXT = "hello world, this is the first text"
+
+
+def spent(script: str) -> float:
+    """CPU seconds of one process, its start included."""
+    env = os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # with it nothing is ever warm
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", script], env=env, check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def pair(ours: str, peer: str, rounds: int) -> tuple[float, float]:
+    """Medians of both, measured in turn after a warm-up."""
+    spent(ours), spent(peer)
+    taken = [(spent(ours), spent(peer)) for _ in range(rounds)]
+    a, b = (statistics.median(side) for side in zip(*taken, strict=True))
+    return a, b
+
+
+def row(name: str, ours: float, peer: float, ratio: float, goal: str) -> dict[str, object]:
+    return {"name": name, "ours": ours, "peer": peer, "ratio": ratio, "goal": goal, "unit": "s CPU"}
+
+
+def loaded() -> list[str]:
+    """Heavy libraries that `import ctxkit` loads: none."""
+    script = f"import sys, json, ctxkit; print(json.dumps([m for m in {UNWANTED!r} if m in sys.modules]))"
+    out = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+    return list(json.loads(out))
+
+
+def run() -> list[dict[str, object]]:
+    assert loaded() == [], loaded()
+    ours, bare = pair("import ctxkit", "pass", 25)
+    exact = f"from ctxkit import tokens; assert tokens.exact()({TEXT!r}) == 8"
+    peer = f"import litellm; assert litellm.token_counter(model='gpt-4o', text={TEXT!r}) == 8"
+    first, theirs = pair(exact, peer, 3)
+    return [
+        row("import ctxkit, over `python -c pass`", ours, bare, ours / bare, "<= 1.25"),
+        row("first exact count, against litellm.token_counter", first, theirs, theirs / first, ">= 8"),
+    ]
+
+
+if __name__ == "__main__":
+    for line in run():
+        print(f"{line['name']:55s} {line['ours']:.4f} {line['peer']:.4f} x{line['ratio']:.2f}  goal {line['goal']}")
