@@ -26,7 +26,7 @@ class Explorer(w.VBox):  # type: ignore[misc]
         last = max(0, len(scenes) - 1)
         wide = w.Layout(width="100%")
         self.slider = w.IntSlider(
-            value=call, min=0, max=last, description="call", layout=wide, disabled=not len(scenes),
+            value=call, min=0, max=last, description="call", style={"description_width": "initial"}, layout=wide, disabled=not len(scenes),
             continuous_update=len(scenes.session.path) <= 5000,
         )  # fmt: skip
         self.heading, self.growth, self.bar = w.HTML(layout=wide), w.HTML(layout=wide), w.HTML(layout=wide)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ctxkit.composition import GROUPS
 from ctxkit.markup import escape, line
-from ctxkit.plots.palette import COLOURS
+from ctxkit.plots.palette import COLOURS, GROUP_COLOURS
 from ctxkit.widgets.scenes import first_words, full_text
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ SOFT = "var(--jp-content-font-color2,var(--vscode-descriptionForeground,#777777)
 LINE = "var(--jp-border-color2,rgba(128,128,128,.35))"
 MONO = "var(--jp-code-font-family,ui-monospace,monospace)"
 _WIDTH, _HEIGHT, _POINTS = 1000, 90, 500
-_GROUPS = 9
 
 
 def heading(scene: Scene, calls: int) -> str:
@@ -33,9 +33,8 @@ def told(scene: Scene, calls: int) -> str:
     size = "size unknown" if scene.tokens is None else f"{scene.tokens:,} tokens ({scene.source})"
     full = f", {scene.tokens / scene.limit:.0%} of {scene.limit:,}" if scene.tokens and scene.limit else ""
     model = f" · {line(scene.model, 50)}" if scene.model else ""
-    return (
-        f"Call {scene.call} of 0 to {calls - 1} · turn {scene.turn} · {size}{full} · {len(scene.items)} messages{model}"
-    )
+    where = f"Call {scene.call} (of 0 to {calls - 1}) · turn {scene.turn}"
+    return f"{where} · {size}{full} · {len(scene.items):,} messages{model}"
 
 
 def growth(prompts: Sequence[int | None], limit: int | None, at: int | None) -> str:
@@ -70,21 +69,17 @@ def _rule(x1: float, x2: float, y1: float, y2: float, colour: str, dashes: str =
 
 def bar(scene: Scene) -> str:
     """What fills the prompt, as one bar with its legend: group, tokens, share."""
-    groups = [*scene.groups[:_GROUPS]]
-    rest = sum(n for _, n in scene.groups[_GROUPS:])
-    groups += [("others", rest)] if rest else []
-    total = sum(n for _, n in groups)
+    total = sum(n for _, n in scene.groups)
     if total <= 0:
         return ""
     blocks, names = [], []
-    for i, (name, n) in enumerate(groups):
-        colour, share = COLOURS[i % len(COLOURS)], 100 * n / total
-        shown = escape(name, 40)
-        blocks.append(f'<div style="width:{share:.2f}%;background:{colour}" title="{shown}: {n:,}"></div>')
+    for name, n in scene.groups:
+        colour, share = GROUP_COLOURS[GROUPS.index(name)], 100 * n / total
+        blocks.append(f'<div style="width:{share:.2f}%;background:{colour}" title="{escape(name)}: {n:,}"></div>')
         names.append(
             f'<span style="white-space:nowrap;margin-right:16px"><span style="display:inline-block;width:10px;'
             f'height:10px;border-radius:2px;background:{colour};margin-right:5px"></span>'
-            f"{shown} {n:,} ({share:.0f} %)</span>"
+            f"{escape(name)} {n:,} ({share:.0f} %)</span>"
         )
     return (
         f'<div style="color:{TEXT}"><div role="img" aria-label="What fills the prompt" style="display:flex;gap:1px;'

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ctxkit.composition import layers, report
 from ctxkit.frames.costs import Costs
 from ctxkit.frames.occupancy import prompts
 from ctxkit.markup import line, plain
@@ -33,15 +34,10 @@ class Item:
     tokens: int
 
     @property
-    def group(self) -> str:
-        """The role, and the tool where there is one."""
-        m = self.message
-        return line(f"{m.role}: {m.tool}" if m.tool else m.role, 30)
-
-    @property
     def name(self) -> str:
-        """The group, marked where the tool failed."""
-        return ("✗ " if self.message.is_error else "") + self.group
+        """The role, or the tool for a result; marked where it failed."""
+        m = self.message
+        return line(("✗ " if m.is_error else "") + (m.tool or m.role), 30)
 
     @property
     def label(self) -> str:
@@ -60,19 +56,10 @@ class Scene:
     source: Source | None
     items: tuple[Item, ...]
 
-    fixed: int | None
-    """What the prompt held and no log shows: system prompt, tool schemas; None where nothing tells."""
+    groups: tuple[tuple[str, int], ...]
+    """Tokens of each part of the prompt, in the order of the context report; they sum up to the prompt."""
     limit: int | None
     """The model's window, where the log or the price table names it."""
-
-    @cached_property
-    def groups(self) -> tuple[tuple[str, int], ...]:
-        """Tokens by who wrote them, tool results by tool, the largest first; the remainder of the prompt last."""
-        sums: dict[str, int] = {}
-        for item in self.items:
-            sums[item.group] = sums.get(item.group, 0) + item.tokens
-        ranked = sorted(sums.items(), key=lambda kv: -kv[1])
-        return (*ranked, ("not in the log", self.fixed)) if self.fixed else tuple(ranked)
 
     @cached_property
     def largest(self) -> tuple[Item, ...]:
@@ -93,7 +80,7 @@ class Scenes:
     """The scenes of a session; sizes are worked out once."""
 
     def __init__(self, session: Session) -> None:
-        self.session, self.sizes = session, sizes(session)
+        self.session, self.sizes, self.layers = session, sizes(session), layers(session)
         self.prompts, self.source = prompts(session)
         self.costs = Costs()
 
@@ -105,13 +92,13 @@ class Scenes:
         shown = self.session.view(call)
         items = tuple(Item(i, m, self.sizes.of(m)) for i, m in enumerate(shown))
         if call is None:
-            model, limit = self.session.model, self.session.context_window
-            return Scene(None, 0, model, None, None, items, self.sizes.fixed, limit)
+            groups = tuple(report(self.session, None).groups().items())
+            return Scene(None, 0, self.session.model, None, None, items, groups, self.session.context_window)
         at = self.session.call(call)
         model = at.message.model or self.session.model
         limit, _ = self.costs.limit(self.session, at.message, model)
-        fixed = self.sizes.fixed_at[at.index] if self.sizes.fixed_at else None
-        return Scene(at.index, at.turn, model, self.prompts[at.index], self.source, items, fixed, limit)
+        groups = tuple((name, tokens[at.index]) for name, tokens in self.layers.groups.items() if tokens[at.index])
+        return Scene(at.index, at.turn, model, self.prompts[at.index], self.source, items, groups, limit)
 
 
 def first_words(message: Message) -> str:

@@ -75,6 +75,9 @@ def summary(number: int) -> str:
     )
 
 
+MORNING, AFTERNOON = 1773390120.0, 1773410460.0  # Friday 13 March 2026, 08:22 and 14:01 UTC
+
+
 def play(agent: Agent) -> None:
     """The whole story."""
     _find(agent)
@@ -215,7 +218,7 @@ def _money(agent: Agent) -> None:
 def _time(agent: Agent) -> None:
     tape, do = agent.tape, agent.tape.step
     modules = list(MODULES)
-    for i, pause in enumerate((52_000.0, 120.0, 45.0, 2_400.0, 50.0)):
+    for i, pause in enumerate((tape.until(MORNING), 120.0, 45.0, 2_400.0, 50.0)):
         group = modules[i * 3 : i * 3 + 3]
         tape.user(_ASK_TIME if i == 0 else f"Next: {', '.join(group)}.", pause)
         if i == 0:
@@ -259,7 +262,7 @@ def _friday(agent: Agent) -> None:
     tape, do = agent.tape, agent.tape.step
     tape.user(
         "It is Friday 14:00 and Petra is on the phone: the importer may be paused now. Export the missing days again, and take out what was imported twice.",
-        3_300.0,
+        tape.until(AFTERNOON),
     )
     do(
         agent.search("queue", "docs/"),
@@ -318,7 +321,7 @@ KeyError: 'ISK'
 KeyError: 'ISK'"""
 _GIT = "9c1e7aa Iceland goes live\n41b02fd VAT of Japan\n0d6be93 Markets as a table"
 _FLAKY = "_________ test_pages_do_not_repeat _________\n    make_invoices(db, n=1203, same_updated_at=True)\n    n = export(DAY, tmp_path / 'out.csv')\n>   assert len(ids) == len(set(ids))\nE   assert 1203 == 1171\ntests/test_export.py:58: AssertionError"
-_LS = "-rw-r--r-- 1 billing billing 612093 Mar  8 02:00 2026-03-07.csv\n-rw-r--r-- 1 billing billing 608771 Mar  9 02:00 2026-03-08.csv\n-rw-r--r-- 1 billing billing 274410 Mar 10 02:00 2026-03-09.csv\nThu Mar 12 10:14:03 UTC 2026"
+_LS = "-rw-r--r-- 1 billing billing 612093 Mar  8 02:00 2026-03-07.csv\n-rw-r--r-- 1 billing billing 608771 Mar  9 02:00 2026-03-08.csv\n-rw-r--r-- 1 billing billing 274410 Mar 10 02:00 2026-03-09.csv\nThu Mar 12 10:02:53 UTC 2026"
 _TWICE = "214 ids occur twice in 30 files:\n  2026-02-26.csv 2026-02-27.csv: INV-2026-118842\n  2026-02-26.csv: INV-2026-118907 INV-2026-118911\n  ... and 211 more"
 _SCRIPT = '''"""Count ids that occur more than once in the exported files of the last days."""
 import argparse

@@ -59,6 +59,10 @@ class Tape:
         self.now += pause
         self._add(Message(role="user", id=self._id(), parts=(Text(text),), time=self.now))
 
+    def until(self, time: float) -> float:
+        """Return the pause from now to a time of day, in seconds since 1970."""
+        return max(60.0, time - self.now)
+
     def step(
         self, *asked: tuple[str, dict, str, bool], text: str = "", thinking: str = "", seconds: float | None = None
     ) -> None:

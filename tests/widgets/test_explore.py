@@ -70,7 +70,7 @@ def test_a_huge_message_is_cut_and_says_so():
 
 def test_it_has_a_text_twin_and_an_html_twin(story):
     bundle = explore(story)._repr_mimebundle_()
-    assert "Call 2 of 0 to 2" in bundle["text/plain"]
+    assert "Call 2 (of 0 to 2)" in bundle["text/plain"]
     assert "Largest messages" in bundle["text/html"]
     assert "application/vnd.jupyter.widget-view+json" in bundle
 
