@@ -20,7 +20,9 @@ from ctxkit.messages import Image, Message, Sized, Thinking
 from ctxkit.tokens import encoders, runs, vocabularies
 
 NAMES = ["o200k_base", "cl100k_base", "p50k_base"]
-ODD = st.text(st.sampled_from("aB0 \n\t\r'/.s-é你\u0301\u3000\x1c\x85😀=<|>\ud83d\ude00") | st.characters(), max_size=60)
+ODD = st.text(
+    st.sampled_from("aB0 \n\t\r'/.s-é你\u0301\u3000\x1c\x85😀=<|>\ud83d\ude00") | st.characters(), max_size=60
+)
 WORDS = st.lists(
     st.sampled_from(["don't", "I'LL", " x", "12345", "\n\n", "  ", "}\n", "Ab", "é", "'", "/", "\r\n"]), max_size=30
 )
@@ -254,6 +256,7 @@ def test_a_growing_text_counts_only_what_is_new(name: str) -> None:
     assert sum(seen) < 3 * len(line) * 100
 
 
-def test_anthropics_growing_text_is_counted_whole() -> None:
-    grows = tokens.Growing(tokens.anthropic())
-    assert [grows.append(p) for p in ("hel", "lo wor", "ld")][-1] == tokens.anthropic()("hello world")
+@pytest.mark.parametrize("name", ["anthropic", "chars/4", "ai"])
+def test_other_growing_texts_are_counted_whole(name: str) -> None:
+    grows = tokens.Growing(tokens.named(name))
+    assert [grows.append(p) for p in ("hel", "lo wör", "ld")][-1] == tokens.named(name)("hello wörld")

@@ -61,6 +61,14 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         """Tokens of a text by itself."""
         return self._rounded(self.units(text))
 
+    def fresh(self, text: str) -> int:
+        """Tokens of a text by itself: an estimate remembers nothing."""
+        return self(text)
+
+    def cut(self, text: str) -> int:  # noqa: ARG002
+        """Return 0: rounding leaves no place at which estimates add up."""
+        return 0
+
     def units(self, text: str) -> int:
         """Length of a text in the unit."""
         if self.unit == "characters" or text.isascii():

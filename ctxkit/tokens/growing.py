@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from ctxkit.tokens.encoders import Remembering
+
+class Cutting(Protocol):
+    """A counter that knows where counts add up: all of `ctxkit.tokens` do."""
+
+    def fresh(self, text: str) -> int:
+        """Tokens of a text, not remembered."""
+
+    def cut(self, text: str) -> int:
+        """Return the last place at which counts add up, or 0."""
 
 
 class Growing:
@@ -15,11 +22,11 @@ class Growing:
     a text has no such place (a run of white space, a script without ASCII) the open end is counted anew.
 
     Args:
-        counter: an exact counter, from `tokens.exact`.
+        counter: from `tokens.exact`; with an estimate or Claude 2's tokenizer the whole is counted at each append.
         text: what is there already.
     """
 
-    def __init__(self, counter: Remembering, text: str = "") -> None:
+    def __init__(self, counter: Cutting, text: str = "") -> None:
         self._counter = counter
         self._done = 0
         self._tail = ""

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from importlib import util
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from ctxkit.errors import BadArguments
+from ctxkit.prices.names import MILLION, candidates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxkit.messages import Usage
-
+_LONGEST = 200
+"""Characters of a name that is looked up; the longest of the table has fewer than a hundred."""
 _TABLE = "model_prices_and_context_window_backup.json"
 _CLASSES = {
     "input": "input_cost_per_token",
@@ -25,26 +26,34 @@ _CLASSES = {
     "cache_write_1h": "cache_creation_input_token_cost_above_1hr",
     "output": "output_cost_per_token",
 }
-_MAKER_NAMES = ("anthropic", "openai", "openai-codex", "deepseek", "google", "gemini", "xai", "x-ai", "mistral")
-_MORE_MAKER_NAMES = ("mistralai", "moonshot", "moonshotai", "moonshot-ai", "zai", "z-ai", "minimax")
-_PLATFORMS = ("azure", "azure_ai", "bedrock", "amazon-bedrock", "vertex_ai", "vertex", "google-vertex", "openrouter")
-_RESELLERS = frozenset((*_MAKER_NAMES, *_MORE_MAKER_NAMES, *_PLATFORMS, "litellm_proxy"))
-"""Prefixes that may be dropped from a name: makers, and platforms that sell at the maker's price."""
-_DATE = re.compile(r"[-@](?:20\d{6}|20\d\d-\d\d-\d\d|latest|default)$")
-_BEDROCK = re.compile(r"^(?:[a-z]{2,6}(?:-gov)?\.)?anthropic\.(claude-.+?)(?:-v\d+(?::\d+)?)?$")
-_MAKERS = {
-    "kimi-": "moonshot/",
-    "grok-": "xai/",
-    "glm-": "zai/",
-    "deepseek-": "deepseek/",
-    "mistral-": "mistral/",
-    "devstral-": "mistral/",
-    "codestral-": "mistral/",
-    "minimax-": "minimax/",
-    "gemini-": "gemini/",
-}
-"""The table lists these families under their makers only."""
-_MILLION = re.compile(r"\[1m\]$")
+
+
+class Billed(Protocol):
+    """What a price is put to: `messages.Usage`, or anything that counts the same classes."""
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """The whole prompt."""
+
+    @property
+    def input_tokens(self) -> int | None:
+        """Prompt tokens that no cache held."""
+
+    @property
+    def cache_read_tokens(self) -> int | None:
+        """Prompt tokens read from a cache."""
+
+    @property
+    def cache_write_tokens(self) -> int | None:
+        """Prompt tokens written to live five minutes."""
+
+    @property
+    def cache_write_1h_tokens(self) -> int | None:
+        """Prompt tokens written to live an hour."""
+
+    @property
+    def output_tokens(self) -> int | None:
+        """Tokens of the reply, reasoning included."""
 
 
 class Tier(msgspec.Struct, frozen=True):
@@ -92,7 +101,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
         changes = {name: getattr(tier, name) for name in _CLASSES if getattr(tier, name) is not None}
         return msgspec.structs.replace(self, **changes)
 
-    def cost_usd(self, usage: Usage) -> float | None:
+    def cost_usd(self, usage: Billed) -> float | None:
         """Return the dollars of one call; None where its prompt or its output is not known.
 
         A class without a price of its own is billed as fresh input, and hour-long writes without one as short ones.
@@ -133,10 +142,10 @@ def price(model: str | None) -> Price | None:
     date, or with a version written with a dot; `[1m]` at the end states a window of a million tokens. A Claude that
     the table has only as another platform sells it is taken from there, and `derived` says `platform`.
     """
-    return _find(model) if isinstance(model, str) and model else None
+    return _find(model) if isinstance(model, str) and 0 < len(model) <= _LONGEST else None
 
 
-def cost_usd(usage: Usage | None, model: str | None) -> float | None:
+def cost_usd(usage: Billed | None, model: str | None) -> float | None:
     """Return the dollars of one call; None where the model has no price or the usage is not whole."""
     known = price(model)
     return None if known is None or usage is None else known.cost_usd(usage)
@@ -148,11 +157,11 @@ def context_limit(model: str | None) -> int | None:
     return None if known is None else known.context_limit
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _find(model: str) -> Price | None:
     name = model.strip().lower()
-    million = _MILLION.search(name) is not None
-    for entry, rule in _candidates(_MILLION.sub("", name)):
+    million = name.endswith(MILLION)
+    for entry, rule in candidates(name.removesuffix(MILLION)):
         found = _registered.get(entry) or _read(entry)
         if found is not None:
             changes: dict[str, Any] = {"derived": (*found.derived, rule)} if rule else {}
@@ -160,37 +169,6 @@ def _find(model: str) -> Price | None:
                 changes["context_limit"] = 1_000_000
             return msgspec.structs.replace(found, **changes) if changes else found
     return None
-
-
-def _candidates(name: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the rows under which a model may stand, the surest first, each with the rule to be told of or None."""
-    seen = dict.fromkeys(_spellings(name))
-    yield from ((n, None) for n in seen)
-    for n in seen:
-        yield from ((maker + n, None) for family, maker in _MAKERS.items() if n.startswith(family))
-        if n.startswith("claude-"):
-            yield f"anthropic.{n}-v1:0", "platform"
-            yield f"anthropic.{n}-v2:0", "platform"
-            yield "vertex_ai/" + re.sub(r"-(20\d{6})$", r"@\1", n), "platform"
-
-
-def _spellings(name: str) -> Iterator[str]:
-    bare = name
-    while True:
-        yield bare
-        prefix, _, rest = bare.partition("/")
-        if not rest or prefix not in _RESELLERS:
-            break
-        bare = rest
-    on_bedrock = _BEDROCK.match(bare)
-    if on_bedrock:
-        bare = on_bedrock[1]
-        yield bare
-    if bare.startswith("claude-"):
-        bare = bare.replace(".", "-").replace("@", "-")
-        yield bare
-    undated = _DATE.sub("", bare)
-    yield undated
 
 
 def _read(entry: str) -> Price | None:
