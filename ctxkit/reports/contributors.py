@@ -9,7 +9,7 @@ from ctxkit.markup import escape, line
 from ctxkit.messages import Message, Text, Thinking, ToolCall
 
 if TYPE_CHECKING:
-    from ctxkit.composition import Contributor
+    from ctxkit.composition import ContextReport, Contributor
     from ctxkit.session import Session
 
 _CHARS = 6_000
@@ -21,7 +21,7 @@ def contributors(session: Session) -> str:
     if not made.contributors:
         return ""
     shown = {m.id: m for m in session.view(made.call)}
-    head = f"<p>{escape(_told(made.prompt_tokens, made.limit, made.prompt_source))}</p>"
+    head = f"<p>{escape(_told(made))}</p>"
     return head + "".join(_one(c, shown[c.id], made.prompt_tokens) for c in made.contributors)
 
 
@@ -33,7 +33,7 @@ def _one(contributor: Contributor, message: Message, whole: int) -> str:
     text = _text(message)
     more = f"\n… the first {_CHARS:,} of {len(text):,} characters" if len(text) > _CHARS else ""
     body = f'<pre tabindex="0">{escape(text[:_CHARS] + more)}</pre>'
-    return f"<details><summary>{escape(title, 200)}</summary>{body}</details>"
+    return f"<details><summary>{escape(title, 130)}</summary>{body}</details>"
 
 
 def _text(message: Message) -> str:
@@ -42,5 +42,6 @@ def _text(message: Message) -> str:
     return "\n\n".join(blocks)
 
 
-def _told(tokens: int, limit: int, source: str) -> str:
-    return f"The prompt had {tokens:,} tokens ({source}), {tokens / limit:.0%} of a window of {limit:,}."
+def _told(made: ContextReport) -> str:
+    window = f"{made.full:.0%} of a window of {made.limit:,} ({made.limit_source})"
+    return f"The prompt had {made.prompt_tokens:,} tokens ({made.prompt_source}), {window}."

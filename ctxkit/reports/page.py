@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 """The page itself forbids every request: were some text of a log to slip through, it could reach nobody."""
+_PRINT = """
+;for (const [event, width] of [["beforeprint", 680], ["afterprint", null]]) addEventListener(event, () =>
+document.querySelectorAll(".chart").forEach(c => Plotly.relayout(c, {width, autosize: width === null})));
+"""
+"""On paper a chart is as wide as an A4 page; plotly would keep the width of the screen."""
 _STYLE = Path(__file__).with_name("style.css")
 
 
@@ -37,7 +42,7 @@ def page(title: str, head: str, sections: Iterable[Section], *, plotly: bool) ->
         plotly: whether plotly.js is put in (once, 4.8 MB), for pages with charts.
     """
     style = _STYLE.read_text(encoding="utf-8")
-    script = f"<script>{_plotly()}</script>" if plotly else ""
+    script = f"<script>{_plotly()}{_PRINT}</script>" if plotly else ""
     body = "".join(f"<section><h2>{escape(s.title)}</h2>{s.html}</section>" for s in sections if s.html)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

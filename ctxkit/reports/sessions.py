@@ -103,7 +103,8 @@ def _sources(session: Session, row: Any) -> str:
         lines.append(f"The reader passed over records that hold no message: {names}.")
     if session.faults:
         shown = "; ".join(f"line {f.line}: {line(f.why, 80)}" for f in session.faults[:5])
-        lines.append(f"{len(session.faults):,} places could not be read ({shown}).")
+        n = len(session.faults)
+        lines.append(f"{n:,} {'place' if n == 1 else 'places'} could not be read ({shown}).")
     return "<ul>" + "".join(f"<li>{escape(told)}</li>" for told in lines) + "</ul>"
 
 
