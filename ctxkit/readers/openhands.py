@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault, Message
 from ctxkit.readers.dialects import named, to_messages, to_schemas, to_stop, to_usage
@@ -41,7 +43,7 @@ def read(source: Source) -> list[Session]:
     document = source.document
     if type(document) is list:
         if is_history(document):
-            return [read_history({"history": document}, source.path.stem, ())]
+            return [read_history({"history": document}, source.path.stem)]
         return [read_events(document, {}, source.path.stem, [])]
     if is_event(document):
         return [read_events([document], {}, source.path.stem, [])]
@@ -50,9 +52,11 @@ def read(source: Source) -> list[Session]:
     out, faults = list[Session](), list(source.faults)
     for line, record in source.records:
         if is_run(record):
-            out.append(read_history(record, f"{source.path.stem}/{line}", () if out else faults))
+            out.append(read_history(record, f"{source.path.stem}/{line}"))
         else:
             faults.append(Fault(line, "expected a run with a 'history'"))
+    if out:
+        out[0] = replace(out[0], faults=(*faults, *out[0].faults))
     return out
 
 

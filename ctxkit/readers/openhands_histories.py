@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -11,9 +11,6 @@ from ctxkit.readers.dialects import count, to_messages, to_schemas, to_stop, to_
 from ctxkit.readers.fields import DAMAGE, as_text, items, mapping, number, real, text, time, why, word
 from ctxkit.readers.logs import Log
 from ctxkit.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _QUIET = {"recall", "change_agent_state", "agent_state_changed", "null"}
 """Events that no model sees; the observation of a recall is seen, and taken."""
@@ -34,9 +31,9 @@ def is_run(record: Any) -> bool:
     )
 
 
-def read_history(run: dict[str, Any], name: str, faults: Iterable[Fault]) -> Session:
+def read_history(run: dict[str, Any], name: str) -> Session:
     """Return one run as a session; events that are damaged are counted by their place."""
-    teller, faults = _Teller(mapping(run.get("metrics"))), list(faults)
+    teller, faults = _Teller(mapping(run.get("metrics"))), list[Fault]()
     flat = [e for entry in items(run.get("history")) for e in (entry if type(entry) is list else [entry])]
     teller.offset = _offset(flat)
     for n, event in enumerate(flat):
