@@ -38,6 +38,7 @@ def test_growth_is_shared_by_the_counts() -> None:
     assert found.error == pytest.approx(-0.5)
     assert exactly(found)
     assert found.shown() == 90 + 102
+    assert repr(found) == "<Sizes of test: 4 messages, 2 derived, fixed 90, plain count -50.0%>"
 
 
 def test_without_usage_the_counts_stand() -> None:

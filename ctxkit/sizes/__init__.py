@@ -60,6 +60,11 @@ class Sizes(msgspec.Struct, frozen=True, dict=True):
         placed = [*self.session.messages, *(m for e in self.session.edits for m in e.inserted)]
         return {id(m): n for m, n in zip(placed, (*self.tokens, *self.inserted), strict=True)}
 
+    def __repr__(self) -> str:
+        n, derived = len(self.tokens), self.source.count("derived")
+        error = "no growth recorded" if self.error is None else f"plain count {self.error:+.1%}"
+        return f"<Sizes of {self.session.id}: {n} messages, {derived} derived, fixed {self.fixed}, {error}>"
+
     def of(self, message: Message) -> int:
         """Return the size of a message of the session, or of one that a compaction inserted.
 
