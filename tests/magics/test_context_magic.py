@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import assistant, session, step, summarised, usage, user
 from magics.shells import completions, new_shell
+from reports.hostile import hostile, intruders
 
 from ctxkit.errors import BadArguments, ReadError
 
@@ -201,3 +202,14 @@ def test_loading_says_nothing(capfd):
     shell.run_line_magic("load_ext", "ctxkit")
     shell.run_line_magic("unload_ext", "ctxkit")
     assert capfd.readouterr() == ("", "")
+
+
+def test_text_of_a_log_stays_text(shell):
+    shell.user_ns["bad"] = hostile()
+    run(shell, "%context use bad")
+    for line in ("", "list", "detail", "turns", "compactions", "sessions"):
+        value = run(shell, f"%context {line}")
+        bundle, _ = shell.display_formatter.format(value)
+        assert intruders(bundle["text/html"]) == []
+        assert not {"\x1b", "\u202e", "\x00"} & set(bundle["text/plain"])
+    assert "window.evil" in repr(run(shell, "%context"))
