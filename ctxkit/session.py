@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.errors import BadArguments
+from ctxkit.markup import line
 from ctxkit.messages import Edit, Fault, Message, Sized, Text, ToolSchema
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
 
     def __repr__(self) -> str:
         n, c, e = len(self.messages), len(self.calls), len(self.edits)
-        return f"<Session {self.id} {self.format}: {n} messages, {c} calls, {e} compactions>"
+        return f"<Session {line(self.id)} {line(self.format, 20)}: {n} messages, {c} calls, {e} compactions>"
 
 
 def _fold(path: Iterable[Entry], *, each: bool = False) -> Iterator[tuple[list[Message], int]]:

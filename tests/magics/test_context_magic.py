@@ -206,7 +206,7 @@ def test_loading_says_nothing(capfd):
 
 def test_text_of_a_log_stays_text(shell):
     shell.user_ns["bad"] = hostile()
-    run(shell, "%context use bad")
+    assert not {"\x1b", "\u202e", "\x00"} & set(repr(run(shell, "%context use bad")))
     for line in ("", "list", "detail", "turns", "compactions", "sessions"):
         value = run(shell, f"%context {line}")
         bundle, _ = shell.display_formatter.format(value)
