@@ -14,13 +14,18 @@ CHARS = named("chars/4")
 ROOM = Room(200_000, 20_000, CHARS)
 
 
-def shown(*messages: Message | tuple[Message, ...] | list[Message], counter: Any = CHARS, **settings: Any) -> History:
-    """A history that shows all the messages, its call still to be sent."""
+def shown(
+    *messages: Message | tuple[Message, ...] | list[Message],
+    counter: Any = CHARS,
+    time: float | None = None,
+    **settings: Any,
+) -> History:
+    """A history that shows all the messages, its call about to be sent (at `time`)."""
     flat: list[Message] = []
     for m in messages:
         flat.extend(m) if isinstance(m, (tuple, list)) else flat.append(m)
     log = Log.of(flat, counter, **settings)
-    return History.start(log, log.calls)
+    return History.start(log, log.open(time))
 
 
 def texts(history: History) -> list[str]:

@@ -4,12 +4,21 @@ import json
 
 import pytest
 
-from ctxkit.messages import Message
+from ctxkit.messages import Image, Message, Text, Thinking, ToolCall
 from ctxkit.policies import cuts
-from ctxkit.readers.pi import _parts
 from ctxkit.tokens import PI
 
+PARTS = {
+    "text": lambda p: Text(p["text"]),
+    "thinking": lambda p: Thinking(p["thinking"]),
+    "toolCall": lambda p: ToolCall(p["id"], p["name"], p["arguments"]),
+    "image": lambda p: Image(),
+}
 KINDS = {"toolResult": "tool", "bashExecution": "bash"}
+
+
+def parts(content):
+    return (Text(content),) if isinstance(content, str) else tuple(PARTS[p["type"]](p) for p in content)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +37,7 @@ def entries(real):
             sizes.append(PI(m["command"] + m["output"]))
         else:
             sizes.append(
-                PI.message(Message(role={"toolResult": "tool"}.get(m["role"], m["role"]), parts=_parts(m["content"])))
+                PI.message(Message(role={"toolResult": "tool"}.get(m["role"], m["role"]), parts=parts(m["content"])))
             )
     return kinds, sizes, kept
 

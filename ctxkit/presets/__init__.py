@@ -1,0 +1,23 @@
+"""Real systems as rules, under their own names and their own settings: `presets.fased(reserve_tokens=40_000)`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_PRESETS = ("fuseraft", "tyrum", "ai", "pulse_coder", "fased", "pi", "swe_agent_mask", "none")
+_NAMES = {**{name: f"_{name}" for name in _PRESETS}, "names": "catalogue", "preset": "catalogue"}
+
+__all__ = [*_NAMES]  # noqa: PLE0604  names are strings, made above
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module 'ctxkit.presets' has no attribute {name!r}")
+    value = getattr(import_module(f"ctxkit.presets.{_NAMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

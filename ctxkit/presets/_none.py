@@ -1,0 +1,14 @@
+"""No context management at all: the baseline of every comparison."""
+
+from __future__ import annotations
+
+from ctxkit.policies.rules import Rules
+
+
+def none(*, context_window: int | None = None) -> Rules:
+    """Return rules that never change anything.
+
+    Args:
+        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+    """
+    return Rules(window=context_window, name="none", parameters={"context_window": context_window})
