@@ -3,6 +3,20 @@
 from __future__ import annotations
 
 from ctxkit.snapshots.faults import Fault, Faults
+from ctxkit.snapshots.follow import Follower, follow
+from ctxkit.snapshots.markers import compactions, segments, turns
 from ctxkit.snapshots.read import read_snapshots
+from ctxkit.snapshots.write import SnapshotWriter, write_snapshots
 
-__all__ = ["Fault", "Faults", "read_snapshots"]
+__all__ = [
+    "Fault",
+    "Faults",
+    "Follower",
+    "SnapshotWriter",
+    "compactions",
+    "follow",
+    "read_snapshots",
+    "segments",
+    "turns",
+    "write_snapshots",
+]

@@ -78,12 +78,12 @@ def join(blocks: Sequence[Block]) -> Block:
     return {name: np.concatenate([b[name] for b in blocks]) for name in ARRAYS}
 
 
-def frame(block: Block, words: Mapping[str, Sequence[str]], names: Sequence[str] = NAMES) -> pd.DataFrame:
+def frame(block: Block, words: Mapping[str, Iterable[str]], names: Sequence[str] = NAMES) -> pd.DataFrame:
     """Return a frame over the arrays of a block: they are not copied."""
     return pd.DataFrame({name: _series(block, words, name) for name in names}, copy=False)
 
 
-def _series(block: Block, words: Mapping[str, Sequence[str]], name: str) -> Any:
+def _series(block: Block, words: Mapping[str, Iterable[str]], name: str) -> Any:
     values = block[name]
     if name == "ts":
         return pd.DatetimeIndex(values, dtype=pd.DatetimeTZDtype("ns", "UTC"), copy=False).array

@@ -1,0 +1,186 @@
+"""Snapshot logs written byte for byte as fuseraft writes them, appended and flushed a line at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import pandas as pd
+
+from ctxkit.errors import BadArguments, StoreError
+from ctxkit.snapshots.columns import ALWAYS, FLAG, NAMES, TEXTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_ESCAPED = re.compile("[^ !#-%(-*,-;=?-\\[\\]-_a-~]")
+_SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", "\\": "\\\\"}
+
+
+def line(record: Mapping[str, Any]) -> str:
+    """Return one line, without its newline: the ten fields in their order, those that are missing left out.
+
+    Args:
+        record: fields by name. `ts` is a time (datetime, pandas' Timestamp, or text that is one).
+
+    Raises:
+        BadArguments: a field that does not exist, or one without which there is no line.
+    """
+    unknown = [name for name in record if name not in NAMES]
+    if unknown:
+        raise BadArguments(f"A snapshot has no field {unknown[0]!r}: it has {', '.join(NAMES)}.")
+    known = {name: record[name] for name in NAMES if name in record and not pd.isna(record[name])}
+    lacking = [name for name in ALWAYS if name not in known]
+    if lacking:
+        raise BadArguments(f"A snapshot needs {', '.join(lacking)}.")
+    if not known.get(FLAG, True):
+        del known[FLAG]  # only markers carry it
+    return "{" + ",".join(f'"{name}":{_json(name, value)}' for name, value in known.items()) + "}"
+
+
+def _json(name: str, value: Any) -> str:
+    if name == "ts":
+        return f'"{_quoted(stamp(value))}"'
+    if name in TEXTS:
+        return f'"{_quoted(str(value))}"'
+    return "true" if name == FLAG else str(int(value))
+
+
+def stamp(time: datetime | pd.Timestamp | str) -> str:
+    """Return a time as .NET's "O" format writes it: UTC, seven digits of a second, offset ``+00:00``."""
+    moment = pd.Timestamp(time)
+    moment = moment.tz_localize("UTC") if moment.tzinfo is None else moment.tz_convert("UTC")
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond:06d}{moment.nanosecond // 100}+00:00"
+
+
+def _quoted(text: str) -> str:
+    r"""Text as .NET's default JSON encoder writes it: beyond plain ASCII, and for ``"&'+<>` ``, ``\uXXXX``."""
+    return _ESCAPED.sub(_escape, text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+
+
+def _escape(found: re.Match[str]) -> str:
+    char = found[0]
+    if char in _SHORT:
+        return _SHORT[char]
+    if char in "\"'&+<>`\x7f":
+        return f"\\u{ord(char):04X}"
+    escaped = json.dumps(char)[1:-1]  # lower case, with surrogate pairs
+    return escaped.upper().replace("\\U", "\\u")
+
+
+class SnapshotWriter:
+    """Appends to one snapshot log, and keeps the running sum of each agent as fuseraft does.
+
+    A torn last line of another process is ended first. A new writer on an old log begins its sums at zero and writes no
+    marker: that is what a resumed session of fuseraft looks like.
+
+    Args:
+        path: the log; its folder is made.
+        session: id written on every line, eight lower-case hex digits at fuseraft's.
+        warn_at: threshold repeated on every turn; None or 0 leaves it out.
+        cutover_at: the same.
+        now: the clock.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        session: str | None = None,
+        *,
+        warn_at: int | None = None,
+        cutover_at: int | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.path, self.session = Path(path), session
+        self._thresholds = {"warn_at": warn_at or None, "cutover_at": cutover_at or None}
+        self._now = now
+        self._sums: dict[str, int] = {}
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "r+b", buffering=0)
+        except OSError as e:
+            raise StoreError(f"{self.path} cannot be written ({type(e).__name__}).") from None
+        if self._file.seek(0, os.SEEK_END):
+            self._file.seek(-1, os.SEEK_END)
+            if self._file.read(1) != b"\n":
+                self._file.write(b"\n")
+
+    def turn(
+        self,
+        agent: str | None,
+        turn: int,
+        input_tokens: int,
+        output_tokens: int,
+        ts: datetime | pd.Timestamp | str | None = None,
+    ) -> None:
+        """Write the row of one turn; without input tokens nothing is written, as at fuseraft's.
+
+        Args:
+            agent: its name; None is "Unknown".
+            turn: zero-based index.
+            input_tokens: prompts of all calls of the turn together.
+            output_tokens: output of all calls together.
+            ts: when it ended; now, if None.
+        """
+        if input_tokens <= 0:
+            return
+        name = agent or "Unknown"
+        total = self._sums[name.lower()] = self._sums.get(name.lower(), 0) + input_tokens
+        self._write(name, turn, (input_tokens, output_tokens, total), ts, self._thresholds)
+
+    def marker(self, turns: int, ts: datetime | pd.Timestamp | str | None = None) -> None:
+        """Write that a compaction finished; all running sums begin anew.
+
+        Args:
+            turns: assistant turns of the session so far: a count, not an index.
+            ts: when it finished; now, if None.
+        """
+        self._sums.clear()
+        self._write("system", turns, (0, 0, 0), ts, {FLAG: True})
+
+    def _write(
+        self,
+        agent: str,
+        turn: int,
+        counts: tuple[int, int, int],
+        ts: datetime | pd.Timestamp | str | None,
+        more: Mapping[str, Any],
+    ) -> None:
+        fields = [self._now() if ts is None else ts, self.session, agent, turn, *counts]
+        text = line({**dict(zip(NAMES, fields, strict=False)), **more})
+        self._file.write(text.encode() + b"\n")  # unbuffered, at the end: one line whole or a torn tail
+
+    def close(self) -> None:
+        """Close the file; nothing is pending."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def write_snapshots(log: pd.DataFrame, path: str | Path) -> None:
+    """Write a frame of `read_snapshots` as one log, replacing what was there.
+
+    Raises:
+        BadArguments: the frame lacks a column, or a row lacks what every line must have.
+        StoreError: the file cannot be written.
+    """
+    lacking = [name for name in ALWAYS if name not in log.columns]
+    if lacking:
+        raise BadArguments(f"Give a frame with the columns of a snapshot log: {', '.join(lacking)} not there.")
+    names = [name for name in NAMES if name in log.columns]
+    rows = zip(*(log[name].astype(object) for name in names), strict=True)
+    content = "".join(line(dict(zip(names, row, strict=True))) + "\n" for row in rows)
+    new = Path(f"{path}.{os.getpid()}.new")
+    try:
+        new.write_bytes(content.encode())
+        new.replace(path)
+    except OSError as e:
+        raise StoreError(f"{path} cannot be written ({type(e).__name__}).") from None
