@@ -99,6 +99,15 @@ def test_a_prompt_that_shrank_is_counted_and_moves_the_unseen_part() -> None:
     assert min(found.tokens) >= 0
 
 
+def test_what_is_no_longer_sent_is_told() -> None:
+    log = session(user("x" * 10), reply("y" * 10, 12), user("z" * 10), reply("w" * 500, 40), user("v"), reply("u", 30))
+    found = sizes(log, CHARS)
+    assert found.clamped == 1
+    assert (found.fixed_at[-1], found.unsent_at[:2]) == (0, (0, 0))
+    assert found.unsent_at[-1] > 400
+    assert exactly(found)
+
+
 def test_a_growth_of_nothing_is_clamped() -> None:
     log = session(user("x" * 10), reply("y" * 10, 500), user("z" * 10), reply("w", 500))
     assert sizes(log, CHARS).clamped == 1
@@ -194,8 +203,11 @@ def test_any_log_is_sized_and_prompts_that_grow_come_out_again(turns: list[tuple
     found = sizes(whole, CHARS)
     assert len(found.tokens) == len(whole.messages)
     assert min(found.tokens, default=0) >= 0
+    assert min(found.fixed_at + found.unsent_at, default=0) >= 0
     for made, seen in zip(whole.views(), found.modelled, strict=True):
-        assert sum(map(found.of, made[1])) + found.fixed_at[made[0].index] == seen
+        i = made[0].index
+        assert sum(map(found.of, made[1])) + found.fixed_at[i] - found.unsent_at[i] == seen
+        assert found.recorded[i] in (None, seen)
 
 
 def test_growing_prompts_come_out_again_whatever_they_are() -> None:

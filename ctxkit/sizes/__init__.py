@@ -43,6 +43,8 @@ class Sizes(msgspec.Struct, frozen=True, dict=True):
     """What the first prompt held and no log shows (system prompt, tool schemas); None without usage."""
     fixed_at: tuple[int, ...]
     """The same for each call: it differs by agent, and where a model, or what the log does not show, has changed."""
+    unsent_at: tuple[int, ...]
+    """For each call how much of what its view holds was not sent: reasoning, for one, goes no further than its turn."""
     error: float | None
     """The plain count of all that was anchored, against its recorded size, less 1: -0.25 is a quarter too low."""
     clamped: int
@@ -50,7 +52,7 @@ class Sizes(msgspec.Struct, frozen=True, dict=True):
     recorded: tuple[int | None, ...]
     """For each call the recorded size of its prompt; None where there is none that can be used."""
     modelled: tuple[int, ...]
-    """For each call what its view and the fixed part sum up to."""
+    """For each call what its view and the fixed part sum up to, less what was not sent."""
     inserted: tuple[int, ...]
     """One for each message that the session's edits inserted, in order."""
 
@@ -77,7 +79,8 @@ class Sizes(msgspec.Struct, frozen=True, dict=True):
         """Return the modelled size of the prompt at a call (negatives from the end); None: of the next one."""
         if call is not None:
             return self.modelled[self.session.call(call).index]
-        return (self.fixed_at[-1] if self.fixed_at else 0) + sum(self.of(m) for m in self.session.view())
+        unseen = self.fixed_at[-1] - self.unsent_at[-1] if self.fixed_at else 0
+        return max(unseen + sum(self.of(m) for m in self.session.view()), 0)
 
     @property
     def reproduction(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -107,7 +110,7 @@ def sizes(session: Session, counter: Counter | None = None) -> Sizes:
     state.rest()
     usable = {s.call: s.prompt for s in steps}
     calls = range(len(session.calls))
-    fixed_at = _fixed_at(session, state.fixed)
+    unseen = _unseen_at(session, state.unseen)
     by_object = {id(m): size for m, size in zip(slots.messages, state.size, strict=True)}
     place = [slots.index[id(m)] for m in session.messages]
     return Sizes(
@@ -115,12 +118,13 @@ def sizes(session: Session, counter: Counter | None = None) -> Sizes:
         counter=counter.name,
         tokens=tuple(state.size[i] for i in place),
         source=tuple("derived" if state.derived[i] else "estimated" for i in place),
-        fixed=fixed_at[steps[0].call] if steps else None,
-        fixed_at=fixed_at,
+        fixed=max(unseen[steps[0].call], 0) if steps else None,
+        fixed_at=tuple(max(n, 0) for n in unseen),
+        unsent_at=tuple(max(-n, 0) for n in unseen),
         error=error,
         clamped=state.clamped,
         recorded=tuple(usable.get(i) for i in calls),
-        modelled=tuple(_modelled(session, by_object, fixed_at)),
+        modelled=tuple(_modelled(session, by_object, unseen)),
         inserted=tuple(by_object[id(m)] for e in session.edits for m in e.inserted),
     )
 
@@ -133,11 +137,11 @@ def _error(steps: list[Step], raw: list[int]) -> float | None:
     return counted / grown - 1 if grown and counted else None
 
 
-def _fixed_at(session: Session, known: dict[int, tuple[str, int]]) -> tuple[int, ...]:
-    """For each call the part that no log shows: that of the agent's last anchor, or of its first one before that."""
+def _unseen_at(session: Session, known: dict[int, tuple[str, int]]) -> tuple[int, ...]:
+    """For each call what no message shows: that of the agent's last anchor, or of its first one before that."""
     now: dict[str, int] = {}
-    for agent, fixed in known.values():
-        now.setdefault(agent, fixed)
+    for agent, unseen in known.values():
+        now.setdefault(agent, unseen)
     out = []
     for call in session.calls:
         if call.index in known:
@@ -146,9 +150,9 @@ def _fixed_at(session: Session, known: dict[int, tuple[str, int]]) -> tuple[int,
     return tuple(out)
 
 
-def _modelled(session: Session, size: dict[int, int], fixed_at: tuple[int, ...]) -> Iterator[int]:
-    """Yield for each call the fixed part and the sizes of what its prompt showed."""
-    fixed = iter(fixed_at)
+def _modelled(session: Session, size: dict[int, int], unseen_at: tuple[int, ...]) -> Iterator[int]:
+    """Yield for each call what no message shows and the sizes of what its prompt showed."""
+    unseen = iter(unseen_at)
     shown: list[Message] = []
     total = 0
     for entry in session.path:
@@ -157,7 +161,7 @@ def _modelled(session: Session, size: dict[int, int], fixed_at: tuple[int, ...])
             total = sum(size[id(m)] for m in shown)
             continue
         if entry.role == "assistant":
-            yield total + next(fixed)
+            yield total + next(unseen)
         if entry.visible:
             shown.append(entry)
             total += size[id(entry)]

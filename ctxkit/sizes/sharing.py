@@ -26,29 +26,34 @@ class Anchoring:
         self.known = [False] * len(slots.messages)
         self.derived = [False] * len(slots.messages)
         self.now: dict[str, int] = {}
-        self.fixed: dict[int, tuple[str, int]] = {}
-        """By call: the agent, and what its prompt held from there on that no log shows."""
+        self.unseen: dict[int, tuple[str, int]] = {}
+        """By call: the agent, and what its prompt held from there on beside the sizes; negative where it held less."""
         self.clamped = 0
 
     def take(self, step: Step) -> None:
         """Size what a step brought, and say what its prompt held beside all that is sized."""
         new = [i for i in step.shown if not self.known[i]]
         old = sum(self.size[i] for i in step.shown if self.known[i])
-        fixed = self.now.get(step.agent, 0)
-        grown = step.prompt - old - (step.before if step.kind == "growth" else fixed)
-        if step.kind == "growth":
-            self._grow(grown, new)
-        elif step.kind == "edit" and self._plausible(grown, new):
-            self._share(grown, new)
+        unseen = self.now.get(step.agent, 0)
+        start = step.before if step.kind == "growth" else unseen
+        if step.kind == "first":
+            self._first(step.prompt - old, new)
+        elif step.kind == "growth":
+            self._grow(step.prompt - start - old, new)
+        elif step.kind == "edit" and self._plausible(step.prompt - start - old, new):
+            self._share(step.prompt - start - old, new)
         else:
-            self.clamped += step.kind == "drop" or (step.kind == "edit" and grown < 0)
+            self.clamped += step.kind == "drop" or (step.kind == "edit" and step.prompt < start + old)
             self._estimate(new)
-            shown = old + sum(self.size[i] for i in new)
-            if step.kind == "first" and shown > step.prompt:
-                self._assign(new, _shares(max(step.prompt - old, 0), [self.raw[i] for i in new]), derived=True)
-            fixed = max(step.prompt - shown, 0)
-        self.now[step.agent] = fixed
-        self.fixed[step.call] = step.agent, fixed
+        rest = step.prompt - old - sum(self.size[i] for i in new)
+        self.now[step.agent] = unseen + rest - start if step.kind == "growth" else rest
+        self.unseen[step.call] = step.agent, self.now[step.agent]
+
+    def _first(self, most: int, new: list[int]) -> None:
+        """Size the first prompt by the counts, or by what it held where that is less."""
+        self._estimate(new)
+        if sum(self.size[i] for i in new) > most:
+            self._assign(new, _shares(max(most, 0), [self.raw[i] for i in new]), derived=True)
 
     def _grow(self, growth: int, new: list[int]) -> None:
         if growth < 0 or (growth == 0 and any(self.raw[i] for i in new)):
