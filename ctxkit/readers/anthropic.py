@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault
 from ctxkit.readers.blocks import Blocks, to_usage
-from ctxkit.readers.fields import DAMAGE, items, mapping, time, why, word
+from ctxkit.readers.fields import DAMAGE, items, mapping, text, time, why, word
 from ctxkit.readers.talks import Talk, block_types, is_message, is_talk
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def sniff(source: Source) -> bool:
 
 
 def _is_ours(messages: Any) -> bool:
-    roles = {mapping(m).get("role") for m in items(messages)[:64]}
+    roles = {text(mapping(m).get("role")) for m in items(messages)[:64]}
     return bool(block_types(messages) & _BLOCKS) and not roles & {"tool", "system", "developer", "function"}
 
 

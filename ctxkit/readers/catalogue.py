@@ -120,12 +120,21 @@ def sniff(source: Source) -> Reader:
     if not source.data.strip():
         raise UnknownFormat("the file is empty: expected a session.", source.path)
     for m in members():
-        if _guarded(m.NAME, source.path, partial(m.sniff, source)):
+        if _knows(m, source):
             return m
     raise UnknownFormat(
         f"no reader knows this file ({source.looks}). Known formats: {', '.join(names())}; format= forces one.",
         source.path,
     )
+
+
+def _knows(reader: Reader, source: Source) -> bool:
+    try:
+        return bool(reader.sniff(source))
+    except ReadError:
+        raise
+    except Exception:  # noqa: BLE001  what a reader stumbles over is not its format; others are still asked
+        return False
 
 
 def read(path: str | os.PathLike[str], format: str | None = None) -> Session:  # noqa: A002

@@ -33,7 +33,7 @@ _SUBAGENTS = 1000
 def sniff(source: Source) -> bool:
     """Say whether the first lines have Claude Code's types and the fields that tie its lines together."""
     for record in source.head[:40]:
-        kind = record.get("type")
+        kind = text(record.get("type"))
         if kind in _TALK and type(record.get("message")) is dict:
             return "sessionId" in record or "parentUuid" in record or "isSidechain" in record
         if kind == "summary" and "leafUuid" in record:
@@ -64,7 +64,7 @@ class _Transcript:
         self.agents: dict[str, str] = {}
         """Id of a subagent to the call that started it."""
         records = source.records
-        self.has_main = any(r.get("type") in _TALK and r.get("isSidechain") is not True for _, r in records)
+        self.has_main = any(text(r.get("type")) in _TALK and r.get("isSidechain") is not True for _, r in records)
         self.ambiguous = _ambiguous(records)
         """True where a uuid names two lines: parents then say nothing, and the order of the lines counts."""
         self.main = _Chain(self, "")

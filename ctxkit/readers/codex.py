@@ -30,7 +30,7 @@ _SERVER = {"web_search_call", "image_generation_call"}
 def sniff(source: Source) -> bool:
     """Say whether the first lines are Codex's (a type and a payload), or bare items as the first versions wrote."""
     for record in source.head[:4]:
-        if record.get("type") in _TYPES and type(record.get("payload")) is dict:
+        if text(record.get("type")) in _TYPES and type(record.get("payload")) is dict:
             return True
     first = source.head[0] if len(source.head) > 1 else {}
     return "instructions" in first and "timestamp" in first and "type" not in first and type(first.get("id")) is str

@@ -33,7 +33,7 @@ def _is_message(raw: Any) -> bool:
         return False
     if raw.get("lc") == 1 and type(raw.get("id")) is list and type(raw.get("kwargs")) is dict:
         return text(raw["id"][-1] if raw["id"] else "").removesuffix("Chunk").endswith("Message")
-    if raw.get("type") not in _TYPES:
+    if text(raw.get("type")) not in _TYPES:
         return False
     return type(raw.get("data")) is dict or ("content" in raw and ("response_metadata" in raw or "role" not in raw))
 

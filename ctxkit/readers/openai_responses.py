@@ -46,7 +46,7 @@ def sniff(source: Source) -> bool:
     document = source.document
     values = document if type(document) is list else source.head
     first = mapping(values[0]) if values else {}
-    if type(document) is list or "role" in first or first.get("type") in _ITEMS:
+    if type(document) is list or "role" in first or text(first.get("type")) in _ITEMS:
         return any(_is_item(v) for v in values[:16])
     inner = mapping(first.get("response")) or mapping(first.get("request")) or first
     return any(_is_item(i) for key in ("data", "output", "input") for i in items(inner.get(key))[:16])
@@ -57,7 +57,7 @@ def _is_item(value: Any) -> bool:
     kind = item.get("type")
     if type(kind) is not str:
         return False
-    content = {mapping(c).get("type") for c in items(item.get("content"))[:4]}
+    content = {text(mapping(c).get("type")) for c in items(item.get("content"))[:4]}
     return kind in _ITEMS or (kind == "message" and is_message(value) and bool(content & _CONTENT))
 
 
@@ -82,7 +82,7 @@ def read(source: Source) -> list[Session]:
 
 def _record(talk: Talk, record: dict[str, Any]) -> None:
     """Take a line: an item, a list of items, a request, a response, or both."""
-    if "role" in record or record.get("type") in _ITEMS:
+    if "role" in record or text(record.get("type")) in _ITEMS:
         _items(talk, [record])
         return
     request, response = mapping(record.get("request")) or record, mapping(record.get("response")) or record

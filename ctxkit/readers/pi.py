@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.readers.fields import text
 from ctxkit.readers.pi_entries import ROLES, Entries
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def sniff(source: Source) -> bool:
         if kind == "session":
             return type(record.get("id")) is str or "cwd" in record or "version" in record
         message = record.get("message") if kind == "message" else record if kind is None else None
-        if type(message) is dict and message.get("role") in ROLES:
+        if type(message) is dict and text(message.get("role")) in ROLES:
             return "parentId" in record or "stopReason" in message or _is_pi(message)
     return False
 
