@@ -166,6 +166,31 @@ def test_recorded_sizes_of_a_compaction_are_taken_as_they_are():
     assert frame["call"].isna().all()
 
 
+def test_edits_of_one_moment_of_a_replay_are_one_compaction():
+    (a, r), u = step("bash", "y" * 400), user("x" * 40)
+    short = result("y" * 40, a, id="short")
+    first = Edit(kind="shortened", id="rules-0.0", targets=(r.id,), inserted=(short,), source="derived", reason="old")
+    second = Edit(kind="dropped", id="rules-0.1", targets=(u.id,), source="derived", reason="older")
+    again = Edit(kind="dropped", id="rules-1.0", targets=("short", a.id), source="derived")
+    s = session(u, a, r, first, second, again, assistant())
+    frame = ck.frame(s, per="compaction")
+    assert frame["kind"].tolist() == ["shortened, dropped", "dropped"]
+    assert frame["targets_n"].tolist() == [2, 2]
+    assert frame["messages_after"].tolist() == [2, 0]
+    assert ck.frame(s, per="message")["compaction"].tolist()[:3] == [0, 1, 1]
+    assert ck.frame(s, per="session")["compactions_n"].tolist() == [2]
+
+
+def test_recorded_edits_in_a_row_stay_apart():
+    s = session(user(), Edit(kind="dropped", id="a.0"), Edit(kind="dropped", id="a.1"), assistant())
+    assert len(ck.frame(s, per="compaction")) == 2
+
+
+def test_usage_that_a_replay_modelled_is_derived():
+    s = session(user(), assistant(usage=usage(5), details={"usage_source": "derived"}), assistant(usage=usage(5)))
+    assert ck.frame(s, per="call")["source"].tolist() == ["derived", "recorded"]
+
+
 def test_a_session_row_says_what_its_log_can_say():
     row = ck.frame(some(), per="session").iloc[0]
     assert (row["messages_n"], row["calls_n"], row["turns_n"], row["compactions_n"]) == (7, 3, 2, 1)

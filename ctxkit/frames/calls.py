@@ -11,6 +11,7 @@ from ctxkit.messages import Usage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ctxkit.messages import Message
     from ctxkit.session import Session
 
 COLUMNS = (
@@ -38,7 +39,9 @@ COLUMNS = (
     Column("is_error", BOOL, "", "True where the call failed"),
     Column("seconds", FLOAT, "seconds", "how long the call took"),
     Column("tool_calls_n", INT, "", "tool calls in the reply"),
-    Column("source", TEXT, "", "where the token columns come from: recorded; missing where the log has no usage"),
+    Column(
+        "source", TEXT, "", "where the token columns come from: recorded, or derived by a replay; missing without usage"
+    ),
 )
 _NONE = Usage()
 
@@ -83,7 +86,12 @@ def _session(session: Session, data: dict[str, list[Any]], costs: Costs) -> None
     data["is_error"] += [m.is_error for m in replies]
     data["seconds"] += [m.latency for m in replies]
     data["tool_calls_n"] += [len(m.tool_calls) for m in replies]
-    data["source"] += ["recorded" if m.usage is not None else None for m in replies]
+    data["source"] += [None if m.usage is None else usage_source(m) for m in replies]
+
+
+def usage_source(message: Message) -> str:
+    """Where a reply's usage comes from: a replay models it and says so, everything else recorded it."""
+    return "derived" if message.details.get("usage_source") == "derived" else "recorded"
 
 
 def written(usage: Usage) -> int | None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.frames.columns import FLOAT, INT, TEXT, TIME, Column
 from ctxkit.frames.costs import Costs
 from ctxkit.frames.counts import counting
-from ctxkit.messages import Edit, Message
+from ctxkit.frames.cuts import cuts
+from ctxkit.messages import Message
 from ctxkit.session import apply_edit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ctxkit.frames.counts import Count
+    from ctxkit.frames.cuts import Cut
     from ctxkit.session import Session
 
 COLUMNS = (
@@ -24,7 +26,7 @@ COLUMNS = (
     Column("position", INT, "entries", "place among the session's messages and edits"),
     Column("ts", TIME, "UTC", "when it fired"),
     Column("agent", TEXT, "", "whose context was compacted"),
-    Column("kind", TEXT, "", "dropped, shortened, replaced or summarised"),
+    Column("kind", TEXT, "", "dropped, shortened, replaced, summarised; several where a chain of policies did it"),
     Column("trigger", TEXT, "", "what made it due"),
     Column("method", TEXT, "", "how it was done: the policy's or the program's own word"),
     Column("reason", TEXT, "", "why, for a person to read"),
@@ -55,16 +57,50 @@ def rows(sessions: Sequence[Session], count: Count = None) -> dict[str, list[Any
 
 def _session(session: Session, count: Count, data: dict[str, list[Any]], costs: Costs) -> None:
     sizes, sources, of = counting(session, count)
-    source = "derived" if sources and "estimated" not in sources else "estimated"
+    counted = "derived" if sources and "estimated" not in sources else "estimated"
     known = {id(m): n for m, n in zip(session.messages, sizes, strict=True)} if session.has_sizes else {}
 
     def size(message: Message) -> int:
         n = known.get(id(message))
         return of(message) if n is None else n
 
-    can = size if session.has_sizes else None
+    for at in _moments(session):
+        cut, shown, after = at.cut, at.shown, at.after
+        data["compaction"].append(cut.number)
+        data["position"].append(cut.position)
+        data["turn"].append(session.turns[cut.position])
+        data["call"].append(at.calls if at.calls < len(session.calls) else None)
+        before, then, source = _tokens(at, size if session.has_sizes else None, counted)
+        data["tokens_before"].append(before)
+        data["tokens_after"].append(then)
+        data["tokens_source"].append(source)
+        data["messages_before"].append(len(shown))
+        data["messages_after"].append(len(after))
+        data["targets_n"].append(len({t for e in cut.edits for t in e.targets}))
+        data["token_savings"].append(1 - then / before if before and then is not None else None)
+        data["message_savings"].append(1 - len(after) / len(shown) if shown else None)
+        there = {id(m) for m in shown}
+        new = [m for m in after if id(m) not in there]
+        data["summary_tokens"].append(sum(map(size, new)) if new else None)
+        _words(session, cut, data, costs)
+
+
+class _Moment(NamedTuple):
+    """A compaction as it happened."""
+
+    cut: Cut
+    calls: int
+    """Calls made before it."""
+    billed: int | None
+    """Tokens in the window after the last of them, as recorded; None also where another compaction came since."""
+    shown: list[Message]
+    after: list[Message]
+
+
+def _moments(session: Session) -> Iterator[_Moment]:
+    starts = {cut.position: cut for cut in cuts(session)}
     shown: list[Message] = []
-    calls, number, billed = 0, 0, None
+    calls, billed = 0, None
     for position, entry in enumerate(session.path):
         if isinstance(entry, Message):
             if entry.visible:
@@ -72,17 +108,12 @@ def _session(session: Session, count: Count, data: dict[str, list[Any]], costs: 
             if entry.role == "assistant":
                 calls += 1
                 billed = _occupancy(entry) or billed
-            continue
-        after = apply_edit(shown, entry)
-        data["compaction"].append(number)
-        data["position"].append(position)
-        data["turn"].append(session.turns[position])
-        data["call"].append(calls if calls < len(session.calls) else None)
-        before, then, where = _tokens(entry, shown, after, billed=billed, size=can, source=source)
-        _sizes(entry, (before, then), (len(shown), len(after)), size, data)
-        data["tokens_source"].append(where)
-        _words(session, entry, data, costs)
-        shown, number, billed = after, number + 1, then if billed is not None else None
+        elif position in starts:
+            after = shown
+            for edit in starts[position].edits:
+                after = apply_edit(after, edit)
+            yield _Moment(starts[position], calls, billed, shown, after)
+            shown, billed = after, None
 
 
 def _occupancy(reply: Message) -> int | None:
@@ -94,51 +125,30 @@ def _occupancy(reply: Message) -> int | None:
 
 
 def _tokens(
-    edit: Edit,
-    shown: list[Message],
-    after: list[Message],
-    *,
-    billed: int | None,
-    size: Callable[[Message], int] | None,
-    source: str,
+    at: _Moment, size: Callable[[Message], int] | None, counted: str
 ) -> tuple[int | None, int | None, str | None]:
-    """Sizes before and after: recorded, else from the last recorded prompt, else counted; with the weakest source."""
-    before, then = edit.tokens_before, edit.tokens_after
-    if before is not None and then is not None:
-        return before, then, "recorded"
-    if size is None:
-        return before, then, "recorded" if before is not None or then is not None else None
-    counted, counted_then = sum(map(size, shown)), sum(map(size, after))
+    """Sizes before and after, as the log has them, else by the last recorded prompt, else counted; and their source."""
+    first, last = at.cut.edits[0], at.cut.edits[-1]
+    before, then = first.tokens_before, last.tokens_after
+    if (before is not None and then is not None) or size is None:
+        return before, then, None if before is None and then is None else first.source
+    shown, after = sum(map(size, at.shown)), sum(map(size, at.after))
     if before is None:
-        before = counted if billed is None else max(billed, counted)
+        before = shown if at.billed is None else max(at.billed, shown)
     if then is None:  # only the difference is counted: what no log shows stays as it was
-        then = max(before - counted + counted_then, 0)
-    return before, then, source
+        then = max(before - shown + after, 0)
+    return before, then, counted
 
 
-def _sizes(
-    edit: Edit,
-    tokens: tuple[int | None, int | None],
-    messages: tuple[int, int],
-    size: Callable[[Message], int],
-    data: dict[str, list[Any]],
-) -> None:
-    before, after = tokens
-    data["tokens_before"].append(before)
-    data["tokens_after"].append(after)
-    data["messages_before"].append(messages[0])
-    data["messages_after"].append(messages[1])
-    data["targets_n"].append(len(edit.targets))
-    data["summary_tokens"].append(sum(map(size, edit.inserted)) if edit.inserted else None)
-    data["token_savings"].append(1 - after / before if before and after is not None else None)
-    data["message_savings"].append(1 - messages[1] / messages[0] if messages[0] else None)
-
-
-def _words(session: Session, edit: Edit, data: dict[str, list[Any]], costs: Costs) -> None:
+def _words(session: Session, cut: Cut, data: dict[str, list[Any]], costs: Costs) -> None:
+    first = cut.edits[0]
     data["session"].append(session.id)
-    data["ts"].append(edit.time)
-    data["agent"].append(edit.agent or session.agent)
-    for name in ("kind", "trigger", "method", "reason", "model", "source"):
-        data[name].append(getattr(edit, name) or None)
-    reply = Message(role="assistant", usage=edit.usage)
-    data["cost_usd"].append(costs.cost(reply, edit.model or session.model)[0])
+    data["ts"].append(first.time)
+    data["agent"].append(first.agent or session.agent)
+    data["source"].append(first.source)
+    for name in ("kind", "trigger", "method", "reason", "model"):
+        words = dict.fromkeys(w for e in cut.edits if (w := getattr(e, name)))
+        data[name].append(", ".join(words) or None)
+    replies = [(Message(role="assistant", usage=e.usage), e.model or session.model) for e in cut.edits if e.usage]
+    spent = [costs.cost(reply, model)[0] for reply, model in replies]
+    data["cost_usd"].append(sum(c for c in spent if c is not None) if spent and None not in spent else None)

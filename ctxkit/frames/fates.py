@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from ctxkit.frames.cuts import cuts
+
 if TYPE_CHECKING:
     from ctxkit.messages import Edit, Message
     from ctxkit.session import Session
@@ -33,9 +35,13 @@ def fates(session: Session, upto: int | None = None) -> dict[str, Fate]:
 
     A message that is not in the answer is shown as it was written, unless it is never sent at all.
     """
+    if not session.edits:
+        return {}
     out: dict[str, Fate] = {}
     origin: dict[str, str] = {}
-    for k, edit in enumerate(session.edits[:upto]):
+    number = {id(edit): cut.number for cut in cuts(session) for edit in cut.edits}
+    for edit in session.edits[:upto]:
+        k = number[id(edit)]
         instead = edit.inserted if edit.kind in ("shortened", "replaced") else ()
         for i, target in enumerate(edit.targets):
             first = origin.get(target, target)

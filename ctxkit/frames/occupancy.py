@@ -23,7 +23,8 @@ def prompts(session: Session) -> tuple[list[int | None], Source | None]:
         for c in session.calls
     ]
     if any(recorded):
-        return recorded, "recorded"
+        modelled = any(c.message.details.get("usage_source") == "derived" for c in session.calls)
+        return recorded, "derived" if modelled else "recorded"
     if session.has_sizes:
         return list(estimated(session)), "estimated"
     return [None] * len(recorded), None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, Column
 from ctxkit.frames.costs import Costs
+from ctxkit.frames.cuts import cuts
 from ctxkit.frames.turns import total
 from ctxkit.messages import Image
 
@@ -102,7 +103,7 @@ def _counts(session: Session) -> dict[str, Any]:
         "tool_errors_n": sum(m.role == "tool" and m.is_error for m in messages),
         "failed_calls_n": sum(c.message.is_error for c in calls),
         "images_n": sum(isinstance(p, Image) and p.kind == "image" for m in messages for p in m.parts),
-        "compactions_n": len(session.edits),
+        "compactions_n": len(cuts(session)),
         "children_n": len(session.children),
     }
 

@@ -8,7 +8,10 @@ from typing import Any
 _NAMES = {
     "budget": "_budget",
     "composition": "_composition",
+    "diff": "_diff",
     "growth": "_growth",
+    "savings": "_savings",
+    "thrash": "_thrash",
 }
 
 __all__ = [*_NAMES]  # noqa: PLE0604  names are strings, made above

@@ -156,7 +156,11 @@ def _caption(lines: Sequence[Line]) -> str:
     sources = {line.source for line in lines if line.source}
     if not sources:
         return "No size of a prompt is known: the log records neither usage of calls nor content. Try plots.budget."
-    words = {"recorded": "as the provider billed them", "estimated": "estimated, a quarter of the characters shown"}
+    words = {
+        "recorded": "as the provider billed them",
+        "derived": "as a replay models them",
+        "estimated": "estimated, a quarter of the characters shown",
+    }
     told = "; ".join(words[s] for s in sorted(sources) if s in words)
     return f"Prompt tokens of each call, {told}. Dotted lines and markers are compactions."
 

@@ -70,6 +70,8 @@ class Axes:
     marks: tuple[Mark, ...] = ()
     stacked: bool = False
     height: int = 380
+    whole: bool = False
+    """True where x counts things: only whole numbers on its axis."""
     y_share: bool = False
     """True where y is a share, shown in per cent."""
     ticks: tuple[str, ...] = field(default=())
@@ -98,6 +100,8 @@ class Axes:
     def _layout(self) -> dict[str, Any]:
         axis = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID, "tickcolor": GRID}
         x: dict[str, Any] = {**axis, "title": {"text": safe(self.x), "standoff": 6}, "showgrid": False}
+        if self.whole:
+            x |= {"tickformat": "d", "dtick": max(1, round((self._span()[1] - self._span()[0]) / 12))}
         if self.ticks:
             x |= {"tickvals": list(range(len(self.ticks))), "ticktext": [safe(t, 24) for t in self.ticks]}
         y = {
@@ -112,7 +116,7 @@ class Axes:
             "font": {"color": TEXT, "size": 12},
             "height": self.height,
             "margin": {"l": 64, "r": 16, "t": 44, "b": 48},
-            "hovermode": "x unified" if self.stacked else "closest",
+            "hovermode": "x unified" if self.stacked and not any(t.hover for t in self.traces) else "closest",
             "hoverlabel": {"align": "left", "namelength": -1},
             "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": TEXT, "activecolor": TEXT},
             "legend": {"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0, "traceorder": "normal"},
@@ -160,7 +164,7 @@ def _trace(trace: Trace, y: Any, kept: Any, *, stacked: bool) -> dict[str, Any]:
         out |= {"legendgroup": str(trace.look)}
     if not trace.shown:
         out["visible"] = "legendonly"
-    if stacked:
+    if stacked and trace.hover is None:
         out["hovertemplate"] = "%{y:,}"  # the heads of a shared box name the traces
     elif trace.hover is not None and len(kept) == len(y):
         out["text"] = [safe_lines(trace.hover(i)) for i in kept.tolist()]

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PLOTLY = "application/vnd.plotly.v1+json"
-_ROWS = 12
 _STYLE = "color:var(--jp-content-font-color1,var(--vscode-foreground,inherit))"
 _CELL = "text-align:left;padding:2px 10px 2px 0"
 _NUMBER = "text-align:right;padding:2px 10px 2px 0;font-variant-numeric:tabular-nums"
@@ -42,6 +41,8 @@ class Chart:
     head: tuple[str, ...] = ()
     """Heads of the columns of the small table that the twins carry."""
     rows: tuple[tuple[str, ...], ...] = ()
+    shown: int = 12
+    """How many of the rows the twins show."""
 
     def figure(self) -> Any:
         """Return a plotly ``go.Figure``, free to be changed."""
@@ -60,12 +61,12 @@ class Chart:
         out = [line(self.title, 120)]
         if self.caption:
             out.append(plain(self.caption, 600))
-        shown = [tuple(line(cell, 40) for cell in row) for row in (self.head, *self.rows[:_ROWS]) if row]
+        shown = [tuple(line(cell, 40) for cell in row) for row in (self.head, *self.rows[: self.shown]) if row]
         if shown:
             widths = [max(len(row[i]) for row in shown) for i in range(len(self.head))]
             out += ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in shown]
-        if len(self.rows) > _ROWS:
-            out.append(f"... and {len(self.rows) - _ROWS} more")
+        if len(self.rows) > self.shown:
+            out.append(f"... and {len(self.rows) - self.shown} more")
         return "\n".join(out)
 
     def to_html(self) -> str:
@@ -76,11 +77,11 @@ class Chart:
             f"<figcaption><strong>{escape(self.title, 120)}</strong>"
             f"{'<br>' + escape(self.caption, 600) if self.caption else ''}</figcaption>"
             f'<div role="img" aria-label="{label}">{self.drawing.svg()}</div>'
-            f"{table(self.head, self.rows[:_ROWS], caption=self._table_caption())}</figure>"
+            f"{table(self.head, self.rows[: self.shown], caption=self._table_caption())}</figure>"
         )
 
     def _table_caption(self) -> str:
-        more = len(self.rows) - _ROWS
+        more = len(self.rows) - self.shown
         return f"The same in figures; {more} more rows are not shown." if more > 0 else "The same in figures."
 
     def write_html(self, path: str | Path) -> Path:

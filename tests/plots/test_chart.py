@@ -21,7 +21,7 @@ from ctxkit.plots.palette import COLOURS, DASHES, GROUP_COLOURS, SYMBOLS, TEXT
 from ctxkit.plots.svg import nice, short
 
 EVIL = '<script>alert(1)</script><a href="javascript:x()">y</a><img src=x onerror=z()>%{x}$\\href{javascript:x}{y}$\x1b[31m\u202e'
-CHARTS = ["growth", "budget", "composition", "tiles"]
+CHARTS = ["growth", "budget", "composition", "tiles", "savings", "thrash", "diff"]
 
 
 def evil_session():

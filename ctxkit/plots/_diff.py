@@ -1,0 +1,155 @@
+"""What one compaction did, message by message: kept, shortened, summarised, dropped, put in, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit.composition import preview
+from ctxkit.errors import BadArguments
+from ctxkit.frames.cuts import cuts
+from ctxkit.frames.fates import Fate, State, fates
+from ctxkit.plots.axes import Axes, Trace
+from ctxkit.plots.chart import Chart
+from ctxkit.session import apply_edit
+from ctxkit.sizes import sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ctxkit.messages import Message
+    from ctxkit.session import Session
+    from ctxkit.tokens.counters import Counter
+
+_WORDS: dict[str, str] = {
+    "shown": "kept",
+    "shortened": "shortened",
+    "replaced": "replaced",
+    "summarised": "summarised",
+    "dropped": "dropped",
+    "new": "put in",
+}
+_TABLE = "One bar a message, in order; the table has those that changed."
+
+
+class Change(NamedTuple):
+    """One message of the window, before and after."""
+
+    id: str
+    role: str
+    tool: str | None
+    what: str
+    """kept, shortened, replaced, summarised, dropped or put in."""
+    before: int
+    after: int
+    reason: str
+    preview: str
+
+
+def diff_data(session: Session, compaction: int = 0, *, counter: Counter | None = None) -> tuple[Change, ...]:
+    """Return every message that stood in the window when a compaction fired, and those that it put in, in order.
+
+    Args:
+        session: a recorded session or a replay.
+        compaction: its number, from 0, negatives from the end.
+        counter: counts what usage does not tell; by default the exact o200k_base where its vocabulary is here.
+
+    Raises:
+        BadArguments: the session has no such compaction.
+    """
+    found = cuts(session)
+    try:
+        cut = found[compaction]
+    except IndexError:
+        known = f"it has compactions 0 to {len(found) - 1}" if found else "it has none"
+        raise BadArguments(f"Session {session.id!r} has no compaction {compaction}: {known}.") from None
+    sized = sizes(session, counter)
+    shown = _shown_at(session, cut.position)
+    done = sum(len(c.edits) for c in found[: cut.number])
+    after = shown
+    for edit in cut.edits:
+        after = apply_edit(after, edit)
+    by_shown = _by_shown(session, done, shown)
+    touched = fates(session, done + len(cut.edits))
+    stays = {id(m) for m in after}
+    out: list[Change] = []
+    for message in shown:
+        fate = None if id(message) in stays else touched.get(by_shown[id(message)])
+        out.append(
+            _change(message, fate, sized.of(message), 0 if fate is None or fate.shown is None else sized.of(fate.shown))
+        )
+    shortened = {id(f.shown) for f in touched.values() if f.shown is not None}
+    there = {id(m) for m in shown}
+    new = [m for m in after if id(m) not in there and id(m) not in shortened]
+    at = next((i for i, c in enumerate(out) if c.what in ("summarised", "dropped")), len(out))
+    why = {id(m): e.reason for e in cut.edits for m in e.inserted}
+    put_in = [Change(m.id, m.role, m.tool, _WORDS["new"], 0, sized.of(m), why[id(m)], preview(m)) for m in new]
+    return (*out[:at], *put_in, *out[at:])
+
+
+def diff(session: Session, compaction: int = 0, *, counter: Counter | None = None) -> Chart:
+    """Chart what one compaction did to every message of the window.
+
+    Args:
+        session: a recorded session or a replay.
+        compaction: its number, from 0, negatives from the end.
+        counter: as in `ctxkit.report`.
+
+    Raises:
+        BadArguments: the session has no such compaction.
+    """
+    data = diff_data(session, compaction, counter=counter)
+    number = compaction if compaction >= 0 else len(cuts(session)) + compaction
+    return _chart(f"Compaction {number} of {session.id}", data)
+
+
+def _shown_at(session: Session, position: int) -> list[Message]:
+    return list(session.branch(session.indices[position - 1]).view()) if position else []
+
+
+def _by_shown(session: Session, done: int, shown: Sequence[Message]) -> dict[int, str]:
+    """By identity of a message in the window: the id by which its fate is known."""
+    before = {id(f.shown): first for first, f in fates(session, done).items() if f.shown is not None}
+    return {id(m): before.get(id(m), m.id) for m in shown}
+
+
+def _change(message: Message, fate: Fate | None, before: int, after: int) -> Change:
+    state: State = "shown" if fate is None else fate.state
+    reason = "" if fate is None else fate.reason or ""
+    left = before if fate is None else after
+    return Change(message.id, message.role, message.tool, _WORDS[state], before, left, reason, preview(message))
+
+
+def _chart(title: str, data: Sequence[Change]) -> Chart:
+    def hover(k: int) -> str:
+        one = data[k]
+        sizes_ = f"{one.what}: {one.before:,} → {one.after:,} tokens"
+        return "\n".join(filter(None, [one.tool or one.role, sizes_, one.reason, one.preview]))
+
+    order = list(dict.fromkeys(_WORDS.values()))
+    looks = dict(zip(order, (0, 3, 5, 4, 1, 2), strict=True))
+    traces = [
+        Trace(
+            name=f"{what} ({sum(c.what == what for c in data)})",
+            x=range(len(data)),
+            y=[max(c.before, c.after) if c.what == what else None for c in data],
+            kind="bar",
+            look=looks[what],
+            hover=hover,
+        )
+        for what in order
+        if any(c.what == what for c in data)
+    ]
+    before, after = sum(c.before for c in data), sum(c.after for c in data)
+    counts = ", ".join(f"{sum(c.what == w for c in data)} {w}" for w in order if any(c.what == w for c in data))
+    return Chart(
+        title=title,
+        caption=f"{counts}; {before:,} → {after:,} tokens in messages. {_TABLE}",
+        drawing=Axes(x="message in the window", y="tokens", traces=tuple(traces), stacked=True),
+        head=("message", "from", "what", "before", "after", "why", "begins"),
+        rows=tuple(_row(i, c) for i, c in enumerate(data) if c.what != "kept"),
+        shown=40,
+    )
+
+
+def _row(i: int, one: Change) -> tuple[str, ...]:
+    return (str(i), one.tool or one.role, one.what, f"{one.before:,}", f"{one.after:,}", one.reason, one.preview)

@@ -1,0 +1,122 @@
+"""Charts of compactions: what they saved, whether they still pay, what one did to each message."""
+
+from __future__ import annotations
+
+import pytest
+from builders import assistant, result, session, step, summarised, system, usage, user
+
+import ctxkit as ck
+from ctxkit.messages import Edit, Message
+from ctxkit.plots._diff import diff_data
+from ctxkit.plots._savings import Saving, savings_data
+from ctxkit.plots._thrash import thrash_data
+from ctxkit.tokens import estimate
+
+COUNTER = estimate()
+
+
+def shrinking(*sizes):
+    """A session with compactions of the sizes given, each followed by a call."""
+    log = [user()]
+    for before, after in sizes:
+        log += [summarised([], tokens_before=before, tokens_after=after, method="tail"), assistant(usage=usage(after))]
+    return session(*log)
+
+
+def test_savings_are_the_sizes_of_the_compaction_frame():
+    assert savings_data(shrinking((100, 40), (50, 60))) == (
+        Saving(0, 0, 100, 40, 4, "summarised · tail", "recorded"),
+        Saving(1, 1, 50, 60, 4, "summarised · tail", "recorded"),
+    )
+    chart = ck.plots.savings(shrinking((100, 40)))
+    assert [t.name for t in chart.figure().data] == ["before", "after", "put in, part of after"]
+    assert "60% was saved" in chart.caption
+
+
+def test_a_log_without_sizes_says_unknown_and_not_zero():
+    turn = Message(role="assistant", id="t", kind="turn", usage=usage(5))
+    (one,) = savings_data(session(turn, Edit(kind="summarised"), turn))
+    assert (one.before, one.after, one.put_in) == (None, None, None)
+    assert "unknown" in ck.plots.savings(session(turn, Edit(kind="summarised"))).to_text()
+
+
+def test_the_guard_closes_after_so_many_low_savings_in_a_row():
+    s = shrinking((100, 95), (100, 95), (100, 50), (100, 99), (100, 101))
+    assert [t.saved for t in thrash_data(s).tries] == pytest.approx([0.05, 0.05, 0.5, 0.01, -0.01])
+    assert thrash_data(s).closes is None
+    assert thrash_data(s, window=2).closes == 1
+    assert thrash_data(s, window=2, min_savings=0.04).closes == 4
+    assert thrash_data(s, window=0).closes is None
+
+
+def test_what_a_guard_held_back_is_marked():
+    s = session(
+        *shrinking((100, 50)).log, details={"replay": {"held": [{"call": 7, "guard": "AntiThrash", "why": "closed"}]}}
+    )
+    held = thrash_data(s).tries[-1]
+    assert (held.call, held.saved, held.why) == (7, None, "AntiThrash: closed")
+    assert [t.name for t in ck.plots.thrash(s).figure().data] == ["saved", "held back", "least 10%"]
+
+
+def test_savings_are_of_tokens_or_of_messages():
+    with pytest.raises(ck.BadArguments, match="'tokens' or 'messages'"):
+        ck.plots.thrash(shrinking((2, 1)), by="turns")
+
+
+def edited():
+    head, u, (a, r), last = system("s" * 40), user("u" * 80), step("bash", "y" * 400), user("end")
+    (b, q) = step("read_file", "z" * 800)
+    short = result("y" * 40, a, id="short")
+    first = Edit(kind="shortened", id="e0", targets=(r.id,), inserted=(short,), reason="old result")
+    targets = (u.id, a.id, "short")
+    second = Edit(kind="summarised", id="e1", targets=targets, inserted=(user("m" * 120, id="sum"),), reason="too long")
+    gone = Edit(kind="dropped", id="e2", targets=(b.id, q.id), reason="stale")
+    return session(head, u, a, r, b, q, first, last, second, gone)
+
+
+def rows(s, k):
+    return [(c.what, c.before, c.after, c.reason) for c in diff_data(s, k, counter=COUNTER)]
+
+
+def test_a_diff_tells_what_became_of_every_message():
+    assert rows(edited(), 0)[:4] == [
+        ("kept", 10, 10, ""),
+        ("kept", 20, 20, ""),
+        ("kept", 2, 2, ""),
+        ("shortened", 100, 10, "old result"),
+    ]
+    second = rows(edited(), 1)
+    assert second[:2] == [("kept", 10, 10, ""), ("put in", 0, 30, "too long")]
+    assert second[2:5] == [("summarised", n, 0, "too long") for n in (20, 2, 10)]
+    assert [r[0] for r in rows(edited(), -1)] == ["kept", "kept", "dropped", "dropped", "kept"]
+
+
+def test_edits_of_one_moment_of_a_replay_are_one_diff():
+    (a, r), u = step("bash", "y" * 400), user("x" * 40)
+    short = result("y" * 40, a, id="short")
+    first = Edit(kind="shortened", id="rules-0.0", targets=(r.id,), inserted=(short,), source="derived", reason="old")
+    second = Edit(kind="dropped", id="rules-0.1", targets=(u.id,), source="derived", reason="older")
+    found = rows(session(u, a, r, first, second), 0)
+    assert found == [("dropped", 10, 0, "older"), ("kept", 2, 2, ""), ("shortened", 100, 10, "old")]
+
+
+def test_an_unknown_compaction_says_which_there_are():
+    with pytest.raises(ck.BadArguments, match="compactions 0 to 2"):
+        ck.plots.diff(edited(), 3)
+    with pytest.raises(ck.BadArguments, match="it has none"):
+        ck.plots.diff(session(user()))
+
+
+@pytest.mark.parametrize("name", ["pi", "claude-code", "codex", "kimi-cli"])
+def test_sizes_of_a_diff_are_those_of_the_views(real, name):
+    for s in ck.read_all(real / name, progress=False):
+        for k in range(len(ck.frame(s, per="compaction"))):
+            data = diff_data(s, k, counter=COUNTER)
+            assert (
+                sum(c.before > 0 or c.what != "put in" for c in data)
+                == ck.frame(s, per="compaction")["messages_before"].iloc[k]
+            )
+            assert (
+                sum(c.what not in ("dropped", "summarised") for c in data)
+                == ck.frame(s, per="compaction")["messages_after"].iloc[k]
+            )
