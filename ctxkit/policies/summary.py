@@ -223,6 +223,14 @@ def turn_start(history: History, position: int) -> int:
     return next((p for p in range(min(position, head.size - 1), -1, -1) if head.items[p].role(log) == USER), -1)
 
 
+def boundary(history: History) -> int:
+    """Return the position of the first message said after the last compaction; 0 where there was none."""
+    if not history.since or not any(i.row < 0 for i in history.head.items):
+        return 0
+    row = history.log.upto[history.since]
+    return history.head.size + max(row - history.lo, 0)
+
+
 def _anything(history: History, before: int) -> bool:
     """Say whether anything but summaries, and what stays, lies before a position."""
     head = history.head

@@ -10,7 +10,7 @@ from ctxkit.policies.cuts import Cut
 from ctxkit.policies.prompts import PI_SECTIONS, PI_TURN_SECTIONS, focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summarisers import Passage
-from ctxkit.policies.summary import Summary, turn_start
+from ctxkit.policies.summary import Summary, boundary, turn_start
 from ctxkit.policies.triggers import Share
 from ctxkit.presets.differences import Difference
 
@@ -101,14 +101,6 @@ class PiSummary(Summary):
         if len(found) > 1:
             found[1] = replace(found[1], instructions=TURN_INSTRUCTIONS)
         return found
-
-
-def boundary(history: History) -> int:
-    """Return the position of the first message said after the last compaction; 0 where there was none."""
-    if not history.since or not any(i.row < 0 for i in history.head.items):
-        return 0
-    row = history.log.upto[history.since]
-    return history.head.size + max(row - history.lo, 0)
 
 
 def pi(

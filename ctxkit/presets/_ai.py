@@ -1,0 +1,198 @@
+"""tiancaiamao/ai at 7bc6f19, a Go port of Pi: bytes for characters, tool output cut at once, digests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies.cuts import Cut
+from ctxkit.policies.digest import Digest, Excerpts
+from ctxkit.policies.prompts import PI_SECTIONS
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.shorten import Outputs
+from ctxkit.policies.summarisers import Passage
+from ctxkit.policies.summary import Summary, boundary, turn_start
+from ctxkit.policies.triggers import Above, Count, Never, Overflow, Share
+from ctxkit.presets.differences import Difference
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+    from ctxkit.tokens import Room
+
+PREFIX = "[Previous conversation summary]\n"
+
+DIFFERENCES = (
+    Difference(
+        "which compaction runs",
+        "Compactor.Compact: keep what fits a token budget, digest old tool results",
+        "Session.Compact: keep from the turn in which the budget is reached on, no digest",
+        "the document's",
+    ),
+    Difference(
+        "pairs",
+        "not said",
+        "the document's split can part a call from its result (mended in 0cda15b)",
+        "the cut moves to the next safe place",
+        "never parted either",
+    ),
+    Difference(
+        "archived tool results",
+        "hidden from the agent, visible to the user",
+        "hidden: their calls are left without a result",
+        "a stub of one line stays as the result",
+        "no archive in a compaction; the stub in the loop",
+    ),
+    Difference("characters", "limits in characters", "Go's len, so bytes", "the estimate counts bytes"),
+    Difference(
+        "tool summaries in the loop",
+        "one by one, appended as user messages",
+        "in batches, when the model has answered",
+        "an excerpt stands in the place of the result, made at once",
+        "as the default",
+    ),
+    Difference(
+        "spilled output",
+        "output of more than 204,800 characters goes to a file",
+        "so the limit of characters is never reached",
+        "no file is written by a replay: the limits of lines, characters and bytes cut it",
+        "as the default",
+    ),
+    Difference(
+        "second compaction",
+        "old messages are summarised",
+        "messages kept by the compaction before are neither summarised nor kept",
+        "they are summarised",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AiSummary(Summary):
+    """The document's compaction (the newest messages that fit a budget), or with quirks the session's (whole turns)."""
+
+    estimated: bool = True
+    sections: tuple[str, ...] = PI_SECTIONS
+    prefix: str = PREFIX
+    digest: Any = None
+    """A policy that works on what is left, where something was summarised."""
+    quirks: bool = False
+    """Keep from the user message before the budget on, and lose what the compaction before had kept."""
+
+    def __call__(self, history: History, room: Room) -> History:
+        """Return the history with its old part summarised and old results of the rest behind a digest."""
+        new = super().__call__(history, room)
+        return new if new is history or self.digest is None else self.digest(new, room)
+
+    def cut(self, history: History, room: Room) -> Cut:
+        """Return the first position that is kept."""
+        keep = self.keep_tokens
+        if not keep:
+            return super().cut(history, room)
+        if self.quirks:
+            return Cut(self._turn(history, keep))
+        if history.estimated <= keep:
+            return Cut(0)
+        first = min(history.back(keep + 1, estimated=True) + 1, len(history) - 1)
+        return Cut(history.safe(first) or history.safe_before(first))
+
+    def _turn(self, history: History, keep: int) -> int:
+        start = boundary(history)
+        crossing = max(history.back(keep, estimated=True), start)
+        return history.safe_before(max(turn_start(history, crossing), 0)) if crossing > start else 0
+
+    def passages(self, history: History, cut: Cut) -> list[Passage]:
+        """Return what is summarised: with quirks only what came after the last compaction."""
+        start = boundary(history) if self.quirks else 0
+        return [Passage(history, cut.first, start, self.limit, self.told())]
+
+
+def effective_limit(context_window: int, reserve_tokens: int = 16_384, max_tokens: int = 8000) -> tuple[int, str]:
+    """Return the tokens at which a compaction is due and where the number comes from; ``(0, "none")`` where nowhere."""
+    reserve = reserve_tokens if reserve_tokens > 0 else 16_384
+    if context_window > 0 and context_window - reserve > 0:
+        return context_window - reserve, "context_window"
+    return (max_tokens, "max_tokens") if max_tokens > 0 else (0, "none")
+
+
+def strategy(word: str) -> Literal["llm", "heuristic", "off"]:
+    """Return the tool summary strategy that a word means: `llm` for an empty or unknown one, as the program has it."""
+    low = word.strip().lower()
+    return low if low in ("heuristic", "off") else "llm"  # type: ignore[return-value]
+
+
+def ai(
+    *,
+    context_window: int | None = None,
+    auto_compact: bool = True,
+    max_messages: int = 50,
+    max_tokens: int = 8000,
+    keep_recent: int = 5,
+    keep_recent_tokens: int = 20_000,
+    reserve_tokens: int = 16_384,
+    tool_call_cutoff: int = 10,
+    tool_summary_strategy: str = "llm",
+    max_lines: int = 2000,
+    max_bytes: int = 51_200,
+    max_chars: int = 204_800,
+    truncate_mode: Literal["head", "head_tail", "middle"] = "head_tail",
+    summariser: Any = None,
+    quirks: bool = False,
+) -> Rules:
+    """Return ai's rules: compact at the window less the reserve, or else at `max_tokens`, or at `max_messages`.
+
+    Args:
+        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000; 0: not
+            known to the agent, which then goes by `max_tokens`.
+        auto_compact: whether anything is compacted without being asked.
+        max_messages: messages at which a compaction is due where neither a window nor `max_tokens` is set.
+        max_tokens: tokens at which it is due where the window is not known, or not above the reserve.
+        keep_recent: messages that are kept where `keep_recent_tokens` is 0.
+        keep_recent_tokens: tokens, by ai's estimate, that are kept; at most half of what triggers.
+        reserve_tokens: tokens of the window held free.
+        tool_call_cutoff: tool results that stay whole; older ones become excerpts, in a compaction a digest.
+        tool_summary_strategy: `llm`, `heuristic` or `off`.
+        max_lines: lines of a tool's output that enter the history.
+        max_bytes: bytes of it.
+        max_chars: characters of it.
+        truncate_mode: `head` or `head_tail` of the lines; `middle` for characters and bytes too.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        quirks: do what the program did: compact by whole turns, without a digest.
+    """
+    parameters = dict(locals())
+    if context_window is not None and context_window < 0:
+        raise BadArguments(f"A window of {context_window} tokens holds nothing: give 0 for an unknown one.")
+    known = 200_000 if context_window is None else context_window
+    limit, source = effective_limit(known, reserve_tokens, max_tokens)
+    policy = AiSummary(
+        keep_tokens=min(keep_recent_tokens, limit // 2)
+        if limit and keep_recent_tokens > 0
+        else keep_recent_tokens or None,
+        keep_messages=None if keep_recent_tokens > 0 else keep_recent,
+        prefix="" if quirks else PREFIX,
+        must_shrink=not quirks,
+        digest=None if quirks else Digest(keep_last=tool_call_cutoff),
+        quirks=quirks,
+    )
+    by_window = source == "context_window"
+    outputs = Outputs(max_lines=max_lines, max_chars=max_chars, max_bytes=max_bytes, mode=truncate_mode)
+    return Rules(
+        policy=policy,
+        trigger=_trigger(source, limit, max_messages) | Overflow(recorded=True),
+        pruning=outputs | Excerpts(keep_last=tool_call_cutoff, strategy=strategy(tool_summary_strategy)),
+        window=context_window or None,
+        reserve=(reserve_tokens if reserve_tokens > 0 else 16_384) if by_window else 0,
+        estimator="ai",
+        summariser=summariser,
+        auto=auto_compact,
+        name="ai",
+        parameters=parameters,
+    )
+
+
+def _trigger(source: str, limit: int, max_messages: int) -> Any:
+    if source == "context_window":
+        return Share(1.0, of="budget", or_equal=True)
+    if source == "max_tokens":
+        return Above(limit, or_equal=True)
+    return Count(max_messages) if max_messages > 0 else Never()
