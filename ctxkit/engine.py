@@ -220,12 +220,14 @@ class Run:
 
     def note(self, look: Straight, start: int, stop: int) -> None:
         """Write down each warning that is due in the calls start..stop, once until the next compaction."""
+        new = []
         for i, trigger in enumerate(self.rules.warnings):
             if i not in self._noted:
                 call = first_due(trigger, look, start, stop)
                 if call < stop:
                     self._noted.add(i)
-                    self.warned.append((call, name_of(trigger)))
+                    new.append((call, i, name_of(trigger)))
+        self.warned += [(call, name) for call, _, name in sorted(new)]
 
     def _one(self, call: int, size: int, cached: int) -> None:
         fresh = size if self.clock.cold[call] else size - min(cached, size)
@@ -344,20 +346,19 @@ def _compacted(run: Run, rules: Rules, was: History) -> tuple[History, str, str 
 
 def woven(messages: Iterable[Message], done: Run) -> Iterator[Message | Edit]:
     """Yield what was said with the edits of a run, each before the reply of the call at which it was made."""
-    name = done.rules.label
-    cuts = iter(enumerate(done.cuts))
-    coming = next(cuts, None)
-    call = 0
+    log, name = done.log, done.rules.label
+    before: dict[int, list[tuple[int, Cut]]] = {}
+    for n, cut in enumerate(done.cuts):
+        reply = log.replies[cut.call] if cut.call < log.calls else None
+        if reply is None and cut.call < log.calls and log.upto[cut.call] < len(log):
+            reply = log.messages[log.upto[cut.call]]  # the call was never answered: before what was said next
+        before.setdefault(0 if reply is None else id(reply), []).append((n, cut))
     for message in messages:
-        if message.role == "assistant":
-            while coming is not None and coming[1].call <= call:
-                yield from _named(name, *coming)
-                coming = next(cuts, None)
-            call += 1
+        for n, cut in before.get(id(message), ()):
+            yield from _named(name, n, cut)
         yield message
-    while coming is not None:
-        yield from _named(name, *coming)
-        coming = next(cuts, None)
+    for n, cut in before.get(0, ()):
+        yield from _named(name, n, cut)
 
 
 def _named(name: str, n: int, cut: Cut) -> Iterator[Edit]:

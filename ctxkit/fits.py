@@ -192,7 +192,12 @@ class _Talk:
                 continue
             new = to_message(item.message(self.log))
             if raw >= 0 and self._many[raw] == 1:
-                old = self._raws[raw]
-                new = {**{k: v for k, v in old.items() if k != "tool_calls" or "tool_calls" in new}, **new}
+                new = _changed(self._raws[raw], new)
             out.append(new)
         return out
+
+
+def _changed(old: Dict, new: Dict) -> Dict:
+    """Return a given dict with other content and tool calls; whatever else it holds remains."""
+    kept = {k: v for k, v in old.items() if k != "tool_calls" or "tool_calls" in new}
+    return kept | {k: v for k, v in new.items() if k in ("content", "tool_calls")}

@@ -1,0 +1,52 @@
+"""Sessions by chance, for tests of the engine: inputs, replies with calls, results, pauses; deterministic by seed."""
+
+from __future__ import annotations
+
+import random
+
+from builders import assistant, result, session, system, tool_call, user
+
+from ctxkit.messages import Message
+from ctxkit.session import Session
+
+TOOLS = ("read_file", "write_file", "shell")
+
+
+def by_chance(seed: int, calls: int = 60, *, agents: tuple[str, ...] = ("main",)) -> Session:
+    """Return a sound session of so many calls; a tenth of its results are large, pauses outlive a cache now and then."""
+    r = random.Random(seed)
+    now, log = 1_000_000.0, [system("s" * r.randint(10, 400), id="sys")]
+    for n in range(calls):
+        if n == 0 or r.random() < 0.2:
+            now += r.choice([5, 50, 700])
+            log.append(user("u" * r.randint(4, 800), id=f"u{n}", time=now, pinned=r.random() < 0.05))
+        now += r.randint(1, 30)
+        asked = [tool_call(r.choice(TOOLS), id=f"c{n}.{i}", path=f"f{r.randint(0, 5)}") for i in range(r.choice([0, 1, 1, 2]))]
+        log.append(assistant("a" * r.randint(0, 600), *asked, id=f"a{n}", time=now, agent=r.choice(agents)))
+        for call in asked:
+            now += 1
+            log.append(result("r" * r.choice([3, 40, 400, 9000]), call, id=f"r{call.id}", time=now, is_error=r.random() < 0.1))
+    return session(*log)
+
+
+def size(message: Message) -> int:
+    """Tokens of a message by a rule of this test's own: four characters each, rounded up."""
+    from ctxkit.history.columns import chars
+
+    return -(-chars(message) // 4)
+
+
+class Fours:
+    """The same rule as a counter."""
+
+    name = "fours"
+    source = "estimated"
+
+    def __call__(self, text: str) -> int:
+        return -(-len(text) // 4)
+
+    def message(self, message: Message) -> int:
+        return size(message)
+
+    def total(self, messages: list[Message]) -> int:
+        return sum(size(m) for m in messages)
