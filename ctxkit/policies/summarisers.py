@@ -178,7 +178,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _WORD = re.compile(r"[\w./-]{2,}")
 _CUE = re.compile(
     r"\b(?:must|never|always|don't|do not|only|need|should|because|decided?|instead|fix(?:ed)?|todo|next|error|fail(?:ed|s)?|"
-    r"exception|wrong|bug|done|works?|passed|created|changed|exit code)\b|[\w-]+/[\w./-]+|`[^`]+`|https?://",
+    r"exception|wrong|bug|done|works?|passed|created|changed|exit code)\b|(?<![\w-])[\w-]{1,200}/[\w./-]|`[^`]+`|https?://",
     re.IGNORECASE,
 )
 

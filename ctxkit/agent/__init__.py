@@ -1,0 +1,10 @@
+"""One turn of one agent: ask, run tools, compact, recover from overflow; the replay's engine prepares every call."""
+
+from __future__ import annotations
+
+from ctxkit.agent.agent import Agent
+from ctxkit.agent.events import Event
+from ctxkit.agent.limits import Limits, Spent
+from ctxkit.agent.outcome import Outcome
+
+__all__ = ["Agent", "Event", "Limits", "Outcome", "Spent"]

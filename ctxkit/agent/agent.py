@@ -1,0 +1,278 @@
+"""An agent that works on a session: one turn asks the model and runs tools until it is answered or a limit holds it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.agent.compactor import Compactor
+from ctxkit.agent.events import Event, Listener, deaf
+from ctxkit.agent.limits import Limits, Spent
+from ctxkit.agent.outcome import Ended, Outcome
+from ctxkit.agent.running import Approve, Offload, run_tool
+from ctxkit.agent.transcript import Keep, Transcript
+from ctxkit.agent.trims import STAGES, payload_bytes, trimmed
+from ctxkit.errors import BadArguments, ModelError
+from ctxkit.messages import Message, Text
+from ctxkit.models.model import Delta, Model, Request
+from ctxkit.models.overflow import overflowed_silently
+from ctxkit.tools.tool import Tool, tool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ctxkit.messages import Edit
+    from ctxkit.policies.rules import Rules
+    from ctxkit.session import Session
+
+
+class Agent:
+    """An agent at work on one session.
+
+    Args:
+        session: where it goes on; its edits are in force.
+        model: answers.
+        rules: the context manager, the same that a replay takes.
+        tools: what it may do; `compact_conversation` is always among them.
+        keep: writes entries; what it returns is the session from then on. None: memory only.
+        limits: of each turn.
+        clock: seconds since 1970.
+        hear: is told every event.
+        approve: asked before each tool call; None: all may run.
+        offload: keeps results that are too large.
+        summary_model: writes summaries; None: `model`, unless that is a scripted one (then the rules' own summariser).
+        summary_seconds: how long a summary may take.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        model: Model,
+        rules: Rules,
+        tools: Sequence[Tool] = (),
+        keep: Keep | None = None,
+        limits: Limits | None = None,
+        clock: Callable[[], float],
+        hear: Listener = deaf,
+        approve: Approve | None = None,
+        offload: Offload | None = None,
+        summary_model: Model | None = None,
+        summary_seconds: float = 120.0,
+    ) -> None:
+        self.model, self.rules, self.limits = model, rules, limits or Limits()
+        self.tools = {t.name: t for t in (*tools, tool(self._asked_to_compact, name="compact_conversation"))}
+        self._hear, self._approve, self._offload, self._clock = hear, approve, offload, clock
+        self._writer = summary_model or (None if model.notice.startswith("scripted") else model)
+        self._seconds = summary_seconds
+        self._spent, self._attempts, self._wanted, self._sent = Spent(), 0, False, 0
+        self.transcript = Transcript(session, keep, clock)
+        self.compactor = self._stand()
+
+    @property
+    def session(self) -> Session:
+        """The session as it stands."""
+        return self.transcript.session
+
+    # -- the turn ------------------------------------------------------------------------------------------------
+
+    async def turn(self, prompt: str) -> Outcome:
+        """Take one turn.
+
+        Raises:
+            BadArguments: the prompt is empty, or a limit cannot be kept.
+            asyncio.CancelledError: the turn was interrupted; what was said so far is in the session, marked.
+        """
+        if not prompt.strip():
+            raise BadArguments("Say what the agent shall do.")
+        started = self._begin(prompt)
+        last, why = Message(role="assistant"), ""
+        ended: Ended = "answered"
+        while True:
+            self._spent.seconds = self._clock() - started
+            reason = self._spent.exceeded(self.limits, self.model.name, self.compactor.context.tokens)
+            if reason:
+                ended, why = "limit", f"stopped at {reason}"
+                self._tell("limit_reached", {"limit": reason})
+                break
+            try:
+                last = await self._call()
+            except ModelError as e:
+                ended, why = "error", str(e)
+                break
+            if not await self._goes_on(last):
+                break
+        self._spent.seconds = self._clock() - started
+        return self._end(last, ended, why)
+
+    async def compact(self, policy: Any = None, *, trigger: str = "manual", focus: str = "") -> tuple[Edit, ...]:
+        """Compact now (see `Compactor.compact`)."""
+        return await self.compactor.compact(self._spent, policy, trigger=trigger, focus=focus)
+
+    def move(self, session: Session, keep: Keep | None = None) -> None:
+        """Go on from another place: a branch, an earlier checkpoint, another session."""
+        self.transcript = Transcript(session, keep, self._clock)
+        self.compactor = self._stand()
+
+    def _begin(self, prompt: str) -> float:
+        self.transcript.begin()
+        self._spent, self._attempts, self.compactor.made = Spent(free=bool(self.model.notice)), 0, 0
+        self._said(self.transcript.user(prompt))
+        self._tell("turn_start", {"content_chars": len(prompt)})
+        return self._clock()
+
+    async def _goes_on(self, reply: Message) -> bool:
+        """Run what the reply asks for; say whether the model is asked again."""
+        if reply.tool_calls:
+            await self._run(reply)
+        elif reply.stop == "length" and self._attempts < self.limits.attempts:
+            self._attempts += 1
+            await self.compactor.force(self._spent, "length")
+        else:
+            return False
+        if self._wanted:
+            self._wanted = False
+            await self.compactor.force(self._spent, "agent_requested")
+        return True
+
+    def _end(self, last: Message, ended: Ended, why: str) -> Outcome:
+        s = self._spent
+        counts = {"input_tokens": s.fresh + s.cached, "output_tokens": s.output, "cached_input_tokens": s.cached}
+        self._tell(
+            "turn_end", {**counts, "elapsed_ms": round(s.seconds * 1000), "tool_rounds": s.calls, "ended": ended}
+        )
+        return Outcome(
+            text="\n".join(p.text for p in last.parts if isinstance(p, Text)),
+            ended=ended,
+            why=why,
+            spent=s,
+            compactions=self.compactor.made,
+            context_tokens=self._sent,
+            context_window=self.compactor.context.run.room.limit,
+            notice=self.model.notice,
+        )
+
+    # -- one call ------------------------------------------------------------------------------------------------
+
+    async def _call(self) -> Message:
+        """Make a call and recover from an overflow: compact and ask again, then trim for the call, then give up."""
+        stage, compacted = -1, False
+        while True:
+            prepared = await self.compactor.prepare(self._spent)
+            self._sent = prepared.tokens
+            counts = {r: sum(m.role == r for m in prepared.messages) for r in ("user", "assistant", "tool", "summary")}
+            told = {"seq": self._spent.calls + 1, "msg_counts": counts, "est_tokens": prepared.tokens}
+            self._tell("inner_call_context", told)
+            messages, stage = self._within_payload(prepared.messages, stage)
+            try:
+                return self._replied(await self._ask(messages, prepared.tokens))
+            except ModelError as e:
+                self._failed(e)
+                if not e.overflow or self._attempts >= self.limits.attempts:
+                    raise
+                self._attempts += 1
+                if not compacted:
+                    compacted = True
+                    if await self.compactor.force(self._spent, "overflow"):
+                        continue
+                stage += 1
+                if stage >= len(STAGES):
+                    raise
+                self._tell("context_exceeded_recovery", {"stage": stage + 1, "chars": STAGES[stage]})
+
+    def _within_payload(self, whole: tuple[Message, ...], stage: int) -> tuple[tuple[Message, ...], int]:
+        """Trim to the stage, and further before the stream starts where the prompt has more bytes than may be sent."""
+        limit = self.limits.payload_bytes
+        messages = whole if stage < 0 else trimmed(whole, stage)
+        while limit is not None and payload_bytes(messages) > limit and stage + 1 < len(STAGES):
+            stage += 1
+            messages = trimmed(whole, stage)
+            self._tell("context_exceeded_recovery", {"stage": stage + 1, "chars": STAGES[stage], "payload": limit})
+        return messages, stage
+
+    async def _ask(self, messages: tuple[Message, ...], tokens: int) -> Message:
+        tools = tuple(t.schema for t in self.tools.values())
+        request = Request(messages=messages, tools=tools, turn=self.transcript.turn, step=self._step)
+        self._tell("model_call", {"model": self.model.name, "message_count": len(messages), "tokens": tokens})
+        heard: list[str] = []
+
+        def hear(delta: Delta) -> None:
+            if delta.kind == "text":
+                heard.append(delta.text)
+            self._tell("delta", {"kind": delta.kind, "text": delta.text})
+
+        try:
+            reply = await self.model(request, hear)
+        except asyncio.CancelledError:
+            self._said(self.transcript.failed(self.model.name, "interrupted by the user", "aborted", "".join(heard)))
+            self._tell("cancelled", {"chars": sum(map(len, heard))})
+            raise
+        window = self.compactor.context.run.room.limit
+        if overflowed_silently(reply, window):
+            raise ModelError(f"{self.model.name} cut the prompt: it is larger than {window:,} tokens.", overflow=True)
+        return reply
+
+    @property
+    def _step(self) -> int:
+        """Replies of this turn so far: failed calls do not count, so a retry asks for the same step."""
+        return sum(
+            1
+            for e in reversed(self.session.path)
+            if isinstance(e, Message) and e.role == "assistant" and e.turn == self.transcript.turn and not e.is_error
+        )
+
+    def _replied(self, reply: Message) -> Message:
+        kept = self._said(self.transcript.add(reply, "a"))
+        self._spent.add(kept.usage, self.model.name)
+        u = kept.usage
+        counts = {"input_tokens": u and u.prompt_tokens, "output_tokens": u and u.output_tokens}
+        self._tell(
+            "model_response", {"model": kept.model, "finish_reason": kept.stop, **counts, "call_seq": self._spent.calls}
+        )
+        return kept
+
+    def _failed(self, error: ModelError) -> None:
+        self._spent.add(None, self.model.name)
+        self._said(self.transcript.failed(self.model.name, str(error)))
+        self._tell("model_error", {"error": str(error), "overflow": error.overflow})
+
+    async def _run(self, reply: Message) -> None:
+        """Run the tools of a reply, one after the other; an interrupt leaves a result for each call."""
+        for i, call in enumerate(reply.tool_calls):
+            self._tell("tool_call", {"tool_name": call.name, "args": call.arguments})
+            try:
+                result = await run_tool(call, self.tools, approve=self._approve, offload=self._offload)
+            except asyncio.CancelledError:
+                for left in reply.tool_calls[i:]:
+                    self._said(self.transcript.unrun(left.name, left.id))
+                self._tell("cancelled", {"tool": call.name})
+                raise
+            kept = self._said(self.transcript.add(result, "r"))
+            self._tell(
+                "tool_result", {"tool_name": call.name, "result_chars": len(kept.text), "is_error": kept.is_error}
+            )
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _stand(self) -> Compactor:
+        return Compactor(
+            self.transcript,
+            self.rules,
+            fixed=sum(t.schema.chars or 0 for t in self.tools.values()) // 4,
+            limit=self.model.context_window,
+            writer=self._writer,
+            seconds=self._seconds,
+            tell=self._tell,
+        )
+
+    def _said(self, message: Message) -> Message:
+        self.compactor.context.add(message)
+        return message
+
+    def _asked_to_compact(self) -> str:
+        """Ask for the conversation to be compacted after this step, when it has grown long."""
+        self._wanted = True
+        return "COMPACT_REQUESTED"
+
+    def _tell(self, kind: str, payload: dict[str, Any]) -> None:
+        self._hear(Event(kind, self._clock(), self.transcript.turn, payload))

@@ -1,0 +1,145 @@
+"""The live end of a session: its log, and the engine's run that stands before the next call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from ctxkit.engine import Cut, Run, advance, log_of
+from ctxkit.errors import ModelError
+from ctxkit.policies.chain import applied
+from ctxkit.policies.recorded import AsRecorded
+
+if TYPE_CHECKING:
+    from ctxkit.messages import Edit, Message
+    from ctxkit.policies.rules import Rules
+    from ctxkit.session import Session
+
+_replace = msgspec.structs.replace
+
+
+class Prepared(NamedTuple):
+    """What the next call is sent, and what was done for it."""
+
+    messages: tuple[Message, ...]
+    tokens: int
+    edits: tuple[Edit, ...]
+    """Compactions made before this call, to be kept in the session."""
+    warned: tuple[str, ...]
+    """Names of the warnings that became due."""
+    failed: tuple[str, ...]
+    """Compactions that failed or were refused, in words."""
+
+
+class LiveContext:
+    """A session's context while it runs: messages are added, calls prepared by the same engine that replays.
+
+    Args:
+        session: what is there already, its edits in force.
+        rules: the rules from now on.
+        fixed: tokens of each prompt that no message holds (tool schemas).
+        limit: the model's window where the rules name none.
+    """
+
+    def __init__(self, session: Session, rules: Rules, *, fixed: int = 0, limit: int | None = None) -> None:
+        self.rules = rules
+        counter = rules.counter
+        self.log = log_of(session, rules, fixed=fixed, tokens=_plain_sizes(session, counter))
+        self.log.fixed = fixed
+        self.run = Run(self.log, rules, limit)
+        self._stand()
+        self._numbered = len(session.edits)
+        self._label = rules.label
+
+    def _stand(self) -> None:
+        """Bring the run to the end of the log with the recorded edits in force, also those after the last call."""
+        past = self.rules.but(
+            policy=AsRecorded(), trigger=None, guards=(), warnings=(), pruning=None, on_compacted=None
+        )
+        then = Run(self.log, past, self.run.room.limit)
+        advance(then, past, self.log.calls)
+        history = then.history.at(self.log.calls)
+        for call, edit in self.log.recorded:
+            if call == self.log.calls:
+                history = history.apply(edit)
+        run = self.run
+        run.history, run.call, run.begin = history, self.log.calls, self.log.calls
+
+    def add(self, message: Message) -> None:
+        """Write a message that was said."""
+        self.log.append(message)
+
+    def prepare(self, time: float, agent: str | None = None) -> Prepared:
+        """Open the next call: compact where the rules say so, prune, and return what is sent."""
+        run, cuts, warned, held = self.run, len(self.run.cuts), len(self.run.warned), len(self.run.held)
+        self.log.open(time, agent)
+        advance(run, self.rules, self.log.calls)
+        shown = run.shown()
+        return Prepared(
+            shown.messages,
+            shown.tokens,
+            self._edits(run.cuts[cuts:]),
+            tuple(name for _, name in run.warned[warned:]),
+            tuple(f"{h.guard}: {h.why}" for h in run.held[held:]),
+        )
+
+    def preview(self) -> tuple[tuple[Message, ...], int]:
+        """Return what the next call would be sent without a compaction, and its tokens; nothing changes."""
+        view = self.run.coming()
+        return view.messages, view.tokens
+
+    def tried(self, policy: Any) -> Cut | None:
+        """Return what a policy would do now, or None where it does nothing; nothing changes."""
+        was = self.run.history.at(self.run.call)
+        new = applied(policy, was, self.run.room)
+        return None if new is was else Cut(self.run.call, was, new, "manual")
+
+    def compact(self, policy: Any, trigger: str = "manual") -> tuple[Edit, ...]:
+        """Do what a policy does now; return the edits to keep, none where it does nothing.
+
+        Raises:
+            ModelError: the summariser failed.
+        """
+        cut = self.tried(policy)
+        if cut is None:
+            return ()
+        done = self.run.by_hand(cut.new, trigger)
+        return self._edits([done])
+
+    def refused(self, policy: Any) -> str | None:
+        """Return why a policy fails now, or None."""
+        try:
+            self.tried(policy)
+        except ModelError as error:
+            return str(error)
+        return None
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the next prompt, as it stands."""
+        return self.run.history.at(self.run.call).tokens
+
+    def _edits(self, cuts: list[Cut]) -> tuple[Edit, ...]:
+        out: list[Edit] = []
+        for cut in cuts:
+            for i, edit in enumerate(cut.edits):
+                name = f"{self._label}-{self._numbered}.{i}"
+                out.append(
+                    _replace(edit, id=name, inserted=tuple(_named(m, name, k) for k, m in enumerate(edit.inserted)))
+                )
+            self._numbered += 1
+        return tuple(out)
+
+
+def _named(message: Message, edit: str, number: int) -> Message:
+    """Give a message that an edit brings an id of its own, where it has none."""
+    return message if message.id else _replace(message, id=f"{edit}/{number}")
+
+
+def _plain_sizes(session: Session, counter: Any) -> list[int]:
+    """Count every message: a live session's sizes are the counter's own, not scaled to usage."""
+    from ctxkit.tokens import default
+
+    count = (counter or default()).message
+    return [count(m) for m in session.messages]

@@ -1,0 +1,29 @@
+"""What happens in a turn, as events with fuseraft's and ai's names and payloads; anybody may listen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One event: its name, when it was, in which turn, and what it says.
+
+    Names: `turn_start turn_end model_call model_response model_error delta tool_call tool_result inner_call_context
+    compaction_start compaction_end context_budget_warn context_budget_cutover context_window_warn
+    context_exceeded_recovery limit_reached cancelled`.
+    """
+
+    kind: str
+    time: float
+    turn: int
+    payload: dict[str, Any]
+
+
+Listener = Callable[[Event], None]
+
+
+def deaf(_: Event) -> None:
+    """Listen to nothing."""

@@ -1,0 +1,110 @@
+"""What a turn may use, and what it has used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ctxkit.errors import BadArguments
+from ctxkit.prices import Price, price
+
+if TYPE_CHECKING:
+    from ctxkit.messages import Usage
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """Limits of one turn; None: none."""
+
+    calls: int | None = 40
+    """Calls to the model."""
+    tokens: int | None = None
+    """Tokens billed, prompts and replies together."""
+    cost_usd: float | None = None
+    """Dollars; checked before each call with the counted prompt at the price of a cache write."""
+    seconds: float | None = None
+    """Seconds on the clock."""
+    attempts: int = 3
+    """Compactions and trims that may answer overflows and cut replies, in a turn."""
+    payload_bytes: int | None = None
+    """Bytes of the messages sent; larger prompts are trimmed for the call before they are sent."""
+
+    def __post_init__(self) -> None:
+        for name in ("calls", "tokens", "cost_usd", "seconds", "payload_bytes"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise BadArguments(f"The limit {name} is above 0, or None for none; not {value}.")
+        if self.attempts < 0:
+            raise BadArguments(f"The limit attempts is 0 or more, not {self.attempts}.")
+
+    def __str__(self) -> str:
+        known = {"calls": self.calls, "tokens": self.tokens, "$": self.cost_usd, "s": self.seconds}
+        return ", ".join(f"{v:g} {k}" for k, v in known.items() if v is not None) or "no limits"
+
+
+@dataclass(slots=True)
+class Spent:
+    """What a turn has used so far."""
+
+    calls: int = 0
+    fresh: int = 0
+    cached: int = 0
+    output: int = 0
+    cost_usd: float | None = 0.0
+    """None as soon as a call's price is not known."""
+    seconds: float = 0.0
+    free: bool = False
+    """True for a model that costs nothing: the scripted one, a local one."""
+    models: dict[str, Price | None] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens billed."""
+        return self.fresh + self.cached + self.output
+
+    def add(self, usage: Usage | None, model: str) -> None:
+        """Add one call."""
+        self.calls += 1
+        if usage is not None:
+            self._bill(usage, model)
+
+    def add_summary(self, usage: Usage, model: str) -> None:
+        """Add the call that wrote a summary: it is billed, and is no call of the conversation."""
+        self._bill(usage, model)
+
+    def _bill(self, usage: Usage, model: str) -> None:
+        cached = usage.cache_read_tokens or 0
+        self.fresh += (usage.prompt_tokens or 0) - cached
+        self.cached += cached
+        self.output += usage.output_tokens or 0
+        if self.free or self.cost_usd is None:
+            return
+        known = self._price(model)
+        cost = usage.cost_usd if usage.cost_usd is not None else known.cost_usd(usage) if known else None
+        self.cost_usd = None if cost is None else self.cost_usd + cost
+
+    def exceeded(self, limits: Limits, model: str, prompt: int) -> str | None:
+        """Return which limit the next call would pass, in words, or None.
+
+        Raises:
+            BadArguments: there is a limit in dollars and no price for the model.
+        """
+        if limits.calls is not None and self.calls >= limits.calls:
+            return f"the limit of {limits.calls} calls"
+        if limits.tokens is not None and self.tokens + prompt > limits.tokens:
+            return f"the limit of {limits.tokens:,} tokens"
+        if limits.seconds is not None and self.seconds >= limits.seconds:
+            return f"the limit of {limits.seconds:g} seconds"
+        if limits.cost_usd is not None and not self.free:
+            known = self._price(model)
+            if known is None or self.cost_usd is None:
+                raise BadArguments(f"No price is known for {model}, so a limit in dollars cannot be kept: drop it.")
+            dearest = known.at(prompt).cache_write or known.at(prompt).input
+            if self.cost_usd + prompt * dearest > limits.cost_usd:
+                return f"the limit of ${limits.cost_usd:g}"
+        return None
+
+    def _price(self, model: str) -> Price | None:
+        if model not in self.models:
+            self.models[model] = price(model)
+        return self.models[model]

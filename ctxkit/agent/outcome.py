@@ -1,0 +1,44 @@
+"""How a turn ended: the answer, why it stopped, and what it used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from ctxkit.agent.limits import Spent
+
+Ended = Literal["answered", "limit", "error"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """One turn's end."""
+
+    text: str
+    """The last reply's text."""
+    ended: Ended
+    why: str
+    """For a limit or an error: one sentence."""
+    spent: Spent
+    compactions: int
+    """Compactions made in the turn."""
+    context_tokens: int
+    """The last prompt, in tokens."""
+    context_window: int
+    notice: str
+    """What must be said of the model, such as that none was called."""
+
+    def account(self) -> str:
+        """Return one line: calls, tokens, dollars, how full the context is, compactions."""
+        s = self.spent
+        cost = "free" if s.free else "no price known" if s.cost_usd is None else f"${s.cost_usd:.4f}"
+        full = self.context_tokens / self.context_window if self.context_window else 0.0
+        parts = [
+            f"{s.calls} calls",
+            f"{s.fresh:,} fresh / {s.cached:,} cached / {s.output:,} out",
+            cost,
+            f"context {self.context_tokens:,}/{self.context_window:,} ({full:.0%})",
+            f"{self.compactions} compactions",
+        ]
+        return " · ".join(p for p in (*parts, self.why, self.notice) if p)
