@@ -1,0 +1,143 @@
+"""pulse-coder (hua-bang) at 527e790: a summary up to a target share, two fallbacks that keep the last turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import BadArguments, ModelError
+from ctxkit.policies.cuts import Cut
+from ctxkit.policies.guards import Attempts
+from ctxkit.policies.prompts import PULSE_SECTIONS
+from ctxkit.policies.prune import Prune
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.triggers import Above, CutShort
+from ctxkit.presets.differences import Difference
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+    from ctxkit.tokens import Room
+
+PREFIX = "[COMPACTED_CONTEXT]\n"
+
+DIFFERENCES = (
+    Difference(
+        "summary too large",
+        "fall back to the last turns",
+        "the summary that was paid for is thrown away, and the result may still be above the target",
+        "as the document says",
+        "as the default",
+    ),
+    Difference(
+        "who writes the new messages back",
+        "the caller must commit them",
+        "where it does not, both attempts are spent on the same summary and nothing changes",
+        "they are committed",
+        "as the default",
+    ),
+    Difference(
+        "system messages before the first kept user message",
+        "not said",
+        "dropped (the system prompt is passed apart)",
+        "they stay",
+        "as the default",
+    ),
+    Difference(
+        "a result that is not smaller",
+        "not said",
+        "is taken (refused from a later version on)",
+        "is refused",
+        "is taken",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PulseSummary(Summary):
+    """Summarise all but the last turns; keep only those where no summary comes about or the result is too large."""
+
+    target: int = 32_000
+    """Tokens, by its own estimate, that the result may have."""
+    prefix: str = PREFIX
+    sections: tuple[str, ...] = PULSE_SECTIONS
+    prune: Any = Prune(tool_calls="all", reasoning="all")  # noqa: RUF009  frozen
+    """What is done to all messages before the last turns are taken, where no summary came about."""
+
+    def __call__(self, history: History, room: Room) -> History:
+        """Return summary and last turns, or the last turns alone."""
+        cut = self.cut(history, room)
+        if cut.first <= 0:
+            return history
+        try:
+            new = history.summarise(cut.first, self.written(history, cut), "summary", method="summary")
+        except ModelError:
+            return self.last(self.prune(history, room), "fallback")
+        if estimate(new) > self.target:
+            return self.last(history, "summary-too-large")
+        return history if self.must_shrink and new.tokens >= history.tokens else new
+
+    def cut(self, history: History, _room: Room) -> Cut:
+        """Return the user message that is the `keep_turns`-th from the end; 0 where there are not more."""
+        first = history.nth_last("user", self.keep_turns or 1)
+        return Cut(history.safe_before(max(first, 0)) if history.count("user") > (self.keep_turns or 1) else 0)
+
+    def last(self, history: History, why: str) -> History:
+        """Return the last turns alone."""
+        first = max(history.nth_last("user", self.keep_turns or 1), 0)
+        return history.drop(history.safe_before(first), why, method="fallback")
+
+
+def estimate(history: History) -> int:
+    """Return pulse-coder's estimate of what is shown, rounded once."""
+    counter = history.log.estimator
+    return counter.total(history.messages) if hasattr(counter, "total") else history.estimated
+
+
+def pulse_coder(
+    *,
+    context_window_tokens: int = 64_000,
+    compact_trigger: int | None = None,
+    compact_target: int | None = None,
+    keep_last_turns: int = 6,
+    compact_summary_max_tokens: int = 1200,
+    max_compaction_attempts: int = 2,
+    summariser: Any = None,
+    quirks: bool = False,
+) -> Rules:
+    """Return pulse-coder's rules: compact from 75 % of the window on, to 50 % at most.
+
+    Args:
+        context_window_tokens: tokens that pulse-coder believes the model takes, whatever model it is.
+        compact_trigger: tokens, by its own estimate, from which a compaction is due; None: 0.75 of the window.
+        compact_target: tokens that the result may have; None: 0.5 of the window.
+        keep_last_turns: user messages from the end that are kept with what follows them (later versions: 4).
+        compact_summary_max_tokens: tokens that a summary may have.
+        max_compaction_attempts: compactions in one turn.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        quirks: take a result that is not smaller.
+    """
+    parameters = dict(locals())
+    trigger = int(0.75 * context_window_tokens) if compact_trigger is None else compact_trigger
+    target = int(0.5 * context_window_tokens) if compact_target is None else compact_target
+    if not trigger > target:
+        raise BadArguments(
+            f"compact_trigger ({trigger:,}) must lie above compact_target ({target:,}): "
+            "otherwise each compaction is due again at once."
+        )
+    policy = PulseSummary(
+        keep_turns=keep_last_turns,
+        target=target,
+        limit=compact_summary_max_tokens,
+        must_shrink=not quirks,
+    )
+    return Rules(
+        policy=policy,
+        trigger=Above(trigger, or_equal=True, estimated=True) | CutShort(),
+        guards=(Attempts(max_compaction_attempts, per="turn"),),
+        window=context_window_tokens,
+        estimator="pulse_coder",
+        summariser=summariser,
+        name="pulse_coder",
+        parameters=parameters,
+    )
