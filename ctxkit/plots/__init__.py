@@ -7,6 +7,7 @@ from typing import Any
 
 _NAMES = {
     "budget": "_budget",
+    "calibration": "_calibration",
     "composition": "_composition",
     "diff": "_diff",
     "growth": "_growth",

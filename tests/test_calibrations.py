@@ -1,0 +1,90 @@
+"""Estimates against what a provider counted."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from builders import assistant, result, session, tool_call, usage, user
+
+import ctxkit as ck
+from ctxkit import tokens
+from ctxkit.errors import BadArguments
+from ctxkit.plots import calibration
+from ctxkit.plots._calibration import calibration_data
+
+
+def grown(*, ratio: float = 2.0, calls: int = 6):
+    """A session whose provider counts `ratio` tokens for every four characters; 500 tokens are in no log."""
+    log, prompt = [user("x" * 400)], 500 + round(100 * ratio)
+    for i in range(calls):
+        reply = assistant(
+            "", tool_call("read", f"c{i}", path="y" * 387), usage=usage(prompt, output=round(100 * ratio))
+        )
+        log += [reply, result("z" * 800, reply)]
+        prompt += round(100 * ratio) + round(200 * ratio)
+    return session(*log)
+
+
+def test_the_error_is_known_by_estimator_and_kind():
+    c = ck.calibrate(grown(), ["chars/4", "chars/2"])
+    assert c.error("chars/4") == pytest.approx(-0.5, abs=0.01)
+    assert c.error("chars/2") == pytest.approx(0.0, abs=0.01)
+    assert c.error("chars/4", "tool results") == pytest.approx(-0.5)
+    assert c.error("chars/4", "tool calls") == pytest.approx(-0.5, abs=0.01)
+    assert pd.isna(c.error("chars/4", "user input"))
+    assert set(c.kinds[c.kinds["kind"] == "all content"]["source"]) == {"recorded"}
+    assert "-50%" in repr(c)
+    assert "-50%" in c._repr_html_()
+
+
+def test_a_low_estimate_fires_late_or_never():
+    c = ck.calibrate(grown(), ["chars/4"], thresholds=[1100, 3000])
+    first, last = (row for _, row in c.triggers.iterrows())
+    assert c.calls["recorded"].to_list() == [700, 1300, 1900, 2500, 3100, 3700]
+    assert (first.recorded_call, first.estimated_call, first.calls_late, first.tokens_at_estimate) == (1, 2, 1, 1900)
+    assert last.recorded_call == 4
+    assert pd.isna(last.estimated_call)
+
+
+def test_what_cannot_be_calibrated_is_told():
+    with pytest.raises(BadArguments, match="fewer than two"):
+        ck.calibrate(session(user(), assistant()))
+    with pytest.raises(BadArguments):
+        ck.calibrate([grown()])
+    with pytest.raises(BadArguments):
+        ck.calibrate(grown(), ["chars/5", "nonsense"])
+    with pytest.raises(BadArguments, match="chars/4"):
+        ck.calibrate(grown(), ["chars/4"]).error("pi")
+
+
+def test_hidden_reasoning_is_not_taken_for_content():
+    log = [user()]
+    for i in range(3):
+        log.append(assistant("a" * 40, thinking="t" * 4000, usage=usage(100 + 100 * i, output=1100)))
+        log.append(user("b" * 360))
+    c = ck.calibrate(session(*log), ["chars/4"])
+    assert set(c.kinds["kind"]) == {"all content"}
+
+
+def test_pi_counts_a_quarter_too_low_on_its_own_session(real):
+    (s,) = ck.read_all(real / "pi" / "before-compaction.jsonl")
+    c = ck.calibrate(s)
+    assert -0.30 < c.error("chars/4") < -0.20  # the provider counted 1.31 tokens for each estimated one
+    assert -0.30 < c.error("pi") < -0.20
+    late = c.triggers[c.triggers["estimator"] == "chars/4"]["calls_late"]
+    assert late.iloc[0] > 0
+    assert late.fillna(10**6).is_monotonic_increasing
+    assert abs(c.error("pi")) > abs(c.error("tyrum"))
+
+
+def test_the_chart_shows_what_the_calibration_says():
+    c = ck.calibrate(grown(), ["chars/4", tokens.estimate(2)])
+    data = calibration_data(c)
+    assert data.recorded == tuple(c.calls["recorded"])
+    assert [e.name for e in data.estimates] == ["chars/4", "chars/2"]
+    assert data.threshold == round(0.9 * 3700)
+    assert data.estimates[0].fires is None
+    chart = calibration(c)
+    assert [t["name"] for t in chart.to_plotly()["data"]][:3] == ["recorded", "chars/4", "chars/2"]
+    assert "never" in chart.to_text()
+    assert calibration_data(grown()).calls == data.calls
