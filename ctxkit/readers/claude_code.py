@@ -194,14 +194,14 @@ class _Chain:
         return place
 
     def _go(self, record: dict[str, Any]) -> None:
-        """Stand where the line hangs. Results of parallel calls hang beside each other: those are no branches."""
+        """Stand where the line hangs; results of parallel calls and failed tries hang beside: those are no branches."""
         log, place = self.log, self._place(record)
         at = log.at
         for _ in range(_BACK):
             if at == place:
                 return
             entry = log.entries[at] if at >= 0 else None
-            if type(entry) is not Message or entry.role != "tool":
+            if type(entry) is not Message or not (entry.role == "tool" or entry.kind == "api_error"):
                 break
             at = log.parents[at]
         log.stand(place)

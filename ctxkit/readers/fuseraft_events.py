@@ -90,8 +90,11 @@ class _Line:
     def close(self, **fields: Any) -> None:
         """Complete the last reply with its parts, and with other fields."""
         entry = None if self.reply is None else self.log.entries[self.reply]
-        if self.reply is not None and isinstance(entry, Message) and (self._more or fields):
-            self.log.replace(self.reply, replace(entry, parts=(*entry.parts, *self._more), **fields))
+        if self.reply is not None and isinstance(entry, Message):
+            parts = (*entry.parts, *self._more)
+            if not parts and entry.usage is not None and entry.usage.output_tokens:
+                parts = (Sized("reply", tokens=entry.usage.output_tokens),)
+            self.log.replace(self.reply, replace(entry, parts=parts, **fields))
         self._more = []
 
 

@@ -29,7 +29,7 @@ def sniff(source: Source) -> bool:
     for record in source.head[:1]:
         if "sessionId" in record and ("projectHash" in record or record.get("kind") in ("main", "subagent")):
             return True
-        kinds = {mapping(m).get("type") for m in items(record.get("messages"))[:8]}
+        kinds = {text(mapping(m).get("type")) for m in items(record.get("messages"))[:8]}
         return "sessionId" in record and "gemini" in kinds
     return False
 

@@ -49,10 +49,18 @@ def read(source: Source) -> list[Session]:
     groups: dict[str, list[_Span]] = {}
     for s in spans:
         groups.setdefault(s.conversation(agents), []).append(s)
+    for name in [n for n, found in groups.items() if not any(s.is_call for s in found)]:
+        if len(groups) > 1:  # tools and the like of a trace whose calls name their conversation
+            for s in groups.pop(name):
+                count(skipped, "span: " + (s.kind or "of another kind"))
     out = [_session(name, found, agents, source.path.stem) for name, found in groups.items()]
     if out:
-        out[0] = replace(out[0], faults=(*faults, *out[0].faults), skipped={**skipped, **out[0].skipped})
+        out[0] = replace(out[0], faults=(*faults, *out[0].faults), skipped=_summed(skipped, out[0].skipped))
     return out
+
+
+def _summed(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
+    return {k: a.get(k, 0) + b.get(k, 0) for k in {**a, **b}}
 
 
 class _Span:

@@ -29,7 +29,8 @@ def sniff(source: Source) -> bool:
         return False
     if "environment" in document and type(document.get("trajectory")) is list:
         return True
-    return any(not _OWN.isdisjoint(mapping(m)) for m in items(document.get("history"))[:12])
+    history = map(mapping, items(document.get("history"))[:12])
+    return any("role" in m and not _OWN.isdisjoint(m) for m in history)
 
 
 def read(source: Source) -> list[Session]:

@@ -1,0 +1,101 @@
+"""fuseraft: occupancy per call, sub-agents apart, whole turns, compactions, what lies beside a session."""
+
+from __future__ import annotations
+
+import json
+
+from made_logs import CHECKPOINT, REPL, REPL_EVENTS, RUN_EVENTS, TURNS
+
+import ctxkit as ck
+from ctxkit.messages import Sized
+from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.source import Source
+
+
+def read(data: bytes):
+    (session,) = read_source(Source("x.jsonl", data))
+    return session
+
+
+def test_a_sub_agents_calls_are_not_its_parents():
+    s = read(REPL_EVENTS)
+    assert [c.message.usage.prompt_tokens for c in s.calls] == [6_381, 8_106, 4_500]
+    (child,) = s.children
+    assert (child.agent, child.parent, child.calls[0].message.usage.prompt_tokens) == ("explore", s.id, 3_000)
+    assert child.calls[0].message.tool_calls[0].name == "grep"
+    assert child.messages[0].text == "Where is it used?"
+
+
+def test_a_call_has_what_was_announced_for_it():
+    first = read(REPL_EVENTS).call(0).message
+    assert first.details["context"]["est_tokens"] == 4_685
+    assert first.details["context"]["content_total_chars"] == 8_123
+    assert (first.latency, first.turn) == (3.0, 0)
+
+
+def test_results_are_sizes_and_answer_their_call():
+    s = read(REPL_EVENTS)
+    result = s.messages[2]
+    assert result.parts == (Sized("tool_result", chars=6_700),)
+    assert result.call_id == s.call(0).message.tool_calls[0].id
+    assert s.messages[-1].parts == (Sized("reply", tokens=60),)
+
+
+def test_a_compaction_has_its_sizes():
+    (edit,) = read(REPL_EVENTS).edits
+    assert (edit.tokens_before, edit.tokens_after, edit.trigger, edit.reason) == (12_004, 3_100, "manual", "the bug")
+
+
+def test_a_log_without_calls_has_whole_turns():
+    s = read(RUN_EVENTS)
+    assert [m.kind for m in s.messages] == ["turn"] * 4
+    assert [m.usage.prompt_tokens for m in s.messages] == [1_000, 2_000, 3_000, 4_000]
+    assert [m.turn for m in s.view()] == [2, 3]
+    assert s.edits[0].kind == "dropped"
+
+
+def test_sessions_of_one_file_are_told_apart():
+    two = REPL_EVENTS + REPL_EVENTS.replace(b"77d6be00", b"784bd54b")
+    assert [s.id for s in read_source(Source("repl_events.jsonl", two))] == ["77d6be00", "784bd54b"]
+
+
+def test_a_checkpoint_is_summaries_and_whole_turns():
+    s = read(CHECKPOINT)
+    assert [m.role for m in s.view()] == ["summary", "assistant", "tool", "tool"]
+    turn = s.messages[0]
+    assert (turn.kind, turn.usage.prompt_tokens, turn.agent) == ("turn", 41_250, "Developer")
+    assert [m.is_error for m in s.messages[1:]] == [False, True]
+
+
+def test_a_repl_checkpoint_has_every_message():
+    s = read(REPL)
+    assert [m.role for m in s.messages] == ["system", "user", "assistant", "tool", "assistant"]
+    assert s.messages[3].tool == "read_file"
+    assert s.model == "m-1"
+
+
+def test_a_folder_is_a_session_with_what_lies_beside(tmp_path):
+    (tmp_path / "events.jsonl").write_bytes(REPL_EVENTS)
+    entry = {"Agent": "Developer", "TurnIndex": 0, "SessionId": "77d6be00", "Status": "Applied"}
+    entry["Operation"] = {"FunctionName": "write_file", "TargetPath": "a.py"}
+    other = {**entry, "SessionId": "00000000"}
+    (tmp_path / "intents.json").write_text(json.dumps({"Entries": [entry, other]}))
+    (tmp_path / "evidence.json").write_text("{broken")
+    s = ck.read(tmp_path)
+    assert [(i["FunctionName"], i["TargetPath"]) for i in s.details["intents"]] == [("write_file", "a.py")]
+
+
+def test_a_post_mortem_reads_with_its_manifest(tmp_path):
+    (tmp_path / "turns.jsonl").write_bytes(TURNS)
+    told = {
+        "session": "77d6be00",
+        "succeeded": False,
+        "error_message": "out of turns",
+        "task": "T",
+        "elapsed_seconds": 9,
+    }
+    (tmp_path / "manifest.json").write_text(json.dumps(told))
+    s = ck.read(tmp_path)
+    assert (s.title, s.details["error"], s.details["succeeded"]) == ("T", "out of turns", False)
+    assert s.agents == ("Planner", "Developer") or "Planner" in s.agents
+    assert [c.message.usage.prompt_tokens for c in s.calls] == [1_000, 2_000]

@@ -1,0 +1,99 @@
+"""Inspect: samples are sessions, pools and attachments are followed within bounds, archives are never bombs."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+
+import pytest
+
+import ctxkit as ck
+from ctxkit.errors import ReadError
+from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.inspect_ai import to_inspect_usage
+from ctxkit.readers.source import Source
+
+
+def zipped(**members: object) -> Source:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as z:
+        for name, value in members.items():
+            data = value if isinstance(value, bytes) else json.dumps(value).encode()
+            z.writestr(name.replace("__", "/") + ".json", data)
+    return Source("x.eval", out.getvalue())
+
+
+def model(given: list, said: str, **more) -> dict:
+    output = {"choices": [{"message": {"role": "assistant", "content": said}}], "usage": {"input_tokens": 5}}
+    return {"event": "model", "input": [{"role": "user", "content": g} for g in given], "output": output, **more}
+
+
+def test_calls_have_their_usage_and_attachments_are_put_back(real):
+    s = ck.read(real / "inspect-ai/2025-05-12T20-27-36-04-00_browser.json")
+    u = s.call(-1).message.usage
+    assert (u.input_tokens, u.cache_read_tokens, u.output_tokens) == (5_915 - 3_840, 3_840, 207)
+    assert not any(m.text.startswith("attachment://") for m in s.messages)
+    assert len(s.view(-1)) == 9
+    assert s.tools[0].name == "web_browser_go"
+
+
+def test_pooled_messages_are_one_conversation(real):
+    s = ck.read(real / "inspect-ai/log_message_deduplication.eval")
+    assert [len(v) for _, v in s.views()] == [1, 3, 5, 7, 9, 11]
+
+
+def test_every_sample_and_epoch_is_a_session(real):
+    sessions = ck.read_all(real / "inspect-ai/log_streaming.eval", progress=False)
+    assert sorted(s.id for s in sessions) == ["1/1", "1/2", "2/1", "2/2"]
+
+
+def test_input_holds_the_cache_only_where_the_total_says_so():
+    inside = {"input_tokens": 100, "output_tokens": 5, "total_tokens": 105, "input_tokens_cache_read": 80}
+    apart = {**inside, "total_tokens": 185}
+    assert to_inspect_usage(inside).prompt_tokens == 100
+    assert to_inspect_usage(apart).prompt_tokens == 180
+
+
+def test_another_agents_calls_are_a_child():
+    events = [model(["a"], "1"), model(["sub", "task"], "2"), model(["a"], "1b")]
+    (s,) = read_source(
+        zipped(samples__1_epoch_1={"id": 1, "events": events[:2], "messages": [{"role": "user", "content": "a"}]})
+    )
+    assert s.messages[0].text == "a"
+    assert [len(c.calls) for c in s.children] == [1]
+
+
+def test_a_compaction_event_marks_the_edit():
+    mark = {"event": "compaction", "type": "summary", "tokens_before": 900, "tokens_after": 90}
+    events = [model(["a", "b"], "1"), mark, model(["so far: a, b"], "2")]
+    (s,) = read_source(zipped(samples__1_epoch_1={"id": 1, "events": events}))
+    (edit,) = s.edits
+    assert (edit.source, edit.tokens_before, edit.tokens_after) == ("recorded", 900, 90)
+    assert [m.text for m in s.view(-1)] == ["so far: a, b"]
+
+
+def test_an_unfinished_archive_is_read_by_its_samples():
+    (s,) = read_source(zipped(_journal__start={"eval": {"model": "m"}}, samples__1_epoch_1={"messages": []}))
+    assert s.model == "m"
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked():
+    bomb = zipped(samples__1_epoch_1=b'{"messages": "' + b"x" * (8 << 20) + b'"}')
+    with pytest.raises(ReadError, match="bomb"):
+        read_source(bomb)
+
+
+def test_a_member_of_an_unknown_compression_is_named():
+    data = bytearray(zipped(samples__1_epoch_1={"messages": []}, samples__2_epoch_1={"messages": []}).data)
+    for mark, at in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        data[data.index(mark) + at] = 93  # zstd, in the first member's two headers
+    (s,) = read_source(Source("x.eval", bytes(data)))
+    assert "zstd" in s.faults[0].why
+
+
+def test_references_are_bounded():
+    pool = [{"role": "user", "content": "a"}] * 1_000
+    events = [{"event": "model", "input_refs": [[0, 1_000]] * 1_000, "output": {}}] * 5
+    (s,) = read_source(zipped(samples__1_epoch_1={"message_pool": pool, "events": events, "messages": pool[:1]}))
+    assert any("references" in f.why for f in s.faults)
