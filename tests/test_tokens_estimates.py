@@ -137,7 +137,9 @@ def test_pis_own_sums_on_its_own_session(real) -> None:
     from ctxkit.readers import catalogue
 
     session = catalogue.read(real / "pi" / "before-compaction.jsonl")
-    bash = [m for m in session.messages if m.kind == "bash"]  # three, of which Pi counts no more than command and output
+    bash = [
+        m for m in session.messages if m.kind == "bash"
+    ]  # three, of which Pi counts no more than command and output
     rest = [m for m in session.messages if m.kind != "bash"]
     assert tokens.PI.total(rest) == 375_427 - 12_882  # Pi 0.58.3's own sums, of all and of the three
     assert 0 <= tokens.PI.total(bash) - 12_882 <= 5 * len(bash)
