@@ -95,7 +95,7 @@ def test_a_native_copy_is_equal(file: str, read, tmp_path: Path) -> None:
 @pytest.mark.parametrize("format", ["openai", "pi", "atif"])
 def test_a_copy_in_another_format_reads_again(file: str, format: str, read, tmp_path: Path) -> None:
     for s in sample(read(file), 2):
-        if any(m.visible and m.parts for m in s.messages):
+        if any(m.visible and m.parts and m.role != "system" for m in s.messages):  # Pi holds no system prompt
             ck.write(s, tmp_path / "copy", format=format)
             assert ck.read(tmp_path / "copy").messages
 

@@ -1,0 +1,140 @@
+"""Pi's sessions: versions, trees, compactions, and entries that are damaged."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from written import source, texts
+
+import ctxkit as ck
+from ctxkit.errors import ReadError
+from ctxkit.messages import Usage
+from ctxkit.readers import pi
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ctxkit.session import Session
+
+HEAD = {"type": "session", "version": 3, "id": "s", "timestamp": "2026-01-01T00:00:00.000Z", "cwd": "/tmp"}
+ZERO = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "cost": {"total": 0}}
+
+
+def said(own: str, parent: str | None, text: str, role: str = "user", **more: Any) -> dict[str, Any]:
+    content = [{"type": "text", "text": text}]
+    return {"type": "message", "id": own, "parentId": parent, "message": {"role": role, "content": content, **more}}
+
+
+def read(*records: Any) -> Session:
+    return pi.read(source(*records))[0]
+
+
+def test_usage_is_kept_by_class_and_zeros_of_a_failed_call_are_missing() -> None:
+    paid = {"input": 5, "output": 7, "cacheRead": 100, "cacheWrite": 20, "reasoning": 3, "cost": {"total": 0.5}}
+    s = read(HEAD, said("a", None, "x", "assistant", usage=paid), said("b", "a", "", "assistant", usage=ZERO))
+    assert s.calls[0].message.usage == Usage(5, 100, 20, None, 7, 3, 0.5)
+    assert s.calls[1].message.usage is None
+
+
+def test_an_aborted_reply_is_a_call_that_is_not_sent_again() -> None:
+    s = read(
+        HEAD, said("a", None, "do"), said("b", "a", "half", "assistant", stopReason="aborted", errorMessage="stop")
+    )
+    assert (s.calls[0].message.stop, s.calls[0].message.error) == ("aborted", "stop")
+    assert texts(s.view()) == ["do"]
+
+
+def test_a_compaction_keeps_what_follows_its_first_kept_entry() -> None:
+    cut = {"type": "compaction", "id": "c", "parentId": "d", "summary": "S", "firstKeptEntryId": "b", "tokensBefore": 9}
+    s = read(HEAD, said("a", None, "1"), said("b", "a", "2"), said("d", "b", "3"), cut, said("e", "c", "4"))
+    assert texts(s.view()) == ["S", "2", "3", "4"]
+    assert (s.edits[0].targets, s.edits[0].tokens_before, s.edits[0].inserted[0].role) == (("a",), 9, "summary")
+
+
+def test_the_first_kept_line_of_version_1_counts_the_header() -> None:
+    head = {"type": "session", "id": "s", "provider": "p", "modelId": "m"}
+    plain = [{k: v for k, v in said("", None, t).items() if k not in ("id", "parentId")} for t in "123"]
+    mark = {"type": "thinking_level_change", "thinkingLevel": "low"}
+    s = read(head, plain[0], mark, plain[1], plain[2], {"type": "compaction", "summary": "S", "firstKeptEntryIndex": 3})
+    assert texts(s.view()) == ["S", "2", "3"]
+    assert (s.version, s.model, s.skipped) == ("1", "m", {"thinking_level_change": 1})
+
+
+def test_a_second_compaction_can_bring_back_what_the_first_took() -> None:
+    cut = {"type": "compaction", "id": "c", "parentId": "b", "summary": "S", "firstKeptEntryId": "b"}
+    again = {"type": "compaction", "id": "d", "parentId": "c", "summary": "T", "firstKeptEntryId": "a"}
+    s = read(HEAD, said("a", None, "1"), said("b", "a", "2"), cut, again)
+    assert sorted(texts(s.view())) == ["1", "2", "T"]
+
+
+def test_a_branch_leaves_the_other_in_the_log() -> None:
+    back = {"type": "branch_summary", "id": "x", "parentId": "a", "fromId": "b", "summary": "tried"}
+    s = read(HEAD, said("a", None, "1"), said("b", "a", "2"), back, said("c", "x", "3"))
+    assert texts(s.messages) == ["1", "tried", "3"]
+    assert (len(s.log), s.messages[1].kind) == (4, "branch_summary")
+
+
+def test_marks_between_messages_are_steps_of_the_tree() -> None:
+    mark = {"type": "model_change", "id": "m", "parentId": "a", "modelId": "x"}
+    s = read(HEAD, said("a", None, "1"), said("b", "a", "2"), mark, said("c", "m", "3"))
+    assert texts(s.messages) == ["1", "3"]
+
+
+def test_an_entry_whose_parent_was_lost_follows_the_one_before() -> None:
+    s = read(HEAD, said("a", None, "1"), b'{"type": "message", "id": "b", torn', said("c", "b", "3"))
+    assert texts(s.messages) == ["1", "3"]
+    assert [f.line for f in s.faults] == [3, 4]
+
+
+def test_ids_that_stand_twice_are_made_unique() -> None:
+    s = read(HEAD, said("a", None, "1"), said("a", "a", "2"), said("a", "a", "3"))
+    assert texts(s.messages) == ["1", "2", "3"]
+    assert len({m.id for m in s.messages}) == 3
+
+
+def test_a_command_of_the_user_can_stay_out_of_the_context() -> None:
+    ran = {"role": "bashExecution", "command": "ls", "output": "a.txt", "exitCode": 2, "excludeFromContext": True}
+    s = read(HEAD, {"type": "message", "id": "a", "parentId": None, "message": ran})
+    (m,) = s.messages
+    assert (m.kind, m.visible, m.is_error, m.details["exit_code"]) == ("bash", False, True, 2)
+    assert "ls" in m.text
+    assert "a.txt" in m.text
+
+
+def test_messages_that_ai_hides_from_the_agent_are_not_shown() -> None:
+    head = {**HEAD, "version": 1}
+    s = read(head, said("a", None, "1"), said("b", "a", "2", metadata={"agentVisible": False}))
+    assert (texts(s.view()), s.product) == (["1"], "ai")
+
+
+def test_a_file_without_a_header_is_read() -> None:
+    assert texts(read({"role": "user", "content": "hi", "timestamp": 1}).messages) == ["hi"]
+
+
+def test_nothing_of_pi_is_an_error_that_says_what_was_expected() -> None:
+    with pytest.raises(ReadError, match="expected a header"):
+        read({"some": "thing"})
+
+
+def test_prompts_fall_at_the_compactions_of_a_real_session(real: Path) -> None:
+    s = ck.read(real / "pi" / "before-compaction.jsonl")
+    sizes = {c.position: c.message.usage.prompt_tokens for c in s.calls if c.message.usage}
+    for position, entry in enumerate(s.path):
+        if entry in s.edits:
+            before = max(p for p in sizes if p < position)
+            after = min(p for p in sizes if p > position)
+            last = s.path[before].usage
+            assert entry.tokens_before == last.prompt_tokens + last.output_tokens
+            assert sizes[after] < sizes[before] / 2
+
+
+def test_the_first_kept_entry_of_a_real_session_is_the_line_named(real: Path) -> None:
+    path = real / "pi" / "before-compaction.jsonl"
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    s = ck.read(path)
+    for line, edit in zip([r for r in lines if r["type"] == "compaction"], s.edits, strict=True):
+        after = next(c for c in s.calls if c.position > s.path.index(edit))
+        kept = s.view(after.index)[1]
+        assert kept.text == lines[line["firstKeptEntryIndex"]]["message"]["content"][0]["text"]
