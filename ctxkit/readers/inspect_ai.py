@@ -35,8 +35,10 @@ _PASSED = {
     "info",
     "logger",
 }
-_REFS = 2_000_000
-"""At most so many references to pooled messages are followed in a sample; more is damage or malice."""
+_REFS = 500_000
+"""References to pooled messages that are followed in a sample, besides one for every two bytes of the file."""
+_WORK = 50_000
+"""Messages that may come and go between the prompts of a sample, besides one for every ten bytes of the file."""
 
 
 def sniff(source: Source) -> bool:
@@ -61,16 +63,16 @@ def read(source: Source) -> list[Session]:
     else:
         header = mapping(source.document)
         samples = items(header.get("samples"))
-    out = [_sample(header, mapping(s), n) for n, s in enumerate(samples) if type(s) is dict]
+    out = [_sample(header, mapping(s), n, len(source.data)) for n, s in enumerate(samples) if type(s) is dict]
     if not out:
         raise ReadError("the log has no samples." + "".join(f" {f.why}." for f in faults[:3]), source.path)
     out[0] = replace(out[0], faults=(*faults, *out[0].faults))
     return out
 
 
-def _sample(header: dict[str, Any], sample: dict[str, Any], n: int) -> Session:
+def _sample(header: dict[str, Any], sample: dict[str, Any], n: int, size: int) -> Session:
     told = mapping(header.get("eval"))
-    reading = _Sample(sample)
+    reading = _Sample(sample, size)
     reading.take(items(sample.get("events")))
     threads = reading.close(items(sample.get("messages")))
     log, agent = threads[0] if threads else (Log(), None)
@@ -111,13 +113,14 @@ def _details(sample: dict[str, Any]) -> dict[str, Any]:
 class _Sample:
     """The model events of a sample as threads, and its final messages where there are none."""
 
-    def __init__(self, sample: dict[str, Any]) -> None:
+    def __init__(self, sample: dict[str, Any], size: int) -> None:
         self.skipped, self.faults = dict[str, int](), list[Fault]()
         self.tools: tuple[ToolSchema, ...] = ()
         self._attachments = mapping(sample.get("attachments"))
         self._pool = items(sample.get("message_pool")) or items(mapping(sample.get("events_data")).get("messages"))
         self._pooled: dict[int, list[Said]] = {}
-        self._refs = 0
+        self._refs, self._work = _REFS + size // 2, _WORK + size // 10
+        """What is left of the two bounds."""
         self._threads = Threads()
         self._asked: dict[str, str] = {}
         self._spans: dict[str, str] = {}
@@ -165,6 +168,8 @@ class _Sample:
         made = named(self._heard(choice.get("message"), **fields), self._asked) if choice else []
         reply = next((m for m in made if m.role == "assistant"), None) or Message(role="assistant", **fields)
         agent = self._spans.get(text(event.get("span_id"))) or None
+        if self._threads.work > self._work:
+            raise ValueError("prompts that change more than a log can tell")
         compacted, self._compacted = self._compacted, None
         before = len(self._threads.all[-1].log.entries) if self._threads.all else 0
         thread = self._threads.call(prompt, reply, agent, goes_on=compacted is not None)
@@ -178,10 +183,11 @@ class _Sample:
             if first is None or stop is None:
                 count(self.skipped, "reference: not a range")
                 continue
-            for i in range(first, min(stop, len(self._pool))):
-                self._refs += 1
-                if self._refs > _REFS:
-                    raise ValueError(f"more than {_REFS:,} references to pooled messages")
+            stop = min(stop, len(self._pool))
+            self._refs -= max(stop - first, 0)
+            if self._refs < 0 or len(out) > 2 * len(self._pool):
+                raise ValueError("more references to pooled messages than a log can have")
+            for i in range(first, stop):
                 if i not in self._pooled:
                     self._pooled[i] = self._said(self._pool[i])
                 out += self._pooled[i]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Said = tuple[int, Message]
 """A message with what it is recognised by."""
 _encode = msgspec.json.Encoder().encode
-_LOOK = 24
+_LOOK = 12
 """A call is compared with at most so many threads, the latest first."""
 
 
@@ -59,11 +59,12 @@ class Thread:
         """How many messages are shown."""
         return len(self._keys)
 
-    def prompt(self, prompt: Sequence[Said]) -> None:
-        """Bring what is shown to what a prompt holds."""
+    def prompt(self, prompt: Sequence[Said]) -> int:
+        """Bring what is shown to what a prompt holds; return how many messages had to be looked at one by one."""
         n = next((i for i, (p, k) in enumerate(zip(prompt, self._keys, strict=False)) if p[0] != k), None)
         if n is None:  # the usual case: everything shown is still there, and more
             n = min(len(prompt), len(self._keys))
+        looked = len(prompt) + len(self._keys) - 2 * n
         matched = self._match(prompt, n)
         gone = [i for i in range(n, len(self._keys)) if i not in matched]
         paired = set(matched.values())
@@ -74,6 +75,7 @@ class Thread:
             inner = []
         for said_ in [*inner, *prompt[last + 1 :]]:
             self._hear(said_)
+        return looked
 
     def _match(self, prompt: Sequence[Said], n: int) -> dict[int, int]:
         """Pair what is shown from `n` on with the prompt, in order: place in the log's view to place in the prompt."""
@@ -149,6 +151,8 @@ class Threads:
 
     def __init__(self) -> None:
         self.all: list[Thread] = []
+        self.work = 0
+        """Messages that were new or gone, over all calls: readers bound it, so that no file can make it quadratic."""
 
     def call(
         self, prompt: Sequence[Said], reply: Message, agent: str | None = None, *, goes_on: bool = False
@@ -161,7 +165,7 @@ class Threads:
         if thread is None:
             thread = Thread(agent)
             self.all.append(thread)
-        thread.prompt(prompt)
+        self.work += thread.prompt(prompt)
         thread.reply(reply)
         return thread
 
