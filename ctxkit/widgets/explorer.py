@@ -26,7 +26,8 @@ class Explorer(w.VBox):  # type: ignore[misc]
         last = max(0, len(scenes) - 1)
         wide = w.Layout(width="100%")
         self.slider = w.IntSlider(
-            value=call, min=0, max=last, description="call", style={"description_width": "initial"}, layout=wide, disabled=not len(scenes),
+            value=call, min=0, max=last, description="call", layout=wide, disabled=not len(scenes),
+            style={"description_width": "initial"},
             continuous_update=len(scenes.session.path) <= 5000,
         )  # fmt: skip
         self.heading, self.growth, self.bar = w.HTML(layout=wide), w.HTML(layout=wide), w.HTML(layout=wide)
@@ -34,6 +35,10 @@ class Explorer(w.VBox):  # type: ignore[misc]
         self.order.style.button_width = "110px"
         self.list = w.Select(options=[], rows=15, layout=w.Layout(width="100%"))
         self.list.add_class("ctxkit-messages")
+        # The lab takes ↑ and ↓ for itself before a list sees them; ← and → on a slider are left alone.
+        self.pick = w.IntSlider(
+            min=0, max=0, description="line", style={"description_width": "initial"}, layout=w.Layout(width="100%")
+        )
         self.back = w.Button(description="‹ back", tooltip="Messages before these", layout=w.Layout(width="80px"))
         self.more = w.Button(description="more ›", tooltip="Messages after these", layout=w.Layout(width="80px"))
         self.place = w.Label()
@@ -43,13 +48,16 @@ class Explorer(w.VBox):  # type: ignore[misc]
         style = w.HTML(
             "<style>.ctxkit-messages select{font-family:var(--jp-code-font-family,monospace);height:330px}</style>"
         )
-        left = w.VBox([w.HBox([self.order, self.back, self.more, self.place]), self.list], layout=w.Layout(width="55%"))
+        left = w.VBox(
+            [w.HBox([self.order, self.back, self.more, self.place]), self.list, self.pick], layout=w.Layout(width="55%")
+        )
         right = w.VBox([self.text], layout=w.Layout(width="45%", padding="0 0 0 8px"))
         parts = [style, self.slider, self.heading, self.growth, self.bar, w.HBox([left, right], layout=wide)]
         super().__init__(parts, layout=wide)
         self.slider.observe(self._moved, "value")
         self.order.observe(self._sorted, "value")
         self.list.observe(self._chosen, "index")
+        self.pick.observe(self._picked, "value")
         self.back.on_click(lambda _: self._turn(-1))
         self.more.on_click(lambda _: self._turn(+1))
         self._moved()
@@ -88,13 +96,21 @@ class Explorer(w.VBox):  # type: ignore[misc]
         items = self._scene.page(self._page, by_size=self.order.value)
         self.list.options = [item.label for item in items]
         self.list.index = 0 if items else None
+        self.pick.max, self.pick.disabled = max(0, len(items) - 1), not items
         self.back.disabled, self.more.disabled = self._page == 0, self._page + 1 >= self._scene.pages
         self.place.value = f"page {self._page + 1} of {self._scene.pages}" if self._scene.pages > 1 else ""
         self._chosen()
 
+    def _picked(self, _: Any) -> None:
+        if self.list.index is not None:
+            self.list.index = self.pick.value
+
     def _chosen(self, _: Any = None) -> None:
         items, index = self._scene.page(self._page, by_size=self.order.value), self.list.index
-        self.text.value = panels.reading(items[index] if index is not None and index < len(items) else None)
+        item = items[index] if index is not None and index < len(items) else None
+        if item is not None:
+            self.pick.value = index
+        self.text.value = panels.reading(item)
 
     def to_text(self) -> str:
         """Return what is shown as text: the call, its groups, its largest messages."""

@@ -44,6 +44,16 @@ def test_choosing_a_message_opens_it(story):
     assert "So far: nothing." in shown.text.value
 
 
+def test_a_slider_chooses_too_as_the_lab_keeps_the_arrow_keys_of_lists(story):
+    shown = explore(story)
+    shown.order.value = False
+    shown.pick.value = 1
+    assert shown.list.index == 1
+    shown.list.index = 2
+    assert shown.pick.value == 2
+    assert shown.pick.max == len(shown.list.options) - 1
+
+
 def test_the_groups_and_the_remainder_sum_up_to_the_recorded_prompt(story):
     scene = Scenes(story).at(2)
     assert sum(n for _, n in scene.groups) == scene.tokens == 700
