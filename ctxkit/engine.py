@@ -108,8 +108,10 @@ class Run:
         self.held: list[Held] = []
         self.warned: list[tuple[int, str]] = []
         self.asked: list[tuple[History, str, str | None]] = []
+        """Where the policy was asked and nothing came of it: the history, how it ended, and why."""
         self.total = self.fresh = self.peak = 0
-        self._stretches: list[tuple[int, int, int | NDArray[Any], NDArray[Any] | None]] = []
+        self._stretches: list[tuple[int, int, Any, Any]] = []
+        """First and last call, sizes and fresh tokens; without the latter the size is what to add to the log's."""
         self._noted: set[int] = set()
         self._unsent: History | None = None
 
@@ -118,9 +120,9 @@ class Run:
     @property
     def prompts(self) -> NDArray[Any]:
         """Prompt tokens of each call so far."""
-        C = self.log.tokens.calls(0, self.call)
-        parts = [size if fresh is not None else C[a:b] + size for a, b, size, fresh in self._stretches]
-        return np.concatenate([np.zeros(0, np.int64), *parts])  # type: ignore[list-item]
+        sizes = self.log.tokens.calls(0, self.call)
+        parts = [_array(size) if fresh is not None else sizes[a:b] + size for a, b, size, fresh in self._stretches]
+        return np.concatenate([np.zeros(0, np.int64), *parts])
 
     @property
     def fresh_tokens(self) -> NDArray[Any]:
@@ -131,7 +133,7 @@ class Run:
             if fresh is None:
                 sizes, before = self.log.tokens.calls(a, b), np.array(clock.before[a:b], np.int64)
                 fresh = np.where(clock.cold[a:b], sizes + size, np.maximum(sizes - before, 0))  # noqa: PLW2901
-            parts.append(fresh)
+            parts.append(_array(fresh))
         return np.concatenate(parts)
 
     def sent(self, start: int, stop: int) -> list[int]:
@@ -142,7 +144,7 @@ class Run:
                 break
             lo, hi = max(a, start), min(b, stop)
             if lo < hi:
-                part = size[lo - a : hi - a] if fresh is not None else self.log.tokens.calls(lo, hi) + size  # type: ignore[index]
+                part = _array(size)[lo - a : hi - a] if fresh is not None else self.log.tokens.calls(lo, hi) + size
                 found[:0] = part.tolist()
         return found
 
@@ -167,10 +169,10 @@ class Run:
     def events(self) -> tuple[Event, ...]:
         """The start and the end of each work of the policy."""
         name = name_of(self.rules.policy)
-        after = {c.call: c for c in self.cuts}
+        done = [(was, was, outcome, error) for was, outcome, error in self.asked]
+        done += [(cut.was, cut.new, "compacted", None) for cut in self.cuts]
         out = []
-        for was, outcome, error in self.asked:
-            new = after[was.call].new if outcome == "compacted" else was
+        for was, new, outcome, error in sorted(done, key=lambda d: d[0].call):
             out.append(Event("start", was.call, name, len(was), was.tokens))
             out.append(Event("end", was.call, name, len(new), new.tokens, outcome, error))
         return tuple(out)
@@ -196,7 +198,8 @@ class Run:
         total, fresh, peak = look.bill(start, stop, self.clock)
         self.total += total
         self.fresh += fresh
-        self.peak = max(self.peak, peak)
+        if peak > self.peak:
+            self.peak = peak
         if type(look) is Straight:
             self._stretches.append((start, stop, look.off, None))
         else:
@@ -230,11 +233,12 @@ class Run:
         self.warned += [(call, name) for call, _, name in sorted(new)]
 
     def _one(self, call: int, size: int, cached: int) -> None:
-        fresh = size if self.clock.cold[call] else size - min(cached, size)
+        fresh = size if self.clock.cold[call] or not cached else max(size - cached, 0)
         self.total += size
         self.fresh += fresh
-        self.peak = max(self.peak, size)
-        self._stretches.append((call, call + 1, np.array([size]), np.array([fresh])))
+        if size > self.peak:
+            self.peak = size
+        self._stretches.append((call, call + 1, size, fresh))
 
     def _view(self, history: History) -> History:
         return history if self.rules.pruning is None else applied(self.rules.pruning, history, self.room)
@@ -256,11 +260,16 @@ class Run:
         return cut
 
 
+def _array(sizes: Any) -> NDArray[Any]:
+    return np.atleast_1d(np.asarray(sizes, np.int64))
+
+
 def advance(run: Run, rules: Rules, stop: int) -> Run:
     """Bring a run up to the call `stop` (exclusive): bill what lies before the next compaction, guard it, do it, go on."""
     history, call, policy = run.history, run.call, rules.policy
     if stop > call:
         run.clock.sync()
+    trigger = name_of(rules.trigger)
     idle = policy is None or not rules.auto
     look: Straight | None = None
     while call < stop:
@@ -269,17 +278,18 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
         due = stop if idle else _due(run, rules, look, call, stop)
         if rules.warnings:
             run.note(look, call, min(due + 1, stop))
-        run.bill(look, call, due)
+        if due > call:
+            run.bill(look, call, due)
         call = due
         if due == stop:
             break
         was = history.at(due)
         new, outcome, why = _compacted(run, rules, was)
-        run.asked.append((was, outcome, why))
         if new is was:
+            run.asked.append((was, outcome, why))
             run.bill(look, due, due + 1)
         else:
-            run.take(Cut(due, was, new, name_of(rules.trigger)), look)
+            run.take(Cut(due, was, new, trigger), look)
             history, look = new, None
             run.history = history
         call = due + 1

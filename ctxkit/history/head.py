@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
@@ -13,8 +13,6 @@ from ctxkit.history.columns import ROLE_CODES, SUMMARY, chars
 from ctxkit.messages import Message, Sized, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from numpy.typing import NDArray
 
     from ctxkit.history.log import Log
@@ -79,7 +77,15 @@ class Tokens(msgspec.Struct, frozen=True, gc=False):
     """A summary of which only the size is known."""
 
     tokens: int
-    id: str
+    call: int
+    """The call before which it was made."""
+    step: int = 0
+    """Which verb of that call made it."""
+
+    @property
+    def id(self) -> str:
+        """Its id as a message."""
+        return f"summary@{self.call}" + (f".{self.step}" if self.step else "")
 
     @property
     def key(self) -> int:
@@ -138,42 +144,60 @@ class Item(NamedTuple):
 class Head:
     """The items of a head, either as a tuple (few) or as arrays (many); each is made from the other on demand."""
 
-    def __init__(self, items: tuple[Item, ...] = ()) -> None:
-        self.items = items
+    __slots__ = ("_columns", "_counts", "_firm", "_items", "_makers", "_rows", "_sums", "estimate", "size", "tokens")
+
+    def __init__(self, items: tuple[Item, ...] = (), firm: tuple[Item, ...] | None = None) -> None:
+        self._items: tuple[Item, ...] | None = items
+        self._firm = firm
         self.size = len(items)
-        self.tokens = sum([i[1] for i in items])
-        self.estimate = sum([i[2] for i in items])
-        self._counts: dict[int, int] = {}
-        self._columns: dict[str, NDArray[Any]] = {}
+        if self.size == 1:
+            _, self.tokens, self.estimate, _, _ = items[0]
+        else:
+            self.tokens = sum([i[1] for i in items])
+            self.estimate = sum([i[2] for i in items])
+        self._columns: dict[str, NDArray[Any]] | None = None
+        self._counts: dict[int, int] | None = None
+        self._makers: dict[int, Maker] | None = None
+        self._rows: frozenset[int] | None = None
+        self._sums: tuple[list[int], list[int]] | None = None
 
     @classmethod
     def of(cls, columns: dict[str, NDArray[Any]], makers: dict[int, Maker]) -> Head:
         """Return a head from arrays `rows stands keys tokens estimates` and the makers of the keys that are not 0."""
-        head = cls.__new__(cls)
-        head.__dict__.update(
-            size=len(columns["rows"]),
-            tokens=int(columns["tokens"].sum()),
-            estimate=int(columns["estimates"].sum()),
-            makers=makers,
-            _counts={},
-            _columns=columns,
-        )
+        head = cls()
+        head.size, head._items, head._firm = len(columns["rows"]), None, None
+        head.tokens, head.estimate = int(columns["tokens"].sum()), int(columns["estimates"].sum())
+        head._columns, head._makers = columns, makers
         return head
 
-    @cached_property
+    @property
     def items(self) -> tuple[Item, ...]:
         """The items, one by one."""
-        c, makers = self._columns, self.makers
-        columns = (c[name].tolist() for name in ("rows", "tokens", "estimates", "keys", "stands"))
-        return tuple(Item(r, t, e, makers[k] if k else None, s) for r, t, e, k, s in zip(*columns, strict=True))
+        if self._items is None:
+            c, makers = self._columns or {}, self.makers
+            columns = (c[name].tolist() for name in ("rows", "tokens", "estimates", "keys", "stands"))
+            self._items = tuple(
+                Item(r, t, e, makers[k] if k else None, s) for r, t, e, k, s in zip(*columns, strict=True)
+            )
+        return self._items
 
-    @cached_property
+    @property
     def makers(self) -> dict[int, Maker]:
         """The makers of changed and new messages, by their keys."""
-        return {i.maker.key: i.maker for i in self.items if i.maker is not None}
+        if self._makers is None:
+            self._makers = {i.maker.key: i.maker for i in self.items if i.maker is not None}
+        return self._makers
+
+    def firm(self, log: Log) -> tuple[Item, ...]:
+        """Return the items that no policy may remove."""
+        if self._firm is None:
+            self._firm = tuple(i for i in self.items if i.stays(log))
+        return self._firm
 
     def column(self, log: Log, name: str) -> NDArray[Any]:
         """Return one value an item; beside the log's columns: `rows`, `stands`, `keys`."""
+        if self._columns is None:
+            self._columns = {}
         found = self._columns.get(name)
         if found is None:
             found = self._columns[name] = self._made(log, name)
@@ -214,29 +238,33 @@ class Head:
 
     def count(self, log: Log, role: int) -> int:
         """Return how many items have a role."""
+        if self._counts is None:
+            self._counts = {}
         n = self._counts.get(role)
         if n is None:
             n = self._counts[role] = sum(i.role(log) == role for i in self.items)
         return n
 
-    @cached_property
-    def sums(self) -> tuple[list[int], list[int]]:
-        """Running sums of the tokens and the estimates before each item."""
-        tokens, estimates = [0], [0]
-        for i in self.items:
-            tokens.append(tokens[-1] + i.tokens)
-            estimates.append(estimates[-1] + i.estimate)
-        return tokens, estimates
+    def sums(self, estimated: bool) -> list[int]:
+        """Return running sums of the tokens, or the estimates, before each item and after the last."""
+        if self._sums is None:
+            items = self.items
+            self._sums = ([0, *accumulate(i.tokens for i in items)], [0, *accumulate(i.estimate for i in items)])
+        return self._sums[estimated]
 
-    @cached_property
-    def groups(self) -> frozenset[int]:
+    def before(self, position: int, *, estimated: bool = False) -> int:
+        """Return the tokens, or the estimates, of the items before a position."""
+        if position < 4 and self._items is not None:
+            which = 2 if estimated else 1
+            return sum([i[which] for i in self._items[:position]])  # type: ignore[misc]
+        return self.sums(estimated)[position]
+
+    @property
+    def rows(self) -> frozenset[int]:
         """Rows that are items here."""
-        return frozenset(i.row for i in self.items if i.row >= 0)
+        if self._rows is None:
+            self._rows = frozenset(i.row for i in self.items if i.row >= 0)
+        return self._rows
 
 
 EMPTY = Head()
-
-
-def joined(parts: Iterable[Sequence[Item]]) -> Head:
-    """Return the head of several runs of items, in order."""
-    return Head(tuple(i for part in parts for i in part))

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.messages import Edit, Usage
+from ctxkit.history.head import Item
+from ctxkit.messages import Edit, EditKind, Usage
 
 if TYPE_CHECKING:
-    from ctxkit.history.head import Item
     from ctxkit.history.view import View
-    from ctxkit.messages import EditKind
 
 
-class Step(msgspec.Struct, gc=False):
+class Step(msgspec.Struct, frozen=True, gc=False):
     """One verb's work. Its numbers are plain; messages and ids are looked up only in `edits`."""
 
     kind: EditKind
@@ -22,18 +21,12 @@ class Step(msgspec.Struct, gc=False):
     was: Any
     """The history before."""
     at: Any
-    """Positions that went or changed: a pair (first, one past the last; what stays among them did not go) or an array."""
+    """Positions that went or changed: a pair (first, one past the last; without what stays there), or an array."""
     new: tuple[Item, ...] | None
     """What came in their place; None: read it off the history after."""
     method: str | None = None
     added: bool = False
     """True where messages were only put in, before the position `at`."""
-    after: int = 0
-    """Tokens of the whole prompt afterwards."""
-    count: int = 0
-    """Messages shown afterwards."""
-    made: Any = None
-    """The head afterwards, where `new` is None."""
     usage: Usage | None = None
     """What the call of a summariser cost, or would have cost."""
 
@@ -44,12 +37,6 @@ class Step(msgspec.Struct, gc=False):
             return int(self.at[0])
         return int(self.at[0]) if len(self.at) else len(self.was)
 
-    @property
-    def before(self) -> int:
-        """Tokens of the whole prompt before."""
-        was: View = self.was
-        return was.tokens
-
     def positions(self) -> list[int]:
         """Return the positions in the history before that went or changed."""
         if self.added:
@@ -59,18 +46,18 @@ class Step(msgspec.Struct, gc=False):
         stays = self.was.stays
         return [p for p in range(*self.at) if not stays[p]]
 
-    def edit(self) -> Edit:
-        """Return the step as an edit with ids and messages; targets are ids that stood in the view before."""
+    def edit(self, now: View) -> Edit:
+        """Return the step that led to `now` as an edit with ids and messages; targets stood in the view before."""
         log = self.was.log
         positions = self.positions()
         targets = tuple(self.was[p].id for p in positions)
-        new = self.new if self.new is not None else tuple(self.made.items[p] for p in positions)
+        new = self.new if self.new is not None else tuple(now.head.items[p] for p in positions)
         inserted = tuple(i.message(log) for i in new)
         source = sum(self.was.item(p).tokens for p in positions)
         if self.added and self.at[0] < len(self.was):  # an edit puts messages where a target stood: so one is put back
             neighbour = self.was[int(self.at[0])]
             targets, inserted = (neighbour.id,), (*inserted, neighbour)
-        details: dict[str, Any] = {"messages_before": len(self.was), "messages_after": self.count}
+        details: dict[str, Any] = {"messages_before": len(self.was), "messages_after": len(now)}
         if self.kind == "summarised" and not self.added:
             details |= {"source_tokens": source, "summary_tokens": sum(i.tokens for i in new)}
         return Edit(
@@ -79,8 +66,8 @@ class Step(msgspec.Struct, gc=False):
             inserted=inserted,
             reason=self.reason,
             method=self.method,
-            tokens_before=self.before,
-            tokens_after=self.after,
+            tokens_before=self.was.tokens,
+            tokens_after=now.tokens,
             source="derived",
             usage=self.usage,
             details=details,

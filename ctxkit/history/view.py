@@ -1,8 +1,7 @@
-"""What is shown: an edited head and an untouched tail of the log, with columns, counts and searches."""
+"""What is shown: an edited head and an untouched tail of the log, as messages, sizes, counts and columns."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.history.columns import Measure
     from ctxkit.messages import Message
 
 Mask = Any
@@ -29,7 +27,7 @@ COLUMNS = ("tokens", "estimates", "chars", "roles", "turns", "calls", "groups", 
 
 
 class View(msgspec.Struct, frozen=True, gc=False):
-    """The messages shown at one call. A message's *position* is its place among them, from 0; a *row* is its place in the log.
+    """The messages shown at one call. A message's *position* is its place among them, a *row* its place in the log.
 
     Positions below `len(head.items)` are edited; those after it are rows `lo` to `hi` of the log as they were said.
     """
@@ -55,14 +53,17 @@ class View(msgspec.Struct, frozen=True, gc=False):
     @property
     def tokens(self) -> int:
         """Tokens of the whole prompt, the fixed part (system prompt and tools outside the log) included."""
-        P = self.log.tokens.P
-        return self.fixed + self.head.tokens + P[self.hi] - P[self.lo]
+        measure = self.log.tokens
+        off = self.head.tokens - measure.P[self.lo]
+        if self.call < len(measure.C):
+            return off + measure.C[self.call]
+        return off + measure.P[self.hi] + self.log.fixed
 
     @property
     def estimated(self) -> int:
         """Size of all messages in the measure that the system itself believes in (`Rules.estimator`); no fixed part."""
-        P = self.log.estimates.P
-        return self.head.estimate + P[self.hi] - P[self.lo]
+        sums = self.log.estimates.P
+        return self.head.estimate + sums[self.hi] - sums[self.lo]
 
     @property
     def fixed(self) -> int:
@@ -115,12 +116,13 @@ class View(msgspec.Struct, frozen=True, gc=False):
                 return p
         raise BadArguments(f"Row {row} is not shown at call {self.call}.")
 
-    # -- columns: one value a shown message, arrays that must not be written to -----------------------------------------
+    # -- columns: one value a shown message, arrays that must not be written to ----------------------------------------
 
     def column(self, name: str) -> NDArray[Any]:
         """Return a column: one of `COLUMNS`, or `rows` (-1: stands for others), `keys` (0: as said), `stays`."""
+        tail: NDArray[Any]
         if name in ("rows", "stands"):
-            tail: NDArray[Any] = np.arange(self.lo, self.hi)
+            tail = np.arange(self.lo, self.hi)
         elif name == "keys":
             tail = np.zeros(self.hi - self.lo, np.int64)
         else:
@@ -174,7 +176,11 @@ class View(msgspec.Struct, frozen=True, gc=False):
 
     def role(self, *roles: str) -> NDArray[Any]:
         """Return a mask of the messages of these roles."""
-        return np.isin(self.column("roles"), [role_code(r) for r in roles])
+        codes = self.column("roles")
+        mask: NDArray[Any] = (
+            codes == role_code(roles[0]) if len(roles) == 1 else np.isin(codes, [*map(role_code, roles)])
+        )
+        return mask
 
     def agent(self, *patterns: str) -> NDArray[Any]:
         """Return a mask of the messages of agents by name or glob, upper and lower case alike."""
@@ -189,145 +195,19 @@ class View(msgspec.Struct, frozen=True, gc=False):
         low = [p.lower() for p in patterns]
         names = self.log.names(kind)
         found = [c for c, n in enumerate(names) if any(fnmatchcase(n.lower(), p) for p in low)]
-        return np.isin(codes, found)
-
-    # -- searches: O(log n); they return positions -----------------------------------------------------------------------
-
-    def back(self, tokens: int, *, estimated: bool = False) -> int:
-        """Return the last position from which at least `tokens` are shown (Pi's walk back); 0 where there are not so many."""
-        P = self._measure(estimated).P
-        aim = P[self.hi] - tokens
-        if aim >= P[self.lo] or not self.head.size:
-            return max(self.head.size + bisect_right(P, aim, self.lo, self.hi + 1) - 1 - self.lo, 0)
-        sums = self.head.sums[estimated]
-        return max(bisect_right(sums, sums[-1] + aim - P[self.lo]) - 1, 0)
-
-    def fitting(self, budget: int, *, start: int = 0, estimated: bool = False) -> int:
-        """Return the first position from which the messages fit the budget, together with what remains before them.
-
-        What remains: the first `start` messages, everything that `stays`, and in tokens (not estimates) the fixed part.
-        """
-        remains = self.before(start, estimated=estimated) + (0 if estimated else self.fixed)
-        found = self._suffix(budget - remains, start, estimated)
-        while True:
-            stay = self._staying(start, found, estimated)
-            again = self._suffix(budget - remains - stay, start, estimated)
-            if again <= found:
-                return found
-            found = again
-
-    def before(self, position: int, *, estimated: bool = False) -> int:
-        """Return the tokens of the messages before a position, without the fixed part."""
-        nh = self.head.size
-        if position < nh:
-            return self.head.sums[estimated][position]
-        P = self._measure(estimated).P
-        whole = self.head.estimate if estimated else self.head.tokens
-        return whole + P[self.lo + position - nh] - P[self.lo]
-
-    def safe(self, position: int) -> int:
-        """Return the first safe cut at or after a position; 0 where none is left (a verb then changes nothing)."""
-        nh = self.head.size
-        if position >= nh:
-            log, row = self.log, self.lo + position - nh
-            if row >= self.hi:
-                return 0
-            after = log.cuts_before[row]
-            cut = log.cuts[after] if after < len(log.cuts) else self.hi
-            return nh + cut - self.lo if cut < self.hi else 0
-        while position < nh and not self.is_safe(position):
-            position += 1
-        return position if position < nh else self.safe(nh)
-
-    def safe_before(self, position: int) -> int:
-        """Return the last safe cut at or before a position; 0 where there is none."""
-        position = min(position, len(self))
-        while position > 0 and not self.is_safe(position):
-            position -= 1
-        return position
-
-    def is_safe(self, position: int) -> bool:
-        """Return True where no call stands before the position and its result at or after it."""
-        for p in range(position, self.head.size):
-            if self.head.items[p].row >= 0:
-                row = self.head.items[p].row
-                break
-        else:
-            row = self.lo + max(position - self.head.size, 0)
-        if row >= self.hi:
-            return True
-        cuts, at = self.log.cuts, self.log.cuts_before[row]
-        return at < len(cuts) and cuts[at] == row
-
-    def nth_last(self, role: str, n: int) -> int:
-        """Return the position of the n-th last message of a role (1: the last); -1 where there are fewer."""
-        if n < 1:
-            raise BadArguments(f"The {n}-th last message is none; count from 1.")
-        rows = self.log.of_role[role_code(role)]
-        at = bisect_left(rows, self.hi) - n
-        if at >= 0 and rows[at] >= self.lo:
-            return self.head.size + rows[at] - self.lo
-        left = n - (bisect_left(rows, self.hi) - bisect_left(rows, self.lo))
-        return self._nth_last_head(role_code(role), left)
-
-    def next(self, position: int, *roles: str) -> int:
-        """Return the first position at or after one that has one of these roles; -1 where there is none."""
-        codes = [role_code(r) for r in roles]
-        for p in range(position, self.head.size):
-            if self.head.items[p].role(self.log) in codes:
-                return p
-        start = self.lo + max(position - self.head.size, 0)
-        found = self.hi
-        for code in codes:
-            rows = self.log.of_role[code]
-            at = bisect_left(rows, start)
-            found = min(found, rows[at] if at < len(rows) else found)
-        return self.head.size + found - self.lo if found < self.hi else -1
+        mask: NDArray[Any] = np.isin(codes, found)
+        return mask
 
     def at(self, call: int) -> Self:
         """Return the same edits with the tail as it is when `call` is about to be sent: O(1)."""
         upto = self.log.upto
         hi = upto[call] if call < len(upto) else len(self.log.messages)
-        return type(self)(self.log, self.head, self.lo, hi, call, self.since)
+        return self.__class__(self.log, self.head, self.lo, hi, call, self.since)
 
     @classmethod
     def start(cls, log: Log, call: int = 0) -> Self:
         """Return the log as it was said, before any edit."""
         return cls(log, EMPTY, 0, 0, 0).at(call)
-
-    # -- inside ------------------------------------------------------------------------------------------------------------
-
-    def _measure(self, estimated: bool) -> Measure:
-        return self.log.estimates if estimated else self.log.tokens
-
-    def _suffix(self, budget: int, start: int, estimated: bool) -> int:
-        """Return the first position >= start from which at most `budget` is shown."""
-        P, nh = self._measure(estimated).P, self.head.size
-        if start < nh:
-            sums = self.head.sums[estimated]
-            room = budget - (P[self.hi] - P[self.lo])
-            if room >= 0:
-                return bisect_left(sums, sums[-1] - room, start, nh + 1)
-        first = self.lo + max(start - nh, 0)
-        return nh + min(bisect_left(P, P[self.hi] - budget, first, self.hi + 1), self.hi) - self.lo
-
-    def _staying(self, start: int, stop: int, estimated: bool) -> int:
-        """Return the tokens of what stays among the positions start..stop."""
-        log, nh, which = self.log, self.head.size, 2 if estimated else 1
-        total = sum(i[which] for i in self.head.items[start:stop] if i.stays(log)) if start < nh else 0
-        if stop > nh and log.stays:
-            sizes = self._measure(estimated).sizes
-            a = bisect_left(log.stays, self.lo + max(start - nh, 0))
-            b = bisect_left(log.stays, self.lo + stop - nh)
-            total += sum(sizes[r] for r in log.stays[a:b])
-        return total
-
-    def _nth_last_head(self, code: int, left: int) -> int:
-        for p in range(self.head.size - 1, -1, -1):
-            left -= self.head.items[p].role(self.log) == code
-            if left == 0:
-                return p
-        return -1
 
 
 def role_code(role: str) -> int:

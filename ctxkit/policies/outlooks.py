@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,10 @@ class Straight:
         if estimated:
             off = self.history.head.estimate - self.log.estimates.P[self.history.lo]
             return self.log.estimates.above(limit - off, start, stop)
-        return self.log.tokens.above(limit - self.off, start, stop)
+        tokens = self.log.tokens
+        if tokens.rising:
+            return bisect_right(tokens.C, limit - self.off, start, stop)
+        return tokens.above(limit - self.off, start, stop)
 
     def count(self, n: int, roles: tuple[str, ...], start: int, stop: int) -> int:
         """Return the first call that shows `n` messages of these roles (none: of any)."""

@@ -21,7 +21,7 @@ class Stays:
         log = view.log
         for row in log.stays[: bisect_left(log.stays, view.hi)]:
             message = log.messages[row]
-            if self._is(message) and row < view.lo and row not in view.head.groups:
+            if self._is(message) and row < view.lo and row not in view.head.rows:
                 return f"The {self._what} message {message.id or row} is gone: it must stay."
         return None
 

@@ -1,0 +1,199 @@
+"""Verbs on any messages: kept, removed, made shorter, replaced; on columns, with text touched only where it is new."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+import numpy as np
+
+from ctxkit.errors import BadArguments
+from ctxkit.history.head import Given, Head, Maker, Placeholder, renamed
+from ctxkit.history.invariants import check
+from ctxkit.history.ranges import Ranges
+from ctxkit.history.steps import Step
+from ctxkit.messages import Message, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from ctxkit.history.view import Mask
+    from ctxkit.messages import EditKind
+
+_replace = msgspec.structs.replace
+
+
+class Masks(Ranges, frozen=True, gc=False):
+    """A history with the verbs that work on any messages: O(shown)."""
+
+    def drop(self, which: Mask | int, reason: str = "", *, start: int = 0, method: str | None = None) -> Self:
+        """Remove the messages of a mask, or all at positions start..which where `which` is an int."""
+        if isinstance(which, (int, np.integer)) and not isinstance(which, (bool, np.bool_)):
+            return self._drop_range(start, int(which), reason, method)
+        return self.keep(~self.mask(which), reason, method=method)
+
+    def keep(self, mask: Mask, reason: str = "", *, method: str | None = None) -> Self:
+        """Keep the messages of a mask and remove the others, with the rest of their groups."""
+        gone = self._whole_groups(~self.mask(mask) & ~self.stays)
+        if not gone.any():
+            return self
+        return self._without(np.flatnonzero(gone), reason, method)
+
+    def shorten(
+        self,
+        changes: Mapping[int, Message | str] | Mask,
+        text: str | None = None,
+        reason: str = "",
+        *,
+        method: str | None = None,
+    ) -> Self:
+        """Make messages shorter; where the new message would not be smaller in tokens, the old one remains.
+
+        Args:
+            changes: the new messages (or their whole text; tool calls remain) by position; or a mask, with `text`.
+            text: what all messages of the mask say instead: a placeholder.
+            reason: why, for a person to read.
+            method: the policy's own word for how it was done.
+        """
+        return self._change(changes, text, "shortened", reason, method)
+
+    def replace(
+        self,
+        changes: Mapping[int, Message | str | None] | Mask,
+        text: str | None = None,
+        reason: str = "",
+        *,
+        method: str | None = None,
+    ) -> Self:
+        """Put other messages in the place of some, smaller or not; None removes one. Groups are not extended.
+
+        Raises:
+            UnsoundHistory: a tool call would lose its result, or a result its call.
+        """
+        if not isinstance(changes, dict):
+            return self._change(changes, text, "replaced", reason, method)
+        stays = self.stays
+        gone = [p for p, m in changes.items() if m is None and not stays[p]]
+        new = self._change({p: m for p, m in changes.items() if m is not None}, None, "replaced", reason, method)
+        if gone:
+            new = new._without(np.array(sorted(gone)), reason, method)  # noqa: SLF001  a history of this class
+        if new is not self:
+            check(new)
+        return new
+
+    def mask(self, which: Mask) -> NDArray[Any]:
+        """Return booleans, one a message, from booleans or from positions.
+
+        Raises:
+            BadArguments: there are as many booleans as messages, or positions within them, or else this.
+        """
+        mask = np.asarray(which)
+        n = len(self)
+        if mask.dtype == bool:
+            if mask.shape != (n,):
+                raise BadArguments(f"A mask needs one boolean a message: {n} are shown, {mask.shape} came.")
+            return mask
+        out = np.zeros(n, bool)
+        if mask.size:
+            if mask.min() < -n or mask.max() >= n:
+                raise BadArguments(f"Positions run from 0 to {n - 1}; {mask.tolist()} came.")
+            out[mask.astype(int)] = True
+        return out
+
+    # -- inside ------------------------------------------------------------------------------------------------------------
+
+    def _without(self, at: NDArray[Any], reason: str, method: str | None) -> Self:
+        """Return the history without the messages at these positions."""
+        upto = int(at[-1]) + 1
+        columns, makers = self._head_arrays(upto)
+        head = Head.of({name: np.delete(values, at) for name, values in columns.items()}, makers)
+        return self._with(head, upto, int(at[0]), Step("dropped", reason, self, at, (), method))
+
+    def _whole_groups(self, gone: NDArray[Any]) -> NDArray[Any]:
+        """Extend a mask of what goes to whole groups."""
+        groups = self.groups
+        table = np.zeros(self.hi + 1, bool)
+        table[groups[gone]] = True  # -1, in no group, marks the spare place at the end
+        table[-1] = False
+        whole: NDArray[Any] = gone | (table[groups] & ~self.stays)
+        return whole
+
+    def _head_arrays(self, upto: int) -> tuple[dict[str, NDArray[Any]], dict[int, Maker]]:
+        """Return the columns of a head that swallows all positions before `upto`."""
+        upto = max(upto, self.head.size)
+        names = ("rows", "stands", "keys", "tokens", "estimates")
+        return {name: self.column(name)[:upto].copy() for name in names}, dict(self.head.makers)
+
+    def _change(
+        self,
+        changes: Mapping[int, Message | str] | Mask,
+        text: str | None,
+        kind: EditKind,
+        reason: str,
+        method: str | None,
+    ) -> Self:
+        smaller = kind == "shortened"
+        if isinstance(changes, dict):
+            found = self._changed_each(changes, smaller)
+        elif text is None:
+            raise BadArguments(f"A mask alone does not say what the messages become: give {kind!r} a text.")
+        else:
+            found = self._changed_alike(self.mask(changes), text, smaller)
+        at, tokens, estimates, makers = found
+        if not len(at):
+            return self
+        columns, known = self._head_arrays(int(at[-1]) + 1)
+        columns["keys"][at] = [m.key for m in makers] if len(makers) > 1 else makers[0].key
+        columns["tokens"][at], columns["estimates"][at] = tokens, estimates
+        known.update({m.key: m for m in makers})
+        return self._with(
+            Head.of(columns, known), int(at[-1]) + 1, int(at[0]), Step(kind, reason, self, at, None, method)
+        )
+
+    def _changed_alike(self, mask: NDArray[Any], text: str, smaller: bool) -> tuple[Any, Any, Any, list[Maker]]:
+        """One placeholder for all messages of the mask; replies with tool calls keep those and are done one by one."""
+        asking = np.flatnonzero(mask & self.role("assistant"))
+        odd = [p for p in asking.tolist() if self[p].tool_calls]
+        odd += np.flatnonzero(mask & (self.column("rows") < 0)).tolist()
+        if odd:
+            return self._changed_each(dict.fromkeys(np.flatnonzero(mask).tolist(), text), smaller)
+        at = np.flatnonzero(mask & ~self.stays)
+        if not len(at):
+            return at, at, at, []
+        log, maker = self.log, Placeholder(text)
+        key = ("placeholder", text)
+        size = log.memo.get(key)
+        if size is None:
+            size = log.memo[key] = self._size(maker.message(log, int(self.row(int(at[0])))), -1)
+        at = at[self.column("keys")[at] != maker.key]
+        if smaller:
+            at = at[self.sizes[at] > size[0]]
+        return at, size[0], size[1], [maker]
+
+    def _changed_each(self, changes: Mapping[int, Message | str], smaller: bool) -> tuple[Any, Any, Any, list[Maker]]:
+        stays = self.stays
+        at: list[int] = []
+        tokens: list[int] = []
+        estimates: list[int] = []
+        makers: list[Maker] = []
+        for p in sorted(changes):
+            old, new = self.item(p), changes[p]
+            was = old.message(self.log)
+            if stays[p] or new is was:
+                continue
+            if isinstance(new, str):
+                new = _replace(was, parts=(*((Text(new),) if new else ()), *was.tool_calls))
+            if new.parts == was.parts and new.role == was.role:
+                continue
+            origin = self.log.messages[old.row].id if old.row >= 0 else was.id
+            maker = Given(renamed(new, origin))
+            size, estimate = self._size(maker.given, old.row)
+            if smaller and size >= old.tokens:
+                continue
+            at.append(p)
+            tokens.append(size)
+            estimates.append(estimate)
+            makers.append(maker)
+        return np.array(at, int), tokens, estimates, makers

@@ -1,0 +1,155 @@
+"""Verbs on a range of positions: what was said before a cut goes, or is summarised."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+import numpy as np
+
+from ctxkit.history.head import Given, Head, Item, Tokens
+from ctxkit.history.searches import Searches
+from ctxkit.history.steps import Step
+from ctxkit.messages import Edit, Message, Text, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ctxkit.messages import EditKind
+
+_replace = msgspec.structs.replace
+
+
+class Ranges(Searches, frozen=True, gc=False):
+    """A history with the verbs that cut: O(1) where the head is short."""
+
+    steps: tuple[Step, ...] = ()
+    """What was done at this call."""
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """What was done at this call, as edits that a session can hold; made when asked for."""
+        after = [*(step.was for step in self.steps[1:]), self]
+        return tuple(step.edit(now) for step, now in zip(self.steps, after, strict=False))
+
+    def summarise(
+        self,
+        before: int,
+        summary: Message | str | int | Sequence[Message],
+        reason: str = "",
+        *,
+        start: int = 0,
+        tokens: int | None = None,
+        method: str | None = None,
+        usage: Usage | None = None,
+    ) -> Self:
+        """Put a summary in the place of all messages at positions start..before; what stays, stays.
+
+        Args:
+            before: first position that is kept as it is; 0 (or not above `start`) changes nothing. One that lies
+                between a call and its result is moved to the next safe cut (the last one before where there is none).
+            summary: its text, a message of role `summary`, several messages, or only its size in tokens.
+            reason: why, for a person to read.
+            start: first position that is summarised.
+            tokens: size of the summary where it is known better than by counting.
+            method: the policy's own word for how it was done.
+            usage: what the summariser's call cost, or would have cost.
+        """
+        return self._cut(
+            start, before, summary, tokens, Step("summarised", reason, self, None, None, method, usage=usage)
+        )
+
+    def _drop_range(self, start: int, before: int, reason: str, method: str | None) -> Self:
+        return self._cut(start, before, (), None, Step("dropped", reason, self, None, None, method))
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _cut(self, start: int, before: int, summary: Any, tokens: int | None, step: Step) -> Self:
+        """Return the history without the positions start..before; what came for them stands where the first one stood."""
+        log, head, lo = self.log, self.head, self.lo
+        nh = head.size
+        before = min(before, nh + self.hi - lo)
+        if before > 0 and not self.is_safe(before):
+            before = self.safe(before) or self.safe_before(before)
+        if start and not self.is_safe(start):
+            start = self.safe(start) or len(self)
+        if before <= start:
+            return self
+        firm = head.firm(log) if nh else ()
+        rows: list[int] = []
+        if log.stays and before > nh and log.stays[-1] >= lo:
+            first_row, last_row = lo + max(start - nh, 0), lo + before - nh
+            rows = log.stays[bisect_left(log.stays, first_row) : bisect_left(log.stays, last_row)]
+        if start or rows or firm or before < nh:
+            return self._cut_around(start, before, (firm, rows), summary, tokens, step)
+        new = self._summaries(summary, tokens, before)
+        return self._cut_to(
+            Head(new, None if summary != () and not isinstance(summary, int) else ()), before, 0, new, step
+        )
+
+    def _cut_around(self, start: int, before: int, stay: Any, summary: Any, tokens: int | None, step: Step) -> Self:
+        """Cut where something stays: before the range, in it, or of the head after it."""
+        firm, rows = stay
+        items, nh, lo = self.head.items, self.head.size, self.lo
+        prefix: tuple[Item, ...] = items[:start]
+        if start > nh:
+            prefix += tuple(self.item(p) for p in range(nh, start))
+        known = set(map(id, firm))
+        kept = [i for i in items[start:before] if id(i) in known]
+        first = start
+        while first < min(nh, before) and id(items[first]) in known:
+            first += 1
+        tail = set(rows)
+        while first >= nh and first < before and (lo + first - nh) in tail:
+            first += 1
+        if first >= before:
+            return self
+        kept += [self.item(nh + r - lo) for r in rows]
+        lead = first - start  # what stays before the first message that goes
+        new = self._summaries(summary, tokens, before)
+        head = Head((*prefix, *kept[:lead], *new, *kept[lead:], *items[before:]))
+        return self._cut_to(head, before, first, new, step)
+
+    def _cut_to(self, head: Head, before: int, first: int, new: tuple[Item, ...], step: Step) -> Self:
+        step = Step(step.kind, step.reason, self, (first, before), new, step.method, usage=step.usage)
+        return self._with(head, before, first, step)
+
+    def _with(self, head: Head, upto: int, first: int, step: Step) -> Self:
+        """Return the history with another head, which swallowed all positions before `upto`; `first` is not as before."""
+        lo, nh = self.lo, self.head.size
+        if upto > nh:
+            lo += upto - nh
+        stable = self.fixed + (self.before(first) if first else 0)
+        if self.steps and self.stable < stable:
+            stable = self.stable
+        call = self.call
+        return self.__class__(self.log, head, lo, self.hi, call, call, stable, (*self.steps, step))
+
+    def _summaries(self, summary: Any, tokens: int | None, before: int) -> tuple[Item, ...]:
+        if summary == ():
+            return ()
+        stands = self.row(before - 1)
+        if isinstance(summary, (int, np.integer)):
+            size = int(summary)
+            return (Item(-1, size, size, Tokens(size, self.call, len(self.steps)), stands),)
+        if isinstance(summary, str):
+            summary = Message(role="summary", parts=(Text(summary),))
+        many = (summary,) if isinstance(summary, Message) else tuple(summary)
+        return tuple(self._made(m, stands, tokens if len(many) == 1 else None, n) for n, m in enumerate(many))
+
+    def _made(self, message: Message, stands: int, tokens: int | None = None, n: int = 0) -> Item:
+        """Return a new message as an item under an id that the log does not have."""
+        if not message.id or message.id in self.log.index:
+            name = (
+                f"{message.role}@{self.call}" + (f".{len(self.steps)}" if self.steps else "") + (f"-{n}" if n else "")
+            )
+            message = _replace(message, id=name)
+        size, estimate = self._size(message, -1)
+        return Item(-1, size if tokens is None else tokens, estimate, Given(message), stands)
+
+    def _size(self, message: Message, row: int) -> tuple[int, int]:
+        """Return the tokens and the estimate of a message that is new, or was made from a row."""
+        log = self.log
+        tokens = log.measure(message, row)
+        return tokens, tokens if log.estimates is log.tokens else log.estimator.message(message)
