@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# JupyterLab refuses to run as root unless told that it is meant, as in a container.
+ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
 .PHONY: help lab install test test-all check format bench conformance clean
@@ -18,7 +20,7 @@ $(STAMP): pyproject.toml
 install: $(STAMP)  ## make .venv and install everything into it
 
 lab: $(STAMP)  ## open JupyterLab on the first notebook
-	$(BIN)/python -m jupyterlab notebooks/01-read-a-session.ipynb
+	$(BIN)/python -m jupyterlab $(ROOT) notebooks/01-read-a-session.ipynb
 
 test: $(STAMP)  ## the suite, under ten minutes (long families sampled with a printed seed)
 	$(BIN)/python -m pytest -n 2 -m "not long" tests
