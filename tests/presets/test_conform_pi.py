@@ -12,7 +12,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.history import History, Log
 from ctxkit.messages import Usage
 from ctxkit.policies import prompts
-from ctxkit.presets._pi import PiSummary
+from ctxkit.policies.structured import PiSummary
 from ctxkit.readers.catalogue import read
 from ctxkit.tokens import PI, Room, named
 

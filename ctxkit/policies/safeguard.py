@@ -1,0 +1,118 @@
+"""OpenClaw's and Fased's guarded summary: long histories in stages, large messages noted, failures listed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import ModelError
+from ctxkit.policies import contents, plans, records
+from ctxkit.policies.setting import share
+from ctxkit.policies.structured import PiSummary
+from ctxkit.policies.summary import LOCAL
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ctxkit.history import History
+    from ctxkit.messages import Message
+    from ctxkit.policies.cuts import Cut
+    from ctxkit.policies.summarisers import Passage
+    from ctxkit.tokens import Room
+
+MERGE = (
+    "Merge these partial summaries into one. Keep active tasks and their state, progress of batches (such as 5/17), "
+    "the last request, decisions with their reasons, open questions, constraints and promises; newer before older."
+)
+FAILURES = 8
+"""Tool failures that are listed."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Safeguard(PiSummary):
+    """Pi's summary, made in stages where it is long, with the failures of tools appended."""
+
+    max_history_share: float = 0.5
+    """Share of the window that the history given to one summary may have; what is older is summarised first."""
+    parts: int = 2
+    """Parts of a long history that are summarised apart and merged."""
+    window: int = 200_000
+    """The window in tokens by which stages are planned; at work it is the room's."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        share(self, "max_history_share")
+
+    def __call__(self, history: History, room: Room) -> History:
+        """Return the history with its old part summarised.
+
+        Raises:
+            ModelError: no summary came about; with quirks also where all that could be summarised is one split turn.
+        """
+        if self.quirks:
+            cut = self.cut(history, room)
+            if cut.split and cut.turn <= 0:
+                raise ModelError("Compaction cancelled: there is nothing to summarise but the turn at work.")
+        known = self if isinstance(self.summariser, LOCAL) else replace(self, window=room.limit)
+        return PiSummary.__call__(known, history, room)
+
+    def written(self, history: History, cut: Cut) -> Message | str | int:
+        """Return the summary with the failures of tools behind it."""
+        made = super().written(history, cut)
+        if not isinstance(made, str):
+            return made
+        gone = [history[p] for p in range(cut.first)]
+        return made + failures(gone)
+
+    def asked(self, maker: Any, passage: Passage) -> Message | str | int:
+        """Return the summary of a passage: chunk by chunk where it is long, the earlier ones passed on."""
+        if isinstance(maker, LOCAL):
+            return super().asked(maker, passage)
+        messages = passage.messages
+        sizes = [passage.history.item(p).estimate for p in passage.positions]
+        fit, notes = plans.oversized(messages, sizes, self.window)
+        at = [passage.positions[i] for i in fit]
+        kept, kept_sizes = [messages[i] for i in fit], [sizes[i] for i in fit]
+        partial: list[str] = []
+        for rows in self.portions(kept, kept_sizes):
+            told = passage.instructions
+            for chunk in rows:
+                part = replace(passage, start=at[chunk[0]], before=at[chunk[-1]] + 1, instructions=told)
+                made = super().asked(maker, part)
+                if isinstance(made, int):
+                    return made
+                text = made if isinstance(made, str) else contents.texts(made)
+                told = f"{passage.instructions}\n\nThe summary so far:\n{text}"
+            partial.append(text)
+        if len(partial) > 1:
+            told = f"{MERGE}\n\n{passage.instructions}\n\n" + "\n\n---\n\n".join(partial)
+            made = super().asked(maker, replace(passage, start=at[-1], before=at[-1] + 1, instructions=told))
+            partial = [made if isinstance(made, str) else "\n\n".join(partial)]
+        return "\n\n".join([*partial, *notes])
+
+    def portions(self, messages: Sequence[Message], sizes: Sequence[int]) -> list[list[plans.Rows]]:
+        """Return the chunks of each part; what is beyond the history's share comes first, as a part of its own."""
+        budget = int(self.window * self.max_history_share)
+        kept, dropped, _ = plans.within_share(messages, sizes, budget)
+        out: list[list[plans.Rows]] = []
+        for rows in (dropped, kept):
+            if rows:
+                staged = plans.stages([messages[r] for r in rows], [sizes[r] for r in rows], self.window, self.parts)
+                out += [[tuple(rows[r] for r in chunk) for chunk in part] for part in staged]
+        return out
+
+
+def failures(messages: Sequence[Message]) -> str:
+    """Return the section of failed tools, at most eight and each on one line of 240 characters; empty without any."""
+    failed = [m for m in messages if m.role == "tool" and records.failed(m)]
+    if not failed:
+        return ""
+    lines = [_failure(m) for m in failed[:FAILURES]]
+    more = [f"- ...and {len(failed) - FAILURES} more"] if len(failed) > FAILURES else []
+    return "\n\n## Tool Failures\n" + "\n".join([*lines, *more])
+
+
+def _failure(message: Message) -> str:
+    acts = records.Action(message.tool or "tool", "", "", "failed", contents.texts(message), 0, "", 0)
+    status = "" if acts.exit is None else f" (exitCode={acts.exit})"
+    return f"- {acts.tool}{status}: {contents.one_line(acts.output, 240)}"

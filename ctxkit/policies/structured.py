@@ -1,0 +1,62 @@
+"""Pi's structured summary, which its descendants share: two summaries where a turn is split, lists of files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ctxkit.history import USER
+from ctxkit.policies.cuts import Cut
+from ctxkit.policies.prompts import PI_SECTIONS, PI_TURN_SECTIONS
+from ctxkit.policies.summarisers import Passage
+from ctxkit.policies.summary import Summary, boundary, turn_start
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+
+INSTRUCTIONS = (
+    "Summarise this conversation so that another model can go on with the work. Update the earlier summary where there "
+    "is one: keep what still holds. Keep exact file paths, function names and error messages."
+)
+TURN_INSTRUCTIONS = (
+    "This is the beginning of a turn whose end is kept. Say what the end needs: " + ", ".join(PI_TURN_SECTIONS) + "."
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PiSummary(Summary):
+    """Pi's compaction: the cut by its own estimate, two summaries where a turn is split, lists of files."""
+
+    estimated: bool = True
+    file_lists: bool = True
+    sections: tuple[str, ...] = PI_SECTIONS
+    instructions: str = INSTRUCTIONS
+    quirks: bool = False
+    """Lose what Pi lost at the second compaction, and cut nothing where Pi cut nothing."""
+
+    def at(self, history: History, position: int) -> Cut:
+        """Return Pi's cut at or after a position."""
+        if not self.quirks:
+            return super().at(history, position)
+        start = boundary(history)
+        first = history.safe(max(position, start)) if len(history) else 0
+        if first <= start:
+            return Cut(0)
+        return Cut(first) if history.item(first).role(history.log) == USER else Cut(first, turn_start(history, first))
+
+    def passages(self, history: History, cut: Cut) -> list[Passage]:
+        """Return the old turns and the head of a split turn; with quirks only what came after the last compaction."""
+        start = boundary(history) if self.quirks else 0
+        told = self.told()
+        if not start:
+            found = super().passages(history, cut)
+        elif cut.split and cut.turn > start:
+            found = [
+                Passage(history, cut.turn, start, self.limit, told),
+                Passage(history, cut.first, cut.turn, self.split_limit, told),
+            ]
+        else:
+            found = [Passage(history, cut.first, start, self.limit, told)]
+        if len(found) > 1:
+            found[1] = replace(found[1], instructions=TURN_INSTRUCTIONS)
+        return found

@@ -1,0 +1,230 @@
+"""Fased (a fork of OpenClaw, built on Pi): a floor under the reserve, a guarded summary, pruning when the cache is cold."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import Any, Literal
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies.idle import PLACEHOLDER, CacheTtl
+from ctxkit.policies.prompts import OPENCLAW_SECTIONS, PI_SECTIONS
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.safeguard import Safeguard
+from ctxkit.policies.structured import PiSummary
+from ctxkit.policies.triggers import Above, Overflow, Share
+from ctxkit.presets.differences import Difference
+
+SOFT_THRESHOLD = 4000
+FLOOR = 20_000
+
+DIFFERENCES = (
+    Difference(
+        "default mode",
+        "safeguard unless set otherwise",
+        "safeguard only where the config has an `agents.defaults` object, else default",
+        "safeguard",
+        "safeguard: pass mode='default' for a config without that object",
+    ),
+    Difference(
+        "too little history",
+        "a skipped result",
+        "fails: Compaction cancelled",
+        "nothing is done",
+    ),
+    Difference(
+        "a session that is one giant turn",
+        "is compacted",
+        "cannot be compacted (accepted in later OpenClaw)",
+        "its head is summarised",
+        "fails, and the history is kept",
+    ),
+    Difference(
+        "timeoutSeconds",
+        "limits a compaction",
+        "is not passed on: 300 s always",
+        "limits it",
+        "300 s",
+    ),
+    Difference(
+        "identifierPolicy",
+        "strict by default",
+        "only in mode safeguard; mode default ignores it",
+        "as the program",
+        "as the default",
+    ),
+    Difference(
+        "required sections and audit",
+        "not in Fased",
+        "OpenClaw's, off by default",
+        "off; on with quality_retries",
+        "as the default",
+    ),
+    Difference(
+        "providers of cache-ttl",
+        "Anthropic",
+        "Anthropic, Moonshot, Z.ai and those models at OpenRouter",
+        "every provider: whoever replays says so by context_pruning",
+        "as the default",
+    ),
+    Difference(
+        "memory flush",
+        "before a compaction",
+        "goes by the floor, compaction by the reserve: with a larger reserve it never comes first",
+        "a warning is left at the document's place",
+        "a warning is left at the program's place",
+    ),
+)
+
+
+def reserve(reserve_tokens: int | None = None, reserve_tokens_floor: int = FLOOR) -> int:
+    """Return the tokens held free: what is configured (Pi's 16,384), but never below the floor (0 turns it off)."""
+    return max(16_384 if reserve_tokens is None else reserve_tokens, reserve_tokens_floor)
+
+
+def flush_at(window: float, floor: float = FLOOR, soft: float = SOFT_THRESHOLD) -> float:
+    """Return the tokens from which memory is flushed; numbers that make no sense become their defaults."""
+    floor = FLOOR if isnan(floor) or floor < 0 else floor
+    return window - floor - (SOFT_THRESHOLD if isnan(soft) or soft < 0 else soft)
+
+
+def flush_due(
+    tokens: int | None,
+    window: int,
+    floor: float = FLOOR,
+    soft: float = SOFT_THRESHOLD,
+    *,
+    compactions: int = 0,
+    flushed_at: int | None = None,
+) -> bool:
+    """Say whether memory is flushed now: from the threshold on, once in each cycle between compactions.
+
+    Args:
+        tokens: the recorded size of the context; None where it is not fresh.
+        window: tokens that the model takes.
+        floor: the floor under the reserve.
+        soft: tokens before it.
+        compactions: compactions of the session so far.
+        flushed_at: how many there had been at the last flush.
+    """
+    at = flush_at(window, floor, soft)
+    return tokens is not None and at > 0 and tokens >= at and compactions != flushed_at
+
+
+def fased(
+    *,
+    context_window: int | None = None,
+    mode: Literal["default", "safeguard"] = "safeguard",
+    reserve_tokens: int | None = None,
+    keep_recent_tokens: int = 20_000,
+    reserve_tokens_floor: int = FLOOR,
+    max_history_share: float = 0.5,
+    timeout_seconds: float = 300.0,
+    identifier_policy: Literal["strict", "off", "custom"] = "strict",
+    identifier_instructions: str = "",
+    memory_flush: bool = True,
+    soft_threshold_tokens: int = SOFT_THRESHOLD,
+    quality_retries: int = 0,
+    context_pruning: Literal["off", "cache-ttl"] = "off",
+    ttl_seconds: float = 300.0,
+    keep_last_assistants: int = 3,
+    soft_trim_ratio: float = 0.3,
+    hard_clear_ratio: float = 0.5,
+    min_prunable_tool_chars: int = 50_000,
+    soft_trim_max_chars: int = 4000,
+    soft_trim_head_chars: int = 1500,
+    soft_trim_tail_chars: int = 1500,
+    hard_clear: bool = True,
+    hard_clear_placeholder: str = PLACEHOLDER,
+    tools_allow: tuple[str, ...] = ("*",),
+    tools_deny: tuple[str, ...] = (),
+    focus: str = "",
+    summariser: Any = None,
+    quirks: bool = False,
+) -> Rules:
+    """Return Fased's rules: Pi's, with at least the floor held free.
+
+    Args:
+        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        mode: `safeguard` summarises long histories in stages and lists failed tools; `default` is Pi's summary.
+        reserve_tokens: tokens held free; None: Pi's 16,384.
+        keep_recent_tokens: tokens, by Pi's estimate, that are kept as they are.
+        reserve_tokens_floor: least tokens held free; 0: none.
+        max_history_share: share of the window (0.1 to 0.9) that the history given to one summary may have.
+        timeout_seconds: seconds that a summariser may take.
+        identifier_policy: `strict` tells the summariser to keep identifiers exactly; only with mode `safeguard`.
+        identifier_instructions: what it is told with `custom`; blank: the strict text.
+        memory_flush: whether a warning is left where Fased would flush memory to disk.
+        soft_threshold_tokens: tokens before the compaction at which it would.
+        quality_retries: how often a summary without OpenClaw's sections or identifiers is asked for again (0 to 3).
+        context_pruning: `cache-ttl` trims and clears tool results for one call, after a pause.
+        ttl_seconds: seconds after which the cache counts as cold (3,600 where Fased finds Anthropic's login).
+        keep_last_assistants: replies at the end that pruning leaves alone, with what follows them.
+        soft_trim_ratio: share of the window from which long results are trimmed.
+        hard_clear_ratio: share of the window from which results are cleared, oldest first.
+        min_prunable_tool_chars: characters of results below which nothing is cleared.
+        soft_trim_max_chars: characters above which a result is trimmed.
+        soft_trim_head_chars: characters kept of its head.
+        soft_trim_tail_chars: characters kept of its tail.
+        hard_clear: whether results are cleared at all.
+        hard_clear_placeholder: what a cleared result says.
+        tools_allow: names or globs of the tools whose results are pruned.
+        tools_deny: names or globs of the tools whose results never are.
+        focus: what a summary shall look at besides, as after `/compact`.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        quirks: do what the program does where it fails or differs.
+    """
+    parameters = dict(locals())
+    if mode not in ("default", "safeguard"):
+        raise BadArguments(f"mode is default or safeguard, not {mode!r}.")
+    if context_pruning not in ("off", "cache-ttl"):
+        raise BadArguments(f"context_pruning is off or cache-ttl, not {context_pruning!r}.")
+    if not 0.1 <= max_history_share <= 0.9:
+        raise BadArguments(f"max_history_share lies between 0.1 and 0.9, not at {max_history_share}.")
+    held = reserve(reserve_tokens, reserve_tokens_floor)
+    common: dict[str, Any] = {
+        "keep_tokens": keep_recent_tokens,
+        "limit": max(int(0.8 * held), 1),
+        "split_limit": max(int(0.5 * held), 1),
+        "focus": focus,
+        "seconds": 300.0 if quirks else timeout_seconds,
+        "must_shrink": not quirks,
+        "quirks": quirks,
+    }
+    policy: PiSummary = PiSummary(**common)
+    if mode == "safeguard":
+        policy = Safeguard(
+            **common,
+            max_history_share=max_history_share,
+            identifiers=identifier_policy,
+            identifier_instructions=identifier_instructions,
+            sections=OPENCLAW_SECTIONS if quality_retries else PI_SECTIONS,
+            retries=quality_retries,
+        )
+    pruning = CacheTtl(
+        ttl_seconds=ttl_seconds,
+        keep_last_assistants=keep_last_assistants,
+        soft_trim_ratio=soft_trim_ratio,
+        hard_clear_ratio=hard_clear_ratio,
+        min_prunable_tool_chars=min_prunable_tool_chars,
+        soft_trim_max_chars=soft_trim_max_chars,
+        soft_trim_head_chars=soft_trim_head_chars,
+        soft_trim_tail_chars=soft_trim_tail_chars,
+        hard_clear=hard_clear,
+        placeholder=hard_clear_placeholder,
+        allow=tools_allow or ("*",),
+        deny=tools_deny,
+    )
+    window = context_window or 200_000
+    flush = flush_at(window, reserve_tokens_floor if quirks else held, soft_threshold_tokens)
+    return Rules(
+        policy=policy,
+        trigger=Share(1.0, of="budget") | Overflow(recorded=True),
+        pruning=pruning if context_pruning == "cache-ttl" else None,
+        warnings=(Above(flush, or_equal=True),) if memory_flush and flush > 0 else (),
+        window=context_window,
+        reserve=held,
+        estimator="fased",
+        summariser=summariser,
+        name="fased",
+        parameters=parameters,
+    )

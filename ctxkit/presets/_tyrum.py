@@ -1,0 +1,220 @@
+"""Tyrum at 999cf580: a checkpoint of what is owed in the place of old messages; tool calls pruned before each call."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import BadArguments, ModelError
+from ctxkit.history import ASSISTANT, TOOL
+from ctxkit.messages import Message, Text
+from ctxkit.policies import identifiers, obligations, prompts
+from ctxkit.policies.cuts import Cut
+from ctxkit.policies.prune import Cap, Prune
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.summarisers import Passage
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.triggers import Above, Count, Overflow, Share
+from ctxkit.presets.differences import Difference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ctxkit.history import History
+    from ctxkit.policies.obligations import Checkpoint
+    from ctxkit.tokens import Room
+
+INSTRUCTIONS = (
+    "Write an internal checkpoint for another run of the same agent; do not answer the user. Prefer facts, exact "
+    "identifiers, decisions, constraints, pending work and open questions; invent nothing; where statements conflict, "
+    "take the newer one with evidence. Answer in JSON only, with the fields " + ", ".join(prompts.TYRUM_FIELDS) + "."
+)
+
+DIFFERENCES = (
+    Difference(
+        "what pruning touches",
+        "only tool results, never user or assistant turns",
+        "calls are cut out of assistant messages, and messages left empty disappear",
+        "as the program: a result without its call would be refused by providers",
+        "as the default",
+    ),
+    Difference(
+        "audit for lost identifiers",
+        "a checkpoint that lost identifiers is asked for again",
+        "cannot fail: the identifiers are merged in before the checkpoint is searched",
+        "the model's own output is audited",
+    ),
+    Difference(
+        "identifiers of paths",
+        "paths are kept",
+        "only the part of a path after its first name is found",
+        "whole paths are found",
+    ),
+    Difference(
+        "long lists",
+        "nothing is dropped silently",
+        "lists are cut to 8 items, names to 20, silently",
+        "cut too, and the text says how many went",
+        "as the default",
+    ),
+    Difference(
+        "a stale pending item",
+        "approvals stay intact",
+        "one at the first message blocks every compaction",
+        "as the program",
+        "as the default",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointMaker:
+    """Writes Tyrum's checkpoint: by a model in at most two attempts, else without one."""
+
+    model: Any = None
+    """``(passage) -> text`` that answers in JSON; None: the deterministic checkpoint at once."""
+    attempts: int = 2
+    """How often the model is asked."""
+    quirks: bool = False
+    """Find only inner parts of paths, and audit nothing."""
+    name = "tyrum"
+
+    def __call__(self, passage: Passage) -> Message:
+        """Return the checkpoint as a message of role `summary`, its fields in `details`."""
+        point = self._asked(passage) if self.model is not None else None
+        if point is None:
+            point = obligations.deterministic(passage.messages, _previous(passage), quirks=self.quirks)
+        pending = [m for m in passage.history.messages if m.pending]
+        fields = {k: v for k, v in vars(point).items() if v}
+        return Message(
+            role="summary",
+            id=f"checkpoint-{passage.messages[-1].id}" if passage.messages else "",
+            parts=(Text(obligations.rendered(point, pending)),),
+            details={"checkpoint": fields},
+        )
+
+    def _asked(self, passage: Passage) -> Checkpoint | None:
+        """Return the model's checkpoint, or None where it fails twice: then the deterministic one follows."""
+        said = "\n".join(prompts.plain(m) for m in passage.messages)
+        names = identifiers.found(said, inner_paths=self.quirks)
+        told = (
+            f"{INSTRUCTIONS}\n\nKeep: {', '.join(names)}\n\n{passage.instructions}\n\n{prompts.tyrum(passage.messages)}"
+        )
+        lack: tuple[str, ...] = ()
+        for _ in range(self.attempts):
+            again = told if not lack else f"{told}\n\nThe last attempt lacked: {', '.join(lack)}."
+            try:
+                point = obligations.checkpoint(json.loads(str(self.model(_told(passage, again)))))
+            except (ModelError, BadArguments, ValueError, AttributeError) as error:
+                lack = (f"valid JSON ({error})",)
+                continue
+            lost = () if self.quirks else identifiers.lost(names, " ".join(map(str, vars(point).values())))
+            lack = ("anything at all",) if point.empty else lost
+            if not lack:
+                return point
+        return None
+
+
+def _told(passage: Passage, instructions: str) -> Passage:
+    return Passage(passage.history, passage.before, passage.start, passage.limit, instructions)
+
+
+def _previous(passage: Passage) -> Checkpoint | None:
+    summary = passage.previous
+    data = None if summary is None else summary.details.get("checkpoint")
+    return obligations.checkpoint(data) if isinstance(data, dict) else None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TyrumSummary(Summary):
+    """Keep the last messages (a reply with all its steps is one), from before the first pending one on."""
+
+    def cut(self, history: History, _room: Room) -> Cut:
+        """Return the first position that is kept."""
+        first = last_units(history, self.keep_messages or 0)
+        for p in range(min(first, len(history))):
+            if history[p].pending:
+                first = p
+                break
+        return Cut(history.safe_before(first))
+
+
+def last_units(history: History, keep: int) -> int:
+    """Return the position at which the last `keep` messages of Tyrum begin; a reply with its tools and steps is one."""
+    log, p = history.log, len(history)
+    replies = (ASSISTANT, TOOL)
+    for _ in range(keep):
+        p -= 1
+        while p > 0 and history.item(p).role(log) in replies and history.item(p - 1).role(log) in replies:
+            p -= 1
+        if p <= 0:
+            return 0
+    return p
+
+
+def pruning(max_messages: int = 0, keep: int = 4) -> Any:
+    """Return Tyrum's pruning: `pruneMessages` before the last messages, then a cap on their number."""
+    cap = 0 if max_messages <= 0 else max(8, max_messages)
+    keep = max(2, keep)
+    if cap:
+        keep = min(keep, max(2, cap - 1))
+    return Prune(tool_calls=f"before-last-{keep}-messages", empty_messages="remove") | Cap(max_messages=cap)
+
+
+def tyrum(
+    *,
+    context_window: int | None = None,
+    limit_input: int | None = None,
+    limit_output: int | None = None,
+    auto: bool = True,
+    reserved_input_tokens: int = 20_000,
+    keep_last_messages_after_compaction: int = 2,
+    max_turns: int = 0,
+    max_messages: int = 0,
+    tool_prune_keep_last_messages: int = 4,
+    summariser: Callable[[Passage], Any] | None = None,
+    quirks: bool = False,
+) -> Rules:
+    """Return Tyrum's rules; the size is its estimate of characters, made before the turn, as in the program.
+
+    Args:
+        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        limit_input: tokens of prompt that the model takes, where the provider names them apart.
+        limit_output: tokens of reply that it gives; None: `reserved_input_tokens` are held back instead.
+        auto: whether anything is compacted without being asked.
+        reserved_input_tokens: tokens below the limit at which a compaction is due.
+        keep_last_messages_after_compaction: messages kept, where a reply with all its steps is one.
+        max_turns: user messages and replies, counted in pairs, at which one is due besides; 0: off.
+        max_messages: messages that a call is sent at most (8 or more); 0: all.
+        tool_prune_keep_last_messages: messages at the end whose tool calls stay (2 or more).
+        summariser: ``(passage) -> JSON`` of a checkpoint; None: the deterministic checkpoint, without a model.
+        quirks: find only inner parts of paths and audit nothing, as the program.
+    """
+    parameters = dict(locals())
+    if not 0 <= reserved_input_tokens <= 400_000:
+        raise BadArguments(f"reserved_input_tokens lies between 0 and 400,000, not {reserved_input_tokens:,}.")
+    if not 0 <= keep_last_messages_after_compaction <= 200:
+        raise BadArguments("keep_last_messages_after_compaction lies between 0 and 200.")
+    if limit_input and limit_input > reserved_input_tokens:
+        trigger: Any = Above(limit_input - reserved_input_tokens, or_equal=True, estimated=True)
+    else:
+        trigger = Share(1.0, of="budget", or_equal=True, estimated=True)
+    if max_turns:
+        trigger = trigger | Count(2 * max_turns, ("user", "assistant"))
+    policy = TyrumSummary(
+        keep_messages=max(keep_last_messages_after_compaction, 1),
+        summariser=CheckpointMaker(model=summariser, quirks=quirks),
+        must_shrink=not quirks,
+    )
+    return Rules(
+        policy=policy,
+        trigger=trigger | Overflow(recorded=True),
+        pruning=pruning(max_messages, tool_prune_keep_last_messages),
+        window=context_window,
+        reserve=limit_output or reserved_input_tokens,
+        estimator="tyrum",
+        auto=auto,
+        name="tyrum",
+        parameters=parameters,
+    )

@@ -1,0 +1,167 @@
+"""Tyrum: the TY cases (TY9 stands with the checkpoint itself)."""
+
+import json
+
+import pytest
+from builders import assistant, call, result, system, user
+from histories import ROOM, ids, shown
+
+from ctxkit import presets
+from ctxkit.errors import BadArguments
+from ctxkit.messages import Message, Sized, Text
+from ctxkit.models.overflow import is_overflow
+from ctxkit.policies.summarisers import Passage
+from ctxkit.presets._tyrum import CheckpointMaker, TyrumSummary, last_units, pruning
+from ctxkit.tokens import TYRUM
+
+
+def pairs(n):
+    out = []
+    for i in range(1, n + 1):
+        c = call(id=f"k{i}")
+        out += [assistant("", *c.tool_calls, id=f"call{i}"), result("r", c, id=f"res{i}")]
+    return out
+
+
+def pruned(messages, **settings):
+    return ids(pruning(**settings)(shown(messages), ROOM))
+
+
+THREE = [system(id="sys"), user(id="user"), *pairs(3), assistant("done", id="done")]
+
+
+def test_ty1_the_head_stays_and_the_newest_of_the_rest():
+    """sys, sys, user, user and 10 texts, at most 8: eight messages, the first four unchanged"""
+    rows = [system(id="s1"), system(id="s2"), user(id="u1"), user(id="u2"), *(assistant(id=f"a{i}") for i in range(10))]
+    assert pruned(rows, max_messages=8, keep=4) == ["s1", "s2", "u1", "u2", "a6", "a7", "a8", "a9"]
+
+
+def test_ty2_a_call_whose_result_is_among_the_last_survives():
+    """keep 4: res1 goes with call1; call2, whose result is the fourth from the end, stays"""
+    assert pruned(THREE, keep=4) == ["sys", "user", "call2", "res2", "call3", "res3", "done"]
+
+
+@pytest.mark.parametrize("keep", [2, 1])
+def test_ty3_ty4_two_messages_are_the_least(keep):
+    """keep 2: only the third pair stays; keep 1 is the same"""
+    assert pruned(THREE, keep=keep) == ["sys", "user", "call3", "res3", "done"]
+
+
+def test_ty5_a_cap_below_eight_is_eight():
+    """10 replies, at most 1: eight messages"""
+    assert len(pruned([assistant(id=f"a{i}") for i in range(10)], max_messages=1)) == 8
+
+
+def test_ty6_empty_messages_go():
+    """[user ""] becomes []"""
+    assert pruned([user("")]) == []
+
+
+def test_ty7_a_head_as_long_as_the_cap_is_cut_there():
+    """8 system messages and 2 replies, at most 4: the first 8"""
+    assert pruned([*(system(id=f"s{i}") for i in range(8)), assistant(), assistant()], max_messages=4) == [
+        f"s{i}" for i in range(8)
+    ]
+
+
+def test_ty8_the_cap_limits_what_pruning_keeps():
+    """sys, user and 6 pairs, at most 8, keep 12: pairs 4, 5 and 6"""
+    rows = [system(id="s"), user(id="u"), *pairs(6)]
+    assert pruned(rows, max_messages=8, keep=12) == ["s", "u", "call4", "res4", "call5", "res5", "call6", "res6"]
+
+
+def test_ty10_the_estimate_rounds_once():
+    """texts of 11 and 1, a part of 64, a system prompt of 3 and a request of 2: 21 = ceil(81/4)"""
+    part = Message(role="assistant", parts=(Text("x"), Sized("tool", chars=64)))
+    assert TYRUM.total([user("hello world"), part, system("sys"), user("go")]) == 21
+
+
+@pytest.mark.parametrize(
+    ("pending", "keep", "dropped"), [(None, 2, ["1", "2", "3"]), (2, 2, ["1"]), (3, 1, ["1", "2"])]
+)
+def test_ty11_the_split_moves_before_what_is_pending(pending, keep, dropped):
+    """5 messages, keep 2: 1 to 3 go; with an unfinished tool at 2 only 1; with an approval at 3 and keep 1, 1 and 2"""
+    rows = [(user, assistant)[i % 2](str(i) * 400, id=str(i), pending=i == pending) for i in range(1, 6)]
+    policy = TyrumSummary(keep_messages=keep, summariser=lambda p: "S")
+    new = policy(shown(rows), ROOM)
+    assert [i for i in map(str, range(1, 6)) if i not in ids(new)] == dropped
+
+
+def test_ty12_turns_are_counted_by_what_is_said():
+    """max_turns 2: user, reply, user, reply is due; user, reply, reply, tool, system is not"""
+    rules = presets.tyrum(max_turns=2)
+
+    def due(*rows):
+        h = shown(*rows, counter=TYRUM)
+        return rules.trigger(h, rules.room(h.log))
+
+    assert due(user(), assistant(), user(), assistant())
+    assert not due(user(), assistant(), assistant(), result(), system())
+
+
+@pytest.mark.parametrize(
+    "text", ["This model's maximum context length is 128000 tokens.", "Prompt is too large for this model."]
+)
+def test_ty13_overflow_is_known_by_its_words(text):
+    """two messages of providers that are overflows"""
+    assert is_overflow(text)
+
+
+def test_a_reply_with_all_its_steps_is_one_message():
+    h = shown(user("a"), *pairs(3), assistant("end"), user("b"), assistant("c"))
+    assert last_units(h, 2) == len(h) - 2
+    assert last_units(h, 3) == 1
+    assert last_units(h, 99) == 0
+
+
+def passage(*rows):
+    h = shown(rows)
+    return Passage(h, len(h))
+
+
+def test_a_checkpoint_rolls_on():
+    h = shown(
+        user("build the parser in src/p.py"),
+        assistant("ok " * 50),
+        user("now test"),
+        assistant("fine " * 50),
+        user("end"),
+        assistant("x"),
+    )
+    policy = TyrumSummary(keep_messages=2, summariser=CheckpointMaker(), must_shrink=False)
+    first = policy(h, ROOM)
+    assert first.messages[0].details["checkpoint"]["goal"] == "build the parser in src/p.py"
+    for m in [user("then ship " * 90), assistant("y"), user("z")]:
+        first.log.append(m)
+    again = policy(first.at(first.log.calls), ROOM).messages[0]
+    assert again.details["checkpoint"]["goal"] == "build the parser in src/p.py"
+    assert "src/p.py" in again.details["checkpoint"]["critical_identifiers"]
+
+
+def test_a_model_is_asked_twice_and_its_own_words_are_audited():
+    asked = []
+
+    def model(p):
+        asked.append(p.instructions)
+        return json.dumps({"goal": "fix", "relevant_files": ["src/a.py"] * (len(asked) > 1)})
+
+    made = CheckpointMaker(model=model)(passage(user("fix src/a.py"), assistant("ok")))
+    assert len(asked) == 2
+    assert "src/a.py" in asked[1].split("lacked: ")[1]
+    assert "Relevant files:\n- src/a.py" in made.text
+    asked.clear()
+    CheckpointMaker(model=model, quirks=True)(passage(user("fix src/a.py"), assistant("ok")))
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("answer", ["no json", '{"goals": 1}', "[]", "{}"])
+def test_a_model_that_fails_twice_is_replaced_without_loss(answer):
+    made = CheckpointMaker(model=lambda p: answer)(passage(user("fix it"), assistant("ok")))
+    assert "Goal:\nfix it" in made.text
+
+
+def test_settings_out_of_their_range_are_refused():
+    with pytest.raises(BadArguments, match="400,000"):
+        presets.tyrum(reserved_input_tokens=-1)
+    with pytest.raises(BadArguments, match="200"):
+        presets.tyrum(keep_last_messages_after_compaction=201)
