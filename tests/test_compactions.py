@@ -1,0 +1,79 @@
+"""Derived compactions: labelled, found by two rules, compared with the marks where logs have them."""
+
+from __future__ import annotations
+
+import pytest
+from builders import assistant, session, summarised, usage, user
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ctxkit as ck
+from ctxkit.compactions import CtxMap, TraceLab, agreement, derive
+from ctxkit.errors import BadArguments
+
+
+def sized(*prompts: int):
+    return session(*(m for p in prompts for m in (user(), assistant(usage=usage(p)))))
+
+
+def test_a_large_fall_from_the_top_is_a_compaction():
+    (edit,) = derive(sized(50_000, 150_000, 30_000, 40_000, 60_000))
+    assert (edit.source, edit.method, edit.details["call"]) == ("derived", "tracelab", 2)
+    assert (edit.tokens_before, edit.tokens_after, edit.targets) == (150_000, 30_000, ())
+
+
+@pytest.mark.parametrize(
+    "prompts",
+    [
+        (60_000, 1_000, 2_000),  # the fall is small
+        (300_000, 100_000, 20_000, 400_000),  # it was not near the top
+        (150_000, 30_000, 150_000, 151_000),  # it came back at once: another agent's call
+    ],
+)
+def test_three_parts_must_hold(prompts):
+    assert not derive(sized(*prompts))
+
+
+def test_the_other_rule_takes_any_fall_below_half():
+    assert [e.details["call"] for e in derive(sized(100, 49, 48, 20), "ctxmap")] == [1, 3]
+    assert len(derive(sized(100, 49), CtxMap(share=0.4))) == 0
+
+
+def test_a_rule_may_be_a_function():
+    (edit,) = derive(sized(5, 4), lambda prompts: [1])
+    assert edit.method == "<lambda>"
+
+
+def test_an_unknown_rule_is_named():
+    with pytest.raises(BadArguments, match="Did you mean 'tracelab'"):
+        derive(sized(1), "tracelap")
+
+
+def test_agreement_counts_what_the_rule_missed_and_invented():
+    a, b = user(), assistant(usage=usage(150_000))
+    s = session(
+        a, b, summarised([a, b]), user(), assistant(usage=usage(20_000)), user(), assistant(usage=usage(21_000))
+    )
+    frame = agreement([s, sized(1, 2)])
+    assert frame[["rule", "marked", "agreed", "missed", "invented"]].values.tolist() == [
+        ["tracelab", 1, 1, 0, 0],
+        ["ctxmap", 1, 1, 0, 0],
+    ]
+
+
+def test_a_mark_that_no_call_followed_cannot_be_judged():
+    a, b = user(), assistant(usage=usage(150_000))
+    assert agreement(session(a, b, summarised([a, b]))).empty
+
+
+def test_both_rules_find_pis_compactions(real):
+    s = ck.read(real / "pi/before-compaction.jsonl")
+    frame = agreement(s).set_index("rule")
+    assert frame.loc["tracelab", ["marked", "agreed", "invented"]].tolist() == [2, 2, 0]
+    assert [e.tokens_after for e in derive(s)] == [25_739, 28_617]
+
+
+@given(st.lists(st.integers(1, 300_000), max_size=60))
+def test_every_find_is_a_fall(prompts):
+    for rule in (TraceLab(), CtxMap()):
+        assert all(prompts[i] < prompts[i - 1] for i in rule(prompts))
