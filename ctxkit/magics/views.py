@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxkit.composition import report
 from ctxkit.magics.arguments import option
 from ctxkit.magics.subcommands import Subcommand
 from ctxkit.magics.tables import shown
@@ -76,8 +75,7 @@ class Status:
 
 def status(kit: CtxKit, asked: At) -> Status:
     """Return the context of the active session in short."""
-    session = kit.session(asked.session)
-    made = report(session, _call(kit, asked))
+    session, made = kit.session(asked.session), detail(kit, asked)
     stop = len(session.path) if made.call is None else session.call(made.call).position
     before = sum(isinstance(e, Edit) for e in session.path[:stop])
     return Status(made, before, kit.contributors)
@@ -86,16 +84,15 @@ def status(kit: CtxKit, asked: At) -> Status:
 def listing(kit: CtxKit, asked: At) -> pd.DataFrame:
     """Return one row a section of the window."""
     columns = ["part", "name", "tokens", "share", "messages_n", "source"]
-    return shown(report(kit.session(asked.session), _call(kit, asked)).frame()[columns])
+    return shown(detail(kit, asked).frame()[columns])
 
 
 def detail(kit: CtxKit, asked: At) -> ContextReport:
     """Return the whole report."""
-    return report(kit.session(asked.session), _call(kit, asked))
+    from ctxkit.composition import report
 
-
-def _call(kit: CtxKit, asked: At) -> int | None:
-    return None if asked.call == -1 and not kit.session(asked.session).calls else asked.call
+    session = kit.session(asked.session)
+    return report(session, None if asked.call == -1 and not session.calls else asked.call)
 
 
 def _short(n: int) -> str:
