@@ -1,0 +1,199 @@
+"""A live session: an agent whose every word is on disk before it is shown, with its snapshots, events and artifacts."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from ctxkit.agent.agent import Agent
+from ctxkit.agent.events import Event, Listener, deaf
+from ctxkit.errors import BadArguments, CtxkitError, StoreError
+from ctxkit.models.provider import redact
+from ctxkit.session import Session
+from ctxkit.snapshots.write import SnapshotWriter
+from ctxkit.store.artifacts import Artifacts
+from ctxkit.store.checkpoints import checkpoint
+from ctxkit.store.events_log import EventsLog
+from ctxkit.store.session_log import SessionLog
+from ctxkit.store.workspace import Workspace, new_id
+from ctxkit.tools.files import file_tools
+from ctxkit.tools.kernel import python_tool, shell_tool
+from ctxkit.tools.root import Root
+from ctxkit.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ctxkit.agent.limits import Limits
+    from ctxkit.agent.outcome import Outcome
+    from ctxkit.agent.running import Approve
+    from ctxkit.messages import Edit
+    from ctxkit.models.model import Model
+    from ctxkit.policies.rules import Rules
+
+FILES = "files"
+"""The five file tools together; `shell` and `python` must be named."""
+TOOLS = (FILES, "shell", "python")
+
+
+class LiveSession:
+    """A session of this project that can be talked to.
+
+    Args:
+        name: its name; one that exists is resumed.
+        model: answers.
+        rules: the context manager.
+        tools: names out of `files`, `shell`, `python`, or tools of the user's own.
+        root: folder of the tools; None: a scratch folder of the session.
+        workspace: where it is kept.
+        namespace: the user's variables, for the tool `python`.
+        more: what `Agent` takes beside: `limits`, `approve`, `summary_model`, `summary_seconds`.
+
+    Raises:
+        StoreError: another process writes the session.
+        BadArguments: an unknown tool.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        model: Model,
+        rules: Rules,
+        clock: Callable[[], float],
+        tools: Sequence[str | Tool] = (FILES,),
+        root: str | Path | None = None,
+        workspace: Workspace | None = None,
+        namespace: dict[str, Any] | None = None,
+        hear: Listener = deaf,
+        limits: Limits | None = None,
+        approve: Approve | None = None,
+        summary_model: Model | None = None,
+        summary_seconds: float = 120.0,
+    ) -> None:
+        self.workspace = workspace or Workspace()
+        self.workspace.make()
+        self.name, self._clock, self._hear = name, clock, hear
+        fresh = Session(id=new_id(), format="live", title=name, product="ctxkit", model=model.name, started=clock(),
+                        cwd=str(Path.cwd()), context_window=rules.window or model.context_window)  # fmt: skip
+        self.log = SessionLog(self.workspace.sessions, name, fresh)
+        try:
+            self.root = Root(root or self.workspace.scratch(name))
+            chosen = _tools(tools, self.root, namespace or {})
+            self._events = EventsLog(self.workspace.events(self.id), self.id)
+            self._snapshots = SnapshotWriter(self.workspace.snapshots(self.id), self.id, now=self._now)
+            self.agent = Agent(
+                self.log.session, model=model, rules=rules, tools=chosen, keep=self.log.append, limits=limits,
+                clock=clock, hear=self._told, approve=approve, offload=Artifacts(self.root).keep,
+                summary_model=summary_model, summary_seconds=summary_seconds,
+            )  # fmt: skip
+        except BaseException:
+            self.log.close()
+            raise
+
+    @property
+    def session(self) -> Session:
+        """The session as it stands."""
+        return self.log.session
+
+    @property
+    def id(self) -> str:
+        """Its id, eight hexadecimal digits."""
+        return self.log.session.id
+
+    def listen(self, hear: Listener) -> None:
+        """Tell events to another listener from now on."""
+        self._hear = hear
+
+    async def turn(self, prompt: str) -> Outcome:
+        """Take one turn; a snapshot row is written at its end.
+
+        Raises:
+            StoreError: the kit itself failed; the session is whole, and the sentence names the file that says more.
+        """
+        try:
+            outcome = await self.agent.turn(prompt)
+        except (CtxkitError, asyncio.CancelledError):
+            raise
+        except Exception as e:
+            raise StoreError(self._crashed(e)) from e
+        s = outcome.spent
+        self._snapshots.turn(self.session.agent, self.agent.transcript.turn, s.fresh + s.cached, s.output)
+        return outcome
+
+    async def compact(self, policy: Any = None, *, focus: str = "") -> tuple[Edit, ...]:
+        """Compact by hand; empty where there is too little."""
+        return await self.agent.compact(policy, focus=focus)
+
+    # -- branch and restore ----------------------------------------------------------------------------------------
+
+    def restore(self, number: int) -> Session:
+        """Go back to just before a compaction; what came after stays in the log as a branch.
+
+        Raises:
+            BadArguments: there is no such checkpoint.
+        """
+        place = checkpoint(self.session, number)
+        if place.entry < 0:
+            raise BadArguments(f"Checkpoint {number} lies before the first message; use `reset` for a fresh session.")
+        return self.move(place.entry)
+
+    def move(self, entry: int) -> Session:
+        """Stand at an entry of the log; what is said next begins a branch there."""
+        moved = self.log.move(entry)
+        self.agent.move(moved, self.log.append)
+        return moved
+
+    def close(self) -> None:
+        """Give the session free."""
+        self._events.close()
+        self._snapshots.close()
+        self.log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _told(self, event: Event) -> None:
+        if event.kind != "delta":
+            self._events.write(event.kind, event.time, event.turn, event.payload)
+        if event.kind == "compaction_end" and event.payload.get("outcome") == "compacted":
+            self._snapshots.marker(sum(c.message.stop != "error" for c in self.session.calls))
+        self._hear(event)
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock(), UTC)
+
+    def _crashed(self, error: Exception) -> str:
+        path = self.workspace.crash(self.id)
+        path.write_text(redact("".join(traceback.format_exception(error))))
+        path.chmod(0o600)
+        return (
+            f"The kit failed in this turn ({type(error).__name__}); session {self.name!r} is whole, send the prompt "
+            f"again to go on. {path} says what happened."
+        )
+
+
+def _tools(named: Sequence[str | Tool], root: Root, namespace: dict[str, Any]) -> list[Tool]:
+    out: list[Tool] = []
+    for each in named:
+        if isinstance(each, Tool):
+            out.append(each)
+        elif each == FILES:
+            out.extend(file_tools(root))
+        elif each == "shell":
+            out.append(shell_tool(root))
+        elif each == "python":
+            out.append(python_tool(namespace))
+        else:
+            raise BadArguments(
+                f"There is no tool {each!r}; name some of {', '.join(TOOLS)}, or give tools of your own."
+            )
+    return out

@@ -1,0 +1,36 @@
+"""Large tool results kept as files inside the agent's root; what the model gets instead says where they are."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from ctxkit.errors import StoreError
+
+if TYPE_CHECKING:
+    from ctxkit.tools.root import Root
+
+FOLDER = "artifacts"
+
+
+class Artifacts:
+    """Results under `artifacts/` of a root folder, named by their content, so that the file tools can read them.
+
+    Args:
+        root: the agent's root folder.
+    """
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+
+    def keep(self, tool: str, text: str) -> str:
+        """Keep a result and return the stub for the model; where it cannot be kept, the text itself comes back."""
+        name = f"{FOLDER}/{sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}.txt"
+        try:
+            self._root.write(name, text.encode("utf-8", "replace"))
+        except (StoreError, OSError):
+            return text
+        return (
+            f"[result offloaded: {len(text):,} characters of {tool} are in {name}, {text.count(chr(10)) + 1:,} lines]\n"
+            f"Use read_file with path={name!r}, start and end, or search with path={name!r}, for the parts you need."
+        )

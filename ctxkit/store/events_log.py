@@ -1,0 +1,52 @@
+"""The events of a session as JSON lines in fuseraft's shape: ts, session, agent, turn, event_type, payload."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_LONGEST = 400
+"""Characters of one text in a payload: the log has sizes, not contents, as fuseraft's has."""
+
+
+class EventsLog:
+    """Appends events to a file, a line at a time.
+
+    Args:
+        path: the file; made with mode 0600.
+        session: id on every line.
+        agent: name on every line.
+    """
+
+    def __init__(self, path: Path, session: str, agent: str = "main") -> None:
+        self.path = path
+        self._session, self._agent = session, agent
+        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def write(self, kind: str, time: float, turn: int, payload: Mapping[str, Any]) -> None:
+        """Write one event."""
+        stamp = datetime.fromtimestamp(time, UTC).isoformat(timespec="microseconds")
+        line = {"ts": stamp, "session": self._session, "agent": self._agent, "turn": max(turn, 0), "event_type": kind,
+                "payload": {k: _short(v) for k, v in payload.items() if v is not None}}  # fmt: skip
+        os.write(self._handle, msgspec.json.encode(line, enc_hook=str) + b"\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > _LONGEST:
+        return value[:_LONGEST] + f"… [{len(value)} characters]"
+    if isinstance(value, dict):
+        return {k: _short(v) for k, v in value.items()}
+    return value
