@@ -50,7 +50,7 @@ def read(source: Source) -> list[Session]:
     if not sessions:
         raise ReadError("expected rows with agent, turn and turn_input_tokens; found none.", source.path)
     if faults:
-        sessions[0] = replace(sessions[0], faults=tuple(faults))
+        sessions[0] = replace(sessions[0], faults=tuple(sorted(faults, key=lambda f: f.line)))
     return sessions
 
 

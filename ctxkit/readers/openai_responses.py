@@ -46,7 +46,7 @@ def sniff(source: Source) -> bool:
     document = source.document
     values = document if type(document) is list else source.head
     first = mapping(values[0]) if values else {}
-    if type(document) is list or "role" in first or text(first.get("type")) in _ITEMS:
+    if type(document) is list or _is_bare(first):
         return any(_is_item(v) for v in values[:16])
     inner = mapping(first.get("response")) or mapping(first.get("request")) or first
     return any(_is_item(i) for key in ("data", "output", "input") for i in items(inner.get(key))[:16])
@@ -61,6 +61,10 @@ def _is_item(value: Any) -> bool:
     return kind in _ITEMS or (kind == "message" and is_message(value) and bool(content & _CONTENT))
 
 
+def _is_bare(record: dict[str, Any]) -> bool:
+    return "role" in record or text(record.get("type")) in _ITEMS
+
+
 def read(source: Source) -> list[Session]:
     """Read the one conversation of a file."""
     talk, document = Talk(NAME), source.document
@@ -69,7 +73,10 @@ def read(source: Source) -> list[Session]:
         _items(talk, document)
     else:
         talk.faults += source.faults
-        for line, record in source.records:
+        records = source.records
+        if records and _is_bare(records[0][1]):
+            records = [(records[0][0], {"data": [r for _, r in records]})]
+        for line, record in records:
             try:
                 own = own or word(record.get("id") if record.get("object") == "response" else None)
                 _record(talk, record)
@@ -81,10 +88,7 @@ def read(source: Source) -> list[Session]:
 
 
 def _record(talk: Talk, record: dict[str, Any]) -> None:
-    """Take a line: an item, a list of items, a request, a response, or both."""
-    if "role" in record or text(record.get("type")) in _ITEMS:
-        _items(talk, [record])
-        return
+    """Take a line: a list of items, a request, a response, or both."""
     request, response = mapping(record.get("request")) or record, mapping(record.get("response")) or record
     talk.settings(request)
     said = word(request.get("instructions")) or word(response.get("instructions"))

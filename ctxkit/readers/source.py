@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from functools import cached_property
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 import msgspec

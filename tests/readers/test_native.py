@@ -1,0 +1,162 @@
+"""The native format: whatever a session holds comes back equal, and Pi's reader understands the file too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from builders import assistant, result, session, step, summarised, system, tool_call, usage, user
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ctxkit as ck
+from ctxkit.errors import ReadError
+from ctxkit.messages import Edit, Fault, Image, Message, Sized, Text, Thinking, ToolCall, ToolSchema, Usage
+from ctxkit.readers import native, pi
+from ctxkit.readers.source import Source
+from ctxkit.session import Session
+from ctxkit.writers.native import lines
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+words = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+maybe = st.none() | words
+counts = st.none() | st.integers(0, 2**40)
+reals = st.none() | st.floats(0, 1e10)
+plain = (
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False) | words
+)
+objects = st.dictionaries(
+    words, plain | st.lists(plain, max_size=2) | st.dictionaries(words, plain, max_size=2), max_size=3
+)
+parts = st.one_of(
+    st.builds(Text, words),
+    st.builds(Thinking, words, maybe, st.integers(0, 99)),
+    st.builds(Image, words, words, maybe, st.sampled_from(["image", "audio", "document"])),
+    st.builds(ToolCall, words, words, objects, maybe),
+    st.builds(Sized, words, counts, counts),
+)
+usages = st.none() | st.builds(Usage, counts, counts, counts, counts, counts, counts, reals)
+messages = st.builds(
+    Message,
+    role=st.sampled_from(["system", "user", "assistant", "tool", "summary"]),
+    id=words,
+    parts=st.lists(parts, max_size=3).map(tuple),
+    agent=maybe,
+    turn=st.none() | st.integers(0, 9),
+    time=reals,
+    kind=words,
+    tool=maybe,
+    call_id=maybe,
+    is_error=st.booleans(),
+    error=maybe,
+    visible=st.booleans(),
+    pinned=st.booleans(),
+    pending=st.booleans(),
+    usage=usages,
+    model=maybe,
+    stop=maybe | st.sampled_from(["stop", "tool", "aborted"]),
+    latency=reals,
+    context_window=counts,
+    details=objects,
+)
+edits = st.builds(
+    Edit,
+    kind=st.sampled_from(["dropped", "shortened", "replaced", "summarised"]),
+    id=words,
+    targets=st.lists(words, max_size=3).map(tuple),
+    inserted=st.lists(messages, max_size=2).map(tuple),
+    reason=words,
+    trigger=maybe,
+    method=maybe,
+    agent=maybe,
+    time=reals,
+    tokens_before=counts,
+    tokens_after=counts,
+    source=st.sampled_from(["recorded", "derived", "estimated"]),
+    usage=usages,
+    model=maybe,
+    details=objects,
+)
+
+
+@st.composite
+def sessions(draw: st.DrawFn, depth: int = 2) -> Session:
+    log = tuple(draw(st.lists(messages | edits, max_size=6)))
+    tree = tuple(draw(st.integers(-1, i - 1)) for i in range(len(log))) if draw(st.booleans()) else ()
+    fields = {f: draw(maybe) for f in ("product", "version", "cwd", "title", "model", "parent", "path_")}
+    schemas = st.builds(ToolSchema, name=words, description=words, parameters=objects, chars=counts)
+    return Session(
+        id=draw(words),
+        format=draw(words),
+        agent=draw(words),
+        log=log,
+        parents=tree,
+        leaf=draw(st.integers(-1, len(log) - 1)),
+        started=draw(reals),
+        context_window=draw(counts),
+        tools=tuple(draw(st.lists(schemas, max_size=2))),
+        children=tuple(draw(st.lists(sessions(depth - 1), max_size=1))) if depth else (),
+        skipped=draw(st.dictionaries(words, st.integers(0, 9), max_size=2)),
+        faults=tuple(draw(st.lists(st.builds(Fault, st.integers(0, 9), words), max_size=2))),
+        details=draw(objects),
+        **fields,
+    )
+
+
+def back(s: Session) -> Session:
+    return native.read(Source("x.jsonl", b"".join(lines(s))))[0]
+
+
+@given(sessions())
+def test_every_session_comes_back_equal(s: Session) -> None:
+    assert back(s) == s
+
+
+def a_session() -> Session:
+    asked, answered = step("ls", "a.txt", path=".")
+    first, reply = user("do"), assistant("ok", tool_call("x"), usage=usage(1, 2, 3, 4), time=5.0, stop="tool")
+    log = (system("Be good."), first, asked, answered, reply, result("y", reply))
+    return session(*log, summarised([first, asked, answered], "So far.", tokens_before=9), user("on"), started=1.0)
+
+
+def test_pi_reads_the_conversation_and_its_compactions() -> None:
+    s = a_session()
+    (as_pi,) = pi.read(Source("x.jsonl", b"".join(lines(s))))
+    assert [m.text for m in as_pi.view()] == [m.text for m in s.view() if m.role != "system"]
+    assert [c.message.usage.prompt_tokens for c in as_pi.calls if c.message.usage] == [6]
+    assert [e.tokens_before for e in as_pi.edits] == [9]
+
+
+def test_what_another_program_appends_is_read_too() -> None:
+    s = a_session()
+    data = b"".join(lines(s))
+    new = b'{"type": "message", "id": "new", "parentId": "ffffffff", "message": {"role": "user", "content": "more"}}\n'
+    grown = native.read(Source("x.jsonl", data + new))[0]
+    assert [m.text for m in grown.view()] == [*(m.text for m in s.view()), "more"]
+    assert grown.log[:-1] == s.log
+
+
+def test_a_torn_end_keeps_all_whole_entries() -> None:
+    s = a_session()
+    whole = list(lines(s))
+    torn = native.read(Source("x.jsonl", b"".join(whole[:-2]) + whole[-2][:20]))[0]
+    assert torn.log == s.log[:-1]
+    assert len(torn.faults) == 1
+
+
+def test_a_branch_and_where_it_stands_come_back(tmp_path: Path) -> None:
+    s = a_session().branch(2).append(user("another way")).branch(4)
+    ck.write(s, tmp_path / "s.jsonl")
+    assert ck.read(tmp_path / "s.jsonl") == s
+
+
+def test_a_newer_file_is_refused_in_part_not_misread() -> None:
+    data = b"".join(lines(a_session())).replace(b'"format_version":1', b'"format_version":2')
+    assert "this version of ctxkit or an older one" in native.read(Source("x.jsonl", data))[0].faults[0].why
+
+
+def test_a_file_without_entries_is_an_error() -> None:
+    with pytest.raises(ReadError):
+        native.read(Source("x.jsonl", b"{}"))

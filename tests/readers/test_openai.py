@@ -1,0 +1,125 @@
+"""OpenAI's two APIs: messages, requests that repeat what they know, completions, items."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from written import document, source, texts
+
+from ctxkit.errors import ReadError
+from ctxkit.messages import Usage
+from ctxkit.readers import openai, openai_responses
+from ctxkit.readers.catalogue import sniff
+
+SYSTEM = {"role": "system", "content": "Be good."}
+ASK = {"role": "user", "content": "do"}
+CALL = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "ls", "arguments": '{"p": 1}'}}],
+}
+RESULT = {"role": "tool", "tool_call_id": "c", "content": "a.txt"}
+DONE = {"role": "assistant", "content": "done"}
+USAGE = {
+    "prompt_tokens": 100,
+    "completion_tokens": 9,
+    "prompt_tokens_details": {"cached_tokens": 60},
+    "completion_tokens_details": {"reasoning_tokens": 4},
+}
+
+
+def completion(message: Any) -> dict[str, Any]:
+    choices = [{"message": message, "finish_reason": "tool_calls" if message.get("tool_calls") else "stop"}]
+    return {"object": "chat.completion", "model": "gpt-x", "choices": choices, "usage": USAGE}
+
+
+@pytest.mark.parametrize(
+    "file",
+    [document([SYSTEM, ASK, CALL, RESULT, DONE]), document({"messages": [SYSTEM, ASK, CALL, RESULT, DONE]}),
+     source(SYSTEM, ASK, CALL, RESULT, DONE)],
+)  # fmt: skip
+def test_messages_are_read_in_every_wrapping(file: Any) -> None:
+    assert sniff(file).NAME == "openai"
+    (s,) = openai.read(file)
+    assert [m.role for m in s.messages] == ["system", "user", "assistant", "tool", "assistant"]
+    assert s.messages[2].tool_calls[0].arguments == {"p": 1}
+    assert s.messages[3].tool == "ls"
+
+
+def test_requests_with_completions_are_one_conversation_with_usage() -> None:
+    first = {"request": {"model": "gpt-x", "messages": [SYSTEM, ASK]}, "response": completion(CALL)}
+    second = {"request": {"messages": [SYSTEM, ASK, CALL, RESULT]}, "response": completion(DONE)}
+    file = source(first, second)
+    assert sniff(file).NAME == "openai"
+    (s,) = openai.read(file)
+    assert [m.role for m in s.messages] == ["system", "user", "assistant", "tool", "assistant"]
+    assert s.calls[0].message.usage == Usage(40, 60, None, None, 9, 4)
+    assert [c.message.stop for c in s.calls] == ["tool", "stop"]
+    assert [len(shown) for _, shown in s.views()] == [2, 4]
+
+
+def test_a_request_that_lacks_messages_is_a_derived_edit() -> None:
+    summary = {"role": "user", "content": "So far: nothing."}
+    first = {"messages": [SYSTEM, ASK, CALL, RESULT, DONE]}
+    second = {"messages": [SYSTEM, ASK, summary, DONE, {"role": "user", "content": "more"}]}
+    (s,) = openai.read(source(first, second))
+    (edit,) = s.edits
+    assert (edit.source, edit.kind, texts(edit.inserted)) == ("derived", "summarised", ["So far: nothing."])
+    assert texts(s.view()) == ["Be good.", "do", "So far: nothing.", "done", "more"]
+
+
+def test_lines_of_other_conversations_are_other_sessions() -> None:
+    other = [SYSTEM, {"role": "user", "content": "something else"}]
+    assert len(openai.read(source({"messages": [SYSTEM, ASK]}, {"messages": other}))) == 2
+
+
+def test_arguments_that_are_no_json_are_kept_as_written() -> None:
+    call = {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "ls", "arguments": "{torn"}}]}
+    (s,) = openai.read(document([ASK, call]))
+    assert (s.messages[1].tool_calls[0].arguments, s.messages[1].tool_calls[0].raw) == ({}, "{torn")
+
+
+def test_no_messages_is_an_error() -> None:
+    with pytest.raises(ReadError, match="expected messages"):
+        openai.read(document({"choices": []}))
+
+
+# -- Responses -------------------------------------------------------------------------------------------------------
+
+USER_ITEM = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "do"}]}
+THOUGHT = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "x" * 9}
+CALL_ITEM = {"type": "function_call", "call_id": "c", "name": "ls", "arguments": "{}"}
+OUTPUT_ITEM = {"type": "function_call_output", "call_id": "c", "output": "a.txt"}
+DONE_ITEM = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "done"}]}
+
+
+@pytest.mark.parametrize(
+    "file",
+    [document([USER_ITEM, THOUGHT, CALL_ITEM, OUTPUT_ITEM, DONE_ITEM]),
+     document({"object": "list", "data": [USER_ITEM, THOUGHT, CALL_ITEM, OUTPUT_ITEM, DONE_ITEM]}),
+     source(USER_ITEM, THOUGHT, CALL_ITEM, OUTPUT_ITEM, DONE_ITEM)],
+)  # fmt: skip
+def test_items_of_one_reply_are_one_call(file: Any) -> None:
+    assert sniff(file).NAME == "openai-responses"
+    (s,) = openai_responses.read(file)
+    assert [m.role for m in s.messages] == ["user", "assistant", "tool", "assistant"]
+    assert [type(p).__name__ for p in s.messages[1].parts] == ["Thinking", "ToolCall"]
+    assert s.messages[1].parts[0].hidden == 9
+
+
+def test_a_response_bears_the_usage_of_its_call() -> None:
+    usage = {"input_tokens": 50, "input_tokens_details": {"cached_tokens": 20}, "output_tokens": 5}
+    first = {"input": [USER_ITEM], "instructions": "Be good."}
+    one = {"object": "response", "id": "r1", "status": "completed", "output": [THOUGHT, CALL_ITEM], "usage": usage}
+    second = {"input": [USER_ITEM, THOUGHT, CALL_ITEM, OUTPUT_ITEM]}
+    two = {**one, "id": "r2", "output": [DONE_ITEM]}
+    (s,) = openai_responses.read(source({"request": first, "response": one}, {"request": second, "response": two}))
+    assert [m.role for m in s.messages] == ["system", "user", "assistant", "tool", "assistant"]
+    assert [c.message.usage for c in s.calls] == [Usage(30, 20, None, None, 5)] * 2
+
+
+def test_a_compaction_item_stands_for_all_before_it() -> None:
+    (s,) = openai_responses.read(document([USER_ITEM, DONE_ITEM, {"type": "compaction", "encrypted_content": "xyz"}]))
+    assert [m.role for m in s.view()] == ["summary"]
+    assert s.view()[0].parts[0].chars == 3
