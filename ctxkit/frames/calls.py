@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, Column
 from ctxkit.frames.costs import Costs
-from ctxkit.messages import Usage
+from ctxkit.messages import ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,24 +68,23 @@ def _session(session: Session, data: dict[str, list[Any]], costs: Costs) -> None
     data["id"] += [m.id for m in replies]
     data["ts"] += [m.time for m in replies]
     data["model"] += models
-    data["prompt_tokens"] += [u.prompt_tokens for u in usages]
+    data["prompt_tokens"] += [None if u is _NONE else u.prompt_tokens for u in usages]
     data["input_tokens"] += [u.input_tokens for u in usages]
     data["cache_read_tokens"] += [u.cache_read_tokens for u in usages]
     data["cache_write_tokens"] += [written(u) for u in usages]
     data["cache_write_1h_tokens"] += [u.cache_write_1h_tokens for u in usages]
     data["output_tokens"] += [u.output_tokens for u in usages]
     data["reasoning_tokens"] += [u.reasoning_tokens for u in usages]
-    for m, model in zip(replies, models, strict=True):
-        limit, where = costs.limit(session, m, model)
-        data["context_limit"].append(limit)
-        data["limit_source"].append(where)
-        cost, where = costs.cost(m, model)
-        data["cost_usd"].append(cost)
-        data["cost_source"].append(where)
+    limits = [costs.limit(session, m, model) for m, model in zip(replies, models, strict=True)]
+    data["context_limit"] += [limit for limit, _ in limits]
+    data["limit_source"] += [where for _, where in limits]
+    spent = [costs.cost(m, model) for m, model in zip(replies, models, strict=True)]
+    data["cost_usd"] += [cost for cost, _ in spent]
+    data["cost_source"] += [where for _, where in spent]
     data["stop"] += [m.stop for m in replies]
     data["is_error"] += [m.is_error for m in replies]
     data["seconds"] += [m.latency for m in replies]
-    data["tool_calls_n"] += [len(m.tool_calls) for m in replies]
+    data["tool_calls_n"] += [len([1 for p in m.parts if type(p) is ToolCall]) for m in replies]
     data["source"] += [None if m.usage is None else usage_source(m) for m in replies]
 
 

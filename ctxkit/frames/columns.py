@@ -41,17 +41,43 @@ def _array(dtype: str, values: list[Any]) -> Any:
     if dtype == TIME:
         return _times(values)
     try:
-        array = pa.array(values, type=_ARROW[dtype], from_pandas=True)
+        array = _constant(values, _ARROW[dtype])
+        if array is None:
+            array = pa.array(values, type=_ARROW[dtype], from_pandas=True)
     except (pa.ArrowException, UnicodeEncodeError, OverflowError, TypeError):
         array = pa.array([_sane(dtype, v) for v in values], type=_ARROW[dtype], from_pandas=True)
     if dtype == TEXT:
         return pd.arrays.ArrowStringArray(array)
-    mask = np.zeros(len(array), dtype=bool)
-    if array.null_count:
-        mask = array.is_null().to_numpy(zero_copy_only=False)
-        array = array.fill_null(False if dtype == BOOL else 0)
-    filled = array.to_numpy(zero_copy_only=False)
-    return _MASKED[dtype](filled if filled.flags.writeable else filled.copy(), mask)
+    return _MASKED[dtype](_plain(array), _missing(array))
+
+
+def _constant(values: list[Any], arrow: Any) -> Any:
+    """The Arrow array of a column that holds one value throughout, as many do; None for any other."""
+    n = len(values)
+    if n < 2 or values[0] is not values[-1] or values.count(values[0]) < n:
+        return None
+    if values[0] is None:
+        return pa.nulls(n, arrow)
+    return pa.repeat(pa.scalar(values[0], type=arrow, from_pandas=True), n)
+
+
+def _plain(array: Any) -> Any:
+    """The values of an Arrow array as NumPy; where one is missing stands any value."""
+    data, n = array.buffers()[1], len(array)
+    if data is None or not n:
+        return np.zeros(n, dtype=array.type.to_pandas_dtype())
+    if pa.types.is_boolean(array.type):
+        return _bits(data, n)
+    return np.frombuffer(data, dtype=array.type.to_pandas_dtype(), count=n).copy()
+
+
+def _missing(array: Any) -> Any:
+    valid = array.buffers()[0] if array.null_count else None
+    return np.zeros(len(array), dtype=bool) if valid is None else ~_bits(valid, len(array))
+
+
+def _bits(data: Any, n: int) -> Any:
+    return np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=n, bitorder="little").astype(bool)
 
 
 def _sane(dtype: str, value: Any) -> Any:

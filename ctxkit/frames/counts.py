@@ -43,9 +43,9 @@ def counting(
     """
     messages = session.messages
     measured = [lengths.measure(m) for m in messages] if count is None or chars is not None else []
-    known = [bool(m.parts) or (session.has_sizes and m.kind != "turn") for m in messages]
+    unknown = [i for i, m in enumerate(messages) if not m.parts and (m.kind == "turn" or not session.has_sizes)]
     if chars is not None:
-        chars += [n if k else None for (n, _), k in zip(measured, known, strict=True)]
+        chars += _without([n for n, _ in measured], unknown)
     sizes: Iterable[int]
     if count is None:
         sizes, sources, of = [n for _, n in measured], ["estimated"] * len(messages), lengths.tokens
@@ -57,5 +57,10 @@ def counting(
     else:
         named = counter(count)
         sizes, sources, of = map(named.message, messages), [named.source] * len(messages), named.message
-    wanted = [n if k else None for n, k in zip(sizes, known, strict=True)]
-    return wanted, [s if k else None for s, k in zip(sources, known, strict=True)], of
+    return _without(list(sizes), unknown), _without(sources, unknown), of
+
+
+def _without(values: list[Any], unknown: list[int]) -> list[Any]:
+    for i in unknown:
+        values[i] = None
+    return values

@@ -53,13 +53,17 @@ def measure(message: Message) -> tuple[int, int]:
     The estimate equals ``tokens.named("chars/4").message``; it is kept lean, as frames ask it of every message of many
     files, and walks the parts once for both numbers.
     """
+    parts = message.parts
+    if len(parts) == 1 and type(parts[0]) is Text:
+        chars = len(parts[0].text)
+        return chars, -(-chars // 4)
     chars, known, counted = 0, 0, 0
-    for part in message.parts:
+    for part in parts:
         kind = type(part)
         if kind is Text or kind is Thinking:
             chars += len(part.text)  # type: ignore[union-attr]
-        elif kind is ToolCall:
-            chars += part_chars(part)
+        elif isinstance(part, ToolCall):
+            chars += len(part.name) + (len(part.raw) if part.raw is not None else json_chars(part.arguments))
         else:
             known += part_tokens(part) if (exact := _is_known(part)) else 0
             counted += part_chars(part) if exact else 0

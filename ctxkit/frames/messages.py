@@ -66,7 +66,7 @@ def _session(session: Session, data: dict[str, list[Any]], count: Count) -> None
     data["call"] += _calls(messages)
     data["role"] += [m.role for m in messages]
     data["kind"] += [m.kind or None for m in messages]
-    data["tool"] += [m.tool or _called(m) for m in messages]
+    data["tool"] += [m.tool or (_called(m) if m.role == "assistant" and m.parts else None) for m in messages]
     data["is_error"] += [m.is_error for m in messages]
     data["pinned"] += [m.pinned for m in messages]
     sizes, sources, of = counting(session, count, data["chars"])
@@ -79,7 +79,14 @@ def _states(
     session: Session, sizes: list[int | None], of: Callable[[Message], int], data: dict[str, list[Any]]
 ) -> None:
     messages = session.messages
-    touched = fates(session)
+    touched, n = fates(session), len(messages)
+    if not touched and all([m.visible for m in messages]):  # noqa: C419  a list is faster here
+        data["visible"] += [True] * n
+        data["state"] += ["shown"] * n
+        data["compaction"] += [None] * n
+        data["reason"] += [None] * n
+        data["shown_tokens"] += sizes
+        return
     stands = [touched.get(m.id) if m.visible else _HIDDEN for m in messages]
     data["visible"] += [fate is None or fate.shown is not None for fate in stands]
     data["state"] += ["shown" if fate is None else fate.state for fate in stands]
@@ -106,7 +113,5 @@ def _calls(messages: tuple[Message, ...]) -> list[int | None]:
 
 
 def _called(message: Message) -> str | None:
-    if message.role != "assistant" or not message.parts:
-        return None
     names = [part.name for part in message.parts if type(part) is ToolCall]
     return names[0] if len(names) == 1 else ", ".join(dict.fromkeys(names)) or None

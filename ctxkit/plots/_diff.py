@@ -8,6 +8,7 @@ from ctxkit.composition import preview
 from ctxkit.errors import BadArguments
 from ctxkit.frames.cuts import cuts
 from ctxkit.frames.fates import Fate, State, fates
+from ctxkit.markup import line
 from ctxkit.plots.axes import Axes, Trace
 from ctxkit.plots.chart import Chart
 from ctxkit.session import apply_edit
@@ -152,4 +153,12 @@ def _chart(title: str, data: Sequence[Change]) -> Chart:
 
 
 def _row(i: int, one: Change) -> tuple[str, ...]:
-    return (str(i), one.tool or one.role, one.what, f"{one.before:,}", f"{one.after:,}", one.reason, one.preview)
+    return (
+        str(i),
+        one.tool or one.role,
+        one.what,
+        f"{one.before:,}",
+        f"{one.after:,}",
+        line(one.reason, 60),
+        line(one.preview, 50),
+    )

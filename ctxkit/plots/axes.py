@@ -120,7 +120,7 @@ class Axes:
             "hoverlabel": {"align": "left", "namelength": -1},
             "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": TEXT, "activecolor": TEXT},
             "legend": {"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0, "traceorder": "normal"},
-            "barmode": "relative" if self.stacked else "group",
+            "barmode": "relative" if self.stacked else "overlay",
             "bargap": 0.1,
             "xaxis": x,
             "yaxis": y,
