@@ -34,6 +34,15 @@ def test_dir_names_all_that_is_public_without_loading_it(tmp_path):
     assert set(ctxkit.__all__) <= set(dir(ctxkit))
 
 
+def test_loading_the_magics_loads_no_library_of_frames_or_charts(tmp_path):
+    code = (
+        "import sys; from IPython.core.interactiveshell import InteractiveShell as S; s = S.instance();"
+        f"s.run_line_magic('load_ext', 'ctxkit'); print([m for m in {HEAVY!r} if m in sys.modules and m != 'IPython'])"
+    )
+    assert fresh(code, tmp_path) == "[]\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 LATER = {"tune", "watch", "record", "recorder"}
 """Names that the design has fixed and that are still to be built."""
 
