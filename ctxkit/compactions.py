@@ -178,7 +178,7 @@ def _billed(session: Session) -> dict[str, list[tuple[Call, int]]]:
 
 def _rule(rule: str | Rule) -> tuple[str, Rule]:
     if callable(rule):
-        return type(rule).__name__.lower() if type(rule).__name__ != "function" else rule.__name__, rule
+        return str(getattr(rule, "__name__", type(rule).__name__.lower())), rule
     if rule not in RULES:
         raise BadArguments(f"There is no rule {rule!r}.{did_you_mean(str(rule), RULES)} Rules: {', '.join(RULES)}.")
     return rule, RULES[rule]
