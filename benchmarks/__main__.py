@@ -54,21 +54,34 @@ def measure(room: str) -> list[dict] | str:
     return json.loads(rows[-1])
 
 
+def goal(row: dict) -> str:
+    """Return the goal of a row as `<= 4` or `>= 8`; one that is a bare number is a bound in the ratio's direction.
+
+    A ratio of ours to the peer's shall be small, one of the peer's to ours large.
+    """
+    told = row.get("goal")
+    if not isinstance(told, (int, float)):
+        return str(told or "").replace("≤", "<=").replace("≥", ">=")
+    ours, peer, ratio = row["ours"], row["peer"], row["ratio"]
+    small = abs(ratio - ours / peer) <= abs(ratio - peer / ours)
+    return f"{'<=' if small else '>='} {told:,}"
+
+
 def holds(row: dict) -> bool | None:
-    """Whether a ratio keeps its goal, written as `<= 4` or `>= 8`; None where there is no such goal."""
-    words = str(row.get("goal") or "").replace("≤", "<=").replace("≥", ">=").split()
+    """Whether a ratio keeps its goal; None where there is no such goal."""
+    sign, _, bound = goal(row).partition(" ")
     try:
-        sign, bound, ratio = words[0], float(words[1].replace(",", "").rstrip("x")), float(row["ratio"])
-    except (IndexError, KeyError, TypeError, ValueError):
+        kept, ratio = float(bound.replace(",", "")), float(row["ratio"])
+    except (TypeError, ValueError):
         return None
-    return {"<=": ratio <= bound, "<": ratio < bound, ">=": ratio >= bound, ">": ratio > bound}.get(sign)
+    return {"<=": ratio <= kept, "<": ratio < kept, ">=": ratio >= kept, ">": ratio > kept}.get(sign)
 
 
 def line(room: str, row: dict) -> str:
     """Return a row of the table."""
     said = {True: "holds", False: "**missed**", None: ""}[holds(row)]
     cells = (room[6:], row["name"], _number(row["ours"]), _number(row["peer"]), row["unit"], _number(row["ratio"]))
-    return "| " + " | ".join(str(c).replace("|", "\\|") for c in (*cells, row.get("goal") or "", said)) + " |"
+    return "| " + " | ".join(str(c).replace("|", "\\|") for c in (*cells, goal(row), said)) + " |"
 
 
 def _number(value: object) -> str:
