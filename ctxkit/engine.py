@@ -271,11 +271,15 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
         run.clock.sync()
     trigger = name_of(rules.trigger)
     idle = policy is None or not rules.auto
+    first = None if rules.guards or hasattr(policy, "first") else getattr(rules.trigger, "first", None)
     look: Straight | None = None
     while call < stop:
         if look is None:
             look = _outlook(run, rules, history, call, stop)
-        due = stop if idle else _due(run, rules, look, call, stop)
+        if idle:
+            due = stop
+        else:
+            due = _due(run, rules, look, call, stop) if first is None else first(look, call, stop)
         if rules.warnings:
             run.note(look, call, min(due + 1, stop))
         if due > call:

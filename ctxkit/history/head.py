@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import msgspec
@@ -116,7 +116,7 @@ def renamed(message: Message, origin: str) -> Message:
     return _replace(message, id=f"{origin}~{mark}")
 
 
-class Item(NamedTuple):
+class Item(msgspec.Struct, frozen=True, gc=False):
     """One message of a head."""
 
     row: int
@@ -141,66 +141,65 @@ class Item(NamedTuple):
         return log.stays_in(self.row) if self.row >= 0 else self.maker is not None and self.maker.pinned
 
 
-class Head:
+class Head(msgspec.Struct, gc=False):
     """The items of a head, either as a tuple (few) or as arrays (many); each is made from the other on demand."""
 
-    __slots__ = ("_columns", "_counts", "_firm", "_items", "_makers", "_rows", "_sums", "estimate", "size", "tokens")
-
-    def __init__(self, items: tuple[Item, ...] = (), firm: tuple[Item, ...] | None = None) -> None:
-        self._items: tuple[Item, ...] | None = items
-        self._firm = firm
-        self.size = len(items)
-        if self.size == 1:
-            _, self.tokens, self.estimate, _, _ = items[0]
-        else:
-            self.tokens = sum([i[1] for i in items])
-            self.estimate = sum([i[2] for i in items])
-        self._columns: dict[str, NDArray[Any]] | None = None
-        self._counts: dict[int, int] | None = None
-        self._makers: dict[int, Maker] | None = None
-        self._rows: frozenset[int] | None = None
-        self._sums: tuple[list[int], list[int]] | None = None
+    size: int = 0
+    tokens: int = 0
+    estimate: int = 0
+    tuple_: tuple[Item, ...] | None = ()
+    firm_: tuple[Item, ...] | None = None
+    columns_: dict[str, NDArray[Any]] | None = None
+    makers_: dict[int, Maker] | None = None
+    counts_: dict[int, int] | None = None
+    rows_: frozenset[int] | None = None
+    sums_: tuple[list[int], list[int]] | None = None
 
     @classmethod
-    def of(cls, columns: dict[str, NDArray[Any]], makers: dict[int, Maker]) -> Head:
+    def of(cls, items: tuple[Item, ...], firm: tuple[Item, ...] | None = None) -> Head:
+        """Return the head of some items; `firm` are those that no policy may remove, where that is known."""
+        if len(items) == 1:
+            only = items[0]
+            return cls(1, only.tokens, only.estimate, items, firm)
+        return cls(len(items), sum([i.tokens for i in items]), sum([i.estimate for i in items]), items, firm)
+
+    @classmethod
+    def of_columns(cls, columns: dict[str, NDArray[Any]], makers: dict[int, Maker]) -> Head:
         """Return a head from arrays `rows stands keys tokens estimates` and the makers of the keys that are not 0."""
-        head = cls()
-        head.size, head._items, head._firm = len(columns["rows"]), None, None
-        head.tokens, head.estimate = int(columns["tokens"].sum()), int(columns["estimates"].sum())
-        head._columns, head._makers = columns, makers
-        return head
+        tokens, estimate = int(columns["tokens"].sum()), int(columns["estimates"].sum())
+        return cls(len(columns["rows"]), tokens, estimate, None, None, columns, makers)
 
     @property
     def items(self) -> tuple[Item, ...]:
         """The items, one by one."""
-        if self._items is None:
-            c, makers = self._columns or {}, self.makers
+        if self.tuple_ is None:
+            c, makers = self.columns_ or {}, self.makers
             columns = (c[name].tolist() for name in ("rows", "tokens", "estimates", "keys", "stands"))
-            self._items = tuple(
+            self.tuple_ = tuple(
                 Item(r, t, e, makers[k] if k else None, s) for r, t, e, k, s in zip(*columns, strict=True)
             )
-        return self._items
+        return self.tuple_
 
     @property
     def makers(self) -> dict[int, Maker]:
         """The makers of changed and new messages, by their keys."""
-        if self._makers is None:
-            self._makers = {i.maker.key: i.maker for i in self.items if i.maker is not None}
-        return self._makers
+        if self.makers_ is None:
+            self.makers_ = {i.maker.key: i.maker for i in self.items if i.maker is not None}
+        return self.makers_
 
     def firm(self, log: Log) -> tuple[Item, ...]:
         """Return the items that no policy may remove."""
-        if self._firm is None:
-            self._firm = tuple(i for i in self.items if i.stays(log))
-        return self._firm
+        if self.firm_ is None:
+            self.firm_ = tuple(i for i in self.items if i.stays(log))
+        return self.firm_
 
     def column(self, log: Log, name: str) -> NDArray[Any]:
         """Return one value an item; beside the log's columns: `rows`, `stands`, `keys`."""
-        if self._columns is None:
-            self._columns = {}
-        found = self._columns.get(name)
+        if self.columns_ is None:
+            self.columns_ = {}
+        found = self.columns_.get(name)
         if found is None:
-            found = self._columns[name] = self._made(log, name)
+            found = self.columns_[name] = self._made(log, name)
         return found
 
     def _made(self, log: Log, name: str) -> NDArray[Any]:
@@ -238,33 +237,32 @@ class Head:
 
     def count(self, log: Log, role: int) -> int:
         """Return how many items have a role."""
-        if self._counts is None:
-            self._counts = {}
-        n = self._counts.get(role)
+        if self.counts_ is None:
+            self.counts_ = {}
+        n = self.counts_.get(role)
         if n is None:
-            n = self._counts[role] = sum(i.role(log) == role for i in self.items)
+            n = self.counts_[role] = sum(i.role(log) == role for i in self.items)
         return n
 
     def sums(self, estimated: bool) -> list[int]:
         """Return running sums of the tokens, or the estimates, before each item and after the last."""
-        if self._sums is None:
+        if self.sums_ is None:
             items = self.items
-            self._sums = ([0, *accumulate(i.tokens for i in items)], [0, *accumulate(i.estimate for i in items)])
-        return self._sums[estimated]
+            self.sums_ = ([0, *accumulate(i.tokens for i in items)], [0, *accumulate(i.estimate for i in items)])
+        return self.sums_[estimated]
 
     def before(self, position: int, *, estimated: bool = False) -> int:
         """Return the tokens, or the estimates, of the items before a position."""
-        if position < 4 and self._items is not None:
-            which = 2 if estimated else 1
-            return sum([i[which] for i in self._items[:position]])  # type: ignore[misc]
+        if position < 4 and self.tuple_ is not None:
+            return sum([i.estimate if estimated else i.tokens for i in self.tuple_[:position]])
         return self.sums(estimated)[position]
 
     @property
     def rows(self) -> frozenset[int]:
         """Rows that are items here."""
-        if self._rows is None:
-            self._rows = frozenset(i.row for i in self.items if i.row >= 0)
-        return self._rows
+        if self.rows_ is None:
+            self.rows_ = frozenset(i.row for i in self.items if i.row >= 0)
+        return self.rows_
 
 
 EMPTY = Head()

@@ -11,7 +11,6 @@ from ctxkit.errors import BadArguments
 from ctxkit.history.head import Given, Head, Maker, Placeholder, renamed
 from ctxkit.history.invariants import check
 from ctxkit.history.ranges import Ranges
-from ctxkit.history.steps import Step
 from ctxkit.messages import Message, Text
 
 if TYPE_CHECKING:
@@ -108,8 +107,8 @@ class Masks(Ranges, frozen=True, gc=False):
         """Return the history without the messages at these positions."""
         upto = int(at[-1]) + 1
         columns, makers = self._head_arrays(upto)
-        head = Head.of({name: np.delete(values, at) for name, values in columns.items()}, makers)
-        return self._with(head, upto, int(at[0]), Step("dropped", reason, self, at, (), method))
+        head = Head.of_columns({name: np.delete(values, at) for name, values in columns.items()}, makers)
+        return self._with(head, upto, int(at[0]), ("dropped", reason, method, None), (at, ()))
 
     def _whole_groups(self, gone: NDArray[Any]) -> NDArray[Any]:
         """Extend a mask of what goes to whole groups."""
@@ -149,7 +148,7 @@ class Masks(Ranges, frozen=True, gc=False):
         columns["tokens"][at], columns["estimates"][at] = tokens, estimates
         known.update({m.key: m for m in makers})
         return self._with(
-            Head.of(columns, known), int(at[-1]) + 1, int(at[0]), Step(kind, reason, self, at, None, method)
+            Head.of_columns(columns, known), int(at[-1]) + 1, int(at[0]), (kind, reason, method, None), (at, None)
         )
 
     def _changed_alike(self, mask: NDArray[Any], text: str, smaller: bool) -> tuple[Any, Any, Any, list[Maker]]:

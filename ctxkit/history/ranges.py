@@ -11,14 +11,14 @@ import numpy as np
 from ctxkit.history.head import Given, Head, Item, Tokens
 from ctxkit.history.searches import Searches
 from ctxkit.history.steps import Step
-from ctxkit.messages import Edit, Message, Text, Usage
+from ctxkit.messages import Edit, EditKind, Message, Text, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.messages import EditKind
-
 _replace = msgspec.structs.replace
+Words = tuple[EditKind, str, str | None, Usage | None]
+"""Kind, reason, method and cost of a step."""
 
 
 class Ranges(Searches, frozen=True, gc=False):
@@ -56,39 +56,42 @@ class Ranges(Searches, frozen=True, gc=False):
             method: the policy's own word for how it was done.
             usage: what the summariser's call cost, or would have cost.
         """
-        return self._cut(
-            start, before, summary, tokens, Step("summarised", reason, self, None, None, method, usage=usage)
+        return (
+            self
+            if before <= start
+            else self._cut(start, before, summary, tokens, ("summarised", reason, method, usage))
         )
 
     def _drop_range(self, start: int, before: int, reason: str, method: str | None) -> Self:
-        return self._cut(start, before, (), None, Step("dropped", reason, self, None, None, method))
+        return self if before <= start else self._cut(start, before, (), None, ("dropped", reason, method, None))
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _cut(self, start: int, before: int, summary: Any, tokens: int | None, step: Step) -> Self:
-        """Return the history without the positions start..before; what came for them stands where the first one stood."""
+    def _cut(self, start: int, before: int, summary: Any, tokens: int | None, words: Words) -> Self:
+        """Return the history without the positions start..before; what came for them stands where the first stood."""
         log, head, lo = self.log, self.head, self.lo
-        nh = head.size
-        before = min(before, nh + self.hi - lo)
-        if before > 0 and not self.is_safe(before):
-            before = self.safe(before) or self.safe_before(before)
+        nh, cuts = head.size, log.cuts
+        row = lo + before - nh
+        if row > self.hi:
+            before, row = nh + self.hi - lo, self.hi
+        if not lo < row < self.hi or (at := log.cuts_before[row]) >= len(cuts) or cuts[at] != row:
+            before = before if self.is_safe(before) else self.safe(before) or self.safe_before(before)
+            row = lo + before - nh
         if start and not self.is_safe(start):
             start = self.safe(start) or len(self)
         if before <= start:
             return self
         firm = head.firm(log) if nh else ()
         rows: list[int] = []
-        if log.stays and before > nh and log.stays[-1] >= lo:
-            first_row, last_row = lo + max(start - nh, 0), lo + before - nh
-            rows = log.stays[bisect_left(log.stays, first_row) : bisect_left(log.stays, last_row)]
-        if start or rows or firm or before < nh:
-            return self._cut_around(start, before, (firm, rows), summary, tokens, step)
+        if row > lo and log.stays and log.stays[-1] >= lo:
+            rows = log.stays[bisect_left(log.stays, lo + max(start - nh, 0)) : bisect_left(log.stays, row)]
+        if start or rows or firm or row < lo:
+            return self._cut_around(start, before, (firm, rows), summary, tokens, words)
         new = self._summaries(summary, tokens, before)
-        return self._cut_to(
-            Head(new, None if summary != () and not isinstance(summary, int) else ()), before, 0, new, step
-        )
+        sure = () if not new or type(summary) is int else None
+        return self._with(Head.of(new, sure), before, 0, words, ((0, before), new))
 
-    def _cut_around(self, start: int, before: int, stay: Any, summary: Any, tokens: int | None, step: Step) -> Self:
+    def _cut_around(self, start: int, before: int, stay: Any, summary: Any, tokens: int | None, words: Words) -> Self:
         """Cut where something stays: before the range, in it, or of the head after it."""
         firm, rows = stay
         items, nh, lo = self.head.items, self.head.size, self.lo
@@ -108,31 +111,34 @@ class Ranges(Searches, frozen=True, gc=False):
         kept += [self.item(nh + r - lo) for r in rows]
         lead = first - start  # what stays before the first message that goes
         new = self._summaries(summary, tokens, before)
-        head = Head((*prefix, *kept[:lead], *new, *kept[lead:], *items[before:]))
-        return self._cut_to(head, before, first, new, step)
+        head = Head.of((*prefix, *kept[:lead], *new, *kept[lead:], *items[before:]))
+        return self._with(head, before, first, words, ((first, before), new))
 
-    def _cut_to(self, head: Head, before: int, first: int, new: tuple[Item, ...], step: Step) -> Self:
-        step = Step(step.kind, step.reason, self, (first, before), new, step.method, usage=step.usage)
-        return self._with(head, before, first, step)
+    def _with(self, head: Head, upto: int, first: int, words: Words, done: Any, *, added: bool = False) -> Self:
+        """Return the history with a head that swallowed all positions before `upto`; `first` is not as before.
 
-    def _with(self, head: Head, upto: int, first: int, step: Step) -> Self:
-        """Return the history with another head, which swallowed all positions before `upto`; `first` is not as before."""
-        lo, nh = self.lo, self.head.size
+        `done`: what a step holds as `at` and `new`.
+        """
+        lo, nh, call, steps = self.lo, self.head.size, self.call, self.steps
         if upto > nh:
             lo += upto - nh
-        stable = self.fixed + (self.before(first) if first else 0)
-        if self.steps and self.stable < stable:
-            stable = self.stable
-        call = self.call
-        return self.__class__(self.log, head, lo, self.hi, call, call, stable, (*self.steps, step))
+        fixed = self.log.fixed_at
+        stable = fixed[call] if call < len(fixed) else self.log.fixed
+        if first:
+            stable += self.before(first)
+        if steps:
+            stable = min(stable, self.stable)
+        kind, reason, method, usage = words
+        step = Step(kind, reason, self, done[0], done[1], method, added, usage)
+        return self.__class__(self.log, head, lo, self.hi, call, call, stable, (*steps, step))
 
     def _summaries(self, summary: Any, tokens: int | None, before: int) -> tuple[Item, ...]:
-        if summary == ():
-            return ()
         stands = self.row(before - 1)
-        if isinstance(summary, (int, np.integer)):
+        if type(summary) is int or isinstance(summary, np.integer):
             size = int(summary)
             return (Item(-1, size, size, Tokens(size, self.call, len(self.steps)), stands),)
+        if summary == ():
+            return ()
         if isinstance(summary, str):
             summary = Message(role="summary", parts=(Text(summary),))
         many = (summary,) if isinstance(summary, Message) else tuple(summary)

@@ -10,7 +10,6 @@ from ctxkit.errors import UnsoundHistory
 from ctxkit.history.head import Given, Head, Item, renamed
 from ctxkit.history.invariants import check
 from ctxkit.history.masks import Masks
-from ctxkit.history.steps import Step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,8 +43,9 @@ class History(Masks, frozen=True, gc=False):
         made = self._made(message, stands=self.row(position - 1) if position else -1)
         items = [self.item(p) for p in range(max(position, self.head.size))]
         items.insert(position, made)
-        step = Step("summarised", reason, self, np.array([position]), (made,), method, added=True)
-        return self._with(Head(tuple(items)), max(position, self.head.size), position, step)
+        words = ("summarised", reason, method, None)
+        upto, done = max(position, self.head.size), (np.array([position]), (made,))
+        return self._with(Head.of(tuple(items)), upto, position, words, done, added=True)
 
     def become(self, messages: Sequence[Message], reason: str = "", *, method: str | None = None) -> History:
         """Show these messages instead: what a policy that works on a plain list of messages gives back.
@@ -76,8 +76,8 @@ class History(Masks, frozen=True, gc=False):
             return self
         rest = np.arange(first, len(items))
         kind: EditKind = "replaced" if len(items) == len(new) else "summarised" if len(new) > first else "dropped"
-        step = Step(kind, reason, self, rest, tuple(new[first:]), method)
-        done = self._with(Head(tuple(new)), len(self), first, step)
+        words = (kind, reason, method, None)
+        done = self._with(Head.of(tuple(new)), len(self), first, words, (rest, tuple(new[first:])))
         check(done)
         return done
 
@@ -95,8 +95,8 @@ class History(Masks, frozen=True, gc=False):
         made = tuple(Item(-1, *self._size(m, -1), Given(m), stands) for m in edit.inserted)
         items = [self.item(p) for p in range(upto) if p not in gone]
         items[where:where] = made
-        step = Step(edit.kind, edit.reason, self, np.array(at, int), made, edit.method, usage=edit.usage)
-        return self._with(Head(tuple(items)), upto, where, step)
+        words = (edit.kind, edit.reason, edit.method, edit.usage)
+        return self._with(Head.of(tuple(items)), upto, where, words, (np.array(at, int), made))
 
     def _apply_changes(self, edit: Edit, new: dict[int, Message]) -> History:
         if not new:
@@ -107,5 +107,5 @@ class History(Masks, frozen=True, gc=False):
         for p in at:
             items[p] = Item(items[p].row, *self._size(new[p], items[p].row), Given(new[p]), items[p].stands)
         made = tuple(items[p] for p in at)
-        step = Step(edit.kind, edit.reason, self, np.array(at), made, edit.method, usage=edit.usage)
-        return self._with(Head(tuple(items)), upto, at[0], step)
+        words = (edit.kind, edit.reason, edit.method, edit.usage)
+        return self._with(Head.of(tuple(items)), upto, at[0], words, (np.array(at), made))
