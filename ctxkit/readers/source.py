@@ -53,13 +53,11 @@ class Source:
 
     def _read(self) -> bytes:
         try:
-            size = self.path.stat().st_size
-            if size > MAX_BYTES:
-                raise ReadError(f"the file has {size:,} bytes; at most {MAX_BYTES:,} are read.", self.path)
-            if not self.path.is_file():
-                raise ReadError(
-                    "expected a file, found a folder or a device; ctxkit.read_all takes folders.", self.path
-                )
+            about = self.path.stat()
+            if not S_ISREG(about.st_mode):
+                raise ReadError("expected a file, found a folder or device; ctxkit.read_all takes folders.", self.path)
+            if about.st_size > MAX_BYTES:
+                raise ReadError(f"the file has {about.st_size:,} bytes; at most {MAX_BYTES:,} are read.", self.path)
             return self.path.read_bytes()
         except FileNotFoundError:
             raise ReadError("there is no such file.", self.path) from None
@@ -82,7 +80,7 @@ class Source:
         try:
             return _DECODER.decode(self.data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as e:
-            if "trailing characters" in str(e):  # the first line is whole: a file of lines
+            if "trailing characters" in str(e):  # the first value is whole: a file of lines
                 return None
         try:
             return _lenient(self.data)
@@ -94,7 +92,20 @@ class Source:
         """The first JSON objects of a file of lines (at most 64), for sniffing; the document itself where it is one."""
         if self.document is not None:
             return [self.document] if type(self.document) is dict else []
+        if self._at_once is not None:
+            return self._at_once[:_HEAD]
         return [r for _, r in self._decode(self.data[: 1 << 22].split(b"\n", _HEAD * 4)[: _HEAD * 4], [])[:_HEAD]]
+
+    @cached_property
+    def _at_once(self) -> list[dict[str, Any]] | None:
+        """All lines decoded in one go; None where one is blank, broken or no object: each is then looked at alone."""
+        data = self.data
+        try:
+            records = _DECODER.decode_lines(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
+            return None
+        ends = data.count(b"\n") + (not data.endswith(b"\n"))
+        return records if len(records) == ends and all(type(r) is dict for r in records) else None
 
     @property
     def looks(self) -> str:
@@ -110,6 +121,8 @@ class Source:
     def _lines(self) -> tuple[list[tuple[int, dict[str, Any]]], list[Fault]]:
         if type(self.document) is dict:
             return [(1, self.document)], []
+        if self._at_once is not None:
+            return list(enumerate(self._at_once, 1)), []
         faults: list[Fault] = []
         return self._decode(self.data.split(b"\n"), faults), faults
 

@@ -1,0 +1,85 @@
+"""Reading files and building call and message frames, against a bare `msgspec.json` decode of the same bytes."""
+
+from __future__ import annotations
+
+import gc
+import os
+import statistics
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+import ctxkit as ck
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+GOAL = 4.0
+KINDS = ("pi", "claude-code", "codex", "openai-messages")
+ROUNDS = 7
+
+
+def cpu(do: Callable[[], Any], rounds: int = ROUNDS) -> float:
+    """Return the median CPU seconds of a call, after one that warms up."""
+    do()
+    times = []
+    for _ in range(rounds):
+        gc.collect()
+        start = time.process_time()
+        do()
+        times.append(time.process_time() - start)
+    return statistics.median(times)
+
+
+def decode(files: list[Path]) -> int:
+    """Decode every line, or the whole, of every file; return how many values there were."""
+    plain = msgspec.json.Decoder().decode
+    n = 0
+    for file in files:
+        data = file.read_bytes()
+        if file.suffix == ".jsonl":
+            for line in data.split(b"\n"):
+                try:
+                    plain(line)
+                    n += 1
+                except msgspec.DecodeError:
+                    pass
+        else:
+            plain(data)
+            n += 1
+    return n
+
+
+def row(name: str, folder: Path) -> dict[str, Any]:
+    files = sorted(f for f in folder.rglob("*") if f.suffix in {".jsonl", ".json", ".traj"})
+
+    def ours() -> Any:
+        sessions = ck.read_all(folder, progress=False)
+        return sessions, ck.frame(sessions, per="call"), ck.frame(sessions, per="message")
+
+    sessions, calls, messages = ours()
+    assert not sessions.failures
+    assert len(calls) == sum(len(s.calls) for s in sessions) > 0
+    assert len(messages) == sum(len(s.messages) for s in sessions)
+    mine, peer = cpu(ours), cpu(lambda: decode(files))
+    return {
+        "name": f"read_all and frames: {name}",
+        "ours": mine,
+        "peer": peer,
+        "ratio": mine / peer,
+        "goal": GOAL,
+        "unit": "s CPU; peer: msgspec.json decode of the same bytes",
+    }
+
+
+def run() -> list[dict[str, Any]]:
+    """Return one row a kind, largest first; nothing where there are no real sessions."""
+    root = Path(os.environ.get("CTXKIT_SESSIONS", "/nonexistent"))
+    return [row(kind, root / kind) for kind in KINDS if (root / kind).is_dir()]
+
+
+if __name__ == "__main__":
+    for r in run():
+        print(f"{r['name']:45} {r['ours']:.4f} / {r['peer']:.4f} = {r['ratio']:.2f} (goal {r['goal']}) {r['unit']}")
