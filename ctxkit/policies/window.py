@@ -25,11 +25,6 @@ class Window(Setting):
     def __post_init__(self) -> None:
         at_least(self, 1, "keep_tokens")
 
-    @property
-    def keeps(self) -> int:
-        """Tokens that are kept."""
-        return self.keep_tokens
-
     def __call__(self, history: History, _room: Room) -> History:
         """Return the history within the budget; at least one message is kept after the pinned ones."""
         size = history.estimated if self.estimated else history.tokens

@@ -1,4 +1,4 @@
-"""Fased (a fork of OpenClaw, built on Pi): a floor under the reserve, a guarded summary, pruning when the cache is cold."""
+"""Fased (a fork of OpenClaw, built on Pi): a floored reserve, a guarded summary, pruning when cold."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.safeguard import Safeguard
 from ctxkit.policies.structured import PiSummary
 from ctxkit.policies.triggers import Above, Overflow, Share
+from ctxkit.presets.checks import room_to_cut
 from ctxkit.presets.differences import Difference
 
 SOFT_THRESHOLD = 4000
@@ -181,6 +182,7 @@ def fased(
     if not 0.1 <= max_history_share <= 0.9:
         raise BadArguments(f"max_history_share lies between 0.1 and 0.9, not at {max_history_share}.")
     held = reserve(reserve_tokens, reserve_tokens_floor)
+    room_to_cut(context_window, held, keep_recent_tokens)
     common: dict[str, Any] = {
         "keep_tokens": keep_recent_tokens,
         "limit": max(int(0.8 * held), 1),
