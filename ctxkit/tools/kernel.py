@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import os
 import signal
-import subprocess
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -51,20 +51,36 @@ def python_tool(space: dict[str, Any]) -> Tool:
 def shell_tool(root: Root, seconds: float = 120.0) -> Tool:
     """Return a tool that runs a shell command in the root folder, without the keys of the environment."""
 
-    def shell(command: str) -> str:
+    async def shell(command: str) -> str:
         """Run a shell command in the working folder; gives its output and, where it is not 0, its exit status."""
         env = {k: v for k, v in os.environ.items() if not any(s in k.upper() for s in _SECRET)}
-        with subprocess.Popen(  # noqa: S602  the user named this tool
-            command, shell=True, cwd=root.folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, start_new_session=True,
-        ) as process:  # fmt: skip
-            try:
-                output, _ = process.communicate(timeout=seconds)
-                status = f"\n[exit status {process.returncode}]" if process.returncode else ""
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                output, _ = process.communicate()
-                status = f"\n[stopped after {seconds:g} seconds]"
+        process = await asyncio.create_subprocess_shell(
+            command,
+            cwd=root.folder,
+            env=env,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        reading = asyncio.ensure_future(process.communicate())
+        try:
+            output, _ = await asyncio.wait_for(asyncio.shield(reading), seconds)
+            status = f"\n[exit status {process.returncode}]" if process.returncode else ""
+        except TimeoutError:
+            _kill(process.pid)
+            output, _ = await reading
+            status = f"\n[stopped after {seconds:g} seconds]"
+        except asyncio.CancelledError:
+            _kill(process.pid)
+            await reading
+            raise
         return (output.decode("utf-8", "replace") + status) or "(no output)"
 
     return tool(shell, needs="shell")
+
+
+def _kill(pid: int) -> None:
+    """End a command with everything that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)

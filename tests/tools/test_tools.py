@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+import time
 
 import pytest
 
@@ -104,8 +106,22 @@ def test_python_runs_in_the_users_namespace():
 
 def test_the_shell_stays_in_the_root_and_sees_no_keys(tmp_path, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "sk-planted")
-    run = shell_tool(Root(tmp_path)).run
+    shell = shell_tool(Root(tmp_path)).run
+    run = lambda command: asyncio.run(shell(command))
     assert run("pwd").strip() == str(tmp_path.resolve())
     assert "planted" not in run("env")
     assert "[exit status 3]" in run("exit 3")
-    assert "stopped after" in shell_tool(Root(tmp_path), seconds=0.2).run("sleep 5")
+    assert "stopped after" in asyncio.run(shell_tool(Root(tmp_path), seconds=0.2).run("sleep 5"))
+
+
+def test_an_interrupted_command_is_ended_with_what_it_started(tmp_path):
+    async def go():
+        task = asyncio.ensure_future(shell_tool(Root(tmp_path)).run("(sleep 1; touch late) & sleep 60"))
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(go())
+    time.sleep(1.2)
+    assert not (tmp_path / "late").exists()
