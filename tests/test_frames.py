@@ -48,7 +48,8 @@ def test_the_page_is_written_from_the_tables():
 def test_a_frame_survives_parquet(per, tmp_path):
     frame = ck.frame(some(), per=per)
     frame.to_parquet(tmp_path / "f.parquet")
-    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "f.parquet"), frame)
+    again = pd.read_parquet(tmp_path / "f.parquet").astype(frame.dtypes.to_dict())  # older pandas keeps texts elsewhere
+    pd.testing.assert_frame_equal(again, frame)
 
 
 def test_a_wrong_word_says_what_to_write():
@@ -153,9 +154,16 @@ def test_compactions_say_what_they_took_and_saved():
     assert (row["call"], row["turn"], row["position"], row["targets_n"]) == (2, 0, 5, 3)
     assert (row["messages_before"], row["messages_after"]) == (5, 3)
     assert row["tokens_before"] == 170 + 7  # the last prompt and its reply
+    assert row["tokens_after"] == 215 - 1  # the next prompt, without the message that came in between
+    assert row["token_savings"] == pytest.approx(1 - 214 / 177)
+    assert (row["summary_tokens"], row["source"], row["tokens_source"]) == (20, "recorded", "derived")
+
+
+def test_without_a_later_prompt_only_the_counted_difference_is_taken_off():
+    cut = session(*some().log[:6])
+    row = ck.frame(cut, per="compaction").iloc[0]
     assert row["tokens_after"] == 177 - (10 + 100 + 2) + 20  # user, result, call; summary
-    assert row["token_savings"] == pytest.approx(1 - 85 / 177)
-    assert (row["summary_tokens"], row["source"], row["tokens_source"]) == (20, "recorded", "estimated")
+    assert row["tokens_source"] == "estimated"
 
 
 def test_recorded_sizes_of_a_compaction_are_taken_as_they_are():
@@ -189,6 +197,16 @@ def test_recorded_edits_in_a_row_stay_apart():
 def test_usage_that_a_replay_modelled_is_derived():
     s = session(user(), assistant(usage=usage(5), details={"usage_source": "derived"}), assistant(usage=usage(5)))
     assert ck.frame(s, per="call")["source"].tolist() == ["derived", "recorded"]
+
+
+def test_a_size_after_that_no_log_has_is_told_by_the_next_prompt():
+    u = user("x" * 4000)
+    next_ = user("y" * 40)
+    s = session(
+        u, assistant(usage=usage(9000)), summarised([u], tokens_before=9100), next_, assistant(usage=usage(3010))
+    )
+    row = ck.frame(s, per="compaction").iloc[0]
+    assert (row["tokens_before"], row["tokens_after"], row["tokens_source"]) == (9100, 3000, "derived")
 
 
 def test_a_session_row_says_what_its_log_can_say():

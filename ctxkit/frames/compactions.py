@@ -95,6 +95,8 @@ class _Moment(NamedTuple):
     """Tokens in the window after the last of them, as recorded; None also where another compaction came since."""
     shown: list[Message]
     after: list[Message]
+    following: tuple[int, list[Message]] | None
+    """The next recorded prompt before another compaction, and the messages that came in between."""
 
 
 def _moments(session: Session) -> Iterator[_Moment]:
@@ -112,8 +114,21 @@ def _moments(session: Session) -> Iterator[_Moment]:
             after = shown
             for edit in starts[position].edits:
                 after = apply_edit(after, edit)
-            yield _Moment(starts[position], calls, billed, shown, after)
+            last = position + len(starts[position].edits)
+            yield _Moment(starts[position], calls, billed, shown, after, _following(session, last))
             shown, billed = after, None
+
+
+def _following(session: Session, position: int) -> tuple[int, list[Message]] | None:
+    since: list[Message] = []
+    for entry in session.path[position:]:
+        if not isinstance(entry, Message):
+            return None
+        if entry.role == "assistant" and entry.kind != "turn" and entry.usage and entry.usage.prompt_tokens:
+            return entry.usage.prompt_tokens, since
+        if entry.visible:
+            since.append(entry)
+    return None
 
 
 def _occupancy(reply: Message) -> int | None:
@@ -135,6 +150,9 @@ def _tokens(
     shown, after = sum(map(size, at.shown)), sum(map(size, at.after))
     if before is None:
         before = shown if at.billed is None else max(at.billed, shown)
+    if then is None and at.following is not None:
+        prompt, since = at.following
+        return before, max(prompt - sum(map(size, since)), 0), "derived"
     if then is None:  # only the difference is counted: what no log shows stays as it was
         then = max(before - shown + after, 0)
     return before, then, counted

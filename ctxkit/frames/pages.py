@@ -34,7 +34,8 @@ _TOLD = {
     "turn": "One row a turn of an agent, with the columns of fuseraft's snapshots under their own names. Running sums "
     "are kept for each agent, names without regard to case, and start again for all of them after a compaction.",
     "compaction": "One row a compaction. Sizes are those that the log records; else the size before is the last "
-    "recorded prompt and its reply, and the size after is that less the counted difference; else both are counted.",
+    "recorded prompt and its reply, and the size after is the next recorded prompt less what came in between, or the "
+    "size before less the counted difference; without any usage both are counted.",
     "session": "One row a session: what it is, what its log can say, its totals, what the reader passed over.",
 }
 
