@@ -10,7 +10,7 @@ import msgspec
 from ctxkit.errors import ReadError
 from ctxkit.messages import Edit, Fault, Image, Message, Part, Sized, Text, Thinking, ToolCall, ToolSchema, Usage
 from ctxkit.readers.dialects import to_parts, to_schemas
-from ctxkit.readers.fields import DAMAGE, arguments, as_text, demand, items, mapping, number, text, time, why, word
+from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, number, text, time, why, word
 from ctxkit.readers.logs import Log
 from ctxkit.session import Session
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ctxkit.readers.source import Source
 
 NAME = "codex"
+CAN = "text, system prompt, calls and results, usage per call (cache reads), window, times, compactions"
+CANNOT = "encrypted reasoning (its size only), money"
 
 _TYPES = {"session_meta", "turn_context", "response_item", "event_msg", "compacted"}
 _WRAPPERS = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<turn_aborted>", "<skill")
@@ -75,25 +77,26 @@ class _Rollout:
         self.answered = False
 
     def record(self, record: dict[str, Any]) -> None:
-        kind, when = record.get("type"), time(record.get("timestamp"))
-        payload = record.get("payload")
-        if "payload" not in record:
-            if kind is None and "instructions" in record:
-                self._meta(record)
-                return
-            kind, payload = "response_item", record
-        if kind == "response_item":
-            self.item(demand(record, "payload", dict) if "payload" in record else record, when)
-        elif kind == "event_msg":
-            self._event(demand(record, "payload", dict), when)
+        kind, payload = record.get("type"), record.get("payload")
+        if kind == "response_item" or kind == "event_msg" or kind == "compacted" or kind == "session_meta":  # noqa: PLR1714  this runs for every line
+            if type(payload) is not dict:
+                raise ValueError("expected 'payload' to be an object")
+            if kind == "event_msg":
+                self._event(payload, record)
+            elif kind == "response_item":
+                self.item(payload, time(record.get("timestamp")))
+            elif kind == "compacted":
+                self._compacted(payload, time(record.get("timestamp")))
+            else:
+                self._meta(payload)
         elif kind == "turn_context":
             self.model = word(mapping(payload).get("model")) or self.model
-        elif kind == "compacted":
-            self._compacted(demand(record, "payload", dict), when)
-        elif kind == "session_meta":
-            self._meta(demand(record, "payload", dict))
-        else:
+        elif "payload" in record:
             self.skipped[kind if type(kind) is str else "no type"] += 1
+        elif kind is None and "instructions" in record:
+            self._meta(record)
+        else:
+            self.item(record, time(record.get("timestamp")))
 
     def _meta(self, payload: dict[str, Any]) -> None:
         if self.meta:
@@ -228,14 +231,14 @@ class _Rollout:
 
     # -- events: counts, failures --------------------------------------------------------------------------------
 
-    def _event(self, p: dict[str, Any], when: float | None) -> None:
+    def _event(self, p: dict[str, Any], record: dict[str, Any]) -> None:
         kind = p.get("type")
         if kind == "token_count":
-            self._count(mapping(p.get("info")), when)
+            self._count(mapping(p.get("info")), record)
         elif kind in ("error", "stream_error"):
-            self._failed("error", word(p.get("message")), when)
+            self._failed("error", word(p.get("message")), time(record.get("timestamp")))
         elif kind == "turn_aborted":
-            self._failed("aborted", word(p.get("reason")), when)
+            self._failed("aborted", word(p.get("reason")), time(record.get("timestamp")))
         else:
             self.skipped[f"event {kind}" if type(kind) is str else "event"] += 1
             if kind == "thread_name_updated":
@@ -243,7 +246,7 @@ class _Rollout:
             elif kind == "task_started":
                 self.window = number(p.get("model_context_window")) or self.window
 
-    def _count(self, info: dict[str, Any], when: float | None) -> None:
+    def _count(self, info: dict[str, Any], record: dict[str, Any]) -> None:
         """Take the count of one call; one whose total did not grow repeats the one before."""
         total, last = info.get("total_token_usage"), info.get("last_token_usage")
         if type(last) is not dict or (total is not None and total == self.total):
@@ -253,6 +256,7 @@ class _Rollout:
         usage = _usage(last)
         if usage is None:
             return
+        when = time(record.get("timestamp"))
         if self.counts_first is None:
             self.counts_first = self.unpaid is None
         if self.counts_first:
@@ -417,6 +421,8 @@ def _said(payload: Any) -> str:
 
 
 def _parts(content: Any, skipped: Counter[str]) -> tuple[Part, ...]:
+    if type(content) is str:
+        return (Text(content),) if content else ()
     parts, _ = to_parts(content, skipped)
     return tuple(p for p in parts if type(p) is not Image or p.data or p.url)
 
