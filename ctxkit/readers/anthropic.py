@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 NAME = "anthropic"
 ALIASES = ("anthropic-messages", "messages")
+CAN = "text, thinking, system prompt, tools, calls and results; usage where responses are there (cache by life)"
+CANNOT = "times, money, compactions"
 
 _BLOCKS = {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"}
 

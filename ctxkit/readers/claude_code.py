@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 NAME = "claude-code"
 ALIASES = ("claude",)
+CAN = (
+    "text, thinking, calls and results, usage per call (cache reads and writes by life), times, compactions, subagents"
+)
+CANNOT = "system prompt, tool schemas, money"
 
 _TALK = {"user", "assistant"}
 _MARKS = ("sessionId", "parentUuid", "isSidechain", "uuid", "leafUuid")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = "fuseraft-events"
-ALIASES = ("fuseraft",)
+ALIASES = ("fuseraft-repl",)
 CAN = "usage and occupancy per call, sizes by kind, requests, answers, tools with sizes, compactions, agents, subagents"
 CANNOT = "what tools answered (sizes only), cache per call (per turn only), system prompt, money"
 _OPEN = 200

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 NAME = "fuseraft-snapshots"
 ALIASES = ("fuseraft", "snapshots", "ctx-snapshots")
+CAN = "usage per turn and agent, budgets, compactions as marks, times"
+CANNOT = "text, single calls, cache, model; the size of a context (the sums are bills)"
 
 _NEEDED = ("ts", "agent", "turn", "turn_input_tokens")
 _SETTINGS = ("cumulative_input_tokens", "warn_at", "cutover_at")

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 NAME = "native"
 ALIASES = ("ctxkit",)
+CAN = "all that a session holds"
+CANNOT = "nothing is left out"
 VERSION = 1
 _TYPES: dict[str, Any] = {
     "tools": tuple[ToolSchema, ...],

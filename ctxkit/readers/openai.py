@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 NAME = "openai"
 ALIASES = ("openai-messages", "openai-chat", "chat-completions", "litellm")
+CAN = "text, system prompt, tools, calls and results; usage where completions are there (cache reads)"
+CANNOT = "times of messages, compactions"
 
 
 def sniff(source: Source) -> bool:

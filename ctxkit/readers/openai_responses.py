@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 NAME = "openai-responses"
 ALIASES = ("responses",)
+CAN = "text, calls and results, tools and usage where the response is there"
+CANNOT = "times of calls, encrypted reasoning (its size only), money"
 
 _ITEMS = {
     "reasoning",

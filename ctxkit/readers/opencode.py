@@ -25,19 +25,24 @@ _QUIET = {"step-start", "step-finish", "snapshot", "agent", "retry", "subtask", 
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is an export, or one message of the storage folder."""
+    """Say whether this is an export, or a session or one message of the storage folder."""
     document = source.document
     if type(document) is not dict:
         return False
     info = document.get("info")
     if type(info) is dict and type(document.get("messages")) is list:
         return text(info.get("id")).startswith("ses_") or "projectID" in info
-    return text(document.get("id")).startswith("msg_") and "sessionID" in document
+    id_ = text(document.get("id"))
+    return (id_.startswith("msg_") and "sessionID" in document) or (id_.startswith("ses_") and "directory" in document)
 
 
 def read(source: Source) -> list[Session]:
-    """Return the one session of an export; a single message of the storage reads as a session of one message."""
+    """Return the one session of an export, or of a storage; a single message reads as a session of one message."""
     document = mapping(source.document)
+    if text(document.get("id")).startswith("ses_"):
+        return (
+            [_stored(source.path.parents[2], source.path)] if len(source.path.parents) > 2 else [_session(document, [])]
+        )
     if "messages" not in document:
         document = {"info": {"id": document.get("sessionID")}, "messages": [{"info": document, "parts": []}]}
     return [_session(mapping(document.get("info")), items(document.get("messages")))]
@@ -56,19 +61,20 @@ def sniff_folder(path: Path) -> bool:
 
 def read_folder(path: Path) -> list[Session]:
     """Return the main sessions of a storage; those of subagents are their children."""
-    faults: list[Fault] = []
-    sessions: dict[str, Session] = {}
-    for file in sorted((path / "session").glob("*/ses_*.json")):
-        info = _load(file, faults)
-        found = [_load(f, faults) for f in sorted((path / "message" / file.stem).glob("msg_*.json"))]
-        found.sort(key=lambda m: number(mapping(m.get("time")).get("created")) or 0)
-        messages = [{"info": m, "parts": _stored_parts(path, text(m.get("id")), faults)} for m in found]
-        made = _session({"id": file.stem, **info}, messages)
-        sessions[file.stem] = replace(made, path_=str(file), faults=(*made.faults, *faults))
-        faults = []
+    sessions = {file.stem: _stored(path, file) for file in sorted((path / "session").glob("*/ses_*.json"))}
     if not sessions:
         raise ReadError("expected sessions in the folder 'session' of an OpenCode storage, found none.", path)
     return _nested(sessions)
+
+
+def _stored(path: Path, file: Path) -> Session:
+    faults: list[Fault] = []
+    info = _load(file, faults)
+    found = [_load(f, faults) for f in sorted((path / "message" / file.stem).glob("msg_*.json"))]
+    found.sort(key=lambda m: number(mapping(m.get("time")).get("created")) or 0)
+    messages = [{"info": m, "parts": _stored_parts(path, text(m.get("id")), faults)} for m in found]
+    made = _session({"id": file.stem, **info}, messages)
+    return replace(made, path_=str(file), faults=(*made.faults, *faults))
 
 
 def _stored_parts(path: Path, message: str, faults: list[Fault]) -> list[Any]:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 NAME = "pi"
 ALIASES = ("openclaw", "fased", "ai")
+CAN = "text, thinking, calls and results, usage per call (cache reads and writes), money, times, branches, compactions"
+CANNOT = "system prompt, tool schemas"
 
 
 def sniff(source: Source) -> bool:

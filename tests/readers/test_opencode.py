@@ -81,3 +81,4 @@ def test_a_storage_folder_gives_main_sessions_with_their_subagents(tmp_path):
     assert (s.id, s.messages[0].text) == ("ses_1", "said 1")
     assert [c.messages[0].text for c in s.children] == ["said 2"]
     assert len(ck.read_all(tmp_path, progress=False)) == 1
+    assert ck.read(tmp_path / "session/proj/ses_2.json").messages[0].text == "said 2"

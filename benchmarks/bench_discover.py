@@ -1,0 +1,72 @@
+"""Listing 1,000 sessions on disk, against reading them for the same facts (lines and size) in plain Python."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.discoveries import discover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FILES, LINES = 1_000, 2_000
+GOAL_SECONDS = 1.0
+
+
+def make(home: Path) -> None:
+    data = b'{"type":"user","message":{"role":"user","content":"' + b"x" * 80 + b'"}}\n'
+    for n in range(FILES):
+        folder = home / f".claude/projects/-w-project-{n % 40}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{n}.jsonl").write_bytes(data * LINES)
+
+
+def naive(home: Path) -> list[tuple[str, int, int]]:
+    out = []
+    for file in sorted(home.rglob("*.jsonl")):
+        with file.open("rb") as f:
+            out.append((str(file), file.stat().st_size, sum(1 for _ in f)))
+    return out
+
+
+def cpu(do: Callable[[], Any], rounds: int = 5) -> float:
+    do()
+    times = []
+    for _ in range(rounds):
+        start = time.process_time()
+        do()
+        times.append(time.process_time() - start)
+    return statistics.median(times)
+
+
+def run() -> list[dict[str, Any]]:
+    """Return the row: CPU seconds of both sides; the sizes are equal, the estimated lines within a hundredth."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        make(home)
+        frame, plain = discover(home).sort_values("path"), naive(home)
+        assert frame["path"].tolist() == [p for p, _, _ in plain]
+        assert frame["size_bytes"].tolist() == [s for _, s, _ in plain]
+        pairs = zip(frame["messages"], (n for _, _, n in plain), strict=True)
+        assert all(abs(m - n) <= n / 100 for m, n in pairs)
+        ours, peer = cpu(lambda: discover(home)), cpu(lambda: naive(home), rounds=3)
+    assert ours < GOAL_SECONDS
+    return [
+        {
+            "name": f"discover {FILES:,} sessions",
+            "ours": ours,
+            "peer": peer,
+            "ratio": ours / peer,
+            "goal": 1.0,
+            "unit": "s CPU; peer: counting the lines of every file",
+        }
+    ]
+
+
+if __name__ == "__main__":
+    for row in run():
+        print(row)

@@ -1,0 +1,75 @@
+# ruff: noqa: INP001  a script beside the page that it writes
+"""Write `docs/formats.md` from the readers themselves: `python docs/make_formats.py` (a test compares the page)."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from ctxkit.discoveries import PLACES
+from ctxkit.readers.catalogue import MEMBERS
+
+PAGE = Path(__file__).with_name("formats.md")
+HEAD = """# Formats
+
+Written by `python docs/make_formats.py` from the readers. A format is known by its content, never by the name of the
+file; `format=` forces one. What a log cannot say is missing (`None`, `NaN`), never zero.
+
+| `format=` | what it is | what it says | what it cannot say |
+| --- | --- | --- | --- |
+"""
+RULES = """
+## How formats become sessions
+
+- **One call, one reply.** A call written in several lines, or twice, is one assistant message; tool results are
+  messages of their own, also where the format keeps call and result in one record (Gemini, OpenCode, ATIF).
+- **Usage in disjoint classes.** `input_tokens` is what was not cached. Where a format's input holds the cached
+  tokens (Codex, Gemini, ATIF, Chat Completions, mini-SWE-agent, OpenTelemetry), they are taken out; the prompt is
+  the sum again.
+- **Whole turns.** Where a record stands for a turn of several calls (fuseraft's checkpoints, post-mortems and
+  snapshots), the message has `kind="turn"`: its usage is a bill, not the size of a context.
+- **Compactions.** A recorded one is an edit with the messages that went and the summary that came. Traces that hold
+  each call's whole prompt (Langfuse, OpenTelemetry, Inspect, completion logs) give edits with `source="derived"`
+  where messages are gone from the next prompt. `ctxkit.compactions.derive` finds others in the sizes alone.
+- **Several sessions in a file** give several (tau-bench runs, OpenHands outputs, Inspect samples, aider's starts,
+  fuseraft's older event logs): `ck.read_all`. **A folder that is one session** gives one: OpenHands' events or
+  completion logs, fuseraft's session folder and post-mortem. OpenCode's storage gives its main sessions.
+- **Subagents** are `Session.children` where they can be told: Claude Code's files, ATIF's embedded trajectories,
+  fuseraft's sub-agent events, OpenCode's storage, threads of their own in a trace. Exports of one session name only
+  their parent.
+- **Text actions** (SWE-agent) are tool calls with the action as `command`; its demonstrations are part of the
+  prompt, not calls. aider's answers have no calls; its usage is rounded by aider itself.
+- **Times without a zone** are taken for UTC; OpenHands' are set by the completions beside them, where there are
+  any.
+- **Damage.** A record that cannot be read is a fault with its line, an unknown one is counted by name in `skipped`,
+  and the rest is kept. Archives (`.eval`) are refused before unpacking where they have too many members, grow
+  beyond 512 MB, or one grows more than 400 times; members compressed with zstd are named as faults.
+
+## Where `ck.discover()` looks
+
+| tool | below the home folder | moved by |
+| --- | --- | --- |
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    out = [HEAD]
+    for member in MEMBERS:
+        m = import_module(f"ctxkit.readers.{member}")
+        names = " ".join(f"`{n}`" for n in (m.NAME, *getattr(m, "ALIASES", ())))
+        what = " ".join((m.__doc__ or "").split("\n\n")[0].split()).rstrip(".")
+        out.append(f"| {names} | {what} | {m.CAN} | {m.CANNOT} |\n")
+    out.append(RULES)
+    for p in PLACES:
+        place = f"`~/{p.below}`" if p.below else "`~` itself, and the working folder"
+        moved = f"`{p.variable}` (then `{p.moved}` below it)" if p.variable else ""
+        out.append(f"| {p.tool} | {place} | {moved} |\n")
+    return "".join(out)
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv:
+        sys.exit(PAGE.read_text(encoding="utf-8") != page())
+    PAGE.write_text(page(), encoding="utf-8")
