@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from ctxkit.snapshots.columns import ARRAYS, Block, rows
+from ctxkit.snapshots.columns import ARRAYS, Block, Words, rows, width
 from ctxkit.snapshots.faults import Fault
 from ctxkit.snapshots.files import Log
 from ctxkit.tokens.vocabularies import cache_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
+
+    _Files = dict[str, tuple[Path, np.dtype[Any]]]
 
 _VERSION = 1
 
@@ -78,14 +80,27 @@ def begin(folder: Path, index: Index) -> None:
     (folder / index.generation).mkdir(mode=0o700, parents=True)
 
 
-def append(folder: Path, index: Index, block: Block, runs: list[tuple[int, int]]) -> None:
-    """Write rows after those that count; the index on disk is not touched."""
-    for name, dtype in ARRAYS.items():
-        with _private(folder / index.generation / f"{name}.bin", os.O_RDWR | os.O_CREAT) as f:
+def append(folder: Path, index: Index, block: Block, runs: list[tuple[int, int]], words: Words) -> None:
+    """Write rows after those that count; the index on disk is not touched. `words` are those of the block."""
+    old, new = _files(folder, index), _files(folder, index, words)
+    for name, (file, dtype) in new.items():
+        if old[name][0] != file and index.rows:  # more texts than its codes could hold
+            with _private(file, os.O_RDWR | os.O_CREAT) as f:
+                f.write(np.fromfile(*old[name], count=index.rows).astype(dtype).data)
+        with _private(file, os.O_RDWR | os.O_CREAT) as f:
             f.seek(index.rows * dtype.itemsize)
             f.write(np.ascontiguousarray(block[name], dtype).data)
+    index.words = {name: list(texts) for name, texts in words.items()}
     index.rows += rows(block)
     index.runs = joined([*index.runs, *runs])
+
+
+def _files(folder: Path, index: Index, words: Mapping[str, Collection[str]] | None = None) -> _Files:
+    """The file and the type of each array, for the index's own texts or for more."""
+    texts = index.words if words is None else words
+    widths = {name: width(name, len(texts.get(name, ()))) for name in ARRAYS}
+    where = folder / index.generation
+    return {name: (where / f"{name}.{dtype.name}.bin", dtype) for name, dtype in widths.items()}
 
 
 def joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -114,9 +129,8 @@ def arrays(folder: Path, index: Index, ranks: Sequence[int]) -> Block:
     if not index.rows:
         return {name: np.empty(0, dtype) for name, dtype in ARRAYS.items()}
     bounds = _bounds(index.runs, ranks)
-    where = f"{folder / index.generation}{os.sep}"
     take = _mapped if len(bounds) == 1 else _gathered
-    return {name: take(f"{where}{name}.bin", dtype, bounds) for name, dtype in ARRAYS.items()}
+    return {name: take(file, dtype, bounds) for name, (file, dtype) in _files(folder, index).items()}
 
 
 def is_ordered(runs: list[tuple[int, int]], ranks: Sequence[int]) -> bool:
@@ -137,16 +151,16 @@ def _bounds(runs: list[tuple[int, int]], ranks: Sequence[int]) -> list[tuple[int
     return out
 
 
-def _mapped(path: str, dtype: np.dtype[Any], bounds: list[tuple[int, int]]) -> np.ndarray[Any, Any]:
-    with open(path, "rb") as f:  # noqa: PTH123
+def _mapped(path: Path, dtype: np.dtype[Any], bounds: list[tuple[int, int]]) -> np.ndarray[Any, Any]:
+    with path.open("rb") as f:
         private = mmap(f.fileno(), bounds[0][1] * dtype.itemsize, access=ACCESS_COPY)
     return np.frombuffer(private, dtype)
 
 
-def _gathered(path: str, dtype: np.dtype[Any], bounds: list[tuple[int, int]]) -> np.ndarray[Any, Any]:
+def _gathered(path: Path, dtype: np.dtype[Any], bounds: list[tuple[int, int]]) -> np.ndarray[Any, Any]:
     out = np.empty(sum(b - a for a, b in bounds), dtype)
     at = 0
-    with open(path, "rb", buffering=0) as f:  # noqa: PTH123
+    with path.open("rb", buffering=0) as f:
         for a, b in bounds:
             f.seek(a * dtype.itemsize)
             if f.readinto(out[at : at + b - a].data) != (b - a) * dtype.itemsize:
@@ -162,8 +176,7 @@ def _private(path: Path, flags: int) -> Any:
 
 def is_whole(folder: Path, index: Index) -> bool:
     """True where every array is at least as long as the index says."""
-    where = folder / index.generation
-    sizes = ((where / f"{name}.bin", dtype.itemsize * index.rows) for name, dtype in ARRAYS.items())
+    sizes = ((file, dtype.itemsize * index.rows) for file, dtype in _files(folder, index).values())
     return all(not least or (file.is_file() and file.stat().st_size >= least) for file, least in sizes)
 
 

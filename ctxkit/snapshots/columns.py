@@ -28,6 +28,7 @@ COUNTS = NAMES[3:9]
 ALWAYS = ("ts", "agent", *NAMES[3:7])
 """Fields that every line of fuseraft's carries."""
 FLAG = "compaction_occurred"
+_FEW, _MANY = np.iinfo(np.int8).max, np.iinfo(np.int16).max
 NAT = np.iinfo(np.int64).min
 
 ARRAYS: dict[str, np.dtype[Any]] = {
@@ -64,6 +65,13 @@ def recode(block: Block, old: Mapping[str, Sequence[str]], words: Words) -> Bloc
     return out
 
 
+def width(name: str, words: int) -> np.dtype[Any]:
+    """The type of an array on disk; codes are as narrow as pandas wants them, which would copy others."""
+    if name not in TEXTS:
+        return ARRAYS[name]
+    return np.dtype(np.int8 if words < _FEW else np.int16 if words < _MANY else np.int32)
+
+
 def rows(block: Block) -> int:
     """The number of rows of a block."""
     return len(block["ts"])
@@ -88,7 +96,10 @@ def _series(block: Block, words: Mapping[str, Iterable[str]], name: str) -> Any:
     if name == "ts":
         return pd.DatetimeIndex(values, dtype=pd.DatetimeTZDtype("ns", "UTC"), copy=False).array
     if name in TEXTS:
-        return pd.Categorical.from_codes(values, pd.Index(list(words[name]), dtype="str"), validate=False)
+        texts = list(words[name])
+        return pd.Categorical.from_codes(
+            values, pd.Index(texts) if texts else pd.Index([], dtype="str"), validate=False
+        )
     if name == FLAG:
         return pd.arrays.BooleanArray(values, np.zeros(len(values), np.bool_))
     return pd.arrays.IntegerArray(values, block[f"{name}.missing"])

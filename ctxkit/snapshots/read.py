@@ -165,8 +165,7 @@ def _grow(folder: Path, index: kept.Index, logs: list[str]) -> None:
     changed = [(i, log) for i, log in enumerate(index.logs) if not log.is_same()]
     for parts in groups([log for _, log in changed], report):
         block, runs = parse(parts, words, report)
-        kept.append(folder, index, block, [(changed[i][0], n) for i, n in runs])
-    index.words = {name: list(texts) for name, texts in words.items()}
+        kept.append(folder, index, block, [(changed[i][0], n) for i, n in runs], words)
     index.faults = report.faults
 
 
@@ -180,8 +179,7 @@ def _tidy(folder: Path, index: kept.Index, logs: list[str]) -> None:
     runs = sorted(index.runs, key=lambda run: ranks[run[0]])
     kept.begin(folder, index)
     index.rows, index.runs = 0, []
-    kept.append(folder, index, block, runs)
-    index.words = {name: list(texts) for name, texts in words.items()}
+    kept.append(folder, index, block, runs, words)
 
 
 # -- what is asked for -------------------------------------------------------------------------------------------------

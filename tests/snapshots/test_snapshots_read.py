@@ -271,6 +271,14 @@ def test_a_log_that_grows_before_the_last_keeps_the_order_of_files(tmp_path):
         assert same(tmp_path)["agent"][101] == "system"
 
 
+def test_more_sessions_than_narrow_codes_hold(tmp_path):
+    path = write(tmp_path / "a.jsonl", text([{**r, "session": f"{i:04d}"} for i, r in enumerate(records(120))]))
+    same(path)
+    with path.open("a") as f:
+        f.write(text([{**r, "session": f"{i + 120:04d}"} for i, r in enumerate(records(200))]))
+    assert same(path)["session"].to_list() == [f"{i:04d}" for i in range(320)]
+
+
 def test_a_log_that_was_rewritten_is_read_again(tmp_path):
     path = write(tmp_path / "a.jsonl", GOOD)
     same(path)
@@ -308,7 +316,7 @@ def test_a_damaged_cache_costs_time_only(tmp_path, own_cache, damage):
     path = write(tmp_path / "a.jsonl", GOOD)
     ck.read_snapshots(path)
     index = next(own_cache.rglob("index.json"))
-    column = next(own_cache.rglob("turn.bin"))
+    column = next(own_cache.rglob("turn.int64.bin"))
     if damage == "index":
         index.write_bytes(b'{"logs": 5}')
     elif damage == "short":
