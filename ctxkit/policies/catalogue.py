@@ -32,6 +32,19 @@ MEMBERS = {
     "turns": "window:Turns",
     "window_share": "window:WindowShare",
     "summary": "summary:Summary",
+    "safeguard": "safeguard:Safeguard",
+    "intents": "intents:Intents",
+    "evidence": "evidence:Evidence",
+    "hybrid": "evidence:Hybrid",
+    "digest": "digest:Digest",
+    "excerpts": "digest:Excerpts",
+    "superseded": "superseded:Superseded",
+    "repeated_commands": "superseded:RepeatedCommands",
+    "intermediate": "superseded:Intermediate",
+    "tombstones": "tombstones:Tombstones",
+    "offload": "offload:Offload",
+    "adaptive_trim": "adaptive:AdaptiveTrim",
+    "native": "native:Native",
 }
 """Short names of the kit's own policies."""
 

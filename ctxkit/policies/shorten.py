@@ -163,7 +163,7 @@ class Outputs(Setting):
 
 
 def consumed(history: History, readers: Iterable[str] = READERS, writers: Iterable[str] = WRITERS) -> frozenset[int]:
-    """Return positions of reads whose path a later message writes (paths compared without case, as they are written)."""
+    """Return positions of reads whose path a later message writes; paths are compared without case."""
     last_write: dict[str, int] = {}
     asked: dict[str, tuple[int, str]] = {}
     reads: list[tuple[int, int, str]] = []
@@ -194,4 +194,4 @@ def _cut(position: int, message: Message, cap: int, suffix: str) -> dict[int, Me
 
 def _is_cut(text: str, suffix: str) -> bool:
     """Say whether a text ends as this cut leaves it, so that a second cut would say less of how much went."""
-    return text.endswith(suffix.split("{n}")[-1])
+    return text.endswith(suffix.rsplit("{n}", maxsplit=1)[-1])
