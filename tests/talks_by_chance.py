@@ -21,11 +21,16 @@ def by_chance(seed: int, calls: int = 60, *, agents: tuple[str, ...] = ("main",)
             now += r.choice([5, 50, 700])
             log.append(user("u" * r.randint(4, 800), id=f"u{n}", time=now, pinned=r.random() < 0.05))
         now += r.randint(1, 30)
-        asked = [tool_call(r.choice(TOOLS), id=f"c{n}.{i}", path=f"f{r.randint(0, 5)}") for i in range(r.choice([0, 1, 1, 2]))]
+        asked = [
+            tool_call(r.choice(TOOLS), id=f"c{n}.{i}", path=f"f{r.randint(0, 5)}")
+            for i in range(r.choice([0, 1, 1, 2]))
+        ]
         log.append(assistant("a" * r.randint(0, 600), *asked, id=f"a{n}", time=now, agent=r.choice(agents)))
         for call in asked:
             now += 1
-            log.append(result("r" * r.choice([3, 40, 400, 9000]), call, id=f"r{call.id}", time=now, is_error=r.random() < 0.1))
+            log.append(
+                result("r" * r.choice([3, 40, 400, 9000]), call, id=f"r{call.id}", time=now, is_error=r.random() < 0.1)
+            )
     return session(*log)
 
 

@@ -63,7 +63,9 @@ FAMILIES = {
     "thrash by messages": lambda a, b: dict(policy=pi(b), trigger=t.Above(a), guards=g.AntiThrash(0.9, 2, "messages")),
     "attempts": lambda a, b: dict(policy=window(a), trigger=t.Above(a), guards=(g.Attempts(1), g.Attempts(9, "run"))),
     "hysteresis": lambda a, b: dict(policy=window(a), trigger=t.Above(a), guards=g.Hysteresis(share=0.3)),
-    "cold": lambda a, b: dict(policy=pi(b), trigger=t.Above(a), guards=(g.UntilCold(3 * a), g.MinProgress(0.3), g.Smaller())),
+    "cold": lambda a, b: dict(
+        policy=pi(b), trigger=t.Above(a), guards=(g.UntilCold(3 * a), g.MinProgress(0.3), g.Smaller())
+    ),
     "cooldown": lambda a, b: dict(policy=pi(b), trigger=t.Above(a), guards=g.Cooldown(200)),
     "warned": lambda a, b: dict(policy=pi(b), trigger=t.Spent(a * 5), warnings=(t.Spent(a * 3), t.Above(a))),
 }
@@ -104,7 +106,11 @@ def fold(log, rules):
         h = h.at(u)
         make = lambda x: rules.pruning(x, done.room) if rules.pruning else x
         sent = lambda a, b: sizes[a:b]
-        view = Straight(h, done.room, sent) if not rules.pruning else Sampled(h, done.room, rules.pruning, done.clock, (u, u + 1), warm=False, sent=sent)
+        view = (
+            Straight(h, done.room, sent)
+            if not rules.pruning
+            else Sampled(h, done.room, rules.pruning, done.clock, (u, u + 1), warm=False, sent=sent)
+        )
         first = getattr(rules.trigger, "first", None)
         due = first(view, u, u + 1) == u if first else rules.trigger(h, done.room)
         past = type("P", (), {"cuts": done.cuts, "log": log, "begin": 0})()
@@ -145,3 +151,233 @@ def test_jump_is_live_is_fold(family, pruning, seed, a, b):
     assert jump.prompts.tolist() == sizes
     assert [(c.call, [(e.kind, e.targets) for e in c.edits]) for c in jump.cuts] == cuts
     assert jump.fresh_tokens.tolist() == fresh
+
+
+# -- an oracle of plain lists: nothing of the kit but the messages -----------------------------------------------------------
+
+
+def tool_groups(shown):
+    """Positions of each reply with its results."""
+    groups, of = {}, {}
+    for p, (m, _) in enumerate(shown):
+        for c in getattr(m, "tool_calls", ()) if m else ():
+            of[c.id] = p
+        groups.setdefault(of.get(m.call_id, p) if m and m.role == "tool" else p, []).append(p)
+    return groups
+
+
+def cut_positions(shown):
+    """Positions before which a cut parts no call from its result."""
+    spans = [(g[0], g[-1]) for g in tool_groups(shown).values()]
+    return [p for p in range(len(shown)) if not any(a < p <= b for a, b in spans)]
+
+
+def stays(shown):
+    keep = set()
+    for group in tool_groups(shown).values():
+        if any(shown[p][0] is not None and (shown[p][0].role == "system" or shown[p][0].pinned) for p in group):
+            keep.update(group)
+    return keep
+
+
+def cut_before(shown, p, new):
+    firm = stays(shown)
+    gone = [i for i in range(p) if i not in firm]
+    if not gone:
+        return shown
+    head = [shown[i] for i in range(p) if i in firm and i < gone[0]]
+    return head + new + [shown[i] for i in range(p) if i in firm and i > gone[0]] + shown[p:]
+
+
+def oracle_pi(limit, keep):
+    def policy(shown):
+        total, at = 0, None
+        for i in range(len(shown) - 1, -1, -1):
+            total += shown[i][1]
+            if total >= keep:
+                at = i
+                break
+        later = [p for p in cut_positions(shown) if at is not None and p >= at]
+        return cut_before(shown, later[0], [(None, 120)]) if later else shown
+
+    return lambda shown: sum(n for _, n in shown) > limit, policy
+
+
+def oracle_window(limit):
+    def policy(shown):
+        firm = stays(shown)
+        for p in range(len(shown) + 1):
+            if sum(n for i, (_, n) in enumerate(shown) if i >= p or i in firm) <= limit:
+                break
+        later = [q for q in cut_positions(shown) if q >= p]
+        return cut_before(shown, later[0], []) if later and p else shown
+
+    return lambda shown: sum(n for _, n in shown) > limit, policy
+
+
+def oracle_clear(limit, n):
+    def policy(shown):
+        firm = stays(shown)
+        tools = [i for i, (m, _) in enumerate(shown) if m is not None and m.role == "tool"]
+        old = [i for i in tools[: max(0, len(tools) - n)] if i not in firm and shown[i][1] > 2]
+        return [(m, 2 if i in old else k) for i, (m, k) in enumerate(shown)] if old else shown
+
+    return lambda shown: sum(k for _, k in shown) > limit, policy
+
+
+def oracle_replies(n, keep):
+    return lambda shown: sum(m is not None and m.role == "assistant" for m, _ in shown) >= n, oracle_pi(0, keep)[1]
+
+
+def oracle(session_, due, policy):
+    shown, sizes, cuts = [], [], []
+    for m in session_.messages:
+        if m.role == "assistant":
+            if due(shown):
+                new = policy(shown)
+                if new is not shown:
+                    cuts.append(len(sizes))
+                    shown = new
+            sizes.append(sum(n for _, n in shown))
+        shown = [*shown, (m, size(m))]
+    return sizes, cuts
+
+
+ORACLES = {
+    "pi": lambda a, b: (oracle_pi(a, b), dict(policy=pi(b), trigger=t.Above(a))),
+    "window": lambda a, b: (oracle_window(a), dict(policy=window(a), trigger=t.Above(a))),
+    "clear": lambda a, b: (oracle_clear(a, 2), dict(policy=clear(2), trigger=t.Above(a))),
+    "replies": lambda a, b: (oracle_replies(9, b), dict(policy=pi(b), trigger=t.Count(9, ("assistant",)))),
+}
+
+
+@pytest.mark.parametrize("family", ORACLES)
+@settings(max_examples=12)
+@given(seed=st.integers(0, 10**6), a=st.integers(1500, 9000), b=st.integers(100, 1400))
+def test_plain_lists_give_the_same(family, seed, a, b):
+    (due, policy), parts = ORACLES[family](a, b)
+    talk = by_chance(seed, 50)
+    sizes, cuts = oracle(talk, due, policy)
+    done = run(log_of(talk, Rules(counter=Fours())), Rules(counter=Fours(), **parts))
+    assert done.prompts.tolist() == sizes
+    assert [c.call for c in done.cuts] == cuts
+
+
+# -- no look ahead -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pruning", ["none", "tools"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_log_cut_off_at_a_call_gives_the_same_run(family, pruning):
+    rules, talk = rules_of(family, pruning, 4000, 700), by_chance(11, 45, agents=("main", "helper"))
+    whole = log_of(talk, rules)
+    for upto in range(5, 45, 11):
+        position = talk.calls[upto].position
+        part = session(*talk.log[: position + 1])
+        done, cut_off = advance(Run(whole, rules), rules, upto + 1), run(log_of(part, rules), rules)
+        assert done.prompts.tolist() == cut_off.prompts.tolist()
+        assert done.edits == cut_off.edits
+        assert done.held == cut_off.held
+
+
+def test_a_log_that_grows_gives_the_same_run():
+    rules, talk = rules_of("pi", "tools", 4000, 700), by_chance(3, 60)
+    log = Log(Fours())
+    done = Run(log, rules)
+    for message in talk.messages:
+        if message.role == "assistant":
+            log.open(message.time, message.agent)
+            advance(done, rules, log.calls)
+        log.append(message)
+    again = run(Log.of(talk.messages, Fours()), rules)
+    assert done.prompts.tolist() == again.prompts.tolist()
+    assert done.edits == again.edits
+
+
+# -- what is asked of the parts ----------------------------------------------------------------------------------------------
+
+
+def talk_of(n, text="x" * 400):
+    return session(system(), user(), *(step("read_file", text) for _ in range(n)), assistant())
+
+
+def test_cumulative_input_is_counted_agent_by_agent():
+    talk = session(user("u" * 40), *(assistant("a" * 40, agent=a) for a in "AABAABB"))
+    log = log_of(talk, Rules(counter=Fours()))
+    of = lambda trigger: [w[0] for w in run(log, Rules(pi(10), t.Never(), warnings=trigger, counter=Fours())).warned]
+    assert of(t.Spent(30)) == [2]  # A was sent 10 + 20
+    assert of(t.Spent(30, agent="B")) == [3]  # B was sent 30
+    assert of(t.Spent(31, agent="B")) == [6]  # 30 + 60
+
+
+def test_a_policy_that_does_nothing_is_asked_again_and_told():
+    done = run(log_of(talk_of(3), Rules(counter=Fours())), Rules(lambda h, room: h, counter=Fours()))
+    assert [e.outcome for e in done.events if e.kind == "end"] == ["nothing"] * 4
+    assert not done.cuts
+
+
+def test_a_summariser_that_fails_leaves_the_history_and_a_note():
+    def fails(h, room):
+        raise ModelError("The model did not answer.")
+
+    done = run(log_of(talk_of(2), Rules(counter=Fours())), Rules(fails, counter=Fours()))
+    assert [(h.call, h.why) for h in done.errors] == [(n, "failed: The model did not answer.") for n in range(3)]
+    assert done.prompts.tolist() == run(done.log, Rules(counter=Fours())).prompts.tolist()
+
+
+def test_a_list_of_messages_is_a_policys_answer_too():
+    plain = Rules(lambda h, room: [m for m in h.messages if m.role != "tool" and not m.tool_calls], counter=Fours())
+    done = run(log_of(talk_of(3), plain), plain)
+    assert [m.role for m in done.shown().messages] == ["system", "user"]
+
+
+def test_an_orphan_is_refused_with_the_name_of_its_call():
+    bad = Rules(lambda h, room: [m for m in h.messages if m.role != "tool"], counter=Fours())
+    with pytest.raises(UnsoundHistory, match=r"Tool call read_file \(c.*\) lost its result"):
+        run(log_of(talk_of(2), bad), bad)
+
+
+@pytest.mark.parametrize("answer", [None, 3, "history"])
+def test_a_policy_must_return_a_history(answer):
+    rules = Rules(lambda h, room: answer, counter=Fours())
+    with pytest.raises(BadArguments, match="must return a history"):
+        run(log_of(talk_of(1), rules), rules)
+
+
+def test_new_messages_are_called_back():
+    told = []
+    rules = Rules(pi(200), t.Above(400), counter=Fours(), on_compacted=told.append)
+    done = run(log_of(talk_of(6), rules), rules)
+    assert [m[1].role for m in told] == ["summary"] * len(done.cuts)
+    assert len(told) > 1
+
+
+def test_automatic_compaction_can_be_off_and_done_by_hand():
+    rules = Rules(pi(200), t.Above(400), auto=False, counter=Fours())
+    log = log_of(talk_of(6), rules)
+    done = advance(Run(log, rules), rules, 5)
+    cut = done.by_hand(pi(200)(done.history.at(5), done.room))
+    advance(done, rules, log.calls)
+    assert [c.call for c in done.cuts] == [5]
+    assert done.prompts[5] == cut.after < done.prompts[4]
+    assert done.fresh_tokens[5] == cut.after - size(log.messages[0])  # only the system prompt is still cached
+
+
+def test_the_fixed_part_counts_in_every_prompt():
+    rules = Rules(counter=Fours())
+    bare, fixed = (run(log_of(talk_of(2), rules, tokens=[10] * 7, fixed=f), rules) for f in (0, 500))
+    assert (fixed.prompts - bare.prompts).tolist() == [500] * 3
+    with pytest.raises(BadArguments, match="fixed part"):
+        run(log_of(talk_of(2), rules, tokens=[10] * 7, fixed=500), rules.but(window=400))
+
+
+@pytest.mark.parametrize("family", ["pi", "window", "clear", "thrash", "spent"])
+def test_real_sessions_live_as_replayed(real, family):
+    from ctxkit.readers.catalogue import read
+
+    talk = read(real / "pi" / "before-compaction.jsonl")
+    rules = Rules(counter=Fours(), **FAMILIES[family](60_000, 15_000))
+    log = log_of(talk, rules)
+    jump = run(log, rules)
+    same(jump, live(log, rules))
+    assert jump.cuts
