@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ctxkit.composition import GROUPS, layers, report
+from ctxkit.composition.groups import UNSEEN
 from ctxkit.frames import compactions
 from ctxkit.plots.axes import Axes, Mark, Trace
 from ctxkit.plots.chart import Chart
@@ -59,7 +60,7 @@ def _stacked(data: Composition) -> Chart:
     kind: Literal["bar", "area"] = "bar" if len(found.calls) <= _BARS else "area"
     traces = tuple(
         Trace(name=group, x=found.calls, y=tokens, kind=kind, colour=colour_of(group))
-        for group, tokens in found.groups.items()
+        for group, tokens in sorted(found.groups.items(), key=lambda item: item[0] != UNSEEN)  # the floor stays below
     )
     marks = data.compactions if len(data.compactions) <= _MARKS else ()
     axes = Axes(x="call", y="tokens in the prompt", traces=traces, marks=tuple(Mark(x=x) for x in marks), stacked=True)

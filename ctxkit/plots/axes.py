@@ -167,8 +167,8 @@ def _trace(trace: Trace, y: Any, kept: Any, *, stacked: bool) -> dict[str, Any]:
     if stacked and trace.hover is None:
         out["hovertemplate"] = "%{y:,}"  # the heads of a shared box name the traces
     elif trace.hover is not None and len(kept) == len(y):
-        out["text"] = [safe_lines(trace.hover(i)) for i in kept.tolist()]
-        out["hovertemplate"] = "%{text}<extra></extra>"
+        out["hovertext"] = [safe_lines(trace.hover(i)) for i in kept.tolist()]  # `text` would be written on the bars
+        out["hovertemplate"] = "%{hovertext}<extra></extra>"
     return out
 
 

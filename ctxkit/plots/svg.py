@@ -96,7 +96,9 @@ def _grid(axes: Axes, scale: _Scale) -> str:
         every = -(-len(axes.ticks) // 12)
         below = [(float(i), axes.ticks[i][:10]) for i in range(0, len(axes.ticks), every)]
     else:
-        below = [(tick, short(tick)) for tick in nice(scale.x0, scale.x1, 6)]
+        ticks = nice(scale.x0, scale.x1, 6)
+        whole = [t for t in ticks if float(t).is_integer()]  # x counts something: half a call is no place
+        below = [(tick, short(tick)) for tick in whole or ticks]
     out += [_text(scale.x(x), _HEIGHT - _BOTTOM + 15, text, "middle") for x, text in below]
     out.append(_text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 4, axes.x, "middle"))
     return "".join(out)

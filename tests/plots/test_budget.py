@@ -62,7 +62,7 @@ def test_the_figure_has_agents_and_thresholds():
 
 
 def test_hover_tells_the_turns_input_and_output():
-    text = ck.plots.budget(team()).to_plotly()["data"][0]["text"][1]
+    text = ck.plots.budget(team()).to_plotly()["data"][0]["hovertext"][1]
     assert "in 30, out 10" in text
 
 

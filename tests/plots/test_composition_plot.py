@@ -27,7 +27,9 @@ def test_the_data_are_the_layers_and_the_compactions():
 def test_the_stack_has_a_trace_for_each_group():
     chart = ck.plots.composition(some(), counter=COUNTER)
     drawn = chart.to_plotly()["data"]
-    assert [d["name"] for d in drawn] == list(layers(some(), COUNTER).groups)
+    groups = list(layers(some(), COUNTER).groups)
+    assert [d["name"] for d in drawn] == [groups[-1], *groups[:-1]]
+    assert groups[-1] == "not in the log"  # what never changes is the floor
     assert {d["type"] for d in drawn} == {"bar"}
     assert chart.to_plotly()["layout"]["barmode"] == "relative"
 
