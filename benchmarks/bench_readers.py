@@ -17,7 +17,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 GOAL = 4.0
-KINDS = ("pi", "claude-code", "codex", "openai-messages")
+KINDS = (
+    "pi",
+    "claude-code",
+    "codex",
+    "openai-messages",
+    "gemini-cli",
+    "opencode",
+    "openhands",
+    "swe-agent",
+    "mini-swe-agent",
+    "tau-bench",
+    "inspect-ai",
+    "atif",
+    "langfuse",
+    "kimi-cli",
+)
 ROUNDS = 7
 
 
@@ -77,7 +92,13 @@ def row(name: str, folder: Path) -> dict[str, Any]:
 def run() -> list[dict[str, Any]]:
     """Return one row a kind, largest first; nothing where there are no real sessions."""
     root = Path(os.environ.get("CTXKIT_SESSIONS", "/nonexistent"))
-    return [row(kind, root / kind) for kind in KINDS if (root / kind).is_dir()]
+    rows = [row(kind, root / kind) for kind in KINDS if (root / kind).is_dir()]
+    if rows:
+        ours, peer = sum(r["ours"] for r in rows), sum(r["peer"] for r in rows)
+        rows.append(
+            {**rows[0], "name": "read_all and frames: all of these", "ours": ours, "peer": peer, "ratio": ours / peer}
+        )
+    return rows
 
 
 if __name__ == "__main__":
