@@ -49,15 +49,55 @@ def to_messages(raw: Any, log: Log, skipped: dict[str, int], **more: Any) -> lis
     if type(raw) is not dict:
         count(skipped, "message: not an object")
         return []
-    said = raw.get("role")
     content = raw.get("content")
-    role = ROLES.get(said) if type(said) is str else None
-    if role in ("user", "system") and type(content) is str and said != "developer":  # most messages: no detour
-        more = {k: v for k, v in more.items() if k in _ALL} if more else more
-        return [Message(role=role, id=log.new_id(raw.get("id")), parts=(Text(content),), **more)]
+    plain = type(content) is str or content is None
+    if plain and raw.keys() <= _PLAIN and raw.get("function_call") is None:  # most messages: no detour
+        made = _plainly(raw, content, log, more)
+        if made is not None:
+            return [made]
     raw = _unwrapped(raw)
     item = _item(raw, log, more)
     return [item] if item is not None else _spoken(raw, log, skipped, more)
+
+
+_PLAIN = {
+    "role",
+    "content",
+    "tool_calls",
+    "tool_call_id",
+    "name",
+    "id",
+    "extra",
+    "provider_specific_fields",
+    "function_call",
+}
+"""Fields of Chat Completions' plain messages, and some that their keepers put beside them."""
+
+
+def _plainly(raw: dict[str, Any], content: str | None, log: Log, more: dict[str, Any]) -> Message | None:
+    said = raw.get("role")
+    parts: tuple[Part, ...] = (Text(content),) if content else ()
+    if said == "assistant":
+        calls = raw.get("tool_calls")
+        if type(calls) is list:
+            parts = (*parts, *[_plain_call(c) for c in calls if type(c) is dict])
+        return Message(role="assistant", id=log.new_id(raw.get("id")), parts=parts, **more)
+    if more:
+        more = {k: v for k, v in more.items() if k in _ALL}
+    if said == "tool":
+        called, tool, id_ = word(raw.get("tool_call_id")), word(raw.get("name")), log.new_id(raw.get("id"))
+        return Message(role="tool", id=id_, parts=parts, call_id=called, tool=tool, **more)
+    if said in ("user", "system"):
+        return Message(role=said, id=log.new_id(raw.get("id")), parts=parts, **more)
+    return None
+
+
+def _plain_call(raw: dict[str, Any]) -> ToolCall:
+    inner = raw.get("function")
+    if type(inner) is dict and type(name := inner.get("name")) is str and type(raw.get("id")) is str:
+        args, written = arguments(inner.get("arguments"))
+        return ToolCall(raw["id"], name, args, written)
+    return _call(raw)
 
 
 _ALL = {"time", "agent", "turn", "kind", "visible", "details"}

@@ -74,19 +74,15 @@ def _write(raw: Any, log: Log, skipped: dict[str, int], asked: dict[str, str]) -
         count(skipped, "exit")
         return
     extra = mapping(raw.get("extra"))
-    response = mapping(extra.get("response"))
-    choice = mapping(next(iter(items(response.get("choices"))), None))
-    made = to_messages(
-        raw,
-        log,
-        skipped,
-        time=time(extra.get("timestamp")),
-        usage=to_usage(response.get("usage"), real(extra.get("cost"))),
-        model=word(response.get("model")),
-        stop=to_stop(choice.get("finish_reason")),
-    )
+    fields: dict[str, Any] = {"time": time(extra.get("timestamp"))}
+    if raw.get("role") == "assistant":
+        response = mapping(extra.get("response"))
+        choice = mapping(next(iter(items(response.get("choices"))), None))
+        fields["usage"] = to_usage(response.get("usage"), real(extra.get("cost")))
+        fields["model"] = word(response.get("model"))
+        fields["stop"] = to_stop(choice.get("finish_reason"))
     code = extra.get("returncode")
-    for m in named(made, asked):
+    for m in named(to_messages(raw, log, skipped, **fields), asked):
         if m.role == "tool" and type(code) is int:
             details = {"returncode": code} if abs(code) < 1 << 32 else {}
             log.add(msgspec.structs.replace(m, details=details, error=word(extra.get("exception_info"))))
