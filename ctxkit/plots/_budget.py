@@ -61,8 +61,7 @@ def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> Budget:
     missing = [c for c in _NEEDED if c not in table.columns]
     if missing:
         raise BadArguments(f"plots.budget takes a turn frame; this one lacks {', '.join(missing)}.")
-    names, codes = _names(table)
-    marker = _codes(table["agent"]) == _NOT_AN_AGENT
+    names, codes, marker = _names(table)
     turn, cumulative = _floats(table["turn"]), _floats(table["cumulative_input_tokens"])
     known = ~marker & np.isfinite(cumulative) & np.isfinite(turn)
     inputs, outputs = _floats(table["turn_input_tokens"]), _floats(table["turn_output_tokens"])
@@ -132,27 +131,21 @@ def _row(agent: Agent, cutover: int | None) -> tuple[str, ...]:
     return (agent.name, f"{len(agent.turns):,}", *sums, f"{peak:,}", f"{peak / cutover:.0%}" if cutover else "no limit")
 
 
-def _names(table: pd.DataFrame) -> tuple[list[str], NDArray[np.int64]]:
-    """Names of the agents (with their session where there are several), and each row's."""
+def _names(table: pd.DataFrame) -> tuple[list[str], NDArray[np.int64], NDArray[np.bool_]]:
+    """Names of the agents (with their session where there are several), each row's, and which rows are markers."""
     import pandas as pd
 
     codes, agents = pd.factorize(table["agent"])
     words = [str(a) for a in agents]
+    marker = codes == words.index(_NOT_AN_AGENT) if _NOT_AN_AGENT in words else np.zeros(len(codes), dtype=bool)
     if "session" not in table.columns:
-        return words, codes
+        return words, codes, marker
     rows, sessions = pd.factorize(table["session"])
     if len(sessions) <= 1:
-        return words, codes
+        return words, codes, marker
     pairs, both = pd.factorize(rows.astype(np.int64) * (len(words) + 1) + codes)
     places = [divmod(int(p), len(words) + 1) for p in both]
-    return [f"{sessions[s]} · {words[a]}" for s, a in places], pairs
-
-
-def _codes(agents: pd.Series[Any]) -> NDArray[Any]:
-    import pandas as pd
-
-    codes, names = pd.factorize(agents)
-    return np.array([*map(str, names), ""], dtype=object)[codes]
+    return [f"{sessions[s]} · {words[a]}" for s, a in places], pairs, marker
 
 
 def _floats(column: pd.Series[Any]) -> NDArray[np.float64]:
