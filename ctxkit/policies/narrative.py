@@ -1,0 +1,173 @@
+"""fuseraft's compaction: one message in the place of old turns, by a model, by the record, by evidence, or both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from ctxkit.errors import BadArguments, ModelError
+from ctxkit.messages import Message, Text
+from ctxkit.policies import contents, prompts, reconstructions, records
+from ctxkit.policies.cuts import Cut
+from ctxkit.policies.prompts import FUSERAFT_SECTIONS
+from ctxkit.policies.setting import at_least
+from ctxkit.policies.summarisers import Passage
+from ctxkit.policies.summary import LOCAL, Summary
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+    from ctxkit.tokens import Room
+
+Mode = Literal["llm", "intent", "lossless", "hybrid"]
+MODES = ("llm", "intent", "lossless", "hybrid")
+RETRIES = 4
+"""How often a summary call that was too large is made again, each time with messages cut to 0.8 of before."""
+LEAST = 200
+"""Characters below which a message is not cut."""
+SEPARATOR = "\n\n---\n\n"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Narrative(Summary):
+    """Put one message in the place of all but the last turns, with what the record knows before a model's words."""
+
+    mode: Mode = "llm"
+    """`llm` summarises, `intent` lists tool calls, `lossless` gives evidence, `hybrid` evidence and summary."""
+    keep_replies: int = 10
+    """Replies at the end that are kept, with the message that the oldest of them answers."""
+    include_reasoning: bool = True
+    """Put the model's thinking of the old turns before the summary, where the session holds it."""
+    include_symbols: bool = True
+    """Put names that were defined in written files before it."""
+    include_exploration: bool = True
+    """Put what was read and searched before it."""
+    max_chars_per_message: int = 8000
+    """Characters of one message that the summariser sees; 0: all."""
+    signals: tuple[str, ...] = ()
+    """Keywords of a handoff; the last one that would be lost is said again at the end."""
+    sections: tuple[str, ...] = FUSERAFT_SECTIONS
+    quirks: bool = False
+    """Keep `keep_replies` messages instead of replies; intent lines as the program writes them."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, 1, "keep_replies")
+        at_least(self, 0, "max_chars_per_message")
+        if self.mode not in MODES:
+            raise BadArguments(f"A compaction's mode is {', '.join(MODES)} or window, not {self.mode!r}.")
+
+    def cut(self, history: History, _room: Room) -> Cut:
+        """Return the first position that is kept."""
+        n = len(history)
+        if n < 2:
+            return Cut(0)
+        if self.quirks:
+            first = n - min(max(self.keep_replies, 1), n - 1)
+            return Cut(history.safe(first) or history.safe_before(first))
+        first = history.nth_last("assistant", self.keep_replies)
+        users = history.role("user")
+        while first > 0 and users[first - 1]:
+            first -= 1
+        return Cut(history.safe_before(max(first, 0)))
+
+    def __call__(self, history: History, room: Room) -> History:
+        """Return the history with its old turns in one message."""
+        new = super().__call__(history, room)
+        return new if new is history or not self.signals else self._signalled(history, new)
+
+    def written(self, history: History, cut: Cut) -> Message | str | int:
+        """Return the message's text, or its size where the summariser only knows that."""
+        passage = Passage(history, cut.first, 0, self.limit, self.told())
+        turns = [int(t) for t in history.turns[list(passage.positions)]]
+        agent = history.log.agent
+        if self.mode == "intent":
+            return reconstructions.intents(passage.messages, turns, agent, quirks=self.quirks)
+        proved = "" if self.mode == "llm" else reconstructions.evidence(passage.messages, turns, agent)
+        if self.mode == "lossless":
+            return proved
+        try:
+            said = self._told_again(passage)
+        except ModelError as error:
+            return proved or reconstructions.failure(turns, str(error))
+        if isinstance(said, int):
+            return said
+        head = reconstructions.covers("CONVERSATION SUMMARY", turns)
+        blocks = [b for b in (proved, *self._blocks(passage, turns, agent)) if b]
+        return SEPARATOR.join([*blocks, said]) if proved else f"{head}\n\n" + SEPARATOR.join([*blocks, said])
+
+    def _blocks(self, passage: Passage, turns: list[int], agent: str) -> list[str]:
+        acts = records.actions(passage.messages, turns, agent)
+        out = []
+        if self.include_symbols:
+            texts = (str(v) for m in passage.messages for c in m.tool_calls for v in c.arguments.values())
+            out.append(records.symbols(acts, texts))
+        if self.include_reasoning:
+            out.append(records.reasoning(passage.messages, turns, agent))
+        if self.include_exploration:
+            out.append(records.exploration(acts))
+        return out
+
+    def _told_again(self, passage: Passage) -> str | int:
+        """Return the summary; where the call itself was too large, ask again with shorter messages."""
+        if isinstance(self.summariser, LOCAL):
+            made = self._once(self.summariser, passage)
+            return made if isinstance(made, int) else _words(made)
+        cap = self.max_chars_per_message or max((len(prompts.plain(m)) for m in passage.messages), default=0)
+        grounded = replace(passage, instructions=f"{passage.instructions}\n\n{change_log(passage)}")
+        for left in range(RETRIES, -1, -1):
+            short = replace(grounded, history=capped(passage.history, passage.before, cap))
+            try:
+                made = self._once(self.summariser, short)
+                return made if isinstance(made, int) else _words(made)
+            except ModelError as error:
+                if not error.overflow or not left:
+                    raise
+                cap = max(int(cap * 0.8), LEAST)
+            except (OSError, ValueError, RuntimeError) as error:
+                raise ModelError(f"{error}") from error
+        raise AssertionError  # pragma: no cover  the last round returns or raises
+
+    def _signalled(self, was: History, new: History) -> History:
+        """Return the history with the last handoff signal said again, where it is no longer there."""
+        for message in reversed(was.messages):
+            word = next((s for s in self.signals if s in prompts.plain(message)), None)
+            if word is None:
+                continue
+            if any(word in prompts.plain(m) for m in new.messages if m.role != "summary"):
+                return new
+            who = message.agent or was.log.agent
+            text = f"[Resume: pre-compaction routing signal from {who}]\n{word}"
+            return new.insert(len(new), Message(role="user", kind="injected", parts=(Text(text),)), "a pinned signal")
+        return new
+
+
+def change_log(passage: Passage) -> str:
+    """Return what the record proves was changed, for a summariser to go by rather than by what agents claim."""
+    acts = records.actions(passage.messages)
+    files = [f"  {p}" for p in records.files_written(acts)]
+    runs = [
+        f"  {contents.one_line(a.target, 120)} [{'OK' if a.outcome == 'done' else 'FAILED'}]"
+        for a in records.commands(acts)
+    ]
+    rows = ["AUTHORITATIVE CHANGE LOG — ground truth, it goes before what agents say of themselves"]
+    rows += ["Files written:", *files] if files else []
+    return "\n".join(rows + (["Commands run:", *runs] if runs else []))
+
+
+def capped(history: History, before: int, cap: int) -> History:
+    """Return the history with its first messages cut to a number of characters; summaries are not cut."""
+    if cap <= 0:
+        return history
+    long = np.flatnonzero((history.chars > cap) & (np.arange(len(history)) < before) & ~history.role("summary"))
+    changes: dict[int, Message | str] = {}
+    for p in long.tolist():
+        text = prompts.plain(history[p])
+        if len(text) > cap:
+            changes[p] = contents.with_text(history[p], f"{text[:cap]} [TRUNCATED — {len(text):,} chars total]")
+    return history.shorten(changes, reason="for the summariser") if changes else history
+
+
+def _words(made: Message | str) -> str:
+    return made if isinstance(made, str) else prompts.plain(made)

@@ -1,0 +1,262 @@
+"""fuseraft: a filter of each agent's history, compaction in five modes, budgets of tokens, windows inside a turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003  read by grids
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies.adaptive import AdaptiveTrim
+from ctxkit.policies.chain import Chain
+from ctxkit.policies.clear import Budget, ToolPairs
+from ctxkit.policies.guards import AntiThrash, Grace, Open
+from ctxkit.policies.keep import Tail, TextOnly, TurnAge, WithoutAgents
+from ctxkit.policies.narrative import Narrative
+from ctxkit.policies.offload import Offload
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.shorten import Replies, Results
+from ctxkit.policies.superseded import Intermediate, RepeatedCommands, Superseded
+from ctxkit.policies.tombstones import Tombstones
+from ctxkit.policies.triggers import Above, Count, Overflow, Spent, TurnSpent, first_due
+from ctxkit.policies.window import Window
+from ctxkit.presets.differences import Difference
+
+if TYPE_CHECKING:
+    from ctxkit.policies.policy import Outlook, Past
+
+DIFFERENCES = (
+    Difference("KeepRecentTurns", "turns", "messages of any role", "replies, with the message that each answers"),
+    Difference("IncludeReasoning", "true", "false", "true"),
+    Difference(
+        "anti-thrash",
+        "text savings; resets by itself",
+        "messages saved; nothing resets it; only the turn count is guarded",
+        "tokens saved; the turn count alone is guarded",
+    ),
+    Difference("intent lines", "the error before the parenthesis, commands shown", "after it, paths only", "as said"),
+    Difference(
+        "MaxInTurnToolPairs", "opt-in", "0 means 12; only from 90 % of the budget on, in steps of 8", "0 is off"
+    ),
+    Difference("MaxInTurnContextTokens", "opt-in", "always on, 200,000 characters", "0 is off"),
+    Difference(
+        "MaxTurnAge",
+        "the last N turns",
+        "begins with the reply, without the message it answers (mended later)",
+        "begins with the message",
+    ),
+    Difference(
+        "pairs of calls and results",
+        "orphans are stripped",
+        "of two results in two messages the second is dropped",
+        "pairs are never parted",
+        "as the default",
+    ),
+    Difference("system messages", "not said", "TextOnly drops them", "they stay", "as the default"),
+    Difference(
+        "MaxReplayChars",
+        "0 means 2,000",
+        "2,000 only where a history is rebuilt from a checkpoint",
+        "0 is off: a replay rebuilds nothing from a checkpoint",
+        "as the default",
+    ),
+    Difference(
+        "grace turn",
+        "a single-turn limit is suppressed for one turn",
+        "never suppressed",
+        "as the program",
+        "as the default",
+    ),
+    Difference(
+        "window mode",
+        "pinned summaries are never dropped",
+        "only leading ones are safe",
+        "as the program; there is never more than one",
+        "as the default",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Except(Open):
+    """A guard that steps aside at calls where another trigger is due: fuseraft guards its turn count alone."""
+
+    guard: Any
+    trigger: Any
+
+    def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first call that the guard lets pass, or at which the trigger is due."""
+        held = self.guard.first(past, outlook, start, stop)
+        return held if held <= start else first_due(self.trigger, outlook, start, held)
+
+
+def fuseraft(
+    *,
+    context_window: int | None = None,
+    mode: Literal["llm", "intent", "lossless", "hybrid", "window"] = "llm",
+    trigger_turn_count: int = 50,
+    keep_recent_turns: int = 10,
+    token_budget: int = 80_000,
+    include_reasoning: bool | None = None,
+    include_symbol_graph: bool = True,
+    include_exploration: bool = True,
+    routing_signals: tuple[str, ...] = (),
+    summary_template: str | None = None,
+    max_chars_per_history_message: int = 8000,
+    anti_thrash_min_savings_ratio: float = 0.10,
+    anti_thrash_window: int = 10,
+    warn_at: int = 0,
+    cutover_at: int = 0,
+    max_single_turn_input_tokens: int = 0,
+    max_tool_result_tokens: int = 0,
+    in_turn_tool_window: int = 20,
+    text_only: bool = False,
+    exclude_agents: tuple[str, ...] = (),
+    max_turn_age: int = 0,
+    max_tail_messages: int = 0,
+    max_tool_result_chars: int = 0,
+    tool_result_char_overrides: Mapping[str, int] | None = None,
+    max_replay_chars: int = 0,
+    max_in_turn_tool_pairs: int = 0,
+    max_in_turn_context_tokens: int = 0,
+    offload_chars: int = 40_000,
+    adaptive_trim: bool = True,
+    summariser: Any = None,
+    quirks: bool = False,
+) -> Rules:
+    """Return fuseraft's rules for one agent; what needs several agents or its own files on disk is not in them.
+
+    Args:
+        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        mode: `llm`, `intent`, `lossless`, `hybrid` put a message in the place of old turns; `window` drops pairs.
+        trigger_turn_count: replies at which a compaction is due (not with `window`).
+        keep_recent_turns: replies that are kept.
+        token_budget: tokens, by its own estimate, up to which `window` keeps; above them it is due.
+        include_reasoning: put the thinking of old turns before a summary; None: yes (with quirks: no).
+        include_symbol_graph: put names defined in written files before it.
+        include_exploration: put what was read and searched before it.
+        routing_signals: handoff keywords, of which the last one is said again after a compaction.
+        summary_template: what the summariser is told, in place of fuseraft's four sections.
+        max_chars_per_history_message: characters of one message that the summariser sees; 0: all.
+        anti_thrash_min_savings_ratio: share that a compaction must save; 0: no guard.
+        anti_thrash_window: compactions in a row that fall short before there are no more; 0: no guard.
+        warn_at: tokens sent since the last compaction at which a warning is left; 0: none.
+        cutover_at: tokens sent since the last compaction at which one is due; 0: never.
+        max_single_turn_input_tokens: tokens sent in one turn above which one is due; 0: never.
+        max_tool_result_tokens: tokens of all tool results above which old ones are evicted for a call; 0: never.
+        in_turn_tool_window: results that such an eviction leaves whole.
+        text_only: show an agent neither tool calls nor results.
+        exclude_agents: agents whose replies are not shown; tool results go too.
+        max_turn_age: replies that are shown, from the message before the oldest of them on; 0: all.
+        max_tail_messages: messages that are shown, corrections besides; 0: all.
+        max_tool_result_chars: characters of a tool result that are shown; 0: all.
+        tool_result_char_overrides: the same by tool name; 0: all of that tool's.
+        max_replay_chars: characters of a reply that are shown again; 0: all.
+        max_in_turn_tool_pairs: pairs of call and result that are shown whole; 0: all (with quirks: 12).
+        max_in_turn_context_tokens: tokens of all messages above which old results are elided; 0: never (with quirks:
+            50,000).
+        offload_chars: characters above which a tool result becomes a stub that names an artifact; 0: never.
+        adaptive_trim: trim for one call where the prompt is over the window, instead of failing.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        quirks: do what the program does where it differs from its document.
+    """
+    parameters = dict(locals())
+    _checked(parameters)
+    turns = Count(trigger_turn_count, ("assistant",))
+    others = [
+        t
+        for t in (
+            TurnSpent(max_single_turn_input_tokens) if max_single_turn_input_tokens else None,
+            Spent(cutover_at) if cutover_at else None,
+            Overflow(recorded=True),
+        )
+        if t is not None
+    ]
+    trigger: Any = Above(token_budget, estimated=True) if mode == "window" else turns
+    never_held = others[0] if max_single_turn_input_tokens else Overflow(recorded=True)
+    guards: list[Any] = [Except(Grace(calls=1), never_held)]
+    if mode != "window" and anti_thrash_window and anti_thrash_min_savings_ratio:
+        thrash = AntiThrash(anti_thrash_min_savings_ratio, anti_thrash_window, "messages" if quirks else "tokens")
+        unguarded: Any = others[0]
+        for other in others[1:]:
+            unguarded = unguarded | other
+        guards.append(Except(thrash, unguarded))
+    for other in others:
+        trigger = trigger | other
+    return Rules(
+        policy=_policy(parameters),
+        trigger=trigger,
+        pruning=_pruning(parameters),
+        guards=tuple(guards),
+        warnings=(Spent(warn_at),) if warn_at else (),
+        window=context_window,
+        estimator="fuseraft",
+        summariser=summariser,
+        name="fuseraft",
+        parameters=parameters,
+    )
+
+
+def _checked(p: dict[str, Any]) -> None:
+    """Refuse what fuseraft refuses at its start, and what could not work here."""
+    if p["mode"] not in ("llm", "intent", "lossless", "hybrid", "window"):
+        raise BadArguments(f"mode is llm, intent, lossless, hybrid or window, not {p['mode']!r}.")
+    if p["trigger_turn_count"] < 1 or p["keep_recent_turns"] < 1:
+        raise BadArguments("trigger_turn_count and keep_recent_turns must be 1 or more.")
+    if p["keep_recent_turns"] >= p["trigger_turn_count"]:
+        raise BadArguments(
+            f"keep_recent_turns ({p['keep_recent_turns']}) must lie below trigger_turn_count "
+            f"({p['trigger_turn_count']}): otherwise a compaction frees nothing."
+        )
+    if 0 < p["cutover_at"] <= p["warn_at"]:
+        raise BadArguments(f"warn_at ({p['warn_at']:,}) must lie below cutover_at ({p['cutover_at']:,}).")
+    for name in ("warn_at", "cutover_at", "max_single_turn_input_tokens", "max_tool_result_tokens", "offload_chars"):
+        if p[name] < 0:
+            raise BadArguments(f"{name} must be 0 (off) or more, not {p[name]}.")
+
+
+def _policy(p: dict[str, Any]) -> Any:
+    if p["mode"] == "window":
+        return Window(keep_tokens=p["token_budget"], estimated=True)
+    reasoning = p["include_reasoning"]
+    told: dict[str, Any] = {}
+    if p["summary_template"]:
+        told = {"instructions": p["summary_template"], "sections": ()}
+    return Narrative(
+        mode=p["mode"],
+        keep_replies=p["keep_recent_turns"],
+        include_reasoning=not p["quirks"] if reasoning is None else reasoning,
+        include_symbols=p["include_symbol_graph"],
+        include_exploration=p["include_exploration"],
+        max_chars_per_message=p["max_chars_per_history_message"],
+        signals=tuple(p["routing_signals"]),
+        must_shrink=not p["quirks"],
+        quirks=p["quirks"],
+        **told,
+    )
+
+
+def _pruning(p: dict[str, Any]) -> Any:
+    """Return what is done for each call, in fuseraft's order: offload, the filter, the windows, the last resort."""
+    quirks = p["quirks"]
+    pairs = p["max_in_turn_tool_pairs"] or (12 if quirks else 0)
+    tokens = p["max_in_turn_context_tokens"] or (50_000 if quirks else 0)
+    results = p["max_tool_result_chars"]
+    parts = [
+        Offload(threshold=p["offload_chars"]) if p["offload_chars"] else None,
+        TextOnly() if p["text_only"] else None,
+        WithoutAgents(agents=tuple(p["exclude_agents"])) if p["exclude_agents"] else None,
+        TurnAge(turns=p["max_turn_age"], from_reply=quirks) if p["max_turn_age"] else None,
+        Tail(messages=p["max_tail_messages"]) if p["max_tail_messages"] else None,
+        Results(max_chars=results, overrides=dict(p["tool_result_char_overrides"] or {})) if results else None,
+        Replies(max_chars=p["max_replay_chars"]) if p["max_replay_chars"] else None,
+        Tombstones(max_tokens=p["max_tool_result_tokens"], keep_last=p["in_turn_tool_window"])
+        if p["max_tool_result_tokens"]
+        else None,
+        *((Superseded(), RepeatedCommands(), Intermediate()) if quirks else ()),
+        ToolPairs(keep_pairs=pairs, step=8 if quirks else 1, from_chars=180_000 if quirks else 0) if pairs else None,
+        Budget(max_chars=4 * tokens) if tokens else None,
+        AdaptiveTrim() if p["adaptive_trim"] else None,
+    ]
+    found = [part for part in parts if part is not None]
+    return Chain.of(*found) if found else None
