@@ -24,7 +24,7 @@ class Explorer(w.VBox):  # type: ignore[misc]
     def __init__(self, scenes: Scenes, call: int) -> None:
         self.scenes = scenes
         last = max(0, len(scenes) - 1)
-        wide = w.Layout(width="100%")
+        wide = w.Layout(width="auto")
         self.slider = w.IntSlider(
             value=call, min=0, max=last, description="call", layout=wide, disabled=not len(scenes),
             style={"description_width": "initial"},
@@ -33,11 +33,11 @@ class Explorer(w.VBox):  # type: ignore[misc]
         self.heading, self.growth, self.bar = w.HTML(layout=wide), w.HTML(layout=wide), w.HTML(layout=wide)
         self.order = w.ToggleButtons(options=_ORDERS, value=True, tooltips=["Sort by tokens", "Sort by place"])
         self.order.style.button_width = "110px"
-        self.list = w.Select(options=[], rows=15, layout=w.Layout(width="100%"))
+        self.list = w.Select(options=[], rows=15, layout=w.Layout(width="auto"))
         self.list.add_class("ctxkit-messages")
         # The lab takes ↑ and ↓ for itself before a list sees them; ← and → on a slider are left alone.
         self.pick = w.IntSlider(
-            min=0, max=0, description="line", style={"description_width": "initial"}, layout=w.Layout(width="100%")
+            min=0, max=0, description="line", style={"description_width": "initial"}, layout=w.Layout(width="auto")
         )
         self.back = w.Button(description="‹ back", tooltip="Messages before these", layout=w.Layout(width="80px"))
         self.more = w.Button(description="more ›", tooltip="Messages after these", layout=w.Layout(width="80px"))
@@ -53,7 +53,7 @@ class Explorer(w.VBox):  # type: ignore[misc]
         )
         right = w.VBox([self.text], layout=w.Layout(width="45%", padding="0 0 0 8px"))
         parts = [style, self.slider, self.heading, self.growth, self.bar, w.HBox([left, right], layout=wide)]
-        super().__init__(parts, layout=wide)
+        super().__init__(parts, layout=w.Layout(width="100%"))
         self.slider.observe(self._moved, "value")
         self.order.observe(self._sorted, "value")
         self.list.observe(self._chosen, "index")

@@ -95,9 +95,9 @@ def reading(item: Item | None) -> str:
     head = f"{item.name} · {item.tokens:,} tokens · message {item.position}"
     return (
         f'<div style="color:{SOFT};line-height:1.5">{escape(head, 120)}</div>'
-        f'<pre tabindex="0" style="white-space:pre-wrap;overflow-wrap:anywhere;margin:4px 0 0;padding:8px 10px;'
-        f"height:300px;overflow-y:auto;color:{TEXT};border:1px solid {LINE};border-radius:4px;background:transparent;"
-        f'font:12px/1.5 {MONO}">{escape(full_text(item.message))}</pre>'
+        f'<pre tabindex="0" style="box-sizing:border-box;white-space:pre-wrap;overflow-wrap:anywhere;margin:4px 0 0;'
+        f"padding:8px 10px;height:330px;overflow-y:auto;color:{TEXT};border:1px solid {LINE};border-radius:4px;"
+        f'background:transparent;font:12px/1.5 {MONO}">{escape(full_text(item.message))}</pre>'
     )
 
 

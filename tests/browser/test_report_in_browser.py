@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from browser.lab import CHROMIUM, Seen, browser_page
+from conftest import ALL
 from reports.hostile import hostile
 
 import ctxkit as ck
@@ -43,7 +44,7 @@ def opened(file: Path, picture: Path, *, dark: bool) -> tuple[Seen, dict]:
     return seen, found
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("dark", [False, True] if ALL else [False], ids=lambda d: "dark" if d else "light")
 def test_a_report_opens_offline_in_both_themes(dark: bool, tmp_path: Path):
     file = ck.export(ck.read(ck.samples.path("billing")), tmp_path / "report.html")
     shots = Path(os.environ.get("CTXKIT_SHOTS") or tmp_path)
