@@ -6,8 +6,11 @@ import random
 
 from builders import assistant, result, session, system, tool_call, user
 
-from ctxkit.messages import Message
-from ctxkit.session import Session
+from ctxkit.history import History, Log
+from ctxkit.history.columns import chars
+from ctxkit.history.head import Head
+from ctxkit.messages import Message  # noqa: TC001  plain values of the tests
+from ctxkit.session import Session  # noqa: TC001
 
 TOOLS = ("read_file", "write_file", "shell")
 
@@ -36,8 +39,6 @@ def by_chance(seed: int, calls: int = 60, *, agents: tuple[str, ...] = ("main",)
 
 def size(message: Message) -> int:
     """Tokens of a message by a rule of this test's own: four characters each, rounded up."""
-    from ctxkit.history.columns import chars
-
     return -(-chars(message) // 4)
 
 
@@ -55,3 +56,15 @@ class Fours:
 
     def total(self, messages: list[Message]) -> int:
         return sum(size(m) for m in messages)
+
+
+def shown(*log: Message) -> History:
+    """All of a log as it is shown before the next call."""
+    made = Log.of((*log, assistant("The next reply.")), Fours())
+    return History.start(made, made.calls - 1)
+
+
+def unchecked(log: tuple[Message, ...], *kept: int) -> History:
+    """A history that shows these rows only, made by no verb."""
+    h = shown(*log)
+    return History(h.log, Head.of(tuple(h.item(p) for p in kept)), h.hi, h.hi, h.call)

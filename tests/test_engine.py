@@ -1,17 +1,18 @@
+# ruff: noqa: C408  settings read best as keywords
 """The contract of the engine: jumping = call by call = live = plain lists, to the token, and never a look ahead."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from builders import assistant, call, result, session, step, system, user
+from builders import assistant, session, step, system, user
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from talks_by_chance import Fours, by_chance, size
 
 from ctxkit.engine import Cut, Run, advance, log_of, run
 from ctxkit.errors import BadArguments, ModelError, UnsoundHistory
-from ctxkit.history import History, Log
+from ctxkit.history import Log
 from ctxkit.policies import guards as g
 from ctxkit.policies import triggers as t
 from ctxkit.policies.outlooks import Sampled, Straight
@@ -131,7 +132,7 @@ def fold(log, rules):
 
 def shared_tokens(a, b):
     total = 0
-    for x, y in zip(a, b):
+    for x, y in zip(a, b, strict=False):
         if x.parts != y.parts or x.id != y.id:
             break
         total += size(y)

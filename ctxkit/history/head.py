@@ -20,6 +20,19 @@ if TYPE_CHECKING:
 _replace = msgspec.structs.replace
 
 
+def _key(*content: object) -> int:
+    """Return a number above 0 that fits a column."""
+    return (hash(content) & 0x3FFF_FFFF_FFFF_FFFF) + 1
+
+
+def _content(message: Message) -> bytes:
+    """Return what a message says as bytes, equal for equal parts."""
+    try:
+        return msgspec.json.encode(message.parts)
+    except (UnicodeEncodeError, TypeError, ValueError, OverflowError):  # lone surrogates, odd arguments
+        return repr(message.parts).encode("utf-8", "backslashreplace")
+
+
 class Given(msgspec.Struct, frozen=True, gc=False):
     """A message as it is."""
 
@@ -27,8 +40,8 @@ class Given(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> int:
-        """Equal messages have equal keys: that is how a cached prefix is recognised."""
-        return crc32(msgspec.json.encode(self.given.parts), 1) + 1
+        """Equal messages have equal keys, within one process: that is how a cached prefix is recognised."""
+        return _key(self.given.id, _content(self.given))
 
     def message(self, _log: Log, _row: int) -> Message:
         """Return the message."""
@@ -56,7 +69,7 @@ class Placeholder(msgspec.Struct, frozen=True, gc=False):
     @property
     def key(self) -> int:
         """Equal texts have equal keys."""
-        return crc32(self.text.encode("utf-8", "surrogatepass"), 2) + 1
+        return _key("placeholder", self.text)
 
     def message(self, log: Log, row: int) -> Message:
         """Return the row's message with this text alone."""
@@ -90,7 +103,7 @@ class Tokens(msgspec.Struct, frozen=True, gc=False):
     @property
     def key(self) -> int:
         """Each is its own."""
-        return crc32(self.id.encode(), 3) + 1
+        return _key("tokens", self.call, self.step, self.tokens)
 
     def message(self, _log: Log, _row: int) -> Message:
         """Return a summary that holds a size instead of a text."""
@@ -112,7 +125,7 @@ Maker = Given | Placeholder | Tokens
 
 def renamed(message: Message, origin: str) -> Message:
     """Return a changed message under an id of its own: the origin's, and a mark of the new content."""
-    mark = f"{crc32(msgspec.json.encode(message.parts)):08x}"
+    mark = f"{crc32(_content(message)):08x}"
     return _replace(message, id=f"{origin}~{mark}")
 
 

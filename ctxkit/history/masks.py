@@ -90,6 +90,8 @@ class Masks(Ranges, frozen=True, gc=False):
         """
         mask = np.asarray(which)
         n = len(self)
+        if mask.size and mask.dtype.kind not in "bui":
+            raise BadArguments(f"A mask is booleans or positions, not {which!r:.60}.")
         if mask.dtype == bool:
             if mask.shape != (n,):
                 raise BadArguments(f"A mask needs one boolean a message: {n} are shown, {mask.shape} came.")

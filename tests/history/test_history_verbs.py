@@ -1,0 +1,166 @@
+"""Verbs: what they do, what they never do, and that their edits say the same."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from builders import assistant, call, result, step, system, tool_call, user
+from hypothesis import given
+from hypothesis import strategies as st
+from talks_by_chance import Fours, by_chance, shown
+
+from ctxkit.errors import BadArguments, UnsoundHistory
+from ctxkit.history import History, Log
+from ctxkit.history.invariants import ALL
+from ctxkit.messages import Message, Text
+from ctxkit.session import apply_edit
+
+
+def roles(h):
+    return [m.role for m in h.messages]
+
+
+def short(m, text):
+    return msgspec.structs.replace(m, parts=(Text(text),))
+
+
+VERBS = {
+    "summarise": lambda h, p, q: h.summarise(p, "So far: nothing.", "why", start=min(p, q)),
+    "size": lambda h, p, q: h.summarise(p, 77, "why"),
+    "drop range": lambda h, p, q: h.drop(max(p, q), "why", start=min(p, q)),
+    "drop some": lambda h, p, q: h.drop(list(range(min(p, q), max(p, q), 2)), "why"),
+    "keep": lambda h, p, q: h.keep(np.arange(len(h)) >= p, "why"),
+    "placeholder": lambda h, p, q: h.shorten(h.role("tool"), "[gone]", "why"),
+    "shorten": lambda h, p, q: h.shorten(dict.fromkeys(range(min(p, q), max(p, q)), "!"), reason="why"),
+    "replace": lambda h, p, q: h.replace({p: "much longer than it was " * 9}, reason="why") if p < len(h) else h,
+    "insert": lambda h, p, q: h.insert(h.safe(p), Message(role="user", parts=(Text("note"),)), "why"),
+    "become": lambda h, p, q: h.become([m for i, m in enumerate(h.messages) if h.stays[i] or h.groups[i] % 2], "why"),
+}
+
+
+@given(
+    st.integers(0, 10**6),
+    st.lists(st.tuples(st.sampled_from(sorted(VERBS)), st.floats(0, 1), st.floats(0, 1)), max_size=4),
+)
+def test_any_verbs_leave_a_sound_history_whose_edits_say_the_same(seed, verbs):
+    talk = by_chance(seed, 14)
+    log = Log.of(talk.messages, Fours())
+    h = History.start(log, 9)
+    for name, a, b in verbs:
+        before = h.messages
+        new = VERBS[name](h, round(a * len(h)), round(b * len(h)))
+        assert h.messages == before  # nothing was changed in place
+        assert (new is h) == (new.steps == h.steps)
+        h = new
+    assert [i.broken(h) for i in ALL] == [None] * len(ALL)
+    view = list(History.start(log, 9).messages)
+    for edit in h.edits:
+        view = apply_edit(view, edit)
+        assert edit.reason == "why"
+    assert view == list(h.messages)
+    assert len({m.id for m in view}) == len(view)
+    if h.steps:
+        assert h.edits[-1].tokens_after == h.tokens
+        assert h.stable == sum(n for n, _ in same_prefix(History.start(log, 9), h))
+
+
+def same_prefix(a, b):
+    for p in range(min(len(a), len(b))):
+        if a[p] != b[p]:
+            return
+        yield a.item(p).tokens, p
+
+
+def test_what_stays_stays_in_its_place():
+    h = shown(system(), user(), user("never!", pinned=True), *step(), user())
+    assert roles(h.summarise(len(h), "S")) == ["system", "summary", "user"]
+    assert [m.text for m in h.drop(len(h)).messages] == ["You are an agent.", "never!"]
+    assert h.shorten({0: ".", 2: "."}) is h
+
+
+def test_a_group_of_which_one_goes_goes_whole():
+    asked = assistant("", tool_call("ls", "a"), tool_call("ls", "b"))
+    h = shown(user(), asked, result("1", "a"), result("2", "b"), user("go on"))
+    assert roles(h.drop([2])) == ["user", "user"]
+    assert roles(h.drop(2)) == ["user"]  # the cut moves on to the next safe one
+    assert roles(h.summarise(3, "S")) == ["summary", "user"]
+
+
+def test_a_pending_group_stays_whole():
+    asked = call("rm", "a", path="x")
+    h = shown(user(), asked, result("waits", "a", pending=True), user("go on"))
+    assert roles(h.drop(len(h))) == ["assistant", "tool"]
+
+
+def test_calls_can_be_stripped_with_their_results():
+    asked = assistant("I look.", tool_call("ls", "a"))
+    h = shown(user(), asked, result("1", "a", "ls"))
+    new = h.replace({1: short(asked, "I look."), 2: None}, reason="text only")
+    assert [m.text for m in new.messages] == ["Do it.", "I look."]
+    assert [e.kind for e in new.edits] == ["replaced", "dropped"]
+    with pytest.raises(UnsoundHistory, match=r"result of ls \(a\) lost its call"):
+        h.replace({1: short(asked, "I look.")})
+
+
+def test_shorten_never_makes_longer_and_replace_may():
+    h = shown(user("hi"), *step("ls", "ok"))
+    assert h.shorten(h.role("tool"), "[result omitted]") is h
+    assert h.replace(h.role("tool"), "[result omitted]").tokens > h.tokens
+
+
+def test_text_that_is_no_unicode_can_be_changed():
+    h = shown(user("\ud800" * 90), user())
+    assert h.shorten({0: "\ud800"}).tokens < h.tokens
+
+
+def test_tool_calls_remain_when_a_text_is_shortened():
+    h = shown(user(), assistant("a long thought", tool_call("ls", "a")), result("1", "a"))
+    assert h.shorten({1: ""})[1].tool_calls == h[1].tool_calls
+    assert h.shorten([False, True, False], "…")[1].text == "…"
+
+
+def test_recorded_sizes_scale_what_is_made_of_them():
+    log = Log(Fours())
+    log.append(user("x" * 400), tokens=300)  # three times what the counter says
+    log.append(assistant())
+    h = History.start(log, 0)
+    assert h.tokens == 300
+    assert h.shorten({0: "x" * 40}).tokens == 30
+
+
+def test_a_measure_of_its_own_is_kept_beside():
+    class Threes(Fours):
+        def message(self, m):
+            return 3
+
+    log = Log.of([user("x" * 400), user("y" * 400), assistant()], Fours(), estimator=Threes())
+    h = History.start(log, 0)
+    assert (h.tokens, h.estimated) == (200, 6)
+    new = h.summarise(1, "S" * 40)
+    assert (new.tokens, new.estimated, new.back(4, estimated=True)) == (110, 6, 0)
+
+
+@pytest.mark.parametrize("mask", [[True], [9], [-9], "x"])
+def test_masks_that_do_not_fit_are_refused(mask):
+    with pytest.raises(BadArguments, match=r"mask|Positions"):
+        shown(user(), user()).drop(mask)
+
+
+def test_a_mask_needs_a_text():
+    h = shown(user(), user())
+    with pytest.raises(BadArguments, match="give 'shortened' a text"):
+        h.shorten([True, False])
+
+
+def test_a_message_does_not_part_a_pair():
+    h = shown(user(), *step())
+    with pytest.raises(UnsoundHistory, match="part a tool call"):
+        h.insert(2, user("note", id=""))
+
+
+def test_a_late_result_binds_all_between():
+    asked = call("slow", "late")
+    h = shown(user(), asked, assistant("meanwhile"), user("and?"), result("done", "late", "slow"), user("well"))
+    assert h.safe(2) == 5
+    assert roles(h.drop(3)) == ["user"]
