@@ -108,6 +108,14 @@ def test_sums_over_whole_turns_are_no_prompt():
     assert report(s, counter=COUNTER).prompt_tokens == 10
 
 
+def test_a_log_without_content_says_that_it_cannot_tell():
+    s = session(*[Message(role="assistant", id=f"t{i}", kind="turn", usage=usage(50)) for i in range(3)])
+    r = report(s, counter=COUNTER)
+    assert (r.parts, r.contributors, r.prompt_tokens) == ((), (), 0)
+    assert "neither content" in r.to_text()
+    assert "neither content" in ck.plots.composition(s, counter=COUNTER).caption
+
+
 def test_the_next_prompt_and_a_session_without_calls():
     s = session(user("u" * 40), assistant("a" * 40))
     assert report(s, None, counter=COUNTER).prompt_tokens == 20

@@ -121,6 +121,15 @@ def test_a_counter_can_be_named_or_handed_in():
         ck.frame(s, per="message", count=3)
 
 
+def test_anchored_sizes_are_scaled_to_what_was_billed():
+    u = user("x" * 400)
+    s = session(user(), assistant("a", usage=usage(100)), u, assistant("b", usage=usage(1100)))
+    frame = ck.frame(s, per="message", count="anchored").set_index("id")
+    assert frame.loc[u.id, "tokens"] == pytest.approx(1000, abs=20)
+    assert frame.loc[u.id, "source"] == "derived"
+    assert ck.frame(s, per="message").set_index("id").loc[u.id, "tokens"] == 100
+
+
 def test_calls_hold_what_was_billed_and_nothing_else():
     frame = ck.frame(some(), per="call")
     assert frame["prompt_tokens"].isna().tolist() == [True, False, False]

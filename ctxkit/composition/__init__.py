@@ -136,7 +136,7 @@ def _contributors(
     session: Session, sized: Sizes, shown: tuple[Message, ...], originals: dict[int, Message]
 ) -> tuple[Contributor, ...]:
     place = {id(e): i for i, e in enumerate(session.path)}
-    largest = sorted(shown, key=sized.of, reverse=True)[:_TOP]
+    largest = sorted((m for m in shown if m.parts and sized.of(m)), key=sized.of, reverse=True)[:_TOP]
     return tuple(
         Contributor(
             position=place.get(id(originals.get(id(m), m))),

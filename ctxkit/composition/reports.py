@@ -158,6 +158,8 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         return f"{known} of {self.limit:,} ({self.limit_source}): {self.full:.0%} full, {self.messages_n} messages"
 
     def _honesty(self) -> str:
+        if not self.parts:
+            return "Nothing is known of what filled the window: the log holds neither content nor the size of a prompt."
         if self.prompt_source == "estimated":
             return f"No usage was recorded: all sizes are counts by {self.counter}."
         if self.excess:

@@ -64,10 +64,13 @@ def _stacked(data: Composition) -> Chart:
     )
     marks = data.compactions if len(data.compactions) <= _MARKS else ()
     axes = Axes(x="call", y="tokens in the prompt", traces=traces, marks=tuple(Mark(x=x) for x in marks), stacked=True)
+    told = "The log holds neither content nor the size of a prompt."
     how = "scaled to recorded usage" if found.source == "derived" else "counted, as no usage was recorded"
     return Chart(
         title=f"What fills the window of {data.session}",
-        caption=f"Tokens of each part of the prompt at every call, {how}. Dotted lines are compactions.",
+        caption=f"Tokens of each part of the prompt at every call, {how}. Dotted lines are compactions."
+        if traces
+        else told,
         drawing=axes,
         head=("part", "first call", "largest", "last call", "of the last"),
         rows=tuple(_row(group, tokens, found) for group, tokens in found.groups.items()),
