@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from ctxkit import __version__
 from ctxkit.frames import frame
 from ctxkit.markup import escape, line
 from ctxkit.messages import Message
@@ -81,7 +81,7 @@ def _origin(session: Session) -> Iterator[str]:
         yield session.model
     if session.path_:
         yield f"read from {session.path_.replace(chr(92), '/').rsplit('/', 1)[-1]}"
-    yield f"ctxkit {__version__}"
+    yield f"ctxkit {version('ctxkit')}"
 
 
 def _sources(session: Session, row: Any) -> str:
