@@ -1,0 +1,109 @@
+"""Running a turn from a notebook: a worker thread with its own loop, so that it streams, and an interrupt reaches it.
+
+A kernel's own loop is busy while a cell runs, so `asyncio.run` fails there; and a coroutine on that loop could not be
+interrupted promptly. The waiting thread waits on an event, never in `Thread.join`: on Python 3.11 a join that was
+interrupted marks the thread as stopped while it still runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+T = TypeVar("T")
+_TICK = 0.05
+
+
+class Background(Generic[T]):
+    """A coroutine that runs in a thread of its own.
+
+    Args:
+        coroutine: what to run.
+        ended: called in the thread when it is over, whatever happened.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], ended: Callable[[], None] | None = None) -> None:
+        self._done, self._started = threading.Event(), threading.Event()
+        self._result: T | None = None
+        self._error: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._stopped = False
+        context = contextvars.copy_context()  # what is printed and displayed stays in the cell that began it
+        threading.Thread(
+            target=context.run, args=(self._work, coroutine, ended), daemon=True, name="ctxkit-agent"
+        ).start()
+
+    def _work(self, coroutine: Coroutine[Any, Any, T], ended: Callable[[], None] | None) -> None:
+        async def main() -> T:
+            self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+            self._started.set()
+            return await coroutine
+
+        try:
+            self._result = asyncio.run(main())
+        except BaseException as e:  # noqa: BLE001  it is raised again by whoever asks for the result
+            self._error = e
+        finally:
+            self._started.set()
+            if ended is not None:
+                ended()
+            self._done.set()
+
+    @property
+    def state(self) -> str:
+        """`running`, `stopped`, `failed` or `done`."""
+        if not self._done.is_set():
+            return "stopping" if self._stopped else "running"
+        if isinstance(self._error, asyncio.CancelledError):
+            return "stopped"
+        return "failed" if self._error is not None else "done"
+
+    def stop(self) -> None:
+        """Cancel it; what it has done so far is kept."""
+        self._stopped = True
+        self._started.wait(1)
+        if not self._done.is_set() and self._loop is not None and self._task is not None:
+            self._loop.call_soon_threadsafe(self._task.cancel)
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until it is over, at most so long; return whether it is. An interrupt reaches the waiting thread."""
+        left = float("inf") if seconds is None else seconds
+        while left > 0:
+            if self._done.wait(min(_TICK, left)):
+                return True
+            left -= _TICK
+        return self._done.is_set()
+
+    def result(self, seconds: float | None = None) -> T:
+        """Return what the coroutine returned.
+
+        Raises:
+            TimeoutError: it is not over yet.
+            BaseException: whatever it raised; `asyncio.CancelledError` where it was stopped.
+        """
+        if not self.wait(seconds):
+            raise TimeoutError("It still runs.")
+        if self._error is not None:
+            raise self._error
+        return self._result  # type: ignore[return-value]  # it is set where there is no error
+
+
+def run(coroutine: Coroutine[Any, Any, T], *, grace: float = 5.0) -> T:
+    """Run a coroutine to its end from any thread, in a kernel, a terminal or a test.
+
+    Raises:
+        KeyboardInterrupt: the user interrupted it; it was cancelled and given `grace` seconds to leave things whole.
+    """
+    running = Background(coroutine)
+    try:
+        return running.result()
+    except KeyboardInterrupt:
+        running.stop()
+        running.wait(grace)
+        raise

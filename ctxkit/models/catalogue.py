@@ -1,0 +1,72 @@
+"""Models by name: `scripted/NAME` (the default), `local/PATH`, and everything that LiteLLM knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.models.scripted import Scripted, turns_of
+from ctxkit.models.scripts import SCRIPTS, script
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ctxkit.models.model import Model
+    from ctxkit.tokens import Counter
+
+DEFAULT = "scripted/tour"
+SCRIPT_WINDOW = 16_000
+"""Context window of the shipped scripts: small enough for the long one to be compacted several times."""
+
+
+def model(
+    name: str,
+    *,
+    counter: Counter,
+    clock: Callable[[], float],
+    scripts: dict[str, Any] | None = None,
+    **options: Any,
+) -> Model:
+    """Return a model by its name.
+
+    Args:
+        name: `scripted` or `scripted/NAME`; `local` or `local/PATH`; else LiteLLM's name for a provider's model.
+        counter: counts for the scripted model.
+        clock: seconds since 1970.
+        scripts: sessions of the user's own by name, of which `scripted/NAME` replays the replies.
+        options: passed to the provider (`api_base`, `temperature`, `server_edits`, `context_window`, ...).
+
+    Raises:
+        BadArguments: the name is empty, or a script of that name does not exist.
+        ModelError: there is no local model.
+    """
+    kind, _, rest = name.strip().partition("/")
+    if not kind:
+        raise BadArguments("Name a model, for instance scripted/tour or anthropic/claude-sonnet-4-5.")
+    if kind == "scripted":
+        return _scripted(rest or "tour", counter, clock, scripts or {})
+    if kind == "local":
+        from ctxkit.models.local import Local
+
+        return Local(rest or None, **options)
+    return _provider(name.strip(), options)
+
+
+def _scripted(name: str, counter: Counter, clock: Callable[[], float], own: dict[str, Any]) -> Scripted:
+    if name in own:
+        turns, window = turns_of(own[name].messages), None
+    elif name in SCRIPTS:
+        turns, window = script(name).turns, SCRIPT_WINDOW
+    else:
+        known = [*SCRIPTS, *own]
+        raise BadArguments(f"There is no script {name!r}; there are {', '.join(known)}.{did_you_mean(name, known)}")
+    return Scripted(turns, name=name, counter=counter, clock=clock, context_window=window)
+
+
+def _provider(name: str, options: dict[str, Any]) -> Model:
+    from ctxkit.models.provider import Provider
+    from ctxkit.prices import context_limit
+
+    own = {k: options.pop(k) for k in ("attempts", "cache_marks", "server_edits", "context_window") if k in options}
+    own.setdefault("context_window", context_limit(name))
+    return Provider(name, options=options, **own)

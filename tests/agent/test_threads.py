@@ -1,0 +1,78 @@
+"""A coroutine in a thread of its own: results, errors, stopping, and an interrupt of the thread that waits."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from ctxkit.agent.threads import Background, run
+
+
+async def slow(log: list):
+    try:
+        await asyncio.sleep(30)
+    finally:
+        log.append("left whole")
+
+
+def test_a_result_and_an_error_come_back():
+    async def good():
+        return 7
+
+    async def bad():
+        raise ValueError("no")
+
+    assert run(good()) == 7
+    with pytest.raises(ValueError, match="no"):
+        run(bad())
+
+
+def test_it_runs_where_a_loop_runs_already():
+    async def inner():
+        return "inner"
+
+    async def outer():
+        return run(inner())
+
+    assert asyncio.run(outer()) == "inner"
+
+
+def test_it_can_be_stopped():
+    log = []
+    handle = Background(slow(log))
+    assert handle.state == "running"
+    with pytest.raises(TimeoutError):
+        handle.result(0.1)
+    handle.stop()
+    assert handle.wait(5)
+    assert handle.state == "stopped"
+    assert log == ["left whole"]
+    with pytest.raises(asyncio.CancelledError):
+        handle.result()
+
+
+def test_an_interrupt_cancels_and_waits_for_the_end():
+    code = """
+        import asyncio
+        from ctxkit.agent.threads import run
+        async def slow():
+            try:
+                print("begun", flush=True)
+                await asyncio.sleep(30)
+            finally:
+                await asyncio.sleep(0.3)
+                print("left whole", flush=True)
+        try:
+            run(slow())
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+    """
+    child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "begun\n"
+    child.send_signal(signal.SIGINT)
+    assert child.communicate(timeout=20)[0].split("\n")[:2] == ["left whole", "interrupted"]

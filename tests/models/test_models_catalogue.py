@@ -1,0 +1,41 @@
+"""Models by name."""
+
+from __future__ import annotations
+
+import pytest
+from builders import assistant, session, user
+
+from ctxkit import tokens
+from ctxkit.errors import BadArguments
+from ctxkit.models.catalogue import model
+
+COUNT = tokens.named("chars/4")
+
+
+def get(name, **more):
+    return model(name, counter=COUNT, clock=lambda: 0.0, **more)
+
+
+def test_the_default_is_scripted_and_says_so():
+    for name in ("scripted", "scripted/tour"):
+        made = get(name)
+        assert made.name == "scripted/tour"
+        assert made.notice == "scripted model: no LLM was called"
+
+
+def test_a_session_of_the_users_own_is_a_script():
+    own = {"mine": session(user("a"), assistant("b"))}
+    assert get("scripted/mine", scripts=own).reply(0, 0).text == "b"
+
+
+def test_a_provider_knows_its_limit_without_being_imported():
+    made = get("anthropic/claude-sonnet-4-5")
+    assert made.context_window == 200_000
+    assert made.notice == ""
+    assert get("ollama_chat/qwen3:4b", num_ctx=8192, context_window=8192).context_window == 8192
+
+
+@pytest.mark.parametrize("name", ["", "scripted/tuor"])
+def test_what_does_not_exist_is_said(name):
+    with pytest.raises(BadArguments):
+        get(name)
