@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pandas as pd
 import pytest
-from test_snapshots_read import MARKER, ROW, records, text
+from snapshot_logs import MARKER, ROW, records, text
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
@@ -79,8 +80,25 @@ def test_from_the_end(tmp_path):
 def test_processes_share_one_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("CTXKIT_CACHE_DIR", str(tmp_path / "cache"))
     path = tmp_path / "a.jsonl"
-    for n in (3000, 6000):
-        path.write_text(text(records(n)))
-        many = [subprocess.Popen([sys.executable, "-c", READER, path], stdout=subprocess.PIPE) for _ in range(3)]
-        assert [int(p.communicate(timeout=60)[0]) for p in many] == [n] * 3
-        pd.testing.assert_frame_equal(ck.read_snapshots(path), ck.read_snapshots(path, cache=False))
+    path.write_text(text(records(3000)))
+    many = [subprocess.Popen([sys.executable, "-c", READER, path], stdout=subprocess.PIPE) for _ in range(2)]
+    assert [int(p.communicate(timeout=60)[0]) for p in many] == [3000] * 2
+    pd.testing.assert_frame_equal(ck.read_snapshots(path), ck.read_snapshots(path, cache=False))
+
+
+def test_threads_share_one_cache_of_a_growing_log(tmp_path, monkeypatch):
+    monkeypatch.setenv("CTXKIT_CACHE_DIR", str(tmp_path / "cache"))
+    path = tmp_path / "a.jsonl"
+    lines = text(records(2000)).splitlines(keepends=True)
+    path.write_text("")
+
+    def read(_):
+        df = ck.read_snapshots(path)
+        return df["turn"].to_list() == list(range(len(df)))
+
+    with ThreadPoolExecutor(4) as pool:
+        for start in range(0, 2000, 250):
+            with path.open("a") as f:
+                f.writelines(lines[start : start + 250])
+            assert all(pool.map(read, range(6)))
+    assert len(ck.read_snapshots(path)) == 2000

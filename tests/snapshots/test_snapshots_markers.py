@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pandas as pd
@@ -13,6 +14,7 @@ import ctxkit as ck
 from ctxkit import snapshots
 from ctxkit.errors import BadArguments
 from ctxkit.frames import COLUMNS
+from ctxkit.plots._budget import budget_data
 
 NOW = datetime(2026, 9, 19, tzinfo=UTC)
 
@@ -127,6 +129,17 @@ def test_empty_logs_and_wrong_frames(tmp_path, make):
     assert "session" in empty
     with pytest.raises(BadArguments, match="agent"):
         make(pd.DataFrame({"session": []}))
+
+
+def test_the_budget_chart_takes_logs_and_turns_and_stays_light(log):
+    for of in (log, snapshots.turns(log)):
+        data = budget_data(of)
+        assert len(data.compactions) == 1
+        assert data.cutover_at == 100
+        assert sum(len(agent.turns) for agent in data.agents) == 7
+    many = log.iloc[[0] * 200_000].reset_index(drop=True)
+    many["turn"] = pd.array(range(len(many)), dtype="Int64")
+    assert len(json.dumps(ck.plots.budget(many).to_plotly())) < 100_000
 
 
 STEP = st.one_of(st.tuples(st.sampled_from("ABC"), st.integers(1, 99)), st.sampled_from(["compact", "resume"]))

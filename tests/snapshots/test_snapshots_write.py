@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_snapshots_read import MARKER, ROW
+from snapshot_logs import MARKER, ROW
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, StoreError
