@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from ctxkit.engine import Run, identified, log_of, run, woven
+from ctxkit.history import TOOL, History
 from ctxkit.messages import Edit, Message, Usage
+from ctxkit.policies.chain import applied
+from ctxkit.policies.outlooks import common
 from ctxkit.policies.recorded import AsRecorded
 from ctxkit.policies.rules import Rules, as_rules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from ctxkit.session import Session
 
@@ -67,12 +74,12 @@ def window(session: Session) -> int | None:
 
 def session_of(session: Session, done: Run, children: tuple[Session, ...] = ()) -> Session:
     """Return the session that a run describes."""
-    prompts, fresh = done.prompts.tolist(), done.fresh_tokens.tolist()
+    prompts, fresh, shared = done.prompts.tolist(), done.fresh_tokens.tolist(), shared_tokens(done).tolist()
     cached, call = session.has_cache, 0
     log: list[Message | Edit] = []
     for entry in woven(session.messages, done):
         if isinstance(entry, Message) and entry.role == "assistant":
-            entry = _reply(entry, prompts[call], fresh[call] if cached else None)  # noqa: PLW2901
+            entry = _reply(entry, prompts[call], fresh[call] if cached else None, shared[call])  # noqa: PLW2901
             call += 1
         log.append(entry)
     return _replace(
@@ -88,7 +95,7 @@ def session_of(session: Session, done: Run, children: tuple[Session, ...] = ()) 
 
 
 def summary(done: Run) -> dict[str, Any]:
-    """Return what a run did beside its edits, as plain values: rules, parameters, what was held back, warnings, events."""
+    """Return what a run did beside its edits, as plain values."""
     rules: Rules = done.rules
     return {
         "rules": rules.label,
@@ -103,10 +110,45 @@ def summary(done: Run) -> dict[str, Any]:
         "total_tokens": done.total,
         "fresh_tokens": done.fresh,
         "peak_tokens": done.peak,
+        "hidden": list(hidden(done)),
     }
 
 
-def _reply(message: Message, prompt: int, fresh: int | None) -> Message:
+def shared_tokens(done: Run) -> NDArray[Any]:
+    """Return for each call the tokens that its prompt shares with the one before, cached still or not."""
+    prompts = done.prompts
+    shared = np.asarray(prompts - done.fresh_tokens)
+    cuts = {cut.call: cut for cut in done.cuts}
+    cold = [c for c in done.clock.calls if done.begin < c < done.call]
+    if done.rules.pruning is None:
+        for c in cold:
+            edit = cuts.get(c)
+            before = prompts[c - 1] if edit is None else min(edit.new.stable, prompts[c - 1])
+            shared[c] = min(before, prompts[c])
+        return shared
+    starts = [done.begin, *cuts]
+    views = [History.start(done.log), *(cut.new for cut in done.cuts)]
+    for c in cold:
+        old, new = (views[bisect_right(starts, at) - 1].at(at) for at in (c - 1, c))
+        shared[c] = min(common(_sent(done, old), _sent(done, new)), prompts[c])
+    return shared
+
+
+def hidden(done: Run) -> tuple[int, int]:
+    """Return how many messages, and tool results among them, the next call would no longer see as they were said."""
+    view, log = done.coming(), done.log
+    rows, keys = view.column("rows"), view.column("keys")
+    gone = np.ones(len(log), bool)
+    gone[rows[(rows >= 0) & (keys == 0)]] = False
+    return int(gone.sum()), int((gone & (log.column("roles") == TOOL)).sum())
+
+
+def _sent(done: Run, history: History) -> History:
+    pruning = done.rules.pruning
+    return history if pruning is None else applied(pruning, history, done.room)
+
+
+def _reply(message: Message, prompt: int, fresh: int | None, shared: int) -> Message:
     """Return a reply whose usage says what the modelled prompt would have been; output as recorded, no cost."""
     was = message.usage or Usage()
     usage = Usage(
@@ -115,4 +157,5 @@ def _reply(message: Message, prompt: int, fresh: int | None) -> Message:
         output_tokens=was.output_tokens,
         reasoning_tokens=was.reasoning_tokens,
     )
-    return _replace(message, usage=usage, details={**message.details, "usage_source": "derived"})
+    told = {"usage_source": "derived", "shared_tokens": shared}
+    return _replace(message, usage=usage, details={**message.details, **told})
