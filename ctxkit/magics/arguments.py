@@ -61,27 +61,15 @@ def parse(kind: type[T], line: str, magic: str) -> T:
     Raises:
         BadArguments: an option that does not exist, lacks its value or is no number; a word too many or too few.
     """
-    options, words = options_of(kind), [f for f in fields(kind) if f.metadata["place"] == "word"]  # type: ignore[arg-type]
+    options, words = options_of(kind), words_of(kind)
     raw = next((f for f in fields(kind) if f.metadata["place"] == "rest"), None)  # type: ignore[arg-type]
     found: dict[str, Any] = {}
     stream = list(tokens(line))
     while stream:
         token = stream.pop(0)
         if token.text.startswith("--") and len(token.text) > 2:
-            name, equals, value = token.text.partition("=")
-            if name not in options:
-                raise BadArguments(
-                    f"`{magic}` has no option {name}.{did_you_mean(name, options)} `{magic} -h` lists all."
-                )
-            known = options[name]
-            if known.type == "bool":
-                found[known.name] = True
-                continue
-            if not equals:
-                if not stream:
-                    raise BadArguments(f"`{magic} {name}` needs a value: {known.metadata['help']}")
-                value = stream.pop(0).text
-            found[known.name] = _typed(known, value, magic)
+            name, value = _option(token, stream, options, magic)
+            found[name] = value
         elif raw is not None:
             found[raw.name] = line[token.start :]
             break
@@ -89,13 +77,24 @@ def parse(kind: type[T], line: str, magic: str) -> T:
             known = words.pop(0)
             found[known.name] = _typed(known, token.text, magic)
         else:
-            raise BadArguments(
-                f"`{magic}` takes no further word, but was given {token.text!r}. `{magic} -h` explains it."
-            )
+            raise BadArguments(f"`{magic}` takes no further word; {token.text!r} is one too many. See `{magic} -h`.")
     missing = [f for f in words if f.default is MISSING]
     if missing:
-        raise BadArguments(f"`{magic}` needs {missing[0].name.upper()}: {missing[0].metadata['help']}")
+        raise BadArguments(f"`{magic}` needs {missing[0].name.upper()}: {missing[0].metadata['help']}.")
     return kind(**found)
+
+
+def _option(token: Token, stream: list[Token], options: dict[str, Field[Any]], magic: str) -> tuple[str, Any]:
+    """Return the field and the value of an option; its value may be the next word, which is then taken."""
+    name, equals, value = token.text.partition("=")
+    if name not in options:
+        raise BadArguments(f"`{magic}` has no option {name}.{did_you_mean(name, options)} See `{magic} -h`.")
+    known = options[name]
+    if known.type == "bool":
+        return known.name, True
+    if not equals and not stream:
+        raise BadArguments(f"`{magic} {name}` needs a value: {known.metadata['help']}.")
+    return known.name, _typed(known, value if equals else stream.pop(0).text, magic)
 
 
 def options_of(kind: type) -> dict[str, Field[Any]]:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 _ORDERS = (("largest first", True), ("as sent", False))
 _TWIN_ROWS = 10
+_SMOOTH = 5000
+"""Up to so many entries the slider is followed while it moves; in a longer session only where it comes to rest."""
+_STYLE = "<style>.ctxkit-messages select{font-family:var(--jp-code-font-family,monospace);height:330px}</style>"
 
 
 class Explorer(w.VBox):  # type: ignore[misc]
@@ -23,37 +26,9 @@ class Explorer(w.VBox):  # type: ignore[misc]
 
     def __init__(self, scenes: Scenes, call: int) -> None:
         self.scenes = scenes
-        last = max(0, len(scenes) - 1)
-        wide = w.Layout(width="auto")
-        self.slider = w.IntSlider(
-            value=call, min=0, max=last, description="call", layout=wide, disabled=not len(scenes),
-            style={"description_width": "initial"},
-            continuous_update=len(scenes.session.path) <= 5000,
-        )  # fmt: skip
-        self.heading, self.growth, self.bar = w.HTML(layout=wide), w.HTML(layout=wide), w.HTML(layout=wide)
-        self.order = w.ToggleButtons(options=_ORDERS, value=True, tooltips=["Sort by tokens", "Sort by place"])
-        self.order.style.button_width = "110px"
-        self.list = w.Select(options=[], rows=15, layout=w.Layout(width="auto"))
-        self.list.add_class("ctxkit-messages")
-        # The lab takes ↑ and ↓ for itself before a list sees them; ← and → on a slider are left alone.
-        self.pick = w.IntSlider(
-            min=0, max=0, description="line", style={"description_width": "initial"}, layout=w.Layout(width="auto")
-        )
-        self.back = w.Button(description="‹ back", tooltip="Messages before these", layout=w.Layout(width="80px"))
-        self.more = w.Button(description="more ›", tooltip="Messages after these", layout=w.Layout(width="80px"))
-        self.place = w.Label()
-        self.text = w.HTML(layout=wide)
-        self._page = 0
-        self._scene = scenes.at(None)
-        style = w.HTML(
-            "<style>.ctxkit-messages select{font-family:var(--jp-code-font-family,monospace);height:330px}</style>"
-        )
-        left = w.VBox(
-            [w.HBox([self.order, self.back, self.more, self.place]), self.list, self.pick], layout=w.Layout(width="55%")
-        )
-        right = w.VBox([self.text], layout=w.Layout(width="45%", padding="0 0 0 8px"))
-        parts = [style, self.slider, self.heading, self.growth, self.bar, w.HBox([left, right], layout=wide)]
-        super().__init__(parts, layout=w.Layout(width="100%"))
+        self._page, self._scene = 0, scenes.at(None)
+        self._make(call)
+        super().__init__(self._arranged(), layout=w.Layout(width="100%"))
         self.slider.observe(self._moved, "value")
         self.order.observe(self._sorted, "value")
         self.list.observe(self._chosen, "index")
@@ -61,6 +36,28 @@ class Explorer(w.VBox):  # type: ignore[misc]
         self.back.on_click(lambda _: self._turn(-1))
         self.more.on_click(lambda _: self._turn(+1))
         self._moved()
+
+    def _make(self, call: int) -> None:
+        wide, near = w.Layout(width="auto"), {"description_width": "initial"}
+        n, entries = len(self.scenes), len(self.scenes.session.path)
+        self.slider = w.IntSlider(value=call, min=0, max=max(0, n - 1), description="call", layout=wide, style=near)
+        self.slider.disabled, self.slider.continuous_update = n == 0, entries <= _SMOOTH
+        self.heading, self.growth, self.bar = w.HTML(layout=wide), w.HTML(layout=wide), w.HTML(layout=wide)
+        self.order = w.ToggleButtons(options=_ORDERS, value=True, tooltips=["Sort by tokens", "Sort by place"])
+        self.order.style.button_width = "110px"
+        self.list = w.Select(options=[], rows=15, layout=wide)
+        self.list.add_class("ctxkit-messages")
+        # The lab takes ↑ and ↓ for itself before a list sees them; ← and → on a slider are left alone.
+        self.pick = w.IntSlider(min=0, max=0, description="line", style=near, layout=wide)
+        self.back = w.Button(description="‹ back", tooltip="Messages before these", layout=w.Layout(width="80px"))
+        self.more = w.Button(description="more ›", tooltip="Messages after these", layout=w.Layout(width="80px"))
+        self.place, self.text = w.Label(), w.HTML(layout=wide)
+
+    def _arranged(self) -> list[w.Widget]:
+        tools = w.HBox([self.order, self.back, self.more, self.place])
+        left = w.VBox([tools, self.list, self.pick], layout=w.Layout(width="55%"))
+        right = w.VBox([self.text], layout=w.Layout(width="45%", padding="0 0 0 8px"))
+        return [w.HTML(_STYLE), self.slider, self.heading, self.growth, self.bar, w.HBox([left, right])]
 
     @property
     def call(self) -> int:

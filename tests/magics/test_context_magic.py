@@ -7,6 +7,7 @@ from builders import assistant, session, step, summarised, usage, user
 from magics.shells import completions, new_shell
 from reports.hostile import hostile, intruders
 
+import ctxkit as ck
 from ctxkit.errors import BadArguments, ReadError
 
 
@@ -174,6 +175,13 @@ def test_settings_are_shown_and_checked(shell, capsys):
     assert "contributors" in capsys.readouterr().out
     run(shell, "%config CtxKit.contributors = 3")
     assert shell.magics_manager.registry["CtxKit"].contributors == 3
+
+
+def test_the_file_of_the_settings_is_read_when_none_is_active(loaded):
+    loaded.run_line_magic("reload_ext", "ctxkit")
+    loaded.magics_manager.registry["CtxKit"].session_file = str(ck.samples.path())
+    assert run(loaded, "%context").compactions == 2
+    assert list(run(loaded, "%context sessions").index) == ["billing"]
 
 
 def test_unloading_leaves_nothing_behind():

@@ -1,0 +1,84 @@
+"""The line after a magic becomes a typed value, or one sentence of what is wrong with it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxkit.errors import BadArguments
+from ctxkit.magics.arguments import option, parse, rest, tokens, unterminated, usage, word
+
+
+@dataclass(frozen=True)
+class Line:
+    file: str = word("a file")
+    again: str = word("another", default="none")
+    keep: int = option("turns to keep", default=3)
+    share: float | None = option("a share")
+    dry_run: bool = option("show it only", default=False)
+
+
+@dataclass(frozen=True)
+class Focus:
+    text: str = rest("what matters")
+    keep: int | None = option("turns to keep")
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("a", Line("a")),
+        ("a b --keep 7", Line("a", "b", keep=7)),
+        ("--dry-run a --share=0.5", Line("a", dry_run=True, share=0.5)),
+        ("'two words' --keep -1", Line("two words", keep=-1)),
+        ('"a;b" ', Line("a;b")),
+        (r"C:\logs\x.jsonl", Line(r"C:\logs\x.jsonl")),
+        ("don't", Line("don't")),
+        ("''", Line("")),
+    ],
+)
+def test_a_line_becomes_a_value(line: str, value: Line):
+    assert parse(Line, line, "%magic") == value
+
+
+@pytest.mark.parametrize("focus", ["keep the paths; and 'quotes'", "use $HOME and {braces}", "a --keep 9 b", "  x  "])
+def test_the_rest_is_taken_as_it_stands(focus: str):
+    assert parse(Focus, f"--keep 2 {focus}", "%magic") == Focus(focus.lstrip(), keep=2)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("", "needs FILE: a file"),
+        ("a b c", "'c' is one too many"),
+        ("a --kep 3", "Did you mean '--keep'"),
+        ("a --keep", "needs a value"),
+        ("a --keep=x", "keep must be a number, not 'x'"),
+        ("a --share much", "share must be a number"),
+    ],
+)
+def test_a_mistake_is_one_sentence(line: str, said: str):
+    with pytest.raises(BadArguments, match=said):
+        parse(Line, line, "%magic")
+
+
+def test_usage_names_every_word_and_option():
+    text = usage(Line, "%magic")
+    assert text.startswith("%magic [--keep KEEP] [--share SHARE] [--dry-run] FILE [AGAIN]\n")
+    assert len(text.splitlines()) == 6
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\"'", exclude_categories=["Cs"]), min_size=1), min_size=1))
+def test_quoted_words_come_back_whole(words: list[str]):
+    line = " ".join(f'"{w}"' for w in words)
+    assert [t.text for t in tokens(line)] == words
+
+
+@given(st.text())
+def test_any_line_is_parsed_or_refused_in_one_sentence(line: str):
+    with suppress(BadArguments):
+        assert isinstance(parse(Line, unterminated(line), "%magic"), Line)
