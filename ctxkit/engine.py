@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ctxkit.messages import Message
     from ctxkit.policies.rules import Rules
     from ctxkit.session import Session
+    from ctxkit.sizes import Sizes
     from ctxkit.tokens.counters import Counter
 
 _replace = msgspec.structs.replace
@@ -398,8 +399,9 @@ def log_of(
         rules: their counter and estimator are used.
         tokens: one size a message of `session.messages`; None: the sizes anchored on recorded usage.
         fixed: tokens of each prompt that no message holds; None: as far as recorded usage tells.
-        as_recorded: let the fixed part change at each call as recorded, also where a compaction changed it; else only
-            an agent or a model changes it.
+        as_recorded: let the fixed part change at each call as recorded, also where a compaction changed it, and leave
+            out what the record shows to have gone unsent (old reasoning, for one); else only an agent or a model
+            changes it, and all that is shown is sent: what would have gone unsent of another view, no log says.
     """
     from ctxkit.sizes import sizes
     from ctxkit.tokens.catalogue import default
@@ -416,7 +418,7 @@ def log_of(
         log.scale = 1.0 if anchored.error is None else 1 / (1 + anchored.error)
         log.memo["session"] = session  # sizes are found by identity: the messages must live as long as the log
     assert tokens is not None  # noqa: S101  for the type checker
-    parts = _fixed_parts(session, anchored.fixed_at if anchored else (), fixed, as_recorded)
+    parts = _fixed_parts(session, anchored, fixed, as_recorded)
     sizes_of, calls, turns = iter(tokens), iter(parts), session.turns
     for position, entry in enumerate(session.path):
         if isinstance(entry, Edit):
@@ -451,11 +453,11 @@ def _sent_at(log: Log, reply: Message) -> float | None:
     return log.messages[-1].time if log.messages else None
 
 
-def _fixed_parts(session: Session, at: Sequence[int], fixed: int | None, as_recorded: bool) -> list[int]:
+def _fixed_parts(session: Session, anchored: Sizes | None, fixed: int | None, as_recorded: bool) -> list[int]:
     """Return the fixed part of each call's prompt."""
-    if fixed is not None or not at:
+    if fixed is not None or anchored is None or not anchored.fixed_at:
         return [fixed or 0] * len(session.calls)
     if as_recorded:
-        return list(at)
+        return [n - unsent for n, unsent in zip(anchored.fixed_at, anchored.unsent_at, strict=True)]
     first: dict[tuple[str, str | None], int] = {}
-    return [first.setdefault((c.agent, c.message.model), at[c.index]) for c in session.calls]
+    return [first.setdefault((c.agent, c.message.model), anchored.fixed_at[c.index]) for c in session.calls]

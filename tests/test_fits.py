@@ -1,0 +1,133 @@
+"""Plain dicts in, dicts out: what is not changed comes back as the same object, and pairs are sound."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ctxkit.errors import BadArguments, UnsoundHistory
+from ctxkit.fits import Context, fit
+from ctxkit.policies import triggers
+from ctxkit.policies.rules import Rules
+from ctxkit.replays import replay
+
+
+def asked(n, text="x" * 400):
+    call = {"id": f"c{n}", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"c{n}", "content": text},
+    ]
+
+
+def talk(n):
+    first = [{"role": "system", "content": "You are an agent."}, {"role": "user", "content": "Do it.", "name": "me"}]
+    return first + [m for i in range(n) for m in asked(i)]
+
+
+def pi(keep, at):
+    rules = lambda h, room: h.summarise(h.safe(h.back(keep)), "So far.", "full")
+    return Rules(rules, triggers.Above(at), counter="chars/4")
+
+
+def clear(h, room):
+    return h.shorten(h.role("tool"), "[gone]")
+
+
+def test_nothing_due_gives_the_same_objects():
+    messages = talk(3)
+    out = fit(messages, pi(100, 10_000))
+    assert out is not messages
+    assert all(a is b for a, b in zip(out, messages, strict=True))
+
+
+def test_changed_dicts_keep_what_else_they_hold():
+    messages = talk(2)
+    messages[3]["cache_control"] = {"type": "ephemeral"}
+    out = fit(messages, clear)
+    assert out[3] == {**messages[3], "content": "[gone]"}
+    assert messages[3]["content"] == "x" * 400
+    assert [a is b for a, b in zip(out, messages, strict=True)] == [True, True, True, False, True, False]
+
+
+@given(st.integers(0, 9), st.integers(1, 900), st.integers(1, 900))
+@settings(max_examples=30)
+def test_pairs_are_sound_and_the_system_prompt_stays(n, keep, at):
+    messages = talk(n)
+    out = fit(messages, pi(keep, at))
+    ids = [c["id"] for m in out for c in m.get("tool_calls", ())]
+    assert ids == [m["tool_call_id"] for m in out if m["role"] == "tool"]
+    assert out[0] is messages[0]
+
+
+def test_a_summary_comes_as_a_user_message():
+    out = fit(talk(5), pi(101, 300))
+    assert out[1] == {"role": "user", "content": "So far."}
+    assert out[2:] == talk(5)[-2:]
+
+
+def test_an_orphan_is_refused():
+    with pytest.raises(UnsoundHistory, match=r"Tool call ls \(c0\) lost its result"):
+        fit(talk(2), lambda h, room: [m for m in h.messages if m.role != "tool"])
+
+
+@pytest.mark.parametrize("bad", ["hello", {"content": "x"}, {"role": "nobody"}, None])
+def test_what_is_no_message_is_named(bad):
+    with pytest.raises(BadArguments, match="Message 1 is none"):
+        fit([{"role": "user", "content": "x"}, bad], clear)
+
+
+def test_empty_in_empty_out():
+    assert fit([], clear) == []
+
+
+def test_a_context_remembers_what_it_cut():
+    context, messages = Context(pi(250, 500)), talk(12)
+    for n in range(2, len(messages) + 1, 2):
+        out = context.fit(messages[:n])
+    assert len(context.edits) > 1
+    assert sum(m["role"] == "user" for m in out) == 1  # one summary: the later one took the earlier one up
+    assert out[-1] is messages[-1]
+    assert "2" in repr(context)
+    assert len(fit(messages, pi(250, 500))) < len(messages)
+
+
+def test_a_context_gives_what_a_replay_of_its_session_gives():
+    context, messages = Context(pi(250, 500)), talk(12)
+    for n in range(2, len(messages) + 1, 2):
+        context.fit(messages[:n])
+    again = replay(context.session, pi(250, 500))
+    calls = len(again.calls)
+    assert [e.targets for e in again.edits] == [e.targets for c in context.run.cuts if c.call < calls for e in c.edits]
+
+
+def test_the_list_that_was_given_back_may_go_on():
+    a, b, mine = Context(pi(250, 500)), Context(pi(250, 500)), []
+    messages = talk(12)
+    for n in range(0, len(messages), 2):
+        mine = a.fit(mine + messages[n : n + 2])
+        other = b.fit(messages[: n + 2])
+    assert mine == other
+
+
+def test_fit_twice_is_one_call():
+    context = Context(pi(250, 500)).add(*talk(2))
+    assert context.fit() == context.fit()
+    assert context.run.call == 3  # two replies and the coming call
+
+
+def test_another_conversation_needs_another_context():
+    context = Context(clear)
+    context.fit(talk(3))
+    with pytest.raises(BadArguments, match="begin a new Context"):
+        context.fit([{"role": "user", "content": "Another thing."}])
+
+
+def test_a_turn_without_reply_does_not_shift_the_edits():
+    context = Context(pi(10, 300))
+    context.fit(talk(1))
+    context.add({"role": "user", "content": "y" * 2000}).fit()
+    context.add({"role": "assistant", "content": "Done."}).fit()
+    positions = [type(e).__name__ for e in context.session.path]
+    assert positions.index("Edit") < len(positions) - 1
