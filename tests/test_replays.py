@@ -122,8 +122,7 @@ def files(real):
 
 
 def test_the_recorded_policy_reproduces_every_recorded_prompt(real):
-    for talk in sample(files(real), 40):
-        talk = identified(talk)
+    for talk in map(identified, sample(files(real), 40)):
         assert replayed(talk, recorded()).prompts.tolist() == list(sizes(talk).modelled), talk
 
 

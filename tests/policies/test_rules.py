@@ -1,0 +1,148 @@
+# ruff: noqa: C408  settings read best as keywords, twins of a rule in one line
+"""Rules: what fits together, what is refused and with which words."""
+
+from __future__ import annotations
+
+import pytest
+from builders import user
+from talks_by_chance import Fours, shown
+
+from ctxkit.errors import BadArguments, ModelError
+from ctxkit.history import Log
+from ctxkit.policies import guards, triggers
+from ctxkit.policies.chain import Chain, Ladder
+from ctxkit.policies.policy import Part
+from ctxkit.policies.rules import Rules, as_rules
+from ctxkit.policies.summarisers import Fixed
+
+
+def nothing(h, room):
+    return h
+
+
+class Drops(Part):
+    def __init__(self, n):
+        self.n = n
+
+    def __call__(self, h, room):
+        return h.drop(self.n, "oldest")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (dict(policy=3), "policy 3 cannot be called"),
+        (dict(trigger=triggers.Above(3)), "without a policy compacts nothing"),
+        (dict(guards=guards.Smaller()), "without a policy compacts nothing"),
+        (dict(policy=nothing, guards=(triggers.Above(3),)), "is no guard"),
+        (dict(policy=nothing, window=0), "window of 0 tokens"),
+        (dict(policy=nothing, window=100, reserve=100), "leaves no room"),
+        (dict(policy=nothing, cache_life=0), "cache that lives 0"),
+        (dict(policy=nothing, counter="char/4"), "No counter is called"),
+        (dict(policy=nothing, summariser="extractiv"), "Did you mean 'extractive'"),
+    ],
+)
+def test_rules_that_cannot_work_are_refused(settings, words):
+    with pytest.raises(BadArguments, match=words):
+        Rules(**settings)
+
+
+def test_a_trigger_must_lie_above_what_is_kept():
+    class Keeps(Drops):
+        keeps = 20_000
+
+    with pytest.raises(BadArguments, match="must lie above what is kept"):
+        Rules(Keeps(1), triggers.Above(20_000))
+    with pytest.raises(BadArguments, match="at 10,000 tokens that keeps 20,000"):
+        Rules(Keeps(1), triggers.Share(0.5), window=20_000)
+    Rules(Keeps(1), triggers.Above(20_001))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda: triggers.Above(-1),
+        lambda: triggers.Share(0),
+        lambda: triggers.Share(0.5, "budgets"),
+        lambda: triggers.Count(0),
+        lambda: triggers.Count(1, ("humans",)),
+        lambda: triggers.Turns(0),
+        lambda: triggers.Spent(0),
+        lambda: triggers.TurnSpent(float("nan")),
+        lambda: guards.AntiThrash(2),
+        lambda: guards.AntiThrash(by="bytes"),
+        lambda: guards.MinProgress(1),
+        lambda: guards.Grace(-1),
+        lambda: guards.Attempts(0),
+        lambda: guards.Attempts(1, "day"),
+        lambda: guards.Hysteresis(),
+        lambda: Fixed(0),
+        lambda: Ladder(()),
+        lambda: Chain((1,)),
+    ],
+)
+def test_parts_that_cannot_work_are_refused(part):
+    with pytest.raises(BadArguments):
+        part()
+
+
+def test_but_names_the_nearest_setting():
+    rules = Rules(nothing)
+    assert rules.but(reserve=5).reserve == 5
+    with pytest.raises(BadArguments, match="Did you mean 'trigger'"):
+        rules.but(triger=3)
+
+
+def test_policies_are_joined_in_order():
+    joined = Rules(Drops(1)) | Drops(2) | Rules(pruning=nothing, window=900, name="b")
+    assert [p.n for p in joined.policy.parts] == [1, 2]
+    assert (joined.window, joined.name, joined.pruning) == (900, "b", nothing)
+    h = shown(*(user(str(n)) for n in range(5)))
+    assert [m.text for m in (Drops(1) | Drops(2))(h, None).messages] == ["3", "4"]
+    assert (nothing | Drops(2))(h, None).messages == (Drops(2) | nothing)(h, None).messages
+
+
+def test_triggers_of_two_rules_are_joined_and_guards_too():
+    a = Rules(nothing, triggers.Above(5), guards=guards.Smaller())
+    b = Rules(nothing, triggers.Turns(2), guards=guards.Grace(1))
+    assert (a | b).trigger == triggers.Above(5) | triggers.Turns(2)
+    assert len((a | b).guards) == 2
+
+
+def test_a_ladder_takes_the_first_that_helps():
+    def fails(h, room):
+        raise ModelError("No answer.")
+
+    h = shown(*(user("x" * 40) for _ in range(5)))
+    assert len(Ladder((nothing, fails, Drops(2), Drops(4)))(h, None)) == 3
+    with pytest.raises(ModelError, match="No answer"):
+        Ladder((nothing, fails))(h, None)
+    room = Rules(window=25).room(Log(Fours()))
+    assert len(Ladder((Drops(1), Drops(2), Drops(3), Drops(4)), fits=True)(h, room)) == 2
+
+
+def test_a_summariser_is_handed_to_those_that_take_one():
+    class Wants(Part):
+        def __init__(self, summariser=None):
+            self.summariser = summariser
+
+        def __call__(self, h, room):
+            return h
+
+        def using(self, summariser):
+            return Wants(self.summariser or summariser)
+
+    rules = Rules(Wants() | Wants("own") | nothing, summariser="fixed:90")
+    assert [getattr(p, "summariser", None) for p in rules.policy.parts] == [Fixed(90), "own", None]
+
+
+def test_rules_are_made_of_a_function_or_words():
+    assert as_rules(nothing).policy is nothing
+    assert as_rules(as_rules(nothing)).label == "nothing"
+    assert as_rules(Rules()).label == "none"
+
+
+def test_a_room_needs_space_beside_what_cannot_be_changed():
+    with pytest.raises(BadArguments, match="fixed part of the prompt"):
+        Rules(nothing, window=1000).room(Log(Fours(), fixed=1000))
+    assert Rules(nothing).room(Log(Fours()), 128_000).limit == 128_000

@@ -1,0 +1,96 @@
+# ruff: noqa: PT018  settings read best as keywords, twins of a rule in one line
+"""Summaries without a model."""
+
+from __future__ import annotations
+
+import pytest
+from builders import assistant, call, result, step, summarised, user
+from talks_by_chance import shown
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies.summarisers import Extractive, Fixed, Passage, Recorded, Share, named
+
+TALK = (
+    user("We ship the billing service. It must never round up. See src/billing/rates.py for the table."),
+    assistant("I will look at the table first.", call("read_file", path="src/billing/rates.py").tool_calls[0]),
+    assistant("Fine weather today. It is a nice day. All is well. Nothing to see."),
+    result("Traceback: ZeroDivisionError in rates.py line 40", "x", "shell", is_error=True),
+    assistant("Decided: use Decimal instead of float because of rounding."),
+)
+
+
+def passage(*log, **more):
+    h = shown(*log)
+    return Passage(h, len(h), **more)
+
+
+def test_an_extract_keeps_facts_in_order_within_its_room():
+    text = Extractive(tokens=70, share=1.0)(passage(*TALK))
+    assert len(text) <= 70 * 3.5
+    assert "never round up" in text and "Decimal" in text and "weather" not in text
+    assert text.index("never round up") < text.index("Decimal")
+    assert all(line.split(":")[0] in ("User", "Assistant", "Call", "Result of shell") for line in text.splitlines())
+
+
+def test_an_extract_is_the_same_each_time_and_respects_the_limit():
+    assert Extractive()(passage(*TALK)) == Extractive()(passage(*TALK))
+    assert len(Extractive(share=1.0)(passage(*TALK, limit=20))) <= 70
+
+
+def test_repeats_are_said_once():
+    text = Extractive(share=1.0)(
+        passage(*(user("Always run the linter before you commit.") for _ in range(9)), user("Use tabs."))
+    )
+    assert text.count("linter") < 9 and "tabs" in text
+
+
+def test_nothing_readable_gives_nothing():
+    assert Extractive()(passage(user(""))) == ""
+
+
+def test_a_large_passage_stays_quick_and_bounded():
+    text = Extractive(tokens=200)(
+        passage(*(user(f"Fact {n}: value {n * 7} in file src/f{n}.py.") for n in range(1500)))
+    )
+    assert 300 < len(text) <= 700
+
+
+def test_sizes_without_text():
+    p = passage(*TALK)
+    assert Fixed(500)(p) == 500 and Fixed(500)(passage(*TALK, limit=90)) == 90
+    assert Share(0.5, cap=4000, floor=1)(p) == round(0.5 * p.tokens)
+    assert Share(0.5, cap=20, floor=1)(p) == 20 and Share(0.01, floor=30)(p) == 30
+
+
+def test_the_recorded_summary_stands_where_the_cut_coincides():
+    old = [user("x" * 90), assistant("y" * 90)]
+    h = shown(*old, user("next"))
+    edit = summarised(old, "What was recorded.")
+    h.log.recorded.append((1, edit))
+    h = h.at(1)
+    assert Recorded()(Passage(h, 2)).text == "What was recorded."
+    assert Recorded(Fixed(7))(Passage(h, 1)) == 7
+    assert Recorded(Fixed(7))(Passage(h.at(0), 1)) == 7  # not yet recorded at call 0
+
+
+def test_a_passage_leaves_out_what_stays():
+    h = shown(user("a"), user("b", pinned=True), *step())
+    p = Passage(h, len(h))
+    assert [m.text for m in p.messages][0] == "a" and len(p.messages) == 3
+    assert p.previous is None
+    new = h.summarise(1, "Earlier.")
+    assert Passage(new, 2).previous.text == "Earlier."
+
+
+@pytest.mark.parametrize(
+    ("words", "made"),
+    [("extractive:800", Extractive(800)), ("fixed:90", Fixed(90)), ("share:0.2:50:9", Share(0.2, 50, 9))],
+)
+def test_summarisers_have_names(words, made):
+    assert named(words) == made
+
+
+@pytest.mark.parametrize("words", ["fixd:3", "fixed:many", "fixed:1:2:3"])
+def test_wrong_names_are_refused(words):
+    with pytest.raises(BadArguments):
+        named(words)
