@@ -254,6 +254,8 @@ def _fold(path: Iterable[Entry], *, each: bool = False) -> Iterator[tuple[list[M
 
 def apply_edit(shown: list[Message], edit: Edit) -> list[Message]:
     """Return the view after an edit; targets that are not shown are passed over."""
+    if not edit.targets and edit.kind in ("dropped", "summarised"):
+        return [*shown, *edit.inserted]
     targets = set(edit.targets)
     if edit.kind in ("shortened", "replaced"):
         new = dict(zip(edit.targets, edit.inserted, strict=False))

@@ -11,7 +11,7 @@ from ctxkit.errors import ReadError
 from ctxkit.messages import Edit, Fault, Message, Part, Text
 from ctxkit.readers.blocks import Blocks, to_usage
 from ctxkit.readers.fields import DAMAGE, as_text, demand, items, mapping, number, text, time, why, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import MAX_PARTS, Log
 from ctxkit.readers.source import Source
 from ctxkit.session import Session
 
@@ -237,8 +237,9 @@ class _Chain:
         self.close()
         parts, results = self.blocks.parts(m.get("content"))
         own = word(m.get("id"))
-        if own is not None and self.reply is not None and self.reply[0] == own:
-            self._more(self.reply[1], record, m, parts)
+        index = self._open(own)
+        if index is not None:
+            self._more(index, record, m, parts)
         else:
             self._go(record)
             index = self.log.add(self._reply(record, m, parts))
@@ -246,6 +247,13 @@ class _Chain:
         self._stay(record)
         for block in results:  # a server's tools answer within the reply
             self._result(record, block, "server")
+
+    def _open(self, own: str | None) -> int | None:
+        """Return the index of the reply that a line of this id adds to, where there is one."""
+        if own is None or self.reply is None or self.reply[0] != own:
+            return None
+        entry = self.log.entries[self.reply[1]]
+        return self.reply[1] if type(entry) is Message and len(entry.parts) < MAX_PARTS else None
 
     def _reply(self, record: dict[str, Any], m: dict[str, Any], parts: list[Part]) -> Message:
         model, failed = word(m.get("model")), record.get("isApiErrorMessage") is True
@@ -409,8 +417,11 @@ class _Chain:
     def _clear(self, record: dict[str, Any]) -> None:
         """Put a mark in the place of old tool results, as the small compaction does."""
         about = mapping(record.get("microcompactMetadata"))
-        calls, shown = {c for c in items(about.get("compactedToolIds")) if type(c) is str}, set(self.log.shown)
-        gone = [m for m in self.log.entries if type(m) is Message and m.call_id in calls and m.id in shown]
+        calls = {c for c in items(about.get("compactedToolIds")) if type(c) is str}
+        shown = set(self.log.shown) if calls and self.log.may_edit() else set[str]()
+        places = sorted(i for own in shown if (i := self.log.where[own]) >= 0)
+        results = (self.log.entries[i] for i in places)
+        gone = [m for m in results if type(m) is Message and m.call_id in calls]
         self.log.add(
             Edit(
                 kind="replaced",

@@ -11,7 +11,7 @@ from ctxkit.errors import ReadError
 from ctxkit.messages import Edit, Fault, Image, Message, Part, Sized, Text, Thinking, ToolCall, ToolSchema, Usage
 from ctxkit.readers.dialects import to_parts, to_schemas
 from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, number, text, time, why, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import MAX_PARTS, TOO_MANY, Log
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ class _Rollout:
         self.window: int | None = None
         self.called: dict[str, str] = {}
         self.keys: dict[str, bytes] = {}
+        self.brought: dict[str, Message] = {}
+        """Messages that only a compaction brought, by id."""
         self.total: Any = None
         self.title: str | None = None
         self.tools: tuple[ToolSchema, ...] = ()
@@ -155,9 +157,9 @@ class _Rollout:
             self.open = None
         if self.open is not None:
             old = self.log.entries[self.open]
-            if type(old) is Message:
+            if type(old) is Message and len(old.parts) < MAX_PARTS:
                 self.log.replace(self.open, msgspec.structs.replace(old, parts=(*old.parts, *parts)))
-            return
+                return
         usage, ended, window = self.pending or (None, when, self.window)
         self.pending, self.answered = None, False
         self.open = self._add(
@@ -316,6 +318,9 @@ class _Rollout:
         self._flush()
         self.open = self.unpaid = None
         edit_id, said = self.log.new_id(), text(p.get("message"))
+        if not self.log.may_edit():
+            self.log.add(Edit(kind="summarised", id=edit_id, method="compacted", time=when, reason=TOO_MANY))
+            return
         replacement = p.get("replacement_history")
         if type(replacement) is list:
             new = self._replacement(replacement, said)
@@ -335,18 +340,19 @@ class _Rollout:
                 kept.add(same.pop())
             else:
                 inserted.append(msgspec.structs.replace(m, id=self.log.new_id(m.id), time=when))
+                self.brought[inserted[-1].id] = inserted[-1]
         self.log.compact(
             Edit(kind="summarised", id=edit_id, inserted=tuple(inserted), method="compacted", time=when), kept
         )
 
     def _shown(self) -> list[Message]:
-        ids = set(self.log.shown)
-        by_id: dict[str, Message] = {}
-        for e in self.log.entries:
-            for m in e.inserted if isinstance(e, Edit) else (e,):
-                if m.id in ids:
-                    by_id[m.id] = m
-        return [by_id[i] for i in self.log.shown if i in by_id]
+        out = []
+        for own in self.log.shown:
+            place = self.log.where[own]
+            entry = self.log.entries[place] if place >= 0 else self.brought.get(own)
+            if isinstance(entry, Message):
+                out.append(entry)
+        return out
 
     def _key(self, m: Message) -> bytes:
         key = self.keys.get(m.id)

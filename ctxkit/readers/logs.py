@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
 _BUDGET = 8
 """Walks up the tree cost at most this many times the entries written, plus a little: never quadratic."""
+_EDITS = 1_000_000
+"""Edits look at no more shown messages than this in all, plus the budget; real sessions stay far below."""
+MAX_PARTS = 1000
+"""No reply has more parts; one that seems to is begun anew, so that no file makes it cost quadratic time."""
+TOO_MANY = "compacts too often to be followed; what this one took is not known"
 
 
 class Log:
@@ -33,6 +38,7 @@ class Log:
         self._ids: set[str] = set()
         self._next = 0
         self._walked = 0
+        self._edited = 0
         self._branches = False
 
     def new_id(self, wanted: object = None) -> str:
@@ -66,7 +72,10 @@ class Log:
         elif type(entry) is Edit:
             for m in entry.inserted:
                 self.where.setdefault(m.id, -1)
-            self.shown = _after(self.shown, entry)
+            if entry.targets:
+                self.shown = _after(self.shown, entry)
+            else:
+                self.shown += [m.id for m in entry.inserted]
         return index
 
     def replace(self, index: int, entry: Message) -> None:
@@ -101,8 +110,15 @@ class Log:
         out.reverse()
         return out if index < 0 else None
 
+    def may_edit(self) -> bool:
+        """Say whether one more edit may look at all that is shown; False where a file has too many to follow."""
+        self._edited += len(self.shown)
+        return self._edited <= _BUDGET * len(self.entries) + _EDITS
+
     def compact(self, edit: Edit, kept: Iterable[str]) -> int:
         """Write a `summarised` edit whose targets are what is shown and not among the ids kept."""
+        if not self.may_edit():
+            return self.add(msgspec.structs.replace(edit, reason=TOO_MANY))
         stays = set(kept)
         gone = tuple(i for i in self.shown if i not in stays)
         return self.add(msgspec.structs.replace(edit, targets=gone))

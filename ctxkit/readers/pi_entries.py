@@ -22,7 +22,7 @@ from ctxkit.readers.fields import (
     why,
     word,
 )
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import TOO_MANY, Log
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -209,6 +209,7 @@ class Entries:
         """Replace what stands before the first kept entry by the summary; an unknown first entry keeps nothing."""
         log, edit_id = self.log, self.log.new_id(record.get("id"))
         first = self._first_kept(line, record)
+        gone, again = self._taken(line, first)
         when = time(record.get("timestamp"))
         summary = Message(
             role="summary",
@@ -219,8 +220,8 @@ class Entries:
         edit = Edit(
             kind="summarised",
             id=edit_id,
-            targets=tuple(log.shown if first is None else [i for i in log.shown if log.where[i] < first]),
-            inserted=(summary, *self._again(first)),
+            targets=gone,
+            inserted=(summary, *again),
             method="hook" if record.get("fromHook") is True else "summary",
             time=when,
             tokens_before=number(record.get("tokensBefore")),
@@ -231,9 +232,19 @@ class Entries:
         log.add(edit)
         self.floor = len(log.entries) if first is None else max(first, self.floor)
 
-    def _again(self, first: int | None) -> tuple[Message, ...]:
+    def _taken(self, line: int, first: int | None) -> tuple[tuple[str, ...], tuple[Message, ...]]:
+        """Return the ids that a compaction takes, and the messages that it brings back."""
+        log = self.log
+        if not log.may_edit():
+            self.faults.append(Fault(line, TOO_MANY))
+            return (), ()
+        if first is None:
+            return tuple(log.shown), ()
+        return tuple(i for i in log.shown if log.where[i] < first), self._again(first)
+
+    def _again(self, first: int) -> tuple[Message, ...]:
         """Return messages that an earlier compaction took and one that begins before it brings back."""
-        if first is None or first >= self.floor:
+        if first >= self.floor:
             return ()
         log, shown = self.log, set(self.log.shown)
         path = (log.entries[i] for i in log.path(log.at) or () if i >= first)

@@ -82,10 +82,10 @@ class Source:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as e:
             if "trailing characters" in str(e):  # the first value is whole: a file of lines
                 return None
-        try:
-            return _lenient(self.data)
-        except (ValueError, RecursionError):
-            return None
+            try:
+                return _lenient(self.data, e)
+            except (ValueError, RecursionError):
+                return None
 
     @cached_property
     def head(self) -> list[dict[str, Any]]:
@@ -147,7 +147,7 @@ class Source:
                 record = decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as e:
                 try:
-                    record = _lenient(line)
+                    record = _lenient(line, e)
                 except (ValueError, RecursionError):
                     faults.append(Fault(number, _why(line, e)))
                     continue
@@ -158,13 +158,15 @@ class Source:
         return out
 
 
-def _lenient(data: bytes) -> Any:
+def _lenient(data: bytes, error: Exception) -> Any:
     """Decode what JavaScript and Python write beyond JSON: halves of surrogate pairs, NaN, bytes that are no UTF-8.
 
     Raises:
         ValueError: it is no JSON all the same.
         RecursionError: it is nested too deeply.
     """
+    if b"\\u" not in data and b"NaN" not in data and b"Infinity" not in data and type(error) is not UnicodeDecodeError:
+        raise ValueError("nothing that a more patient decoder would understand")
     value = json.loads(data.decode("utf-8", "replace"), parse_constant=lambda _: None)
     return _whole_text(value)
 

@@ -10,7 +10,7 @@ import msgspec
 from ctxkit.messages import Edit, Fault, Message, Text, ToolCall, ToolSchema
 from ctxkit.readers.dialects import named, to_messages, to_schemas
 from ctxkit.readers.fields import DAMAGE, items, mapping, text, why, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import MAX_PARTS, Log
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def merged(messages: list[Message]) -> list[Message]:
     """Return messages with neighbouring pieces of one reply put together (APIs whose replies are lists of items)."""
     out: list[Message] = []
     for m in messages:
-        if m.role == "assistant" and out and out[-1].role == "assistant":
+        if m.role == "assistant" and out and out[-1].role == "assistant" and len(out[-1].parts) < MAX_PARTS:
             out[-1] = msgspec.structs.replace(
                 out[-1],
                 parts=out[-1].parts + m.parts,

@@ -6,8 +6,8 @@ import random
 
 import pytest
 from conftest import ALL, SEED
+from damage import KINDS, read
 from made_logs import MADE
-from test_damage import KINDS, read
 
 from ctxkit.errors import ReadError
 
