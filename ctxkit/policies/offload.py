@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ctxkit.messages import Message, ToolCall
     from ctxkit.tokens import Room
 
+STUB = "[result offloaded — "
 HINTS = ("path", "command", "script", "url", "key", "query", "message", "branch")
 """Arguments that a stub names, the first of them that the call has."""
 
@@ -42,7 +43,7 @@ class Offload(Setting):
         for p in np.flatnonzero(history.tool(*self.tools) & (history.chars > self.threshold)).tolist():
             message = history[p]
             text = contents.texts(message)
-            if len(text) <= self.threshold or contents.has_images(message):
+            if len(text) <= self.threshold or text.startswith(STUB) or contents.has_images(message):
                 continue
             artifact = sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
             if self._saved(artifact, text):
@@ -63,7 +64,7 @@ def stub(text: str, result: Message, call: ToolCall | None, artifact: str) -> st
     """Return the four lines that stand for an offloaded result."""
     return "\n".join(
         [
-            f"[result offloaded — {len(text):,} chars stored to artifact store]",
+            f"{STUB}{len(text):,} chars stored to artifact store]",
             f"Tool: {result.tool or (call.name if call else 'unknown')} | {hint(call)}",
             f"Artifact: {artifact}",
             "Use targeted tools (e.g. read_file with startLine/maxLines, or grep_in_file) for specific sections.",

@@ -112,9 +112,15 @@ class Cap(Setting):
 
     def __call__(self, history: History, _room: Room) -> History:
         """Return the head and the tail."""
+        while self.max_messages and len(history) > self.max_messages:
+            new = self._once(history)
+            if new is history:
+                break
+            history = new
+        return history
+
+    def _once(self, history: History) -> History:
         n = len(history)
-        if not self.max_messages or n <= self.max_messages:
-            return history
         why = f"more than {self.max_messages} messages"
         head = next((int(p) for p in np.flatnonzero(history.role("assistant", "tool"))), n) or 1
         if head >= self.max_messages:
@@ -124,6 +130,8 @@ class Cap(Setting):
 
 
 def _empty(message: Message) -> bool:
+    if message.role == "tool":  # in the SDK a result is a part, however short its text
+        return False
     return not message.parts or all(
         getattr(p, "text", True) == "" and not getattr(p, "hidden", 0) for p in message.parts
     )

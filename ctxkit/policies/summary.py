@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -233,10 +233,12 @@ def boundary(history: History) -> int:
 
 def _anything(history: History, before: int) -> bool:
     """Say whether anything but summaries, and what stays, lies before a position."""
-    head = history.head
+    head, log = history.head, history.log
     if before > head.size:
-        return True
-    return any(i.row >= 0 and not i.stays(history.log) for i in head.items[:before])
+        first, last = history.lo, history.lo + before - head.size
+        if last - first > bisect_left(log.stays, last) - bisect_left(log.stays, first):
+            return True
+    return any(i.row >= 0 and not i.stays(log) for i in head.items[:before])
 
 
 def _text(made: Message | str | int) -> str:
