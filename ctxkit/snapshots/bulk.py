@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from ctxkit.snapshots.columns import ALWAYS, ARRAYS, COUNTS, FLAG, NAMES, NAT, TEXTS, Block, Words, codes, join, rows
+from ctxkit.snapshots.lines import ISO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +57,8 @@ def parse_bulk(data: bytes, lines: int, words: Words) -> Block | None:
         words: tables of texts; grow.
     """
     try:
+        if not data.isascii():
+            data.decode()  # Arrow decodes lines of another form by itself, and only prints that it could not
         block = _cells(data, words, 0)
     except (_Odd, pa.ArrowInvalid, msgspec.DecodeError, ValueError, OverflowError, RecursionError):
         return None
@@ -240,6 +243,8 @@ _DECODER = msgspec.json.Decoder(_Line)
 
 def _objects(data: bytes, words: Words) -> Block:
     lines = _DECODER.decode_lines(data)
+    if not all(ISO.match(line.ts) for line in lines):
+        raise _Odd
     stamps = pa.array([line.ts for line in lines], pa.string()).cast(pa.timestamp("ns", "UTC"))
     block: Block = {"ts": stamps.view(pa.int64()).to_numpy(zero_copy_only=False)}
     for name in TEXTS:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 START = b'{"ts":'
 """How a line of fuseraft's begins: where one line was torn and another written after it, the second begins here."""
 LARGEST = 2**63 - 1
-_ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
+ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
+"""How a time begins."""
 _FEW = 3  # always-fields below which an object is some other record
 
 Row = dict[str, Any]
@@ -127,7 +128,7 @@ def _text(value: Any) -> tuple[str | None, str]:
 
 
 def _time(value: Any) -> tuple[int | None, str]:
-    if isinstance(value, str) and _ISO.match(value):
+    if isinstance(value, str) and ISO.match(value):
         try:
             stamp = pd.Timestamp(value)
             utc = stamp if stamp.tzinfo is None else stamp.tz_convert("UTC")

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from snapshot_logs import MARKER, ROW, records, text
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, ReadError
-from ctxkit.snapshots.columns import NAMES
+from ctxkit.snapshots.bulk import parse_bulk
+from ctxkit.snapshots.columns import NAMES, frame, new_words
+from ctxkit.snapshots.faults import Report
+from ctxkit.snapshots.lines import parse_lines
 
 
 @pytest.fixture(autouse=True)
@@ -350,3 +353,55 @@ def test_missing_values_fit_no_condition(tmp_path):
     assert len(ck.read_snapshots(path, where=lambda f: f["warn_at"] > 0)) == 1
     assert len(ck.read_snapshots(path, where={"compaction_occurred": True})) == 1
     assert len(ck.read_snapshots(path, where={"agent": "nobody"})) == 0
+
+
+# -- many lines at once give what single lines give --------------------------------------------------------------------
+
+PIECES = [
+    b"null",
+    b"1e3",
+    b"-",
+    b"00",
+    b"0x1",
+    b"{",
+    b"}",
+    b"[",
+    b'"',
+    b",",
+    b"\n",
+    b" ",
+    b"\xff",
+    b"9" * 25,
+    b'"turn":',
+    b"\\",
+]
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_bulk_reads_what_single_lines_give_or_nothing(data):
+    content = (text(records(6)) + MARKER + "\n" + ROW).encode()
+    at = data.draw(st.integers(0, len(content) - 1))
+    content = content[:at] + data.draw(st.sampled_from(PIECES)) + content[at + data.draw(st.integers(0, 9)) :] + b"\n"
+    at_once, singly, report = new_words(), new_words(), Report()
+    bulk = parse_bulk(content, content.count(b"\n"), at_once)
+    if bulk is not None:
+        lines = parse_lines(content, "a", 1, singly, report)
+        assert report.faults == []
+        for names in (NAMES[:1], NAMES[3:]):
+            pd.testing.assert_frame_equal(frame(bulk, at_once, names), frame(lines, singly, names))
+        for name in ("session", "agent"):
+            assert list(frame(bulk, at_once)[name]) == list(frame(lines, singly)[name])
+
+
+def test_lines_of_many_kinds_are_read_at_once():
+    kinds = [
+        text(records(30)),
+        (MARKER + "\n") * 20,
+        text([{k: v for k, v in r.items() if k != "warn_at"} for r in records(9)]),
+    ]
+    kinds.append(text([dict(reversed(r.items())) for r in records(5)]))
+    content = "".join(kinds).encode()
+    bulk = parse_bulk(content, 64, new_words())
+    assert bulk is not None
+    assert bulk["turn"].tolist() == [*range(30), *[4] * 20, *range(9), *range(5)]
