@@ -246,10 +246,10 @@ def read_source(source: Source, reader: Reader | None = None) -> list[Session]:
     Raises:
         ReadError: it cannot be read as a session.
     """
-    reader = reader or sniff(source)
-    sessions = _guarded(reader.NAME, source.path, lambda: reader.read(source))
-    if not sessions:
-        raise ReadError(f"expected a {reader.NAME} session, found none.", source.path)
+    forced, reader = reader is not None, reader or sniff(source)
+    sessions = _guarded(reader.NAME, source.path, partial(reader.read, source))
+    if not sessions or (forced and not any(s.log or s.children for s in sessions) and not _knows(reader, source)):
+        raise ReadError(f"expected a {reader.NAME} session, found {source.looks}.", source.path)
     return sessions if reader.NAME == "native" else [_placed(s, source.path) for s in sessions]
 
 

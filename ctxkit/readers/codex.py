@@ -34,6 +34,10 @@ def sniff(source: Source) -> bool:
     for record in source.head[:4]:
         if text(record.get("type")) in _TYPES and type(record.get("payload")) is dict:
             return True
+    return _is_bare(source)
+
+
+def _is_bare(source: Source) -> bool:
     first = source.head[0] if len(source.head) > 1 else {}
     return "instructions" in first and "timestamp" in first and "type" not in first and type(first.get("id")) is str
 
@@ -59,6 +63,7 @@ class _Rollout:
         self.faults = list(source.faults)
         self.skipped: Counter[str] = Counter()
         self.early = [r.get("payload") for r in source.head[:12] if r.get("type") == "response_item"]
+        self.bare = _is_bare(source)
         self.meta: dict[str, Any] = {}
         self.model: str | None = None
         self.window: int | None = None
@@ -97,8 +102,10 @@ class _Rollout:
             self.skipped[kind if type(kind) is str else "no type"] += 1
         elif kind is None and "instructions" in record:
             self._meta(record)
-        else:
+        elif self.bare:
             self.item(record, time(record.get("timestamp")))
+        else:
+            self.skipped[kind if type(kind) is str else "no type"] += 1
 
     def _meta(self, payload: dict[str, Any]) -> None:
         if self.meta:

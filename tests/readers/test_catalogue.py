@@ -43,6 +43,13 @@ def test_several_sessions_in_a_file_are_named_and_counted(tmp_path: Path) -> Non
     assert len(ck.read_all(tmp_path / "a.jsonl")) == 2
 
 
+@pytest.mark.parametrize("format", catalogue.names())
+def test_a_forced_format_does_not_invent_a_session(format: str, tmp_path: Path) -> None:
+    path = put(tmp_path, "a.json", b'{"name": "x", "version": "1.0.0", "dependencies": {"left-pad": "1"}}')
+    with pytest.raises(ReadError):
+        ck.read(path, format=format)
+
+
 def test_a_folder_that_holds_one_session_reads_as_one(tmp_path: Path) -> None:
     put(tmp_path, "deep/er/a.jsonl")
     assert ck.read(tmp_path).id == "s"
