@@ -103,7 +103,7 @@ class Summary(Setting):
             ModelError: no summary came about, and there is no other way to make one.
         """
         cut = self.cut(history, room)
-        if cut.first <= 0 or not _anything(history, cut.first):
+        if cut.first <= 0 or not anything(history, cut.first):
             return history
         new = history.summarise(
             cut.first, self.written(history, cut), self.why(cut), method=type(self).__name__.lower()
@@ -151,7 +151,7 @@ class Summary(Setting):
     def passages(self, history: History, cut: Cut) -> list[Passage]:
         """Return what is summarised: the old turns, and the head of a split one by itself."""
         told = self.told()
-        if not cut.split or cut.turn <= 0 or not _anything(history, cut.turn):
+        if not cut.split or cut.turn <= 0 or not anything(history, cut.turn):
             return [Passage(history, cut.first, 0, self.limit, told)]
         return [
             Passage(history, cut.turn, 0, self.limit, told),
@@ -231,7 +231,7 @@ def boundary(history: History) -> int:
     return history.head.size + max(row - history.lo, 0)
 
 
-def _anything(history: History, before: int) -> bool:
+def anything(history: History, before: int) -> bool:
     """Say whether anything but summaries, and what stays, lies before a position."""
     head, log = history.head, history.log
     if before > head.size:

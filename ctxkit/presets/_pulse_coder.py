@@ -11,7 +11,7 @@ from ctxkit.policies.guards import Attempts
 from ctxkit.policies.prompts import PULSE_SECTIONS
 from ctxkit.policies.prune import Prune
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
+from ctxkit.policies.summary import Summary, anything
 from ctxkit.policies.triggers import Above, CutShort
 from ctxkit.presets.differences import Difference
 
@@ -67,7 +67,7 @@ class PulseSummary(Summary):
     def __call__(self, history: History, room: Room) -> History:
         """Return summary and last turns, or the last turns alone."""
         cut = self.cut(history, room)
-        if cut.first <= 0:
+        if cut.first <= 0 or not anything(history, cut.first):
             return history
         try:
             new = history.summarise(cut.first, self.written(history, cut), "summary", method="summary")
