@@ -1,0 +1,81 @@
+"""The columns of a score: names, types and meanings, the same for `score`, `compare` and `sweep`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+TEXT, INT, FLOAT, BOOL = "string", "Int64", "Float64", "boolean"
+
+
+class Column(NamedTuple):
+    """One column. Shares lie between 0 and 1, counts end in `_n`; a missing value is one that the data cannot say."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+COLUMNS = (
+    Column("session", TEXT, "id of the session"),
+    Column("rules", TEXT, "what the rules call themselves; `recorded` is the session as it was"),
+    Column("calls_n", INT, "calls that the record bills; all calls where it bills none"),
+    Column("prompt_tokens", INT, "tokens of their prompts"),
+    Column("peak_tokens", INT, "the largest of these prompts"),
+    Column("fresh_tokens", INT, "prompt tokens billed as fresh input"),
+    Column("cache_read_tokens", INT, "prompt tokens read from the cache"),
+    Column("cache_write_tokens", INT, "prompt tokens written to the cache"),
+    Column("output_tokens", INT, "tokens of the replies, as recorded"),
+    Column("cost_usd", FLOAT, "dollars of prompts, replies and summaries"),
+    Column("input_usd", FLOAT, "dollars of the prompts"),
+    Column("output_usd", FLOAT, "dollars of the replies"),
+    Column("summaries_usd", FLOAT, "dollars of the calls that write summaries"),
+    Column("cuts_n", INT, "compactions"),
+    Column("unpaid_cuts_n", INT, "those that the next one followed before they had paid for themselves"),
+    Column("anti_thrash", FLOAT, "share of the cuts with a successor that paid for themselves"),
+    Column("refill", FLOAT, "mean share of the freed tokens that was full again ten calls later; above 1: fuller"),
+    Column("rebound_calls", FLOAT, "median calls until the prompt was back at three quarters of its size before"),
+    Column("no_progress_n", INT, "longest run of cuts that each saved less than a tenth"),
+    Column("thrash", BOOL, "True after three cuts without progress in a row, or where most did not pay"),
+    Column("reread_rate", FLOAT, "of the 24 tool calls after a cut, the share that repeats one whose result went"),
+    Column("reorientation_calls", FLOAT, "median tool calls from a cut to the first that writes"),
+    Column("token_savings", FLOAT, "mean share of the tokens that a cut saved; negative where prompts grew"),
+    Column("message_savings", FLOAT, "mean share of the messages that a cut took out of sight"),
+    Column("summary_tokens", INT, "tokens of all summaries"),
+    Column("hidden_messages_n", INT, "messages that the next call would not see as they were said"),
+    Column("hidden_results_n", INT, "tool results among them"),
+    Column("suppressed_n", INT, "compactions that were due and that a guard held back or refused"),
+    Column("failed_n", INT, "compactions that were due and failed"),
+    Column("items_n", INT, "items (paths, URLs, numbers, commands, ...) in what the cuts removed, each once a cut"),
+    Column("retained", FLOAT, "share of them that stood in what was shown after the cut"),
+    Column("recoverable", FLOAT, "share of them that a file or archive holds, which was named there"),
+    Column("lost", FLOAT, "share of them that was neither"),
+    Column("needed_later_n", INT, "items removed that the record used again before the next cut"),
+    Column("needed_later_loss", FLOAT, "share of those that had been lost"),
+    Column("first_use_delay", FLOAT, "median calls from a cut to the first use of something lost"),
+    Column("regret", FLOAT, "needed-later loss above that of the best set of messages under the same budget"),
+    Column("reproduction_error", FLOAT, "modelled / recorded input-side dollars - 1 of the recorded session"),
+    Column("unexplained_misses", FLOAT, "share of its calls that missed the cache without an explanation"),
+    Column("priced", FLOAT, "share of its billed calls whose model has a price"),
+    Column("counter", TEXT, "who counts tokens that no usage anchors"),
+    Column("counter_error", FLOAT, "its plain count / recorded growth - 1"),
+    Column("source", TEXT, "where the sizes come from: recorded, derived (a replay on anchored sizes) or estimated"),
+    Column("error", TEXT, "why there is no figure; missing where all went well"),
+)
+NAMES = tuple(c.name for c in COLUMNS)
+TYPES = {c.name: c.type for c in COLUMNS}
+
+
+def typed(rows: list[dict[str, Any]], extra: tuple[str, ...] = ()) -> Any:
+    """Return rows as a frame with these columns and types, others (`extra`) after `rules`."""
+    import pandas as pd
+
+    names = [*NAMES[:2], *extra, *NAMES[2:]]
+    kinds: dict[str, Any] = TYPES
+    data: dict[str, Any] = {n: pd.array([_known(r.get(n)) for r in rows], dtype=kinds[n]) for n in NAMES}
+    for name in extra:
+        data[name] = pd.Series([r.get(name) for r in rows]).convert_dtypes()
+    return pd.DataFrame({n: data[n] for n in names})
+
+
+def _known(value: Any) -> Any:
+    return None if isinstance(value, float) and value != value else value  # noqa: PLR0124  NaN

@@ -1,0 +1,167 @@
+"""One session under several rules, beside what was recorded: a frame with a display of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from ctxkit.errors import BadArguments, CtxkitError
+from ctxkit.markup import escape, line
+from ctxkit.replays import replay
+from ctxkit.session import Session
+from ctxkit.sweeps.columns import typed
+from ctxkit.sweeps.grids import Refused, labels, rules_of
+from ctxkit.sweeps.scores import Base, row_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SHOWN = {
+    "prompt_tokens": "prompt tokens",
+    "peak_tokens": "peak",
+    "cost_usd": "cost",
+    "cuts_n": "cuts",
+    "token_savings": "saved: tokens",
+    "message_savings": "messages",
+    "summary_tokens": "summaries",
+    "thrash": "thrash",
+    "unpaid_cuts_n": "unpaid",
+    "suppressed_n": "suppressed",
+    "hidden_messages_n": "hidden messages",
+    "hidden_results_n": "results",
+    "needed_later_loss": "needed, lost",
+}
+"""Columns of the display and their heads; the frame has them all."""
+_SHARES = ("token_savings", "message_savings", "needed_later_loss")
+_NUMBER = "text-align:right;padding:2px 8px;font-variant-numeric:tabular-nums"
+_TEXT = "text-align:left;padding:2px 8px"
+
+
+class Comparison(pd.DataFrame):
+    """A frame of scores, one row a setting, the recorded session first, indexed by the names of the rules.
+
+    It takes every verb of a DataFrame (whose results are plain frames). `replays` holds the session of each row, for
+    ``plots.growth(comparison.replays)``.
+    """
+
+    _metadata = ["replays"]  # noqa: RUF012  pandas' own way to carry attributes
+
+    replays: dict[str, Session]
+
+    @property
+    def _constructor(self) -> Callable[..., pd.DataFrame]:
+        return pd.DataFrame
+
+    @property
+    def caption(self) -> str:
+        """What the figures rest on, in a sentence or two."""
+        first = self.iloc[0]
+        how = (
+            "Input side reproduced within " + _percent(abs(first["reproduction_error"]))
+            if _is(first["reproduction_error"])
+            else "No cache split is recorded, so the cost model could not be checked"
+        )
+        riddles = (
+            f", {_percent(first['unexplained_misses'])} of the calls missed the cache without an explanation"
+            if _is(first["unexplained_misses"])
+            else ""
+        )
+        return (
+            f"{line(str(first['session']), 60)}: {_int(first['calls_n'])} calls. Replays keep the recorded trajectory: "
+            f"they tell the bill and what was out of sight, not what the agent would have done. {how}{riddles}. "
+            "Summaries are billed as fresh input and output."
+        )
+
+    def to_text(self) -> str:
+        """Return the display as lines of text."""
+        rows = [["rules", *SHOWN.values()], *_rows(self)]
+        widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
+        out = [
+            "  ".join([r[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(r[1:], widths[1:], strict=True))])
+            for r in rows
+        ]
+        errors = [f"{line(str(n), 60)}: {line(str(e), 300)}" for n, e in self["error"].items() if _is(e)]
+        return "\n".join([*out, *errors, self.caption])
+
+    def _repr_html_(self) -> str:
+        heads = "".join(f'<th scope="col" style="{_NUMBER}">{h}</th>' for h in SHOWN.values())
+        body = "".join(
+            f'<tr><th scope="row" style="{_TEXT}">{escape(r[0], 80)}</th>'
+            + "".join(f'<td style="{_NUMBER}">{escape(c, 40)}</td>' for c in r[1:])
+            + "</tr>"
+            for r in _rows(self)
+        )
+        errors = "".join(
+            f"<li>{escape(str(n), 60)}: {escape(str(e), 300)}</li>" for n, e in self["error"].items() if _is(e)
+        )
+        caption = f'<caption style="text-align:left">{escape(self.caption, 700)}</caption>'
+        return (
+            '<div class="ctxkit-comparison" style="color:var(--jp-content-font-color1,inherit);overflow-x:auto">'
+            f'<table style="border-collapse:collapse">{caption}'
+            f'<thead><tr><th scope="col" style="{_TEXT}">rules</th>{heads}</tr></thead><tbody>{body}</tbody></table>'
+            f"{f'<ul>{errors}</ul>' if errors else ''}</div>"
+        )
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+
+def compare(session: Session, rules: Any = "all", *, loss: bool = True, reuse: bool = False) -> Comparison:
+    """Return a session's score as recorded and under each of several rules, one row each.
+
+    Args:
+        session: a recorded session; of a replay the recorded one is taken.
+        rules: rules, policies, names of presets or chains in a list, or ``"all"`` for every preset.
+        loss: work out what was lost too.
+        reuse: the call that writes a summary reads the cached prompt; else it sends what it summarises afresh.
+
+    Raises:
+        BadArguments: it is no session, or there are no rules.
+        UnknownPreset: a name means nothing; the sentence names the nearest.
+    """
+    if not isinstance(session, Session):
+        raise BadArguments(f"One session is compared under several rules, not {type(session).__name__}.")
+    session = session.origin or session
+    given = rules_of(rules)
+    base = Base(session)
+    rows, replays = [row_of(session, base, loss=loss, reuse=reuse)], {"recorded": session}
+    for each, label in zip(given, labels(given), strict=True):
+        row: dict[str, Any] = {"session": session.id}
+        try:
+            if isinstance(each, Refused):
+                raise BadArguments(each.error)
+            again = replay(session, each)
+            row, replays[label] = row_of(again, base, loss=loss, reuse=reuse), again
+        except CtxkitError as error:
+            row["error"] = str(error)
+        rows.append(row | {"rules": label})
+    frame = Comparison(typed(rows).set_axis([r["rules"] for r in rows], axis=0))
+    frame.replays = replays
+    return frame
+
+
+def _rows(frame: pd.DataFrame) -> list[list[str]]:
+    return [[line(str(name), 80), *(_cell(column, row[column]) for column in SHOWN)] for name, row in frame.iterrows()]
+
+
+def _cell(column: str, value: Any) -> str:
+    if not _is(value):
+        return ""
+    if column == "thrash":
+        return "yes" if value else "no"
+    if column in _SHARES:
+        return _percent(value)
+    return f"${value:,.2f}" if column == "cost_usd" else _int(value)
+
+
+def _is(value: Any) -> bool:
+    return not pd.isna(value)
+
+
+def _int(value: Any) -> str:
+    return f"{int(value):,}" if _is(value) else ""
+
+
+def _percent(value: Any) -> str:
+    return f"{value:.1%}" if abs(value) < 0.1 else f"{value:.0%}"

@@ -1,0 +1,158 @@
+"""Rules by the list: a grid over the settings of a preset, and names that tell rules apart."""
+
+from __future__ import annotations
+
+from inspect import Parameter, signature
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ctxkit.errors import BadArguments, CtxkitError, UnknownPreset, did_you_mean
+from ctxkit.policies.rules import Rules, as_rules
+from ctxkit.presets.catalogue import names, preset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+
+class Refused(NamedTuple):
+    """A setting that cannot work: a sweep keeps it as a row with its error, so that nothing is missing unseen."""
+
+    label: str
+    parameters: dict[str, Any]
+    error: str
+
+
+class Grid(list[Any]):
+    """Rules for every combination; those that cannot work stand in it as `Refused`."""
+
+    @property
+    def refused(self) -> list[Refused]:
+        """The combinations that cannot work, with the reason."""
+        return [r for r in self if isinstance(r, Refused)]
+
+    def __repr__(self) -> str:
+        n = len(self.refused)
+        return f"<Grid: {len(self)} settings{f', {n} refused: {self.refused[0].error}' if n else ''}>"
+
+
+def grid(preset: Callable[..., Rules] | str, **lists: Any) -> Grid:
+    """Return the rules of a preset for every combination of its settings.
+
+    Args:
+        preset: a preset, its name, or any function that makes rules.
+        lists: for each setting a list (or range) of values; a single value holds for all.
+
+    Raises:
+        UnknownPreset: there is no such preset or setting; the sentence names the nearest.
+        BadArguments: a list is empty.
+    """
+    make, name, known = _maker(preset)
+    for key in lists:
+        if known is not None and key not in known:
+            raise UnknownPreset(
+                f"Preset {name!r} has no setting {key!r}; it has {', '.join(known)}.{did_you_mean(key, known)}"
+            )
+    values = {k: _values(k, v) for k, v in lists.items()}
+    out = Grid()
+    for combination in product(*values.values()):
+        settings = dict(zip(values, combination, strict=True))
+        try:
+            out.append(make(**settings))
+        except CtxkitError as error:
+            out.append(Refused(name, settings, str(error)))
+    return out
+
+
+def rules_of(rules: Any) -> list[Rules | Refused]:
+    """Return a list of rules from rules, policies, names of presets or chains, presets themselves, or ``"all"``.
+
+    Raises:
+        BadArguments: something is none of these.
+        UnknownPreset: a name means nothing.
+    """
+    given = [rules] if isinstance(rules, (str, Rules, Refused)) or callable(rules) else rules
+    try:
+        given = list(given)
+    except TypeError:
+        raise BadArguments(f"Give rules, or a list of them, not {type(rules).__name__}.") from None
+    out: list[Rules | Refused] = []
+    for each in given:
+        out += [_made(n) for n in names()] if each == "all" else [_one(each)]
+    if not out:
+        raise BadArguments('Give at least one setting: rules, the name of a preset, or "all".')
+    return out
+
+
+def _one(rules: Any) -> Rules | Refused:
+    if isinstance(rules, Refused):
+        return rules
+    if isinstance(rules, str) and rules.strip().lower().replace("-", "_") in names():
+        return _made(rules)
+    if callable(rules) and str(getattr(rules, "__module__", "")).startswith("ctxkit.presets."):
+        return _refusing(rules.__name__, rules)
+    made = as_rules(rules)
+    return made.but(name=rules.strip()) if isinstance(rules, str) else made
+
+
+def _made(name: str) -> Rules | Refused:
+    return _refusing(name, lambda: preset(name))
+
+
+def _refusing(name: str, make: Callable[[], Rules]) -> Rules | Refused:
+    try:
+        return make()
+    except (CtxkitError, ImportError) as error:
+        return Refused(name, {}, str(error))
+
+
+def labels(rules: Sequence[Rules | Refused]) -> list[str]:
+    """Return a name for each, with the settings in which namesakes differ."""
+    plain = [r.label for r in rules]
+    out: list[str] = []
+    for r, label in zip(rules, plain, strict=True):
+        same = [dict(o.parameters) for o, name in zip(rules, plain, strict=True) if name == label]
+        keys = [k for k, v in r.parameters.items() if v is not None and any(o.get(k) != v for o in same)]
+        told = ", ".join(f"{k}={_short(r.parameters[k])}" for k in keys)
+        out.append(f"{label}({told})" if told else label)
+    seen: dict[str, int] = {}
+    for i, label in enumerate(out):
+        seen[label] = seen.get(label, 0) + 1
+        if seen[label] > 1:
+            out[i] = f"{label} ({seen[label]})"
+    return out
+
+
+def differing(rules: Iterable[Rules | Refused]) -> tuple[str, ...]:
+    """Return the names of the settings in which rules differ: the columns of a sweep."""
+    given = [dict(r.parameters) for r in rules]
+    keys = dict.fromkeys(k for p in given for k in p)
+    return tuple(k for k in keys if len({repr(p.get(k)) for p in given}) > 1)
+
+
+def plain(value: Any) -> Any:
+    """Return a setting as a value that a column and a JSON line can hold."""
+    return value if isinstance(value, (int, float, str, bool, type(None))) else str(value)
+
+
+def _short(value: Any) -> str:
+    return f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) else str(plain(value))[:40]
+
+
+def _values(name: str, value: Any) -> list[Any]:
+    values = list(value) if isinstance(value, (list, tuple, range)) or hasattr(value, "tolist") else [value]
+    if not values:
+        raise BadArguments(f"The list of {name} is empty: give at least one value, or leave it out.")
+    return [v.item() if hasattr(v, "item") else v for v in values]
+
+
+def _maker(given: Callable[..., Rules] | str) -> tuple[Callable[..., Rules], str, list[str] | None]:
+    if isinstance(given, str):
+        preset(given)  # an unknown name is refused here
+        from ctxkit import presets
+
+        given = getattr(presets, given.strip().lower().replace("-", "_"))
+    if not callable(given):
+        raise BadArguments(f"A grid is made of a preset or its name, not of {type(given).__name__}.")
+    parameters = signature(given).parameters.values()
+    free = any(p.kind is Parameter.VAR_KEYWORD for p in parameters)
+    return given, getattr(given, "__name__", "rules"), None if free else [p.name for p in parameters]

@@ -1,0 +1,199 @@
+"""One row for a session or a replay: sizes, money, how its cuts held, and what was lost."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import BadArguments
+from ctxkit.frames import compactions
+from ctxkit.frames.occupancy import prompts as plain_prompts
+from ctxkit.metrics.bills import Sheet
+from ctxkit.metrics.money import recorded
+from ctxkit.metrics.size import holds, sent, spots_in, spots_of, thrashes
+from ctxkit.metrics.thrash import thrash
+from ctxkit.replays import hidden, shared_tokens
+from ctxkit.session import Session
+from ctxkit.sizes import Sizes, sizes
+from ctxkit.sweeps.columns import NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from ctxkit.engine import Run
+    from ctxkit.metrics.size import Spot
+
+
+class Base:
+    """What all rows of one recorded session share: made once, whatever is replayed on it."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    @cached_property
+    def anchored(self) -> Sizes:
+        """The sizes of its messages."""
+        return sizes(self.session)
+
+    @cached_property
+    def sheet(self) -> Sheet:
+        """What it tells about the cost of replays."""
+        return Sheet.of(self.session, self.anchored)
+
+    def head(self, rules: str, source: str | None) -> dict[str, Any]:
+        """Return the columns that do not depend on a run."""
+        sheet = self.sheet
+        return {
+            "session": self.session.id,
+            "rules": rules,
+            "calls_n": int(sheet.billed.sum()),
+            "output_tokens": int(sheet.output[sheet.billed].sum()) if sheet.has_usage else None,
+            "reproduction_error": sheet.error,
+            "unexplained_misses": sheet.unexplained,
+            "priced": sheet.priced,
+            "counter": self.anchored.counter,
+            "counter_error": self.anchored.error,
+            "source": source,
+        }
+
+    @property
+    def source(self) -> str:
+        """Where the sizes of a replay come from."""
+        return "derived" if self.sheet.has_usage else "estimated"
+
+
+def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Series:
+    """Return one row for a recorded session or a replay of one, under the names of `sweeps.columns.COLUMNS`.
+
+    Shares lie between 0 and 1, counts end in `_n`, money is dollars; what the data cannot say is missing, never zero.
+    A recorded session is scored by its own bill. A replay is billed by the recorded session's cache behaviour (see
+    `metrics.bills`), over the calls that the record bills.
+
+    Args:
+        session: a session, or what `replay` returned.
+        loss: work out what was lost too; it reads every text once.
+        reuse: the call that writes a summary reads the cached prompt; else it sends what it summarises afresh.
+
+    Raises:
+        BadArguments: it is no session.
+    """
+    import pandas as pd
+
+    row = row_of(session, loss=loss, reuse=reuse)
+    return pd.Series({n: pd.NA if row.get(n) is None else row[n] for n in NAMES}, name=row["rules"], dtype=object)
+
+
+def row_of(session: Session, base: Base | None = None, *, loss: bool = True, reuse: bool = False) -> dict[str, Any]:
+    """Return the row of a session or a replay as plain values."""
+    if not isinstance(session, Session):
+        raise BadArguments(f"A session or a replay can be scored, not {type(session).__name__}.")
+    base = base or Base(session.origin or session)
+    row = _replayed(base, session, reuse=reuse) if session.origin is not None else _recorded(base)
+    if loss:
+        from ctxkit.metrics import loss as losses
+
+        row |= losses.shares(session)
+        again = thrash(session, anchored=base.anchored if session is base.session else None) if session.edits else None
+        row["reread_rate"] = again.reread_rate if again else None
+        row["reorientation_calls"] = again.reorientation if again else None
+    return row
+
+
+def run_row(base: Base, done: Run, label: str, *, reuse: bool = False) -> dict[str, Any]:
+    """Return the row of a run, equal to that of the session which `replay` makes of it, loss apart."""
+    held = [h for h in done.held if not h.why.startswith("failed: ")]
+    seen = {"hidden": hidden(done), "suppressed": len(held), "failed": len(done.held) - len(held)}
+    return _row(base, label, (done.prompts, shared_tokens(done)), spots_of(done), seen, reuse=reuse)
+
+
+def _replayed(base: Base, session: Session, *, reuse: bool) -> dict[str, Any]:
+    told = session.details.get("replay", {})
+    failed = sum(str(h.get("why", "")).startswith("failed: ") for h in told.get("held", ()))
+    seen = {
+        "hidden": told.get("hidden", (None, None)),
+        "suppressed": len(told.get("held", ())) - failed,
+        "failed": failed,
+    }
+    return _row(base, str(told.get("rules", "replay")), sent(session), spots_in(session), seen, reuse=reuse)
+
+
+def _row(
+    base: Base,
+    label: str,
+    sizes_: tuple[NDArray[Any], NDArray[Any]],
+    spots: Sequence[Spot],
+    seen: dict[str, Any],
+    *,
+    reuse: bool,
+) -> dict[str, Any]:
+    (prompts, shared), sheet = sizes_, base.sheet
+    bill = sheet.bill(prompts, shared, [s.call for s in spots], [w for s in spots for w in s.written], reuse=reuse)
+    mine = sheet.billed
+    row = base.head(label, base.source)
+    row |= {
+        "prompt_tokens": int(prompts[mine].sum()),
+        "peak_tokens": int(prompts[mine].max()) if mine.any() else None,
+        "cost_usd": bill.total_usd,
+        "input_usd": bill.input_usd,
+        "output_usd": bill.output_usd,
+        "summaries_usd": bill.summaries_usd,
+        "hidden_messages_n": seen["hidden"][0],
+        "hidden_results_n": seen["hidden"][1],
+        "suppressed_n": seen["suppressed"],
+        "failed_n": seen["failed"],
+    }
+    if sheet.has_usage:
+        split = (("fresh_tokens", bill.fresh), ("cache_read_tokens", bill.read), ("cache_write_tokens", bill.write))
+        row |= {name: int(tokens[mine].sum()) for name, tokens in split if sheet.has_cache or name == "fresh_tokens"}
+    return row | holds(spots, prompts, sheet)
+
+
+def _recorded(base: Base) -> dict[str, Any]:
+    session, sheet = base.session, base.sheet
+    sizes_, source = plain_prompts(session)
+    known = [n for n in sizes_ if n]
+    ledger = recorded(session)
+    row = base.head("recorded", source)
+    row |= {
+        "prompt_tokens": sum(known) if known else None,
+        "peak_tokens": max(known, default=None),
+        "cost_usd": ledger.total_usd,
+        "input_usd": ledger.input_usd,
+        "output_usd": ledger.output_usd,
+        "summaries_usd": None if any(e.inserted and e.usage is None for e in session.edits) else ledger.summaries_usd,
+    }
+    if sheet.has_usage:
+        row["fresh_tokens"] = ledger.sum("fresh")
+        if sheet.has_cache:
+            row |= {
+                "cache_read_tokens": ledger.sum("read"),
+                "cache_write_tokens": ledger.sum("write") + ledger.sum("write_1h"),
+            }
+    return row | _recorded_cuts(session, base.anchored) | _recorded_view(session)
+
+
+def _recorded_cuts(session: Session, anchored: Sizes) -> dict[str, Any]:
+    found, rows = thrash(session, anchored=anchored), compactions.rows([session])
+    shares = {name: [v for v in rows[name] if v is not None] for name in ("token_savings", "message_savings")}
+    told = sum(c.unpaid is not None for c in found.cuts)
+    n = len(rows["compaction"])
+    return {
+        "cuts_n": n,
+        "unpaid_cuts_n": found.unpaid_cuts_n if told or not n else None,
+        "anti_thrash": found.anti_thrash,
+        "refill": found.refill,
+        "rebound_calls": found.rebound_calls,
+        "no_progress_n": found.no_progress_run,
+        "thrash": thrashes(found.no_progress_run, told, found.anti_thrash),
+        **{name: sum(v) / len(v) if v else None for name, v in shares.items()},
+        "summary_tokens": sum(v for v in rows["summary_tokens"] if v is not None),
+    }
+
+
+def _recorded_view(session: Session) -> dict[str, Any]:
+    shown = {m.id for m in session.view()}
+    gone = [m for m in session.messages if m.visible and m.id not in shown]
+    return {"hidden_messages_n": len(gone), "hidden_results_n": sum(m.role == "tool" for m in gone)}

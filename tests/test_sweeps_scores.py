@@ -1,0 +1,130 @@
+"""A score says what a session cost and how its cuts held; a comparison puts replays beside the record."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from builders import assistant, session, step, user
+
+import ctxkit as ck
+from ctxkit.messages import Usage
+from ctxkit.prices import price
+from ctxkit.replays import replayed, shared_tokens
+from ctxkit.sweeps.columns import NAMES
+from ctxkit.sweeps.scores import Base, row_of, run_row
+
+MODEL = "claude-sonnet-4-5"
+
+
+def talk(n: int = 30, size: int = 2000, model: str | None = MODEL, **more):
+    """A session of n calls whose prompt grows by `size` tokens each, every prefix read from the cache."""
+    log, before = [], 0
+    for i in range(n):
+        now = 10_000 + size * i
+        u = Usage(input_tokens=0, cache_read_tokens=before, cache_write_tokens=now - before, output_tokens=100)
+        log += [user(f"step {i} " + "word " * size), assistant("ok", usage=u, model=model, time=10.0 * i, latency=1.0)]
+        before = now
+    return session(*log, **more)
+
+
+def test_a_replay_without_compaction_costs_what_the_model_says_of_the_record():
+    s = talk()
+    one, none = ck.score(s, loss=False), ck.score(ck.replay(s, ck.presets.none()), loss=False)
+    for name in ("prompt_tokens", "peak_tokens", "cost_usd", "cache_read_tokens", "cache_write_tokens"):
+        assert none[name] == pytest.approx(one[name]), name
+    assert (one["source"], none["source"]) == ("recorded", "derived")
+    assert one["reproduction_error"] == pytest.approx(0)
+
+
+def test_a_cut_rewrites_everything_behind_the_first_changed_token():
+    s = talk()
+    rules = ck.presets.pi(context_window=50_000, keep_recent_tokens=4000, summariser="fixed")
+    done, again = replayed(s, rules), ck.replay(s, rules)
+    cut, bill = done.cuts[0], Base(s).sheet.bill
+    read = bill(done.prompts, shared_tokens(done), [c.call for c in done.cuts]).read
+    assert read[cut.call] == min(cut.new.stable, done.prompts[cut.call])
+    assert read[cut.call] < done.prompts[cut.call - 1]
+    assert read[cut.call + 1] == done.prompts[cut.call]
+    assert ck.score(again, loss=False)["cuts_n"] == len(done.cuts) > 0
+
+
+def test_a_recorded_pause_is_carried_over_and_keeps_no_more_than_it_kept():
+    s = talk(6)
+    replies = [m for m in s.messages if m.role == "assistant"]
+    late = Usage(input_tokens=0, cache_read_tokens=3000, cache_write_tokens=15_000, output_tokens=100)
+    log = [
+        e if e is not replies[4] else assistant("ok", usage=late, model=MODEL, time=9000.0, latency=1.0) for e in s.log
+    ]
+    cold = session(*log)
+    a, b = (Base(x).sheet for x in (s, cold))
+    assert a.kept[4] > 10**9
+    assert b.kept[4] == 3000
+
+
+def test_the_call_that_writes_a_summary_is_billed_fresh_or_as_a_read():
+    s, p = talk(), price(MODEL)
+    again = ck.replay(s, ck.presets.pi(context_window=50_000, keep_recent_tokens=4000, summariser="fixed:1000"))
+    edits = [e for e in again.edits if e.kind == "summarised"]
+    fresh, reused = (ck.score(again, loss=False, reuse=r)["summaries_usd"] for r in (False, True))
+    size = [e.details["summary_tokens"] for e in edits]
+    source = [e.details["source_tokens"] for e in edits]
+    assert fresh == pytest.approx(sum(source) * p.input + sum(size) * p.output)
+    assert reused == pytest.approx(sum(e.tokens_before for e in edits) * p.cache_read + sum(size) * p.output)
+
+
+def test_without_price_or_usage_the_cost_is_missing_and_never_zero():
+    unknown = ck.score(ck.replay(talk(model="nobody-knows-9"), ck.presets.none()), loss=False)
+    silent = session(*(m for i in range(5) for m in (user("x" * 400), assistant("ok"))))
+    for row in (unknown, ck.score(silent, loss=False), ck.score(ck.replay(silent, ck.presets.none()), loss=False)):
+        assert row["cost_usd"] is pd.NA
+    assert unknown["prompt_tokens"] > 0
+    assert ck.score(silent, loss=False)["source"] == "estimated"
+
+
+def test_a_run_and_the_session_made_of_it_have_one_row():
+    s = talk(40)
+    for rules in (
+        ck.presets.pi(context_window=60_000, keep_recent_tokens=4000, summariser="share"),
+        ck.presets.swe_agent_mask(n=3),
+        ck.presets.none(),
+    ):
+        a, b = run_row(Base(s), replayed(s, rules), rules.label), row_of(ck.replay(s, rules), loss=False)
+        assert a == b
+
+
+def test_a_comparison_begins_with_the_record_and_keeps_failures_as_rows():
+    s = session(*(m for i in range(4) for m in (user("word " * 50), *step(text="y" * 400), assistant("ok"))), id="s<1>")
+    found = ck.compare(s, ["none", ck.presets.pi, "clear:keep_last=1", ck.presets.none(context_window=1)], loss=False)
+    assert list(found.columns) == list(NAMES)
+    assert list(found.index) == ["recorded", "none", "pi", "clear:keep_last=1", "none(context_window=1)"]
+    assert list(found.replays) == [r for r in found.index if pd.isna(found.loc[r, "error"])]
+    assert type(found.head(2)) is pd.DataFrame
+
+
+def test_the_display_is_escaped_and_has_a_twin_in_text():
+    found = ck.compare(talk(8, id="<b>x</b>"), ["none"], loss=False)
+    assert "<b>x" not in found._repr_html_()
+    assert "$" in found.to_text()
+    assert "recorded trajectory" in found.to_text()
+
+
+@pytest.mark.parametrize("bad", [3, None, [talk(2)]])
+def test_what_is_no_session_is_refused(bad):
+    with pytest.raises(ck.BadArguments, match="session"):
+        ck.score(bad)
+    with pytest.raises(ck.BadArguments, match="session"):
+        ck.compare(bad)
+
+
+def test_unknown_rules_are_refused_with_the_nearest_name():
+    with pytest.raises(ck.UnknownPreset, match="clear"):
+        ck.compare(talk(2), ["cleer"])
+
+
+def test_pis_session_replayed_as_recorded_costs_what_it_did(real):
+    """$37.90 on the input side; the table of the field's study was 5.5 % off when it carried the misses over."""
+    from ctxkit.policies.recorded import recorded
+
+    s = ck.read(real / "pi/before-compaction.jsonl")
+    assert ck.score(ck.replay(s, recorded()), loss=False)["input_usd"] == pytest.approx(37.90, rel=0.005)
+    assert ck.score(s, loss=False)["prompt_tokens"] == 56_382_684
