@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.messages import Edit, Fault, Image, Message, Part, Thinking, ToolCall, Usage
+from ctxkit.messages import Edit, Fault, Image, Message, Part, Role, Thinking, ToolCall, Usage
 from ctxkit.readers.dialects import count, to_parts, to_schemas
 from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, number, real, text, time, why, word
 from ctxkit.readers.logs import Log
@@ -79,6 +79,8 @@ class _Teller:
     def __init__(self, model: str | None) -> None:
         self.log, self.skipped = Log(), dict[str, int]()
         self._model = model
+        self._first: str | None = None
+        """Id of the first prompt."""
         self._due: Edit | None = None
         """A compaction whose hand-off has yet to come."""
 
@@ -92,20 +94,21 @@ class _Teller:
         when = time(raw.get("timestamp"))
         if role == "assistant":
             self._reply(raw, when)
+            asked = map(mapping, items(raw.get("tool_calls")))
+            calls = {text(c.get("tool_call_id")): text(c.get("function_name")) for c in asked}
             for r in results:
-                self._result(mapping(r), raw, when)
+                self._result(mapping(r), calls, when)
         elif role is None:
             count(self.skipped, "step: " + (text(raw.get("source")) or "no source"))
         elif role == "system" and any(items(mapping(r).get("subagent_trajectory_ref")) for r in results):
             self._compaction(raw, results, when)
         else:
             kind = "injected" if role == "system" and self.log.entries else ""
-            said = tuple(_parts(raw.get("message"), self.skipped))
-            self.log.add(
-                Message(
-                    role="system" if role == "system" else "user", id=self._id(raw), parts=said, time=when, kind=kind
-                )
-            )
+            said, id_ = tuple(_parts(raw.get("message"), self.skipped)), self._id(raw)
+            if role == "user" and self._first is None:
+                self._first = id_
+            who: Role = "system" if role == "system" else "user"
+            self.log.add(Message(role=who, id=id_, parts=said, time=when, kind=kind))
 
     def _id(self, raw: dict[str, Any]) -> str:
         step = number(raw.get("step_id"))
@@ -133,11 +136,7 @@ class _Teller:
             )
         )
 
-    def _result(self, raw: dict[str, Any], step: dict[str, Any], when: float | None) -> None:
-        calls = {
-            text(mapping(c).get("tool_call_id")): text(mapping(c).get("function_name"))
-            for c in items(step.get("tool_calls"))
-        }
+    def _result(self, raw: dict[str, Any], calls: dict[str, str], when: float | None) -> None:
         asked = word(raw.get("source_call_id")) or (next(iter(calls)) if len(calls) == 1 else None)
         refs = [mapping(r).get("session_id") for r in items(raw.get("subagent_trajectory_ref"))]
         sessions = [r for r in refs if type(r) is str]
@@ -175,15 +174,14 @@ class _Teller:
             said = tuple(_parts(handoff.get("message"), self.skipped))
             summary = Message(role="summary", id=self._id(handoff), parts=said, time=time(handoff.get("timestamp")))
             edit = replace(edit, inserted=(summary,))
-        first = next((e.id for e in self.log.entries if isinstance(e, Message) and e.role == "user"), None)
-        self.log.compact(edit, () if first is None else (first,))
+        self.log.compact(edit, () if self._first is None else (self._first,))
 
 
 def _parts(raw: Any, skipped: dict[str, int]) -> list[Part]:
     out = to_parts(raw, skipped)[0]
+    given = items(raw)
     for i, part in enumerate(out):
-        given = items(raw)[i] if i < len(items(raw)) else None
-        source = mapping(mapping(given).get("source"))
+        source = mapping(mapping(given[i]).get("source")) if i < len(given) else {}
         if isinstance(part, Image) and word(source.get("path")):
             out[i] = Image(text(source.get("media_type")) or "image/png", url=text(source.get("path")))
     return out

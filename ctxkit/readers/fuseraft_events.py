@@ -261,7 +261,7 @@ class _Teller:
         before, after = number(payload.get("before_tokens")), number(payload.get("after_tokens"))
         retained = number(payload.get("turns_retained"))
         is_window = payload.get("mode") == "window"
-        kept = self._last_turns(retained) if retained is not None else set[str]()
+        kept = self._last_turns(retained) if retained is not None and self._log.may_edit() else set[str]()
         size = Sized("summary", tokens=after if retained is None else None)
         summary = Message(role="summary", id=self._log.new_id(), parts=(size,), time=when, turn=turn)
         edit = Edit(

@@ -129,13 +129,13 @@ class _Lines:
             self._add(raw)
 
     def _line(self) -> list[int]:
+        if self._walked > 8 * len(self.nodes) + 100_000:  # no file can make this quadratic
+            raise ValueError("rewound too often")
         out, at = [], self.at
         while at >= 0:
             out.append(at)
             at = self.nodes[at][1]
         self._walked += len(out)
-        if self._walked > 8 * len(self.nodes) + 100_000:  # no file can make this quadratic
-            raise ValueError("rewound too often")
         return out[::-1]
 
     def _stand(self, node: int) -> None:

@@ -197,7 +197,7 @@ class _Wire:
         """The context becomes the summary and the last user messages; the system prompt stays."""
         self.end({}, None)
         said = text(record.get("contextSummary")) or text(record.get("summary"))
-        users = [i for i in self.log.shown if i in self._users]
+        users = [i for i in self.log.shown if i in self._users] if self.log.may_edit() else []
         kept = number(record.get("keptUserMessageCount")) or 0
         stays = set(users[len(users) - kept :] if kept else ())
         if self._system is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.messages import Edit, Fault, Message
 from ctxkit.readers.dialects import named, to_messages, to_stop, to_usage
 from ctxkit.readers.fields import DAMAGE, mapping, text, why, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import TOO_MANY, Log
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -79,7 +79,9 @@ def read(source: Source) -> list[Session]:
 def _write(raw: Any, log: Log, skipped: dict[str, int], asked: dict[str, str]) -> None:
     fields = mapping(mapping(raw).get("kwargs")) or mapping(mapping(raw).get("data")) or mapping(raw)
     if mapping(raw).get("type") == "remove":
-        log.add(Edit(kind="dropped", id=log.new_id(), targets=(text(fields.get("id")),), method="RemoveMessage"))
+        gone = (text(fields.get("id")),) if log.may_edit() else ()
+        reason = "" if gone else TOO_MANY
+        log.add(Edit(kind="dropped", id=log.new_id(), targets=gone, method="RemoveMessage", reason=reason))
         return
     about = mapping(fields.get("response_metadata"))
     usage = to_usage(fields.get("usage_metadata")) or to_usage(about.get("token_usage") or about.get("tokenUsage"))

@@ -10,7 +10,7 @@ from ctxkit.errors import ReadError
 from ctxkit.messages import Edit, Fault, Image, Message, Part, Text, Thinking, ToolCall, Usage
 from ctxkit.readers.dialects import count
 from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, number, real, text, time, why, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import TOO_MANY, Log
 from ctxkit.readers.source import Source
 from ctxkit.session import Session
 
@@ -267,8 +267,10 @@ class _Teller:
     def _compress(self, state: dict[str, Any]) -> None:
         """The plug-in's tool: each range of messages, both ends included, gives way to the model's own summary."""
         given = mapping(state.get("input"))
-        shown = set(self.log.shown)
         for part in items(given.get("content")):
+            may = self.log.may_edit()
+            shown = set(self.log.shown) if may else set[str]()
+            told = self._numbered if may else []
             first, last = (_ordinal(mapping(part).get(k)) for k in ("startId", "endId"))
             if first is None or last is None or not text(part.get("summary")):
                 count(self.skipped, "compress: a range that could not be read")
@@ -279,9 +281,9 @@ class _Teller:
                 Edit(
                     kind="summarised",
                     id=self.log.new_id(),
-                    targets=tuple(i for ids in self._numbered[first - 1 : last] for i in ids if i in shown),
+                    targets=tuple(i for ids in told[first - 1 : last] for i in ids if i in shown),
                     inserted=(summary,),
-                    reason=text(given.get("topic"))[:200],
+                    reason=text(given.get("topic"))[:200] if may else TOO_MANY,
                     trigger="tool",
                     method="compress",
                     time=when,

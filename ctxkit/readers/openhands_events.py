@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ctxkit.messages import Edit, Fault, Message, Part, Text, Thinking, ToolCall, ToolSchema, Usage
 from ctxkit.readers.dialects import count, to_messages, to_parts, to_schemas, to_usage
 from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, number, real, text, time, why, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import TOO_MANY, Log
 from ctxkit.session import Session
 
 _SAID = {"SystemPromptEvent", "SystemPromptUpdateEvent", "MessageEvent", "ActionEvent", "ObservationEvent"}
@@ -173,12 +173,19 @@ class _Teller:
         )
 
     def _condense(self, event: dict[str, Any], when: float | None) -> None:
-        shown, said = set(self.log.shown), text(event.get("summary"))
+        may, said = self.log.may_edit(), text(event.get("summary"))
+        shown = set(self.log.shown) if may else set[str]()
         gone = (self._messages.get(i) for i in items(event.get("forgotten_event_ids")) if type(i) is str)
         targets = tuple(dict.fromkeys(m for m in gone if m in shown and m is not None))
         usage = self._usages.get(text(event.get("llm_response_id")))
         edit = Edit(
-            kind="dropped", id=self.log.new_id(), targets=targets, method="condensation", time=when, usage=usage
+            kind="dropped",
+            id=self.log.new_id(),
+            targets=targets,
+            reason="" if may else TOO_MANY,
+            method="condensation",
+            time=when,
+            usage=usage,
         )
         if said:
             summary = Message(role="summary", id=self.log.new_id(), parts=(Text(said),), time=when)

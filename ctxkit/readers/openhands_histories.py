@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ctxkit.messages import Edit, Fault, Message, Part, Text, ToolCall, ToolSchema, Usage
 from ctxkit.readers.dialects import count, to_messages, to_schemas, to_stop, to_usage
 from ctxkit.readers.fields import DAMAGE, as_text, items, mapping, number, real, text, time, why, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import TOO_MANY, Log
 from ctxkit.session import Session
 
 _QUIET = {"recall", "change_agent_state", "agent_state_changed", "null"}
@@ -206,18 +206,18 @@ class _Teller:
         args = mapping(event.get("args"))
         forgotten = {n for i in items(args.get("forgotten_event_ids")) if (n := number(i)) is not None}
         first, last = (number(args.get(f"forgotten_events_{end}_id")) for end in ("start", "end"))
-        gone = [
-            m
-            for n, m in self._messages.items()
-            if n in forgotten or (first or 0) <= n <= (-1 if last is None else last)
-        ]
+        may = self.log.may_edit()
+        if last is not None and may:
+            forgotten.update(n for n in self._messages if (first or 0) <= n <= last)
+        gone = [self._messages[n] for n in sorted(forgotten) if n in self._messages] if may else []
         said, when = text(args.get("summary")), time(event.get("timestamp"))
-        shown = set(self.log.shown)
+        shown = set(self.log.shown) if may else set[str]()
         summary = Message(role="summary", id=self.log.new_id(), parts=(Text(said),), time=when and when - self.offset)
         edit = Edit(
             kind="summarised" if said else "dropped",
             id=self.log.new_id(),
             targets=tuple(dict.fromkeys(m for m in gone if m in shown)),
+            reason="" if may else TOO_MANY,
             method="condensation",
             time=summary.time,
         )

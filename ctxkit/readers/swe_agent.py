@@ -87,7 +87,7 @@ class _Teller:
     def __init__(self) -> None:
         self.log, self.skipped = Log(), dict[str, int]()
         self.agent: str | None = None
-        self._waiting: list[ToolCall] = []
+        self._waiting: dict[str, ToolCall] = {}
 
     def take(self, raw: dict[str, Any]) -> None:
         role = text(raw.get("role"))
@@ -115,19 +115,19 @@ class _Teller:
             calls = [ToolCall(f"action-{id_}", words[0][:80], {"command": action})]
             thought = text(raw.get("thought"))
             parts = [Text(thought)] if thought else []
-        self._waiting = calls
+        self._waiting = {c.id: c for c in calls}
         self.log.add(
             Message(role="assistant", id=id_, parts=(*parts, *calls), agent=agent, stop="tool" if calls else None)
         )
 
     def _observation(self, raw: dict[str, Any], parts: list[Part], agent: str | None, *, is_tool: bool) -> None:
         ids = [i for i in items(raw.get("tool_call_ids")) if type(i) is str]
-        asked = next((c for c in self._waiting if not ids or c.id in ids), None)
+        named = next((i for i in ids if i in self._waiting), None) if ids else next(iter(self._waiting), None)
+        asked = None if named is None else self._waiting.pop(named)
         id_ = self.log.new_id()
         if asked is None and not is_tool:
             self.log.add(Message(role="user", id=id_, parts=tuple(parts), agent=agent))
             return
-        self._waiting = [c for c in self._waiting if c is not asked]
         called = asked.id if asked else (ids[0] if ids else None)
         tool = asked.name if asked else None
         self.log.add(Message(role="tool", id=id_, parts=tuple(parts), agent=agent, tool=tool, call_id=called))
