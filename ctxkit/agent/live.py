@@ -76,9 +76,11 @@ class LiveSession:
     ) -> None:
         self.workspace = workspace or Workspace()
         self.workspace.make()
-        self.name, self._clock, self._hear = name, clock, hear
+        self.name, self._clock, self._listeners = name, clock, [hear]
         fresh = Session(id=new_id(), format="live", title=name, product="ctxkit", model=model.name, started=clock(),
                         cwd=str(Path.cwd()), context_window=rules.window or model.context_window)  # fmt: skip
+        self.settings: dict[str, Any] = {}
+        """What whoever opened it wants to remember of how."""
         self.log = SessionLog(self.workspace.sessions, name, fresh)
         try:
             self.root = Root(root or self.workspace.scratch(name))
@@ -105,8 +107,13 @@ class LiveSession:
         return self.log.session.id
 
     def listen(self, hear: Listener) -> None:
-        """Tell events to another listener from now on."""
-        self._hear = hear
+        """Tell events to one more listener from now on."""
+        self._listeners.append(hear)
+
+    def unlisten(self, hear: Listener) -> None:
+        """Tell a listener no more events."""
+        if hear in self._listeners:
+            self._listeners.remove(hear)
 
     async def turn(self, prompt: str) -> Outcome:
         """Take one turn; a snapshot row is written at its end.
@@ -166,7 +173,8 @@ class LiveSession:
             self._events.write(event.kind, event.time, event.turn, event.payload)
         if event.kind == "compaction_end" and event.payload.get("outcome") == "compacted":
             self._snapshots.marker(sum(c.message.stop != "error" for c in self.session.calls))
-        self._hear(event)
+        for hear in tuple(self._listeners):
+            hear(event)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock(), UTC)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "loaded", "unload"]
 
-_LINE_MAGICS = ("context",)
-_CELL_MAGICS: tuple[str, ...] = ()
+_LINE_MAGICS = ("context", "agent", "compact")
+_CELL_MAGICS = ("agent", "compact")
 _CALL = rf"run_line_magic\((['\"])(?:{'|'.join(_LINE_MAGICS)})"
 _SILENCED = re.compile(rf"""({_CALL})(?:;(\2, ['"]['"]\))|(\2, (['"]).*?)[ \t]*;[ \t]*(\5\)))(\s*)$""")
 
@@ -24,7 +24,10 @@ def load(shell: InteractiveShell) -> None:
     """Register the magics, their settings for `%config CtxKit`, and their completion."""
     from ctxkit.magics.completion import matcher
     from ctxkit.magics.kit import CONTEXT, DEFAULT, CtxKit
+    from ctxkit.magics.lines import AGENT, COMPACT
+    from ctxkit.presets.catalogue import names as presets
     from ctxkit.readers.catalogue import names
+    from ctxkit.store.workspace import Workspace
 
     unload(shell)
     kit = CtxKit(shell)
@@ -35,8 +38,14 @@ def load(shell: InteractiveShell) -> None:
         shell.configurables.append(kit)
     shell.input_transformers_post.append(unsilence)
     if shell.Completer is not None:
-        sources: dict[str, Callable[[], Iterable[str]]] = {"session": lambda: kit.sessions, "format": names}
-        shell.Completer.custom_matchers.append(matcher({"context": CONTEXT}, sources, DEFAULT))
+        sources: dict[str, Callable[[], Iterable[str]]] = {
+            "session": lambda: dict.fromkeys((*kit.sessions, *Workspace().names())),
+            "format": names,
+            "rules": lambda: ("standard", *presets()),
+            "tools": lambda: ("files", "shell", "python"),
+        }
+        known = {"context": CONTEXT, "agent": AGENT, "compact": COMPACT}
+        shell.Completer.custom_matchers.append(matcher(known, sources, DEFAULT))
 
 
 def unload(shell: InteractiveShell) -> None:
@@ -44,6 +53,7 @@ def unload(shell: InteractiveShell) -> None:
     manager, kit = shell.magics_manager, loaded(shell)
     if kit is None:
         return
+    kit.close()
     for name in _LINE_MAGICS:
         manager.magics["line"].pop(name, None)
         manager.magics["line"].pop(f"{name};", None)

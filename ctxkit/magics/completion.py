@@ -53,11 +53,13 @@ def complete(
     line: str, known: Mapping[str, Subcommand], sources: Mapping[str, Callable[[], Iterable[str]]], default: str
 ) -> tuple[str, list[str]]:
     """Return the word that is being written, and what it could become."""
+    if default not in known:  # a magic without subcommands
+        (default,) = known
     seen = list(tokens(line))
     fragment = line[seen.pop().start :] if seen and not line.endswith((" ", "\t")) else ""
     done = [t.text for t in seen]
     if not done:
-        words = [*known, *options_of(known[default].shape)]
+        words = [*filter(None, known), *options_of(known[default].shape)]
         return fragment, [w for w in words if w.startswith(fragment)]
     shape = known[done[0]].shape if done[0] in known else known[default].shape
     before = done[1:] if done[0] in known else done

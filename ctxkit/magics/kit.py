@@ -1,13 +1,15 @@
-"""The magics as IPython sees them: `%context`, its settings for `%config CtxKit`, and the sessions it knows."""
+"""The magics as IPython sees them: `%%agent`, `%compact`, `%context`, and their settings for `%config CtxKit`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from IPython.core.magic import Magics, line_magic, magics_class
+import msgspec
+from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
 from traitlets import Int, Unicode
 
-from ctxkit.magics import files, tables, views
+from ctxkit.errors import BadArguments
+from ctxkit.magics import files, places, tables, views
 from ctxkit.magics.arguments import unterminated
 from ctxkit.magics.door import door
 from ctxkit.magics.registry import Registry
@@ -16,25 +18,48 @@ from ctxkit.magics.subcommands import dispatch, overview
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from ctxkit.agent.live import LiveSession
+    from ctxkit.magics.lives import Lives
     from ctxkit.session import Session
 
 DEFAULT = "status"
-CONTEXT = {s.name: s for s in (*views.SUBCOMMANDS, *tables.SUBCOMMANDS, *files.SUBCOMMANDS)}
+CONTEXT = {s.name: s for s in (*views.SUBCOMMANDS, *tables.SUBCOMMANDS, *places.SUBCOMMANDS, *files.SUBCOMMANDS)}
 """The subcommands of `%context`, in the order of its help."""
 
 
 @magics_class
 class CtxKit(Magics):
-    """Magics over sessions: see what fills a context, in a notebook or a terminal."""
+    """Magics over sessions: run an agent, see what fills its context, compact it; in a notebook or a terminal."""
 
     session_file = Unicode("", help="A session file that is read when none is active yet.").tag(config=True)
     contributors = Int(3, min=0, help="How many of the largest messages `%context` names.").tag(config=True)
+
+    model = Unicode("scripted/tour", help="The model of `%%agent` unless --model names another.").tag(config=True)
+    summary_model = Unicode("", help="The model that writes summaries; empty: the session's own.").tag(config=True)
+    rules = Unicode("standard", help="The rules of `%%agent` unless --rules names others.").tag(config=True)
+    tools = Unicode("files", help="The tools of `%%agent` unless --tools names others.").tag(config=True)
+    root = Unicode("", help="The folder of the file tools; empty: a scratch folder.").tag(config=True)
 
     shell: InteractiveShell
 
     def __init__(self, shell: InteractiveShell, **traits: Any) -> None:
         super().__init__(shell, **traits)
         self.sessions = Registry()
+        self._lives: Lives | None = None
+
+    @property
+    def lives(self) -> Lives:
+        """The live sessions of this kernel."""
+        if self._lives is None:
+            from ctxkit.magics.lives import Lives
+
+            self._lives = Lives(self)
+        return self._lives
+
+    @property
+    def rich(self) -> bool:
+        """True in a front end that can update a display in place; a terminal cannot."""
+        return hasattr(self.shell, "kernel")
 
     def session(self, name: str | None = None) -> Session:
         """Return a session by name, or the active one.
@@ -43,6 +68,9 @@ class CtxKit(Magics):
             BadArguments: there is none of that name, or none at all.
             ReadError: the file that the settings name cannot be read.
         """
+        wanted = name or self.sessions.active_name
+        if self._lives is not None and wanted in self._lives:
+            return self._lives.get(wanted).session
         if name is not None:
             return self.sessions.get(name)
         if self.sessions.active_name is None and self.session_file:
@@ -54,6 +82,67 @@ class CtxKit(Magics):
     def context(self, line: str = "") -> object:
         """Show what fills the context of a session."""
         return dispatch(self, "%context", CONTEXT, unterminated(line), DEFAULT)
+
+    @no_var_expand
+    @line_cell_magic
+    @door
+    def agent(self, line: str = "", cell: str | None = None) -> object:
+        """Take a turn of an agent: the cell is the prompt. Alone: how the session stands. See `%agent -h`."""
+        from ctxkit.magics.agents import agent
+
+        return agent(self, line if cell is not None else unterminated(line), cell)
+
+    @no_var_expand
+    @line_cell_magic
+    @door
+    def compact(self, line: str = "", cell: str | None = None) -> object:
+        """Compact the session by hand; the rest of the line is the focus. `%compact -h` has the options."""
+        from ctxkit.magics.compacts import compact
+
+        return compact(self, line if cell is not None else unterminated(line), cell)
+
+    def close(self) -> None:
+        """Give all live sessions free."""
+        if self._lives is not None:
+            self._lives.close()
+
+    # -- sessions that are kept on disk --------------------------------------------------------------------------
+
+    def kept(self, name: str) -> Session | None:
+        """Return a session that is kept in the working folder, or None."""
+        from ctxkit.readers.catalogue import read
+        from ctxkit.store.workspace import Workspace
+
+        path = Workspace().sessions / f"{name}.jsonl"
+        return read(path, format="native") if path.is_file() else None
+
+    def branched(self, name: str, session: Session) -> None:
+        """Keep a session under a new name, as a live one that can go on.
+
+        Raises:
+            BadArguments: there is one of that name.
+        """
+        from ctxkit.store.workspace import Workspace, new_id
+        from ctxkit.writers import write
+
+        place = Workspace()
+        path = place.sessions / f"{name}.jsonl"
+        if path.exists():
+            raise BadArguments(f"There is a session {name!r} already; choose another name.")
+        place.make()
+        moved = msgspec.structs.replace(session, id=new_id(), title=name, parent=session.id)
+        write(moved, path)
+        self.sessions.add(moved, name)
+        self.lives.current = name
+
+    def put_aside(self, live: LiveSession) -> str:
+        """Close a live session and keep it under another name; return that name."""
+        session, path = live.session, live.log.path
+        name = f"{live.name}-{live.id}"
+        self.lives.close(live.name)
+        path.rename(path.with_name(f"{name}.jsonl"))
+        self.sessions.add(session, name)
+        return name
 
 
 CtxKit.context.__doc__ = f"{CtxKit.context.__doc__}\n\n{overview('%context', CONTEXT, DEFAULT)}"

@@ -1,0 +1,112 @@
+"""`%compact`: compact a live session by hand, with a focus in plain words, and see what went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ctxkit.agent.threads import run
+from ctxkit.errors import BadArguments
+from ctxkit.magics.arguments import parse, usage, wants_help
+from ctxkit.magics.lines import Compact
+from ctxkit.magics.texts import Page
+from ctxkit.markup import escape, line, plain
+from ctxkit.policies.summary import Summary
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ctxkit.magics.kit import CtxKit
+    from ctxkit.messages import Edit
+    from ctxkit.session import Session
+
+
+@dataclass(frozen=True, repr=False)
+class Compaction:
+    """What a compaction did, or would do: before, after, saved, and what went."""
+
+    edits: tuple[Edit, ...]
+    before: int
+    after: int
+    session: Session
+    done: bool
+    notice: str = ""
+
+    @property
+    def saved(self) -> float:
+        """Share of the tokens that it saved."""
+        return 1 - self.after / self.before if self.before else 0.0
+
+    @property
+    def gone(self) -> list[str]:
+        """One line for each message that went."""
+        ids = {t for e in self.edits for t in e.targets}
+        return [f"{m.role}: {line(m.tool or m.text or ', '.join(c.name for c in m.tool_calls), 90)}"
+                for m in self.session.messages if m.id in ids]  # fmt: skip
+
+    @property
+    def one_line(self) -> str:
+        """`Compacted (14,200 → 4,100 tokens, 71% saved), 36 messages went`."""
+        word = "Compacted" if self.done else "Would compact"
+        sizes = f"{self.before:,} → {self.after:,} tokens, {self.saved:.0%} saved"
+        went = "went" if self.done else "would go"
+        return f"{word} ({sizes}), {len(self.gone)} messages {went}" + (f" · {self.notice}" if self.notice else "")
+
+    @property
+    def summary(self) -> str:
+        """What stands in their place."""
+        return "\n".join(m.text for e in self.edits for m in e.inserted)
+
+    def __repr__(self) -> str:
+        more = [f"  - {row}" for row in self.gone[:12]]
+        rest_ = [f"  ... and {len(self.gone) - 12} more"] if len(self.gone) > 12 else []
+        return plain("\n".join([self.one_line, *more, *rest_]))
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<li>{escape(row)}</li>" for row in self.gone[:200])
+        summary = escape(self.summary, 4000) or "nothing"
+        return (
+            f"<div><strong>{escape(self.one_line)}</strong>"
+            f"<details><summary>what went</summary><ul>{rows}</ul></details><details>"
+            "<summary>what stands in its place</summary>"
+            f'<pre style="white-space:pre-wrap">{summary}</pre></details></div>'
+        )
+
+
+def compact(kit: CtxKit, words: str, body: str | None) -> object:
+    """Compact the current live session."""
+    if wants_help(words):
+        return Page(f"{usage(Compact, '%compact')}\n\nA focus that ends in `?` goes into the cell of `%%compact`.")
+    return do(kit, parse(Compact, words, "%compact"), body or "")
+
+
+def do(kit: CtxKit, asked: Compact, body: str) -> object:
+    """Do what a line and a cell ask for."""
+    focus = "\n".join(t for t in (asked.focus.strip(), body.strip()) if t)
+    if asked.keep is not None and asked.keep < 0:
+        raise BadArguments(f"`%compact --keep` is a number of turns, 0 or more; not {asked.keep}.")
+    live = kit.lives.get(asked.session)
+    kit.lives.free(live.name)
+    policy = _policy(kit, asked)
+    compactor = live.agent.compactor
+    before, notice = compactor.context.tokens, _notice(live.agent.model.notice)
+    if asked.dry_run:
+        cut = compactor.context.tried(compactor.chosen(policy, focus))
+        if cut is None:
+            return Page("Compaction skipped: there is too little history to compact.")
+        return Compaction(cut.edits, cut.before, cut.after, live.session, done=False, notice=notice)
+    edits = run(live.compact(policy, focus=focus))
+    if not edits:
+        return Page("Compaction skipped: there is too little history to compact.")
+    kit.sessions.add(live.session, live.name)
+    return Compaction(edits, before, compactor.context.tokens, live.session, done=True, notice=notice)
+
+
+def _policy(kit: CtxKit, asked: Compact) -> Any:
+    if asked.keep is not None:
+        return Summary(keep_turns=asked.keep) if asked.keep else Summary(keep_messages=0, must_shrink=False)
+    return kit.lives.rules(asked.rules).policy if asked.rules else None
+
+
+def _notice(model: str) -> str:
+    return "extractive summary, no LLM was called" if model.startswith("scripted") else ""

@@ -1,0 +1,135 @@
+"""`%context budget`, `diff`, `checkpoints`, `branch`, `restore`, `reset`: see turning points, and go back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from ctxkit.errors import BadArguments
+from ctxkit.magics.arguments import option, word
+from ctxkit.magics.subcommands import Subcommand
+from ctxkit.magics.tables import Table
+from ctxkit.magics.texts import Page
+from ctxkit.markup import line
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ctxkit.magics.kit import CtxKit
+    from ctxkit.plots.chart import Chart
+
+
+@dataclass(frozen=True)
+class Nth:
+    """The line of `%context diff`."""
+
+    compaction: int = word("number of the compaction, from 0; negatives from the end", default=-1)
+    session: str | None = option("another session than the active one", completes="session")
+
+
+@dataclass(frozen=True)
+class Place:
+    """The line of `%context restore`."""
+
+    checkpoint: int = word("number of the checkpoint, from 0; negatives from the end")
+    session: str | None = option("another live session than the current one", completes="session")
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The line of `%context branch`."""
+
+    checkpoint: int = word("number of the checkpoint, from 0; negatives from the end")
+    name: str | None = word("name of the new session", default=None)
+    session: str | None = option("another session than the active one", completes="session")
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """The line of `%context reset`."""
+
+    session: str | None = option("another live session than the current one", completes="session")
+
+
+def budget(kit: CtxKit, asked: Table) -> Chart:
+    """Return the chart of cumulative input."""
+    from ctxkit.plots import budget as chart
+
+    made: Chart = chart(kit.session(asked.session))
+    return made
+
+
+def diff(kit: CtxKit, asked: Nth) -> Chart:
+    """Return what a compaction did, message by message."""
+    from ctxkit.plots import diff as chart
+
+    made: Chart = chart(kit.session(asked.session), asked.compaction)
+    return made
+
+
+def listing(kit: CtxKit, asked: Table) -> pd.DataFrame:
+    """Return one row a checkpoint."""
+    import pandas as pd
+
+    from ctxkit.store.checkpoints import checkpoints
+
+    found = checkpoints(kit.session(asked.session))
+    rows = [
+        {
+            "tokens": c.tokens,
+            "trigger": line(c.trigger or "", 40),
+            "time": None if c.time is None else datetime.fromtimestamp(c.time, UTC),
+            "stands": c.stands,
+            "entry": c.entry,
+        }
+        for c in found
+    ]
+    columns = ["tokens", "trigger", "time", "stands", "entry"]
+    return pd.DataFrame(rows, columns=columns, index=pd.Index([c.number for c in found], name="checkpoint"))
+
+
+def restore(kit: CtxKit, asked: Place) -> Page:
+    """Go back to a checkpoint; what came after stays in the log."""
+    live = kit.lives.get(asked.session)
+    kit.lives.free(live.name)
+    session = live.restore(asked.checkpoint)
+    kit.sessions.add(session, live.name)
+    used = live.agent.compactor.context.tokens
+    return Page(f"Session {live.name} stands before compaction {asked.checkpoint}: {used:,} tokens. Nothing was lost.")
+
+
+def branch(kit: CtxKit, asked: Branch) -> Page:
+    """Make a session of its own that stands at a checkpoint; the old one stays as it is."""
+    from ctxkit.store.checkpoints import checkpoint
+
+    session = kit.session(asked.session)
+    place = checkpoint(session, asked.checkpoint)
+    if place.entry < 0:
+        raise BadArguments("That checkpoint lies before the first message; there is nothing to branch from.")
+    name = asked.name or f"{asked.session or kit.sessions.active_name}-branch-{place.number}"
+    moved = session.branch(place.entry)
+    kit.branched(name, moved)
+    return Page(
+        f"Session {name} stands before compaction {place.number} and is active; go on with `%%agent --session {name}`."
+    )
+
+
+def reset(kit: CtxKit, asked: Fresh) -> Page:
+    """Begin a fresh session under the old one's name; the old one is kept under another."""
+    live = kit.lives.get(asked.session)
+    kit.lives.free(live.name)
+    name, settings = live.name, live.settings
+    kept = kit.put_aside(live)
+    kit.lives.open(name, **settings)
+    return Page(f"Session {name} is fresh. The old one is kept as {kept}.")
+
+
+SUBCOMMANDS = (
+    Subcommand("budget", "The chart of cumulative input, with the lines of warning and cut-over.", Table, budget),
+    Subcommand("diff", "What one compaction did, message by message.", Nth, diff),
+    Subcommand("checkpoints", "The places before each compaction, to which one can go back.", Table, listing),
+    Subcommand("branch", "Make a new session that stands at a checkpoint.", Branch, branch),
+    Subcommand("restore", "Go back to a checkpoint; what came after stays in the log.", Place, restore),
+    Subcommand("reset", "Begin a fresh session; the old one is kept.", Fresh, reset),
+)
