@@ -32,7 +32,7 @@ def test_pc1_the_role_counts():
 
 
 def test_pc2_parts_count_as_json():
-    """content as a list of parts weighs its JSON: 10 = ceil(38/4)"""
+    """content as a list of parts weighs its JSON, more than its text (the value of a single part: see below)"""
     two = Message(role="assistant", parts=(Text("hi"), ToolCall("c", "t")))
     assert PULSE_CODER.total([two]) > PULSE_CODER.total([assistant("hi")]) == 3
 

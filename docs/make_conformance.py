@@ -1,0 +1,103 @@
+"""Write docs/conformance.md from the tests and the presets (``--check`` only compares)."""  # noqa: INP001  a script
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+from ctxkit.presets.catalogue import differences, names
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "conformance.md"
+SYSTEMS = {
+    "TY": "Tyrum",
+    "GO": "ai (Go)",
+    "PC": "pulse-coder",
+    "PI": "Pi",
+    "FA": "Fased / OpenClaw",
+    "OC": "OpenClaw's planner",
+    "FU": "fuseraft",
+}
+CASE = re.compile(r"_(ty|go|pc|pi|fa|oc|fu)(\d+)(?=_|$)")
+
+NOT_YET = {
+    "GO14": "spilling to a file: a replay writes no files; the live agent's store keeps artifacts (see `offload`)",
+    "GO17": "a rule of a later version (August 2026) only; the preset follows 7bc6f19",
+    "PC4-PC9, later version": "the second column belongs to a later version (four turns, last replies deleted)",
+    "PC2, exact value": "a list of one text part is a plain string here and weighs 3, not 10; several parts weigh their JSON",
+    "PI9": "sizes are anchored on recorded usage; an aborted reply, which is never sent, has none (Pi counts it)",
+    "PI16": "Pi rewrites its first format when it opens a file; reading one is tested with the readers",
+    "PI, golden values of large-session.jsonl": "that file is not at hand; before-compaction.jsonl is held to all values of the cut",
+    "FA, /compact and /status replies": "words of a chat front end; the same figures are columns of the frames",
+    "FA, checkpoints": "a session here keeps its whole log; branch and restore are pointers into it",
+    "FA, live tool-result cap": "a rule of one later OpenClaw commit, not of Fased",
+    "FA, at most three compactions on overflow": "a replay cannot know whether a retry would have been refused again",
+    "FA, server-side compaction": "what the provider's item holds is not known; `native` marks where it would act",
+    "FU, memory, ranker, manager, assembly": "need fuseraft's own files on disk or several agents",
+    "FU, streaming retry, trim tracker": "a replay has no provider that refuses; the trim acts above the window",
+    "FU, preserve tail of the REPL": "another program than the orchestrator, with its own budget",
+}
+
+
+def cases() -> dict[str, tuple[str, str]]:
+    """Return what each numbered test asserts and where it stands, by its number."""
+    out: dict[str, tuple[str, str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                for system, number in CASE.findall(node.name):
+                    says = ast.get_docstring(node) or node.name.removeprefix("test_").replace("_", " ")
+                    out.setdefault(system.upper() + number, (says.split("\n")[0], path.relative_to(ROOT).as_posix()))
+    return dict(sorted(out.items(), key=lambda item: (list(SYSTEMS).index(item[0][:2]), int(item[0][2:]))))
+
+
+def page() -> str:
+    """Return the whole page."""
+    found = cases()
+    rows = [
+        "# Conformance",
+        "",
+        "Which behaviours of real systems the presets are held to, and where documents and programs differ.",
+        "Written by `python docs/make_conformance.py`; do not edit by hand.",
+        "",
+        "## Cases",
+        "",
+        "| case | system | what is asserted | test |",
+        "| --- | --- | --- | --- |",
+        *(f"| {n} | {SYSTEMS[n[:2]]} | {_cell(says)} | `{where}` |" for n, (says, where) in found.items()),
+        "",
+        "Pi's golden values on the real session `before-compaction.jsonl` are in `tests/presets/test_golden_pi.py`.",
+        "",
+        "## Not yet, and why",
+        "",
+        "| case | reason |",
+        "| --- | --- |",
+        *(f"| {n} | {_cell(why)} |" for n, why in NOT_YET.items()),
+        "",
+        "## Document against program",
+        "",
+        "The default of a preset is what the document says, where that is sound;",
+        "`quirks=True` gives what the program does.",
+        "",
+    ]
+    for name in names():
+        if differences(name):
+            rows += [f"### {name}", "", "| topic | document | program | default | `quirks=True` |", "| --- " * 5 + "|"]
+            rows += [f"| {' | '.join(map(_cell, d))} |" for d in differences(name)]
+            rows.append("")
+    return "\n".join(rows)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+if __name__ == "__main__":
+    text = page()
+    if "--check" in sys.argv:
+        sys.exit(
+            0 if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text else "docs/conformance.md is not current"
+        )
+    PAGE.write_text(text, encoding="utf-8")
