@@ -90,7 +90,7 @@ class Context:
         return self
 
     def fit(self, messages: Sequence[Dict] | None = None) -> list[Dict]:
-        """Return the messages of the call that is about to be made; dicts sent as they are come back as the same objects.
+        """Return the messages of the coming call; dicts that are sent as they are come back as the same objects.
 
         Args:
             messages: your list with all messages so far, or the list that the last `fit` gave, with what was said
@@ -114,7 +114,8 @@ class Context:
             if len(messages) >= n and all(a is b or a == b for a, b in zip(known, messages, strict=False)):
                 return messages[n:]
         raise BadArguments(
-            "These messages do not go on from those of the last call: pass a list that only grows, or begin a new Context."
+            "These messages do not go on from those of the last call: pass a list that only grows, "
+            "or begin a new Context."
         )
 
     @property

@@ -8,12 +8,13 @@ from zlib import crc32
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from ctxkit.history.columns import ROLE_CODES, SUMMARY, chars
 from ctxkit.messages import Message, Sized, Text
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Callable
 
     from ctxkit.history.log import Log
 
@@ -217,18 +218,19 @@ class Head(msgspec.Struct, gc=False):
 
     def _made(self, log: Log, name: str) -> NDArray[Any]:
         if name in ("rows", "stands", "keys", "tokens", "estimates"):
-            get = {
+            get: Callable[[Item], int] = {
                 "rows": lambda i: i.row,
                 "stands": lambda i: i.stands if i.row < 0 else i.row,
                 "keys": lambda i: 0 if i.maker is None else i.maker.key,
                 "tokens": lambda i: i.tokens,
                 "estimates": lambda i: i.estimate,
             }[name]
-            return np.fromiter((get(i) for i in self.items), np.int64, self.size)
+            numbers = [get(i) for i in self.items]
+            return np.array(numbers, np.int64)
         whole = log.column(name)
         if not self.size:
             return whole[:0]
-        values = whole[np.maximum(self.column(log, "stands"), 0)]
+        values: NDArray[Any] = whole[np.maximum(self.column(log, "stands"), 0)]
         keys = self.column(log, "keys")
         if name in ("roles", "chars", "groups", "tools", "errors", "stays"):
             for p in np.flatnonzero(keys).tolist():

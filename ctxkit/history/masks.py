@@ -103,7 +103,7 @@ class Masks(Ranges, frozen=True, gc=False):
             out[mask.astype(int)] = True
         return out
 
-    # -- inside ------------------------------------------------------------------------------------------------------------
+    # -- inside ----------------------------------------------------------------------------------------------------
 
     def _without(self, at: NDArray[Any], reason: str, method: str | None) -> Self:
         """Return the history without the messages at these positions."""

@@ -86,12 +86,12 @@ class Ranges(Searches, frozen=True, gc=False):
         if row > lo and log.stays and log.stays[-1] >= lo:
             rows = log.stays[bisect_left(log.stays, lo + max(start - nh, 0)) : bisect_left(log.stays, row)]
         if start or rows or firm or row < lo:
-            return self._cut_around(start, before, (firm, rows), summary, tokens, words)
+            return self._cut_around(start, before, (firm, rows), (summary, tokens), words)
         new = self._summaries(summary, tokens, before)
         sure = () if not new or type(summary) is int else None
         return self._with(Head.of(new, sure), before, 0, words, ((0, before), new))
 
-    def _cut_around(self, start: int, before: int, stay: Any, summary: Any, tokens: int | None, words: Words) -> Self:
+    def _cut_around(self, start: int, before: int, stay: Any, summary: tuple[Any, int | None], words: Words) -> Self:
         """Cut where something stays: before the range, in it, or of the head after it."""
         firm, rows = stay
         items, nh, lo = self.head.items, self.head.size, self.lo
@@ -110,7 +110,7 @@ class Ranges(Searches, frozen=True, gc=False):
             return self
         kept += [self.item(nh + r - lo) for r in rows]
         lead = first - start  # what stays before the first message that goes
-        new = self._summaries(summary, tokens, before)
+        new = self._summaries(*summary, before)
         head = Head.of((*prefix, *kept[:lead], *new, *kept[lead:], *items[before:]))
         return self._with(head, before, first, words, ((first, before), new))
 

@@ -110,7 +110,7 @@ class Searches(View, frozen=True, gc=False):
             found = min(found, rows[at] if at < len(rows) else found)
         return self.head.size + found - self.lo if found < self.hi else -1
 
-    # -- inside ------------------------------------------------------------------------------------------------------------
+    # -- inside ----------------------------------------------------------------------------------------------------
 
     def _measure(self, estimated: bool) -> Measure:
         return self.log.estimates if estimated else self.log.tokens

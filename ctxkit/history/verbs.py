@@ -10,6 +10,7 @@ from ctxkit.errors import UnsoundHistory
 from ctxkit.history.head import Given, Head, Item, renamed
 from ctxkit.history.invariants import check
 from ctxkit.history.masks import Masks
+from ctxkit.history.ranges import Words  # noqa: TC001  beside what it is used with
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +44,7 @@ class History(Masks, frozen=True, gc=False):
         made = self._made(message, stands=self.row(position - 1) if position else -1)
         items = [self.item(p) for p in range(max(position, self.head.size))]
         items.insert(position, made)
-        words = ("summarised", reason, method, None)
+        words: Words = ("summarised", reason, method, None)
         upto, done = max(position, self.head.size), (np.array([position]), (made,))
         return self._with(Head.of(tuple(items)), upto, position, words, done, added=True)
 
@@ -62,7 +63,7 @@ class History(Masks, frozen=True, gc=False):
         for m in messages:
             p = places.get(m.id)
             old = None if p is None else items[p]
-            if old is not None and (m is shown[p] or m == shown[p]):
+            if p is not None and old is not None and (m is shown[p] or m == shown[p]):
                 new.append(old)
             elif old is not None:
                 changed = renamed(m, self.log.messages[old.row].id if old.row >= 0 else m.id)

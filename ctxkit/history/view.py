@@ -188,7 +188,8 @@ class View(msgspec.Struct, frozen=True, gc=False):
 
     def tool(self, *patterns: str) -> NDArray[Any]:
         """Return a mask of the tool results by tool name or glob, upper and lower case alike."""
-        return self._named("tool", patterns) & self.role("tool")
+        mask: NDArray[Any] = self._named("tool", patterns) & self.role("tool")
+        return mask
 
     def _named(self, kind: str, patterns: tuple[str, ...]) -> NDArray[Any]:
         codes = self.column(f"{kind}s")

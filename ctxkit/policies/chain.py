@@ -22,7 +22,7 @@ def applied(policy: Any, history: History, room: Room) -> History:
         BadArguments: it gave back something else, or a history of another session or call.
         UnsoundHistory: a tool call lost its result, or a message that stays is gone.
     """
-    new = policy(history, room)
+    new: object = policy(history, room)
     if new is history:
         return history
     if isinstance(new, History):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Straight:
-    """No pruning: a call's size is an offset plus a running sum, so crossings are found by halves and totals are differences."""
+    """No pruning: a call's size is an offset plus a running sum, so crossings are found by halves."""
 
     __slots__ = ("history", "log", "off", "room", "sent")
 
@@ -68,20 +68,20 @@ class Straight:
         """Return the first call before which an agent was sent `limit` tokens or more since the last kept edit."""
         log, since, off = self.log, self.history.since, self.off
         if agent is None and log.one_agent:
-            Q = log.tokens.Q
-            aim = limit + Q[since]
-            return _halve(lambda call: off * (call - since) + Q[call] >= aim, start, stop)
+            sums = log.tokens.Q
+            aim = limit + sums[since]
+            return _halve(lambda call: off * (call - since) + sums[call] >= aim, start, stop)
         for name in log.spending() if agent is None else [agent]:
-            N, S = log.spending().get(name, ([0] * (log.calls + 1), [0] * (log.calls + 1)))
-            aim, n = limit + S[since], N[since]
-            stop = _halve(lambda call, N=N, S=S, n=n, aim=aim: off * (N[call] - n) + S[call] >= aim, start, stop)  # type: ignore[misc]
+            own = log.spending().get(name)
+            if own is not None:
+                stop = _spent_by(own, off, limit, since, start, stop)
         return stop
 
     def turn_spent(self, limit: float, start: int, stop: int) -> int:
         """Return the first call before which the turn so far, or the one just ended, was sent more than `limit`."""
         return _turn_spent(self, limit, start, stop)
 
-    # -- billing ---------------------------------------------------------------------------------------------------------
+    # -- billing -----------------------------------------------------------------------------------------------------
 
     def size(self, call: int) -> int:
         """Return the prompt tokens of one call."""
@@ -191,7 +191,7 @@ class Sampled(Straight):
         return int(prompts.sum()), int(self.fresh(start, stop, clock).sum()), int(prompts.max())
 
 
-def curve(
+def curve(  # noqa: PLR0917  what a pruning's own `curve` takes
     pruning: Any, history: History, start: int, stop: int, clock: Clock, room: Room
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return prompt and fresh tokens of the calls start..stop; a plain pruning makes the view of each."""
@@ -218,6 +218,13 @@ def common(a: History, b: History) -> int:
         differ |= a.column(name)[:n] != b.column(name)[:n]
     at = int(differ.argmax()) if differ.any() else n
     return b.fixed + b.before(at)
+
+
+def _spent_by(own: tuple[list[int], list[int]], off: int, limit: float, since: int, start: int, stop: int) -> int:  # noqa: PLR0917
+    """Return the first call before which one agent was sent so much; `own` holds its running sums."""
+    calls, sizes = own
+    aim, before = limit + sizes[since], calls[since]
+    return _halve(lambda call: off * (calls[call] - before) + sizes[call] >= aim, start, stop)
 
 
 def turn_at(log: Log, call: int) -> int:

@@ -5,8 +5,8 @@ A **policy** is any callable ``(history, room) -> history``. It decides on the h
 (`keep`, `drop`, `shorten`, `replace`, `summarise`, `insert`, `become`), or the history itself where it does nothing.
 A plain list of messages is a valid answer too. A policy never sees what comes after the call.
 
-A **pruning** is a policy whose result is for one call only. With ``curve(history, start, stop, clock, room)`` it may say what
-all the coming calls would be sent, at once.
+A **pruning** is a policy whose result is for one call only. With ``curve(history, start, stop, clock, room)`` it may
+say what all the coming calls would be sent, at once.
 
 A **trigger** is any callable ``(history, room) -> bool``: is a compaction due before this call? With
 ``first(outlook, start, stop)`` it says at which coming call it will first be due; then the engine jumps.
@@ -69,7 +69,7 @@ class Trigger(Protocol):
 
 
 class Outlook(Protocol):
-    """What the calls start..stop will be like if the history is not edited. Each search gives the first such call, or `stop`."""
+    """What the calls start..stop will be like if nothing is edited. A search gives the first such call, or `stop`."""
 
     history: History
     room: Room
@@ -99,7 +99,7 @@ class Outlook(Protocol):
 
 @runtime_checkable
 class Guard(Protocol):
-    """Holds back a due compaction (`first`), or refuses what it gave (`refuses`). Derive from `Open` and write one of them."""
+    """Holds back a due compaction (`first`) or refuses what it gave (`refuses`); derive from `guards.Open`."""
 
     def first(self, past: Past, outlook: Outlook, start: int, stop: int, /) -> int:
         """Return the first call in start..stop at which a due compaction may happen; `stop` if at none."""

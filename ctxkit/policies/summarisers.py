@@ -54,7 +54,7 @@ class Passage:
 
 
 Summariser = Callable[[Passage], Message | str | int | None]
-"""Writes the summary of a passage: its text, a message, or only its size in tokens; None or an empty text is a failure."""
+"""Writes the summary of a passage: text, a message, or only its size in tokens; None or an empty text is a failure."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,8 @@ CANDIDATES = 400
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _WORD = re.compile(r"[\w./-]{2,}")
 _CUE = re.compile(
-    r"\b(?:must|never|always|don't|do not|only|need|should|because|decided?|instead|fix(?:ed)?|todo|next|error|fail(?:ed|s)?|"
+    r"\b(?:must|never|always|don't|do not|only|need|should|because|decided?|instead|fix(?:ed)?|todo|next|error|"
+    r"fail(?:ed|s)?|"
     r"exception|wrong|bug|done|works?|passed|created|changed|exit code)\b|(?<![\w-])[\w-]{1,200}/[\w./-]|`[^`]+`|https?://",
     re.IGNORECASE,
 )
@@ -252,7 +253,7 @@ _KINDS = {"extractive": Extractive, "fixed": Fixed, "share": Share, "recorded": 
 
 
 def named(words: str) -> Summariser:
-    """Return a summariser by its name and numbers: `extractive`, `extractive:800`, `fixed:1500`, `share:0.1:4000`, `recorded`.
+    """Return a summariser by name and numbers: `extractive:800`, `fixed:1500`, `share:0.1:4000`, `recorded`.
 
     Raises:
         BadArguments: there is no such summariser, or its numbers do not fit.
@@ -265,6 +266,6 @@ def named(words: str) -> Summariser:
         )
     try:
         values = [float(n) if "." in n else int(n) for n in numbers]
-        return kind(*values)  # type: ignore[no-any-return,arg-type]
+        return kind(*values)  # type: ignore[no-any-return]
     except (ValueError, TypeError):
         raise BadArguments(f"Summariser {words!r} has numbers that it cannot take; write it as fixed:1500.") from None

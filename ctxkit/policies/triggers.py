@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Due:
-    """The foot of the triggers: `first` says it all, the plain question follows from it; ``a | b``, ``a & b``, ``~a``."""
+    """The foot of the triggers: the plain question follows from `first`; ``a | b``, ``a & b``, ``~a`` join them."""
 
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call in start..stop at which it is due, or `stop`."""
@@ -214,7 +214,7 @@ class Turns(Due):
 
 @dataclass(frozen=True)
 class Spent(Due):
-    """Due where the prompts sent since the last compaction add up to so many tokens, for any one agent (fuseraft's cut-over)."""
+    """Due where the prompts that one agent was sent since the last compaction add up to so much (fuseraft's cut-over)."""
 
     limit: float
     """Tokens; due at exactly that many, too."""
@@ -285,7 +285,7 @@ class CutShort(Due):
 
 @dataclass(frozen=True)
 class TurnSpent(Due):
-    """Due where the prompts sent in the turn so far, or in the turn that just ended, add up to more than so many tokens."""
+    """Due where the prompts of the turn so far, or of the turn that just ended, add up to more than so many tokens."""
 
     limit: float
 

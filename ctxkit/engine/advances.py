@@ -1,0 +1,108 @@
+"""Bring a run up to a call by jumping from trigger to trigger: live stops at the next call, a replay at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ctxkit.engine.marks import Cut, Held
+from ctxkit.engine.runs import Run
+from ctxkit.errors import ModelError
+from ctxkit.policies.chain import applied
+from ctxkit.policies.outlooks import Sampled, Straight
+from ctxkit.policies.policy import name_of
+from ctxkit.policies.triggers import first_due
+
+if TYPE_CHECKING:
+    from ctxkit.history import History, Log
+    from ctxkit.policies.rules import Rules
+
+
+def advance(run: Run, rules: Rules, stop: int) -> Run:
+    """Bring a run up to the call `stop` (exclusive): bill what comes before the next compaction, do it, go on."""
+    history, call, policy = run.history, run.call, rules.policy
+    if stop > call:
+        run.clock.sync()
+    trigger = name_of(rules.trigger)
+    idle = policy is None or not rules.auto
+    first = None if rules.guards or hasattr(policy, "first") else getattr(rules.trigger, "first", None)
+    look: Straight | None = None
+    while call < stop:
+        if look is None:
+            look = _outlook(run, rules, history, call, stop)
+        due = stop if idle else first(look, call, stop) if first else _due(run, rules, look, call, stop)
+        if rules.warnings:
+            run.note(look, call, min(due + 1, stop))
+        if due > call:
+            run.bill(look, call, due)
+        call = due
+        if due == stop:
+            break
+        was = history.at(due)
+        new, outcome, why = _compacted(run, rules, was)
+        if new is was:
+            run.asked.append((was, outcome, why))
+            run.bill(look, due, due + 1)
+        else:
+            run.take(Cut(due, was, new, trigger), look)
+            history, look = new, None
+            run.history = history
+        call = due + 1
+        run.call = call
+    run.history, run.call = history, call
+    return run
+
+
+def run(log: Log, rules: Rules, limit: int | None = None) -> Run:
+    """Return the run of a whole log under rules; `limit` is the model's window where the rules name none."""
+    return advance(Run(log, rules, limit), rules, log.calls)
+
+
+def _outlook(run: Run, rules: Rules, history: History, call: int, stop: int) -> Straight:
+    if rules.pruning is None:
+        return Straight(history, run.room, run.sent)
+    warm = call > run.begin and run.in_step
+    return Sampled(history, run.room, rules.pruning, run.clock, (call, stop), warm=warm, sent=run.sent)
+
+
+def _due(run: Run, rules: Rules, look: Straight, start: int, stop: int) -> int:
+    """Return the first call at which the trigger is due, the policy can do something and no guard is closed."""
+    call = _wanted(rules, look, start, stop)
+    while call < stop and rules.guards:
+        later = max(guard.first(run, look, call, stop) for guard in rules.guards)
+        if later <= call:
+            break
+        while call < later:
+            guard = next(g for g in rules.guards if g.first(run, look, call, call + 1) > call)
+            run.held.append(Held(call, name_of(guard), "held back"))
+            call = _wanted(rules, look, call + 1, later)
+        call = _wanted(rules, look, later, stop)
+    return call
+
+
+def _wanted(rules: Rules, look: Straight, start: int, stop: int) -> int:
+    """Return the first call at which the trigger is due and the policy can do something."""
+    able = getattr(rules.policy, "first", None)
+    call = first_due(rules.trigger, look, start, stop)
+    while able is not None and call < stop:
+        later = able(look, call, stop)
+        if later == call:
+            break
+        call = first_due(rules.trigger, look, later, stop)
+    return call
+
+
+def _compacted(run: Run, rules: Rules, was: History) -> tuple[History, str, str | None]:
+    """Ask the policy; a failure or a refused result leaves the history as it was, and a note."""
+    try:
+        new = applied(rules.policy, was, run.room)
+    except ModelError as error:
+        run.held.append(Held(was.call, name_of(rules.policy), f"failed: {error}"))
+        return was, "failed", str(error)
+    if new is was:
+        return was, "nothing", None
+    for guard in rules.guards:
+        why = guard.refuses(run, was, new)
+        if why:
+            run.held.append(Held(was.call, name_of(guard), why))
+            return was, "refused", why
+    return new, "compacted", None

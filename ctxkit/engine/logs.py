@@ -1,0 +1,125 @@
+"""From a session to the log that a run works on, and back: recorded compactions lifted out, those of a run woven in."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ctxkit.history import Log
+from ctxkit.messages import Edit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ctxkit.engine.marks import Cut
+    from ctxkit.engine.runs import Run
+    from ctxkit.messages import Message
+    from ctxkit.policies.rules import Rules
+    from ctxkit.session import Session
+    from ctxkit.sizes import Sizes
+    from ctxkit.tokens.counters import Counter
+
+_replace = msgspec.structs.replace
+
+
+def log_of(
+    session: Session,
+    rules: Rules | None = None,
+    *,
+    tokens: Sequence[int] | None = None,
+    fixed: int | None = None,
+    as_recorded: bool = False,
+) -> Log:
+    """Return the log of what was said in a session; recorded compactions are lifted out of it.
+
+    Args:
+        session: any session; its subagents are logs of their own.
+        rules: their counter and estimator are used.
+        tokens: one size a message of `session.messages`; None: the sizes anchored on recorded usage.
+        fixed: tokens of each prompt that no message holds; None: as far as recorded usage tells.
+        as_recorded: let the fixed part change at each call as recorded, also where a compaction changed it, and leave
+            out what the record shows to have gone unsent (old reasoning, for one); else only an agent or a model
+            changes it, and all that is shown is sent: what would have gone unsent of another view, no log says.
+    """
+    from ctxkit.sizes import sizes
+    from ctxkit.tokens.catalogue import default
+
+    counter: Counter = (rules.counter if rules else None) or default()  # type: ignore[assignment]
+    session = identified(session)
+    anchored = sizes(session, counter) if tokens is None else None
+    log = Log(counter, agent=session.agent, estimator=rules.estimator if rules else None)  # type: ignore[arg-type]
+    if anchored is not None:
+        tokens = anchored.tokens
+        brought = [m for e in session.edits for m in e.inserted]
+        known = {id(m): size for m, size in zip(brought, anchored.inserted, strict=True)}
+        log.known = lambda message: known.get(id(message))
+        log.scale = 1.0 if anchored.error is None else 1 / (1 + anchored.error)
+        log.memo["session"] = session  # sizes are found by identity: the messages must live as long as the log
+    assert tokens is not None  # noqa: S101  for the type checker
+    parts = _fixed_parts(session, anchored, fixed, as_recorded)
+    sizes_of, calls, turns = iter(tokens), iter(parts), session.turns
+    for position, entry in enumerate(session.path):
+        if isinstance(entry, Edit):
+            log.recorded.append((log.calls, entry))
+            continue
+        size = next(sizes_of)
+        if entry.role == "assistant":
+            log.open(_sent_at(log, entry), entry.agent, next(calls))
+        log.append(entry, size, turn=turns[position])
+    return log
+
+
+def identified(session: Session) -> Session:
+    """Return the session with an id of its own for every message: itself, where each has one."""
+    seen = Tally(m.id for m in session.messages)
+    if not seen[""] and len(seen) == len(session.messages):
+        return session
+    used: set[str] = set()
+    log = []
+    for n, entry in enumerate(session.log):
+        if not isinstance(entry, Edit) and (not entry.id or entry.id in used):
+            entry = _replace(entry, id=f"{entry.id or 'message'}#{n}")  # noqa: PLW2901
+        used.add(entry.id)
+        log.append(entry)
+    return _replace(session, log=tuple(log))
+
+
+def _sent_at(log: Log, reply: Message) -> float | None:
+    """Return when a call was sent: its end less its latency, else the time of what was said before it."""
+    if reply.time is not None and reply.latency is not None:
+        return reply.time - reply.latency
+    return log.messages[-1].time if log.messages else None
+
+
+def _fixed_parts(session: Session, anchored: Sizes | None, fixed: int | None, as_recorded: bool) -> list[int]:
+    """Return the fixed part of each call's prompt."""
+    if fixed is not None or anchored is None or not anchored.fixed_at:
+        return [fixed or 0] * len(session.calls)
+    if as_recorded:
+        return [n - unsent for n, unsent in zip(anchored.fixed_at, anchored.unsent_at, strict=True)]
+    first: dict[tuple[str, str | None], int] = {}
+    return [first.setdefault((c.agent, c.message.model), anchored.fixed_at[c.index]) for c in session.calls]
+
+
+def woven(messages: Iterable[Message], done: Run) -> Iterator[Message | Edit]:
+    """Yield what was said with the edits of a run, each before the reply of the call at which it was made."""
+    log, name = done.log, done.rules.label
+    before: dict[int, list[tuple[int, Cut]]] = {}
+    for n, cut in enumerate(done.cuts):
+        reply = log.replies[cut.call] if cut.call < log.calls else None
+        if reply is None and cut.call < log.calls and log.upto[cut.call] < len(log):
+            reply = log.messages[log.upto[cut.call]]  # the call was never answered: before what was said next
+        before.setdefault(0 if reply is None else id(reply), []).append((n, cut))
+    for message in messages:
+        for n, cut in before.get(id(message), ()):
+            yield from _named(name, n, cut)
+        yield message
+    for n, cut in before.get(0, ()):
+        yield from _named(name, n, cut)
+
+
+def _named(name: str, n: int, cut: Cut) -> Iterator[Edit]:
+    for i, edit in enumerate(cut.edits):
+        yield _replace(edit, id=f"{name}-{n}.{i}")

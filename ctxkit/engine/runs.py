@@ -1,0 +1,195 @@
+"""A run so far: the history in force, what was done, and the bill."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxkit.engine.marks import Cut, Event, Held
+from ctxkit.history import History, Log
+from ctxkit.policies.chain import applied
+from ctxkit.policies.outlooks import Straight, common
+from ctxkit.policies.policy import name_of
+from ctxkit.policies.triggers import first_due
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ctxkit.messages import Edit
+    from ctxkit.policies.rules import Rules
+
+
+class Run:
+    """A run so far: a log, the history in force, what was done, and the bill. It is brought on by `advance`.
+
+    `total`, `fresh` and `peak` are sums and the maximum of the prompts sent: all tokens, those that are no cached
+    prefix, the largest prompt. `prompts` and `fresh_tokens` give them for each call, derived when asked for.
+    """
+
+    def __init__(self, log: Log, rules: Rules, limit: int | None = None) -> None:
+        self.log, self.rules, self.room = log, rules, rules.room(log, limit)
+        self.clock = log.clock(rules.cache_life)
+        self.history = History.start(log)
+        self.begin = self.call = 0
+        self.cuts: list[Cut] = []
+        self.held: list[Held] = []
+        self.warned: list[tuple[int, str]] = []
+        self.asked: list[tuple[History, str, str | None]] = []
+        """Where the policy was asked and nothing came of it: the history, how it ended, and why."""
+        self.total = self.fresh = self.peak = 0
+        self._stretches: list[tuple[int, int, Any, Any]] = []
+        """First and last call, sizes and fresh tokens; without the latter the size is what to add to the log's."""
+        self._noted: set[int] = set()
+        self._unsent: History | None = None
+
+    @property
+    def in_step(self) -> bool:
+        """False where the history was edited by hand since the last call."""
+        return self._unsent is None
+
+    # -- what was sent -----------------------------------------------------------------------------------------------
+
+    @property
+    def prompts(self) -> NDArray[Any]:
+        """Prompt tokens of each call so far."""
+        sizes = self.log.tokens.calls(0, self.call)
+        parts = [_array(size) if fresh is not None else sizes[a:b] + size for a, b, size, fresh in self._stretches]
+        return np.concatenate([np.zeros(0, np.int64), *parts])
+
+    @property
+    def fresh_tokens(self) -> NDArray[Any]:
+        """Tokens of each call so far that are no cached prefix."""
+        parts: list[NDArray[Any]] = [np.zeros(0, np.int64)]
+        clock = self.clock.sync()
+        for a, b, size, fresh in self._stretches:
+            if fresh is None:
+                sizes, before = self.log.tokens.calls(a, b), np.array(clock.before[a:b], np.int64)
+                fresh = np.where(clock.cold[a:b], sizes + size, np.maximum(sizes - before, 0))  # noqa: PLW2901
+            parts.append(_array(fresh))
+        return np.concatenate(parts)
+
+    def sent(self, start: int, stop: int) -> list[int]:
+        """Return the prompt tokens billed for the calls start..stop."""
+        found: list[int] = []
+        for a, b, size, fresh in reversed(self._stretches):
+            if b <= start:
+                break
+            lo, hi = max(a, start), min(b, stop)
+            if lo < hi:
+                part = _array(size)[lo - a : hi - a] if fresh is not None else self.log.tokens.calls(lo, hi) + size
+                found[:0] = part.tolist()
+        return found
+
+    def shown(self) -> History:
+        """Return what the last call was sent, pruned; its `messages` are made when asked for."""
+        view = self.history.at(max(self.call - 1, 0))
+        return view if self.rules.pruning is None else applied(self.rules.pruning, view, self.room)
+
+    def coming(self) -> History:
+        """Return what the next call would be sent, pruned, if nothing were compacted."""
+        view = self.history.at(self.call)
+        return view if self.rules.pruning is None else applied(self.rules.pruning, view, self.room)
+
+    # -- what was done -----------------------------------------------------------------------------------------------
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """All edits that were kept, in order; made when asked for."""
+        return tuple(e for cut in self.cuts for e in cut.edits)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The start and the end of each work of the policy."""
+        name = name_of(self.rules.policy)
+        done = [(was, was, outcome, error) for was, outcome, error in self.asked]
+        done += [(cut.was, cut.new, "compacted", None) for cut in self.cuts]
+        out = []
+        for was, new, outcome, error in sorted(done, key=lambda d: d[0].call):
+            out.append(Event("start", was.call, name, len(was), was.tokens))
+            out.append(Event("end", was.call, name, len(new), new.tokens, outcome, error))
+        return tuple(out)
+
+    @property
+    def errors(self) -> tuple[Held, ...]:
+        """The failures of the policy."""
+        return tuple(h for h in self.held if h.why.startswith("failed: "))
+
+    # -- the bill ----------------------------------------------------------------------------------------------------
+
+    def bill(self, look: Straight, start: int, stop: int) -> None:
+        """Write down the calls start..stop, of which the outlook knows the sizes."""
+        if stop <= start:
+            return
+        if self._unsent is not None:  # edited by hand since the last call: the first one's prefix is compared
+            view = self._view(self.history.at(start))
+            self._one(start, look.size(start), self._prefix(start, self._unsent, view))
+            self._unsent = None
+            start += 1
+            if stop <= start:
+                return
+        total, fresh, peak = look.bill(start, stop, self.clock)
+        self.total += total
+        self.fresh += fresh
+        self.peak = max(self.peak, peak)
+        if type(look) is Straight:
+            self._stretches.append((start, stop, look.off, None))
+        else:
+            self._stretches.append((start, stop, look.prompts(start, stop), look.fresh(start, stop, self.clock)))
+
+    def take(self, cut: Cut, look: Straight) -> None:
+        """Write down a compaction and the call that follows it."""
+        call, new = cut.call, cut.new
+        if type(look) is Straight and self._unsent is None:
+            size = new.tokens
+            cached = min(new.stable, look.off + self.clock.before[call])
+        else:
+            view = self._view(new)
+            size, cached = view.tokens, self._prefix(call, self._unsent or self.history, view)
+        self._one(call, size, cached)
+        self._unsent = None
+        self.cuts.append(cut)
+        self._noted.clear()
+        if self.rules.on_compacted is not None:
+            self.rules.on_compacted(new.messages)
+
+    def note(self, look: Straight, start: int, stop: int) -> None:
+        """Write down each warning that is due in the calls start..stop, once until the next compaction."""
+        new = []
+        for i, trigger in enumerate(self.rules.warnings):
+            if i not in self._noted:
+                call = first_due(trigger, look, start, stop)
+                if call < stop:
+                    self._noted.add(i)
+                    new.append((call, i, name_of(trigger)))
+        self.warned += [(call, name) for call, _, name in sorted(new)]
+
+    def _one(self, call: int, size: int, cached: int) -> None:
+        fresh = size if self.clock.cold[call] or not cached else max(size - cached, 0)
+        self.total += size
+        self.fresh += fresh
+        self.peak = max(self.peak, size)
+        self._stretches.append((call, call + 1, size, fresh))
+
+    def _view(self, history: History) -> History:
+        return history if self.rules.pruning is None else applied(self.rules.pruning, history, self.room)
+
+    def _prefix(self, call: int, sent: History, view: History) -> int:
+        """Return the tokens that a view shares with what the call before was sent."""
+        return common(self._view(sent.at(call - 1)), view) if call > self.begin else 0
+
+    def by_hand(self, new: History, trigger: str = "manual") -> Cut:
+        """Take over what a policy made of `history.at(call)`, before the next call is sent."""
+        was = self.history.at(self.call)
+        cut = Cut(self.call, was, new, trigger)
+        self._unsent = self._unsent or self.history
+        self.cuts.append(cut)
+        self._noted.clear()
+        self.history = new.at(self.call)
+        if self.rules.on_compacted is not None:
+            self.rules.on_compacted(new.messages)
+        return cut
+
+
+def _array(sizes: Any) -> NDArray[Any]:
+    return np.atleast_1d(np.asarray(sizes, np.int64))
