@@ -6,6 +6,8 @@ from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ctxkit.errors import ReadError
 from ctxkit.messages import Edit, Fault, Image, Message, Part, Text, Thinking, ToolCall, Usage
 from ctxkit.readers.fields import (
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 ROLES = {"user", "assistant", "toolResult", "bashExecution", "custom", "hookMessage", "branchSummary"}
 _STOPS = {"toolUse": "tool"}
 _FAILED = ("error", "aborted")
-"""Replies that ended so are never sent back: Pi leaves them out of the next prompt."""
+"""Replies that ended so are not sent back, but for what they said in versions 1 and 2 (seen in recorded prompts)."""
+_SAID = (Text, Thinking)
 
 
 class Entries:
@@ -49,6 +52,8 @@ class Entries:
         self.header: dict[str, Any] = {}
         self.places: dict[str, int] = {}
         """Entry id to the index of the entry in the log at or before it."""
+        self.unrun: dict[str, tuple[int, tuple[Part, ...]]] = {}
+        """Calls of failed replies: id to the reply's index and its whole parts."""
         self.lines: list[tuple[int, int]] = []
         """Version 1: line counted from 0 (the header is 0) to the index of its entry."""
         self.title: str | None = None
@@ -63,6 +68,12 @@ class Entries:
                 self.faults.append(Fault(line, why(e)))
         if not self.log.entries and not self.header:
             raise ReadError("expected a header of type session, or entries; found none.", source.path)
+
+    @property
+    def is_early(self) -> bool:
+        """True for versions 1 and 2, which sent what an aborted reply had said."""
+        version = self.header.get("version")
+        return not (type(version) is int and version >= 3)
 
     def entry(self, line: int, record: dict[str, Any]) -> None:
         """Put an entry in its place in the tree."""
@@ -140,33 +151,55 @@ class Entries:
         usage = _usage(m.get("usage"))
         ended = time(record.get("timestamp"))
         began = time(m.get("timestamp"))
-        provider = m.get("provider")
+        details = {"provider": m["provider"]} if type(m.get("provider")) is str else {}
+        parts = to_parts(m.get("content"))
+        failed = stop in _FAILED
+        if failed:
+            parts = self._cut_off(parts, details)
         latency = None if ended is None or began is None or not 0 <= ended - began < 86400 else round(ended - began, 3)
         return Message(
             role="assistant",
             id=self.log.new_id(record.get("id")),
-            parts=to_parts(m.get("content")),
+            parts=parts,
             time=began if ended is None else ended,
-            visible=stop not in _FAILED and _visible(m),
-            is_error=stop in _FAILED,
+            visible=_visible(m)
+            and (not failed or (self.is_early and any(p.text for p in parts if isinstance(p, _SAID)))),
+            is_error=failed,
             error=word(m.get("errorMessage")),
             usage=usage,
             model=word(m.get("model")),
             stop=_STOPS.get(stop, stop) if type(stop) is str else None,
             latency=latency,
-            details={"provider": provider} if type(provider) is str else {},
+            details=details,
         )
 
+    def _cut_off(self, parts: tuple[Part, ...], details: dict[str, Any]) -> tuple[Part, ...]:
+        """Return the parts of a failed reply without its calls: they were not run, and are told in the details."""
+        calls = [p for p in parts if type(p) is ToolCall]
+        if not calls:
+            return parts
+        details["calls_not_run"] = [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in calls]
+        for c in calls:
+            self.unrun[c.id] = (len(self.log.entries), parts)
+        return tuple(p for p in parts if type(p) is not ToolCall)
+
     def _result(self, record: dict[str, Any], m: dict[str, Any]) -> Message:
+        visible, call = _visible(m), word(m.get("toolCallId"))
+        if call in self.unrun:  # it was run all the same
+            index, whole = self.unrun.pop(call)
+            reply = self.log.entries[index]
+            if type(reply) is Message:
+                self.log.replace(index, replace(reply, parts=whole))
+                visible = visible and reply.visible
         return Message(
             role="tool",
             id=self.log.new_id(record.get("id")),
             parts=to_parts(m.get("content")),
             time=time(record.get("timestamp")) or time(m.get("timestamp")),
             tool=word(m.get("toolName")),
-            call_id=word(m.get("toolCallId")),
+            call_id=call,
             is_error=m.get("isError") is True,
-            visible=_visible(m),
+            visible=visible,
         )
 
     def _bash(self, record: dict[str, Any], m: dict[str, Any]) -> None:

@@ -46,6 +46,16 @@ def test_an_aborted_reply_is_a_call_that_is_not_sent_again() -> None:
     assert texts(s.view()) == ["do"]
 
 
+def test_version_1_sends_what_an_aborted_reply_said_but_not_its_calls() -> None:
+    call = {"type": "toolCall", "id": "t", "name": "ls", "arguments": {}}
+    half = {"role": "assistant", "stopReason": "aborted", "content": [{"type": "text", "text": "half"}, call]}
+    head = {"type": "session", "id": "s"}
+    (m,) = read(head, {"type": "message", "message": half}).view()
+    assert (m.text, m.tool_calls, m.details["calls_not_run"][0]["name"]) == ("half", (), "ls")
+    answer = {"role": "toolResult", "toolCallId": "t", "toolName": "ls", "content": []}
+    assert len(read(head, *({"type": "message", "message": x} for x in (half, answer))).view()[0].tool_calls) == 1
+
+
 def test_a_compaction_keeps_what_follows_its_first_kept_entry() -> None:
     cut = {"type": "compaction", "id": "c", "parentId": "d", "summary": "S", "firstKeptEntryId": "b", "tokensBefore": 9}
     s = read(HEAD, said("a", None, "1"), said("b", "a", "2"), said("d", "b", "3"), cut, said("e", "c", "4"))
