@@ -352,9 +352,9 @@ def to_stop(raw: Any) -> str | None:
 
 def _first(raw: dict[str, Any], *keys: str) -> int | None:
     for key in keys:
-        value = number(raw.get(key))
-        if value is not None:
-            return value
+        value = raw.get(key)
+        if value is not None and (n := number(value)) is not None:
+            return n
     return None
 
 
