@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from made_logs import CHECKPOINT, REPL, REPL_EVENTS, RUN_EVENTS, TURNS
+from made_logs import CHECKPOINT, REPL, REPL_EVENTS, RUN_EVENTS, TURNS, answer, context, event, lines
 
 import ctxkit as ck
 from ctxkit.messages import Sized
@@ -99,3 +99,26 @@ def test_a_post_mortem_reads_with_its_manifest(tmp_path):
     assert (s.title, s.details["error"], s.details["succeeded"]) == ("T", "out of turns", False)
     assert s.agents == ("Planner", "Developer") or "Planner" in s.agents
     assert [c.message.usage.prompt_tokens for c in s.calls] == [1_000, 2_000]
+
+
+SERIES = {  # the first turn of fuseraft's own published log: content characters of each call to (input, output) tokens
+    8_123: (6_381, 116),
+    14_870: (8_106, 180),
+    15_480: (8_370, 256),
+    20_911: (10_476, 115),
+    24_388: (11_450, 331),
+    29_622: (13_501, 760),
+    30_250: (13_702, 117),
+    37_283: (16_599, 122),
+    37_657: (16_715, 611),
+    38_328: (16_882, 268),
+    39_069: (17_070, 300),
+}
+
+
+def test_the_sum_of_a_turns_calls_is_its_bill_and_the_largest_its_context():
+    calls = [e for n, (c, (i, o)) in enumerate(SERIES.items()) for e in (context(n, c, n), answer(n, i, o, n))]
+    s = read(lines(event("user_input", 0, None, content="go"), *calls, event("turn_end", input_tokens=139_252)))
+    (turn,) = ck.frame(s, per="turn").to_dict("records")
+    assert (turn["turn_input_tokens"], turn["turn_output_tokens"], turn["context_tokens"]) == (139_252, 3_176, 17_070)
+    assert [c.message.details["context"]["est_tokens"] for c in s.calls][:3] == [4_685, 6_371, 6_524]

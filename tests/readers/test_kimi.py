@@ -65,3 +65,11 @@ def test_reminders_are_not_kept_as_user_messages():
     compaction = {"type": "context.apply_compaction", "contextSummary": "so far", "keptUserMessageCount": 1}
     s = read(user("a"), user("b"), user("mind the list", "injection"), compaction)
     assert {m.text for m in s.view()} == {"so far", "b"}
+
+
+def test_compactions_beyond_measure_are_told_and_take_nothing():
+    compaction = {"type": "context.apply_compaction", "contextSummary": "s", "keptUserMessageCount": 10**6}
+    s = read(*[r for n in range(3_000) for r in (user(str(n)), compaction)])
+    assert len(s.edits) == 3_000
+    assert "too often" in s.edits[-1].reason
+    assert not s.edits[-1].targets
