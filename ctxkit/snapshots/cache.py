@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from ctxkit.snapshots.columns import ARRAYS, Block, Words, rows, width
+from ctxkit.snapshots.columns import ARRAYS, TEXTS, Block, Words, rows, width
 from ctxkit.snapshots.faults import Fault
 from ctxkit.snapshots.files import Log
 from ctxkit.tokens.vocabularies import cache_folder
@@ -77,6 +77,7 @@ def save(folder: Path, index: Index) -> None:
 def begin(folder: Path, index: Index) -> None:
     """Make the folder of a new generation."""
     index.generation = os.urandom(6).hex()
+    index.words = {name: [] for name in TEXTS}
     (folder / index.generation).mkdir(mode=0o700, parents=True)
 
 
@@ -128,7 +129,7 @@ def arrays(folder: Path, index: Index, ranks: Sequence[int]) -> Block:
     """
     if not index.rows:
         return {name: np.empty(0, dtype) for name, dtype in ARRAYS.items()}
-    bounds = _bounds(index.runs, ranks)
+    bounds = [(0, index.rows)] if is_ordered(index.runs, ranks) else _bounds(index.runs, ranks)
     take = _mapped if len(bounds) == 1 else _gathered
     return {name: take(file, dtype, bounds) for name, (file, dtype) in _files(folder, index).items()}
 

@@ -38,8 +38,8 @@ class Log(msgspec.Struct):
     """One log and how far it was read."""
 
     path: str
-    stamp: tuple[int, int, int, int] = (0, 0, 0, 0)
-    """Size, times of change (content, anything) in nanoseconds, and inode, when it was last read."""
+    stamp: tuple[int, int, int, int] = (-1, 0, 0, 0)
+    """Size (-1: never read), times of change (content, anything) in nanoseconds, and inode, when it was last read."""
     offset: int = 0
     """Bytes that were read: whole lines."""
     newlines: int = 0
@@ -70,7 +70,7 @@ def stamp(path: str) -> tuple[int, int, int, int]:
         s = os.stat(path)  # noqa: PTH116  a thousand files: Path costs more than the question
     except OSError:
         return (0, 0, 0, 0)
-    return (s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) if stat.S_ISREG(s.st_mode) else (0, 0, 0, 0)
+    return (s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
 
 
 def fingerprint(path: str, size: int) -> str:
@@ -139,8 +139,8 @@ def _below(folder: str) -> list[str]:
     out: list[str] = []
     for where, folders, names in os.walk(folder):
         folders.sort()
-        logs = sorted(n for n in names if n.startswith("ctx_snapshots") and n.endswith(".jsonl"))
-        out.extend([where + os.sep + n for n in logs])
+        logs = sorted([n for n in names if n[:13] == "ctx_snapshots" and n[-6:] == ".jsonl"])
+        out += [where + os.sep + n for n in logs]
     return out
 
 
@@ -175,6 +175,10 @@ def groups(logs: list[Log], report: Report) -> Iterator[list[Part]]:
 
 
 def _news(number: int, log: Log, report: Report) -> Iterator[Part]:
+    if not _is(stat.S_ISREG, log.path):  # a pipe of that name would be waited for
+        report.add(log.path, 0, "expected a file")
+        log.stamp = stamp(log.path)
+        return
     try:
         with open(log.path, "rb", buffering=0) as f:  # noqa: PTH123
             s = os.fstat(f.fileno())

@@ -13,7 +13,7 @@ from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.snapshots import cache as kept
 from ctxkit.snapshots.columns import ARRAYS, NAMES, TEXTS, Block, Words, frame, join, new_words, recode, rows
 from ctxkit.snapshots.faults import Faults, Report
-from ctxkit.snapshots.files import Log, find, groups, named
+from ctxkit.snapshots.files import Log, find, groups, named, stamp
 from ctxkit.snapshots.parse import parse
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ def _faults(found: list[Any], logs: list[Log]) -> Faults:
         if log.open:
             why = f"the last line is not finished ({log.open:,} bytes): it is read when it is"
             report.add(log.path, log.newlines + 1, why)
+    if not report.faults:
+        return Faults()
     place = {log.path: i for i, log in enumerate(logs)}
     return Faults(sorted(report.faults, key=lambda f: (place.get(f.file, -1), f.line)))
 
@@ -116,8 +118,9 @@ def _arranged(folder: Path, index: kept.Index, logs: list[str]) -> tuple[Block, 
     if not kept.is_ordered(index.runs, ranks):
         words = new_words()
         block = recode(block, index.words, words)
-    by_rank = [log for _, log in sorted(zip(ranks, index.logs, strict=True), key=itemgetter(0))]
-    return block, words, _faults(index.faults, by_rank)
+    if not isinstance(ranks, range):
+        index.logs = [log for _, log in sorted(zip(ranks, index.logs, strict=True), key=itemgetter(0))]
+    return block, words, _faults(index.faults, index.logs)
 
 
 def _ranks(index: kept.Index, logs: list[str]) -> Sequence[int]:
@@ -129,8 +132,9 @@ def _ranks(index: kept.Index, logs: list[str]) -> Sequence[int]:
 
 
 def _is_current(index: kept.Index, logs: list[str]) -> bool:
-    paths = [log.path for log in index.logs]
-    return (paths == logs or sorted(paths) == sorted(logs)) and all(log.is_same() for log in index.logs)
+    if len(index.logs) != len(logs) or {log.path for log in index.logs} != set(logs):
+        return False
+    return all(log.stamp == stamp(log.path) for log in index.logs)
 
 
 def _update(folder: Path, logs: list[str]) -> kept.Index:
@@ -175,7 +179,7 @@ def _tidy(folder: Path, index: kept.Index, logs: list[str]) -> None:
     if kept.is_ordered(index.runs, ranks):
         return  # another process was quicker
     words = new_words()
-    block = recode(kept.arrays(folder, index, ranks), index.words, words)
+    block = recode(kept.arrays(folder, index, ranks), index.words, words)  # before a new generation begins
     runs = sorted(index.runs, key=lambda run: ranks[run[0]])
     kept.begin(folder, index)
     index.rows, index.runs = 0, []

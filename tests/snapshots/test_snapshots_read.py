@@ -242,6 +242,27 @@ def test_a_log_that_grows_before_the_last_keeps_the_order_of_files(tmp_path):
         assert same(tmp_path)["agent"][101] == "system"
 
 
+@pytest.mark.parametrize("content", [b"", b"\n", ROW[:9].encode(), ("\ufeff" + ROW).encode("utf-16-le")])
+def test_logs_without_a_row_have_the_columns_all_the_same(tmp_path, content):
+    path = write(tmp_path / "a.jsonl", content)
+    df = same(path)
+    assert len(df) == 0
+    assert df.columns.to_list() == list(NAMES)
+    path.write_text(ROW + "\n")
+    assert same(path)["session"].to_list() == ["77d6be00"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_and_a_lost_link_in_a_folder_are_told_and_not_waited_for(tmp_path):
+    write(tmp_path / "ctx_snapshots_1.jsonl", ROW + "\n")
+    os.mkfifo(tmp_path / "ctx_snapshots_2.jsonl")
+    (tmp_path / "ctx_snapshots_3.jsonl").symlink_to(tmp_path / "gone")
+    for _ in range(2):
+        df = same(tmp_path)
+        assert len(df) == 1
+        assert [(f.line, f.kept) for f in df.attrs["faults"]] == [(0, False)] * 2
+
+
 def test_more_sessions_than_narrow_codes_hold(tmp_path):
     path = write(tmp_path / "a.jsonl", text([{**r, "session": f"{i:04d}"} for i, r in enumerate(records(120))]))
     same(path)
