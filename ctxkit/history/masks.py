@@ -103,6 +103,10 @@ class Masks(Ranges, frozen=True, gc=False):
             out[mask.astype(int)] = True
         return out
 
+    def placeholder_size(self, text: str) -> int:
+        """Return the tokens of a tool result that says only this text."""
+        return self._placeholder(text)[0]
+
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _without(self, at: NDArray[Any], reason: str, method: str | None) -> Self:
@@ -163,15 +167,20 @@ class Masks(Ranges, frozen=True, gc=False):
         at = np.flatnonzero(mask & ~self.stays)
         if not len(at):
             return at, at, at, []
-        log, maker = self.log, Placeholder(text)
-        key = ("placeholder", text)
-        size = log.memo.get(key)
-        if size is None:
-            size = log.memo[key] = self._size(maker.message(log, int(self.row(int(at[0])))), -1)
+        maker, size = Placeholder(text), self._placeholder(text)
         at = at[self.column("keys")[at] != maker.key]
         if smaller:
             at = at[self.sizes[at] > size[0]]
         return at, size[0], size[1], [maker]
+
+    def _placeholder(self, text: str) -> tuple[int, int]:
+        """Return the tokens and the estimate of a tool result that says only this text: counted once for a log."""
+        key = ("placeholder", text)
+        size = self.log.memo.get(key)
+        if size is None:
+            size = self.log.memo[key] = self._size(Message(role="tool", parts=(Text(text),)), -1)
+        found: tuple[int, int] = size
+        return found
 
     def _changed_each(self, changes: Mapping[int, Message | str], smaller: bool) -> tuple[Any, Any, Any, list[Maker]]:
         stays = self.stays

@@ -147,7 +147,7 @@ class Rules:
         return replace(self, **changes)
 
     def __or__(self, other: Any) -> Rules:
-        """Return these rules with a policy after their own, or joined with other rules, whose settings fill the gaps."""
+        """Return these rules with a policy after their own, or joined with other rules, which fill the gaps."""
         if not isinstance(other, Rules):
             return self.but(policy=_after(self.policy, _parsed(other) if isinstance(other, str) else other))
         default = Rules()

@@ -214,7 +214,7 @@ class Turns(Due):
 
 @dataclass(frozen=True)
 class Spent(Due):
-    """Due where the prompts that one agent was sent since the last compaction add up to so much (fuseraft's cut-over)."""
+    """Due where what one agent was sent since the last compaction adds up to so many tokens (fuseraft's cut-over)."""
 
     limit: float
     """Tokens; due at exactly that many, too."""

@@ -1,0 +1,53 @@
+"""What a pruning says of all calls at once is what it says call by call."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from talks_by_chance import Fours, by_chance
+
+from ctxkit.engine import Run, advance, log_of, run
+from ctxkit.policies import triggers
+from ctxkit.policies.curves import last_results
+from ctxkit.policies.rules import Rules
+
+
+class Last:
+    """All tool results but the last n become a placeholder."""
+
+    def __init__(self, n, text="[gone]"):
+        self.n, self.text = n, text
+
+    def __call__(self, h, room):
+        tools = np.flatnonzero(h.role("tool"))
+        return h.shorten(tools[: max(0, len(tools) - self.n)], self.text, "old")
+
+
+class Curved(Last):
+    def curve(self, h, start, stop, clock, room):
+        return last_results(h, (start, stop), clock, self.n, self.text)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 9), st.integers(300, 5000))
+@settings(max_examples=40)
+def test_the_curve_is_the_call(seed, n, at):
+    policy = lambda h, room: h.summarise(h.safe(h.back(300)), 80, "full")
+    log = log_of(by_chance(seed, 50), Rules(counter=Fours()))
+    plain, curved = (Rules(policy, triggers.Above(at), pruning=p(n), counter=Fours()) for p in (Last, Curved))
+    a, b = run(log, plain), run(log, curved)
+    assert a.prompts.tolist() == b.prompts.tolist()
+    assert a.fresh_tokens.tolist() == b.fresh_tokens.tolist()
+    assert [c.call for c in a.cuts] == [c.call for c in b.cuts]
+
+
+@pytest.mark.parametrize("step", [1, 7])
+def test_the_curve_may_be_taken_in_pieces(step):
+    log = log_of(by_chance(9, 50), Rules(counter=Fours()))
+    rules = Rules(pruning=Curved(2), counter=Fours())
+    pieces = Run(log, rules)
+    for stop in [*range(step, log.calls, step), log.calls]:
+        advance(pieces, rules, stop)
+    assert pieces.fresh_tokens.tolist() == run(log, rules).fresh_tokens.tolist()
+    assert pieces.total == run(log, rules).total
