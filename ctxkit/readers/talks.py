@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -87,15 +88,11 @@ class Talk:
 
     def _edited(self, flat: list[Message], at: int, gone: list[str], names: dict[str, str]) -> int:
         """Write the edit that explains why messages are missing; return where what is new begins."""
-        left: dict[Any, list[str]] = {}
-        for i in reversed(gone):
-            left.setdefault(self._keys.get(i), []).append(i)
+        keys = [_key(m) for m in flat[at:]]
         end, inserted = at, []
-        for n in range(at, len(flat)):
-            same = left.get(_key(flat[n]))
-            if same:
-                names[flat[n].id] = same.pop()
-                end = n + 1
+        for n, i in _aligned(keys, [self._keys.get(i) for i in gone]):
+            names[flat[at + n].id] = gone[i]
+            end = max(end, at + n + 1)
         if end == at:
             end = len(flat)
         for m in flat[at:end]:
@@ -143,6 +140,32 @@ class Talk:
 def _key(m: Message) -> Any:
     said = tuple(p.text for p in m.parts if type(p) is Text and p.text)
     return m.role, said, tuple(p.id for p in m.parts if type(p) is ToolCall), m.call_id
+
+
+def _aligned(new: list[Any], old: list[Any]) -> list[tuple[int, int]]:
+    """Return pairs of places with equal keys, in the order of both.
+
+    Equal messages are many ("continue"): found from the end, where what survives a compaction stands, and from the
+    start; the longer alignment is taken.
+    """
+    ends = _greedy(new[::-1], old[::-1])
+    last = [(len(new) - 1 - n, len(old) - 1 - i) for n, i in ends]
+    first = _greedy(new, old)
+    return first if len(first) > len(last) else last
+
+
+def _greedy(new: list[Any], old: list[Any]) -> list[tuple[int, int]]:
+    places: dict[Any, list[int]] = {}
+    for i, key in enumerate(old):
+        places.setdefault(key, []).append(i)
+    out, at = [], 0
+    for n, key in enumerate(new):
+        found = places.get(key, ())
+        i = bisect_left(found, at)
+        if i < len(found):
+            out.append((n, found[i]))
+            at = found[i] + 1
+    return out
 
 
 def merged(messages: list[Message]) -> list[Message]:
