@@ -39,11 +39,7 @@ class Faults(tuple[Fault, ...]):
 
 
 class Report:
-    """Collects faults while reading; what is told once a file is told once.
-
-    Args:
-        known: (file, subject) pairs that were told in an earlier reading.
-    """
+    """Collects faults while reading; what holds for many lines of a file is told once."""
 
     def __init__(self) -> None:
         self.faults: list[Fault] = []
