@@ -9,9 +9,10 @@ import msgspec
 
 from ctxkit.errors import ReadError
 from ctxkit.messages import Edit, Fault, Image, Message, Part, Sized, Text, Thinking, ToolCall, ToolSchema, Usage
-from ctxkit.readers.dialects import to_parts, to_schemas
+from ctxkit.readers.dialects import to_parts
 from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, number, text, time, why, word
 from ctxkit.readers.logs import MAX_PARTS, TOO_MANY, Log
+from ctxkit.readers.usages import to_schemas
 from ctxkit.session import Session
 
 if TYPE_CHECKING:

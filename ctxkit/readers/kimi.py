@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Edit, Fault, Message, Part, Text, ToolCall, ToolSchema, Usage
-from ctxkit.readers.dialects import count, to_messages, to_parts, to_stop
+from ctxkit.readers.dialects import count, to_messages, to_parts
 from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, number, text, time, why, word
 from ctxkit.readers.logs import Log
+from ctxkit.readers.usages import to_stop
 from ctxkit.session import Session
 
 if TYPE_CHECKING:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Edit, Fault, Message
-from ctxkit.readers.dialects import named, to_messages, to_stop, to_usage
+from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, mapping, text, why, word
 from ctxkit.readers.logs import TOO_MANY, Log
+from ctxkit.readers.usages import to_stop, to_usage
 from ctxkit.session import Session
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Fault, Message, ToolSchema, Usage
-from ctxkit.readers.dialects import count, named, to_messages, to_schemas
+from ctxkit.readers.dialects import count, named, to_messages
 from ctxkit.readers.fields import DAMAGE, items, mapping, number, real, text, time, why, word
 from ctxkit.readers.logs import Log
 from ctxkit.readers.prompts import Said, Threads, said
 from ctxkit.readers.spans import content, parsed, raws
+from ctxkit.readers.usages import to_schemas
 from ctxkit.session import Session
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault
-from ctxkit.readers.dialects import to_stop, to_usage
 from ctxkit.readers.fields import DAMAGE, items, mapping, real, time, why, word
 from ctxkit.readers.talks import Talk, is_message, is_talk
+from ctxkit.readers.usages import to_stop, to_usage
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
 from ctxkit.messages import Edit, Fault, Message, Part, Sized, Text
-from ctxkit.readers.dialects import to_usage
 from ctxkit.readers.fields import DAMAGE, as_text, items, mapping, text, time, why, word
 from ctxkit.readers.talks import Talk, is_message, merged
+from ctxkit.readers.usages import to_usage
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source

@@ -9,13 +9,14 @@ from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault, Message
-from ctxkit.readers.dialects import named, to_messages, to_schemas, to_stop, to_usage
+from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, items, mapping, number, real, text, time, why, word
 from ctxkit.readers.logs import Log
 from ctxkit.readers.openhands_events import is_event, read_events
 from ctxkit.readers.openhands_histories import is_history, is_run, read_history
 from ctxkit.readers.prompts import Threads, said
 from ctxkit.readers.source import Source
+from ctxkit.readers.usages import to_schemas, to_stop, to_usage
 from ctxkit.session import Session
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.messages import Edit, Fault, Message, Text, ToolCall, ToolSchema
-from ctxkit.readers.dialects import named, to_messages, to_schemas
+from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, items, mapping, text, why, word
 from ctxkit.readers.logs import MAX_PARTS, Log
+from ctxkit.readers.usages import to_schemas
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
