@@ -1,0 +1,311 @@
+"""Replays, live decisions and exact totals against LangChain's middleware, a fold over lists, and litellm's counter.
+
+LangChain is an optional peer: without it (``pip install langchain``) its rows are left out.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+import statistics
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from ctxkit.engine import Run, advance
+from ctxkit.engine import run as replay
+from ctxkit.history import Log
+from ctxkit.messages import Message, Text, ToolCall
+from ctxkit.policies import triggers
+from ctxkit.policies.curves import last_results
+from ctxkit.policies.rules import Rules
+from ctxkit.tokens import named
+from ctxkit.tokens.encoders import Exact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CALLS = 500
+WORDS = "the quick brown fox reads src/main.py and writes tests until all of them pass again".split()
+
+
+def talk(calls: int, seed: int = 0, mean: int = 900) -> list[Message]:
+    """A system prompt, an input, then a call and its result for each reply."""
+    rng = random.Random(seed)
+    text = lambda n: " ".join(rng.choice(WORDS) for _ in range(max(1, n // 6)))
+    out = [
+        Message(role="system", id="s", parts=(Text(text(600)),)),
+        Message(role="user", id="u", parts=(Text(text(300)),)),
+    ]
+    for n in range(calls):
+        asked = ToolCall(id=f"c{n}", name="read", arguments={"path": f"f{n % 40}.py"})
+        out.append(Message(role="assistant", id=f"a{n}", parts=(Text(text(rng.randint(50, mean))), asked)))
+        result = (Text(text(int(rng.expovariate(1 / mean)) + 20)),)
+        out.append(Message(role="tool", id=f"r{n}", parts=result, call_id=f"c{n}", tool="read"))
+    return out
+
+
+def cpu(work: Callable[[], object], rounds: int = 5) -> float:
+    taken = []
+    for _ in range(rounds):
+        start = time.process_time()
+        work()
+        taken.append(time.process_time() - start)
+    return statistics.median(taken)
+
+
+class PiCut:
+    """Pi's cut: what was said before the last `keep` tokens becomes one summary."""
+
+    def __init__(self, keep: int, summary: int = 1500) -> None:
+        self.keep, self.summary = keep, summary
+
+    def __call__(self, h: Any, room: Any) -> Any:
+        return h.summarise(h.safe(h.back(self.keep)), self.summary, "full")
+
+
+class Window:
+    """The oldest messages go until the budget is met: it fires at nearly every call."""
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+
+    def __call__(self, h: Any, room: Any) -> Any:
+        return h.drop(h.safe(h.fitting(self.budget)), "window")
+
+
+class Last:
+    """All tool results but the last n become a placeholder, for one call."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __call__(self, h: Any, room: Any) -> Any:
+        tools = np.flatnonzero(h.role("tool"))
+        return h.shorten(tools[: max(0, len(tools) - self.n)], "[cleared]", "old")
+
+
+class Curved(Last):
+    def curve(self, h: Any, start: int, stop: int, clock: Any, room: Any) -> Any:
+        return last_results(h, (start, stop), clock, self.n, "[cleared]")
+
+
+def listed(messages: list[Message], sizes: list[int], limit: int, keep: int) -> tuple[int, int]:
+    """The same compaction as `PiCut`, over plain lists and re-summed at each call."""
+    shown: list[tuple[Message | None, int]] = []
+    total = cuts = 0
+    for message, size in zip(messages, sizes, strict=True):
+        if message.role == "assistant":
+            if sum(n for _, n in shown) > limit:
+                left, at = keep, len(shown)
+                while at and left > 0:
+                    at -= 1
+                    left -= shown[at][1]
+                while at < len(shown) and shown[at][0] is not None and shown[at][0].role == "tool":  # type: ignore[union-attr]
+                    at += 1
+                if 1 < at < len(shown):
+                    shown, cuts = [shown[0], (None, 1500), *shown[at:]], cuts + 1
+            total += sum(n for _, n in shown)
+        shown.append((message, size))
+    return total, cuts
+
+
+def replays() -> list[dict[str, object]]:
+    messages = talk(CALLS)
+    log = Log.of(messages, named("chars/4"))
+    sizes = log.tokens.sizes
+    limit = sum(sizes) // 6
+    few = Rules(PiCut(limit // 3), triggers.Above(limit))
+    assert (replay(log, few).total, len(replay(log, few).cuts)) == listed(messages, sizes, limit, limit // 3)
+    assert len(replay(log, few).cuts) <= 10
+    many = Rules(Window(limit // 3), triggers.Above(limit // 3))
+    assert len(replay(log, many).cuts) > 100
+    plain, curved = (Rules(few.policy, triggers.Above(limit // 3), pruning=p(9)) for p in (Last, Curved))
+    assert replay(log, plain).fresh_tokens.tolist() == replay(log, curved).fresh_tokens.tolist()
+    whole = Rules(lambda h, room: PiCut(limit // 3)(h, room) if h.tokens > limit else h)
+    assert replay(log, whole).prompts.tolist() == replay(log, few).prompts.tolist()
+    fold = cpu(lambda: listed(messages, sizes, limit, limit // 3), 3)
+
+    def row(name: str, rules: Rules, times: int, goal: str) -> dict[str, object]:
+        ours = cpu(lambda: [replay(log, rules) for _ in range(times)]) / times
+        edits = len(replay(log, rules).cuts)
+        name = f"{name} ({edits} edits, {CALLS / ours:,.0f} calls/s), against a fold over lists"
+        return {
+            "name": name,
+            "ours": ours * 1e6,
+            "peer": fold * 1e6,
+            "ratio": fold / ours,
+            "goal": goal,
+            "unit": "us CPU a run",
+        }
+
+    return [
+        row("replay, compaction only", few, 50, ">= 100"),
+        row("replay, a window that thrashes", many, 10, ">= 7"),
+        row("replay, old results cleared at each call", curved, 10, ">= 4"),
+        row("replay, a plain function as the whole rule", whole, 5, ">= 1"),
+        row("replay, a plain function clearing at each call", plain, 1, ">= 0.1"),
+        *against_langchain(messages, few, log),
+    ]
+
+
+def converted(messages: list[Message]) -> list[Any]:
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+    out: list[Any] = []
+    for m in messages:
+        if m.role == "assistant":
+            calls = [{"id": c.id, "name": c.name, "args": c.arguments} for c in m.tool_calls]
+            out.append(AIMessage(m.text, tool_calls=calls, id=m.id))
+        elif m.role == "tool":
+            out.append(ToolMessage(m.text, tool_call_id=m.call_id, name=m.tool, id=m.id))
+        else:
+            out.append((SystemMessage if m.role == "system" else HumanMessage)(m.text, id=m.id))
+    return out
+
+
+def against_langchain(messages: list[Message], rules: Rules, log: Log) -> list[dict[str, object]]:
+    if not importlib.util.find_spec("langchain"):
+        return []
+    from langchain.agents.middleware.summarization import SummarizationMiddleware
+    from langchain_core.language_models.fake_chat_models import FakeListChatModel
+    from langchain_core.messages import RemoveMessage
+
+    history, limit = converted(messages), rules.trigger.limit
+
+    def peer() -> int:
+        model = FakeListChatModel(responses=["summary of the conversation so far. " * 40])
+        middleware = SummarizationMiddleware(model, trigger=("tokens", int(limit)), keep=("tokens", int(limit) // 3))
+        shown, cuts = list(history[:2]), 0
+        for call in range(CALLS):
+            update = middleware.before_model({"messages": shown}, None)
+            if update:
+                cuts, shown = cuts + 1, [m for m in update["messages"] if not isinstance(m, RemoveMessage)]
+            shown += history[2 + 2 * call : 4 + 2 * call]
+        return cuts
+
+    assert 0 < peer() <= 20  # it counts by another rule, so it cuts at other calls, about as often
+    ours, theirs = cpu(lambda: [replay(log, rules) for _ in range(50)]) / 50, cpu(peer, 3)
+    name = "replay, compaction only, against LangChain's SummarizationMiddleware"
+    return [
+        {
+            "name": name,
+            "ours": ours * 1e6,
+            "peer": theirs * 1e6,
+            "ratio": theirs / ours,
+            "goal": ">= 2500",
+            "unit": "us CPU a run",
+        }
+    ]
+
+
+def live(messages: list[Message], rules: Rules, last: int = 40) -> float:
+    """CPU seconds of one decision at the end of a long session; rows are written and counted beforehand."""
+    log = Log.of(messages, named("chars/4"))
+    done = advance(Run(log, rules), rules, log.calls - last)
+    start = time.process_time()
+    for call in range(log.calls - last + 1, log.calls + 1):
+        advance(done, rules, call)
+    return (time.process_time() - start) / last
+
+
+def decisions() -> list[dict[str, object]]:
+    """One decision a call, from 100 to 10,000 messages."""
+    out = []
+    for name, pruning, goal in (("without pruning", None, "<= 2"), ("old results cleared", Curved(9), "<= 30")):
+        short, long = (
+            statistics.median(
+                live(talk(n), Rules(PiCut(20_000), triggers.Above(60_000), pruning=pruning)) for _ in range(5)
+            )
+            for n in (50, 5000)
+        )
+        out.append(
+            {
+                "name": f"a live decision at 10,000 messages, {name}, against one at 100",
+                "ours": long * 1e6,
+                "peer": short * 1e6,
+                "ratio": long / short,
+                "goal": goal,
+                "unit": "us CPU",
+            }
+        )
+    return [*out, *deciding_against_langchain()]
+
+
+def deciding_against_langchain() -> list[dict[str, object]]:
+    if not importlib.util.find_spec("langchain"):
+        return []
+    import copy
+
+    from langchain.agents.middleware.context_editing import ClearToolUsesEdit
+    from langchain_core.messages import trim_messages
+    from langchain_core.messages.utils import count_tokens_approximately
+
+    messages = talk(5000)
+    history = converted(messages)
+
+    def peer() -> int:
+        shown = copy.deepcopy(history)
+        ClearToolUsesEdit(trigger=60_000, keep=9).apply(shown, count_tokens=count_tokens_approximately)
+        kept = trim_messages(shown, max_tokens=60_000, token_counter=count_tokens_approximately, include_system=True)
+        return len(kept)
+
+    assert peer() < len(history)
+    theirs = cpu(peer, 3)
+    ours = statistics.median(
+        live(messages, Rules(Window(60_000), triggers.Above(60_000), pruning=Curved(9))) for _ in range(5)
+    )
+    name = "deciding at 10,000 messages, against ClearToolUsesEdit and trim_messages"
+    return [
+        {
+            "name": name,
+            "ours": ours * 1e6,
+            "peer": theirs * 1e6,
+            "ratio": theirs / ours,
+            "goal": ">= 2000",
+            "unit": "us CPU",
+        }
+    ]
+
+
+def totals() -> list[dict[str, object]]:
+    """Exact totals at each of 2,000 turns; the peer's are taken every 250 turns and integrated."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # nothing is downloaded
+    import litellm
+
+    messages = [msgspec.structs.replace(m, parts=m.parts[:1]) for m in talk(2000)]  # texts alone, on both sides
+    dicts = [{"role": m.role, "content": m.text} for m in messages]
+
+    def ours() -> list[int]:
+        log = Log(Exact("o200k_base"))  # with an empty memo
+        out = []
+        for message in messages:
+            if message.role == "assistant":
+                log.open()
+                out.append(log.tokens.C[-1])
+            log.append(message)
+        return out
+
+    plain = Exact("o200k_base")
+    assert ours()[7] == sum(plain.message(m) for m in messages[: 2 + 14])
+    mine = cpu(ours, 3)
+    points = (1, 250, 500, 750, 1000, 1250, 1500, 1750, 2000)
+    taken = [cpu(lambda n=n: litellm.token_counter(model="gpt-4o", messages=dicts[: 2 + 2 * n]), 1) for n in points]  # type: ignore[misc]
+    pieces = zip(points, points[1:], taken, taken[1:], strict=False)
+    theirs = sum((b - a) * (x + y) / 2 for a, b, x, y in pieces)
+    name = "exact totals at each of 2,000 turns, against litellm.token_counter"
+    return [{"name": name, "ours": mine, "peer": theirs, "ratio": theirs / mine, "goal": ">= 1000", "unit": "s CPU"}]
+
+
+def run() -> list[dict[str, object]]:
+    return [*replays(), *decisions(), *totals()]
+
+
+if __name__ == "__main__":
+    for row in run():
+        print(
+            f"{row['name']:110s} {row['ours']:12.2f} {row['peer']:14.2f} {row['unit']:14s} x{row['ratio']:,.2f} (goal {row['goal']})"
+        )
