@@ -162,7 +162,7 @@ class Head(msgspec.Struct, gc=False):
     tokens: int = 0
     estimate: int = 0
     tuple_: tuple[Item, ...] | None = ()
-    firm_: tuple[Item, ...] | None = None
+    firm_: tuple[int, ...] | None = None
     columns_: dict[str, NDArray[Any]] | None = None
     makers_: dict[int, Maker] | None = None
     counts_: dict[int, int] | None = None
@@ -170,8 +170,8 @@ class Head(msgspec.Struct, gc=False):
     sums_: tuple[list[int], list[int]] | None = None
 
     @classmethod
-    def of(cls, items: tuple[Item, ...], firm: tuple[Item, ...] | None = None) -> Head:
-        """Return the head of some items; `firm` are those that no policy may remove, where that is known."""
+    def of(cls, items: tuple[Item, ...], firm: tuple[int, ...] | None = None) -> Head:
+        """Return the head of some items; `firm` are the places of those that stay, where that is known."""
         if len(items) == 1:
             only = items[0]
             return cls(1, only.tokens, only.estimate, items, firm)
@@ -201,10 +201,29 @@ class Head(msgspec.Struct, gc=False):
             self.makers_ = {i.maker.key: i.maker for i in self.items if i.maker is not None}
         return self.makers_
 
-    def firm(self, log: Log) -> tuple[Item, ...]:
-        """Return the items that no policy may remove."""
+    def item(self, place: int) -> Item:
+        """Return one item without making the others."""
+        if self.tuple_ is not None or self.columns_ is None:
+            return self.items[place]
+        c, key = self.columns_, int(self.columns_["keys"][place])
+        maker = self.makers[key] if key else None
+        numbers = (int(c[name][place]) for name in ("rows", "tokens", "estimates"))
+        row, tokens, estimate = numbers
+        return Item(row, tokens, estimate, maker, int(c["stands"][place]))
+
+    def row(self, place: int) -> int:
+        """Return the row of one item, or -1."""
+        if self.tuple_ is not None or self.columns_ is None:
+            return self.items[place].row
+        return int(self.columns_["rows"][place])
+
+    def firm(self, log: Log) -> tuple[int, ...]:
+        """Return the places of the items that no policy may remove."""
         if self.firm_ is None:
-            self.firm_ = tuple(i for i in self.items if i.stays(log))
+            if self.tuple_ is None:
+                self.firm_ = tuple(np.flatnonzero(self.column(log, "stays")).tolist())
+            else:
+                self.firm_ = tuple(p for p, i in enumerate(self.tuple_) if i.stays(log))
         return self.firm_
 
     def column(self, log: Log, name: str) -> NDArray[Any]:
@@ -256,18 +275,23 @@ class Head(msgspec.Struct, gc=False):
             self.counts_ = {}
         n = self.counts_.get(role)
         if n is None:
-            n = self.counts_[role] = sum(i.role(log) == role for i in self.items)
+            n = self.counts_[role] = int((self.column(log, "roles") == role).sum())
         return n
 
     def sums(self, estimated: bool) -> list[int]:
         """Return running sums of the tokens, or the estimates, before each item and after the last."""
         if self.sums_ is None:
-            items = self.items
-            self.sums_ = ([0, *accumulate(i.tokens for i in items)], [0, *accumulate(i.estimate for i in items)])
+            if self.tuple_ is None and self.columns_ is not None:
+                tokens, estimates = (self.columns_[name].tolist() for name in ("tokens", "estimates"))
+            else:
+                tokens, estimates = [i.tokens for i in self.items], [i.estimate for i in self.items]
+            self.sums_ = ([0, *accumulate(tokens)], [0, *accumulate(estimates)])
         return self.sums_[estimated]
 
     def before(self, position: int, *, estimated: bool = False) -> int:
         """Return the tokens, or the estimates, of the items before a position."""
+        if self.sums_ is None and self.columns_ is not None and self.tuple_ is None:
+            return int(self.columns_["estimates" if estimated else "tokens"][:position].sum())
         if position < 4 and self.tuple_ is not None:
             return sum([i.estimate if estimated else i.tokens for i in self.tuple_[:position]])
         return self.sums(estimated)[position]
@@ -276,7 +300,7 @@ class Head(msgspec.Struct, gc=False):
     def rows(self) -> frozenset[int]:
         """Rows that are items here."""
         if self.rows_ is None:
-            self.rows_ = frozenset(i.row for i in self.items if i.row >= 0)
+            self.rows_ = frozenset(self.row(p) for p in range(self.size)) - {-1}
         return self.rows_
 
 

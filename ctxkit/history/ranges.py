@@ -85,11 +85,15 @@ class Ranges(Searches, frozen=True, gc=False):
         rows: list[int] = []
         if row > lo and log.stays and log.stays[-1] >= lo:
             rows = log.stays[bisect_left(log.stays, lo + max(start - nh, 0)) : bisect_left(log.stays, row)]
-        if start or rows or firm or row < lo:
+        lead = len(firm)
+        if start or rows or row < lo or (lead and firm[-1] >= lead):
             return self._cut_around(start, before, (firm, rows), (summary, tokens), words)
+        if before <= lead:
+            return self
         new = self._summaries(summary, tokens, before)
-        sure = () if not new or type(summary) is int else None
-        return self._with(Head.of(new, sure), before, 0, words, ((0, before), new))
+        sure = firm if not new or type(summary) is int else None
+        items = (*map(head.item, firm), *new) if lead else new
+        return self._with(Head.of(items, sure), before, lead, words, ((lead, before), new))
 
     def _cut_around(self, start: int, before: int, stay: Any, summary: tuple[Any, int | None], words: Words) -> Self:
         """Cut where something stays: before the range, in it, or of the head after it."""
@@ -98,10 +102,10 @@ class Ranges(Searches, frozen=True, gc=False):
         prefix: tuple[Item, ...] = items[:start]
         if start > nh:
             prefix += tuple(self.item(p) for p in range(nh, start))
-        known = set(map(id, firm))
-        kept = [i for i in items[start:before] if id(i) in known]
+        known = {p for p in firm if start <= p < before}
+        kept = [items[p] for p in sorted(known)]
         first = start
-        while first < min(nh, before) and id(items[first]) in known:
+        while first in known:
             first += 1
         tail = set(rows)
         while first >= nh and first < before and (lo + first - nh) in tail:

@@ -77,8 +77,8 @@ class Searches(View, frozen=True, gc=False):
         nh = self.head.size
         row = self.lo + max(position - nh, 0)
         for p in range(position, nh):
-            if self.head.items[p].row >= 0:
-                row = self.head.items[p].row
+            if self.head.row(p) >= 0:
+                row = self.head.row(p)
                 break
         if row >= self.hi:
             return True
@@ -136,7 +136,7 @@ class Searches(View, frozen=True, gc=False):
         log, nh = self.log, self.head.size
         total = 0
         if start < nh:
-            firm = (i for i in self.head.items[start:stop] if i.stays(log))
+            firm = (self.head.item(p) for p in self.head.firm(log) if start <= p < stop)
             total = sum(i.estimate if estimated else i.tokens for i in firm)
         if stop > nh and log.stays:
             sizes = self._measure(estimated).sizes

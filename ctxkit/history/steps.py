@@ -51,7 +51,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
         log = self.was.log
         positions = self.positions()
         targets = tuple(self.was[p].id for p in positions)
-        new = self.new if self.new is not None else tuple(now.head.items[p] for p in positions)
+        new = self.new if self.new is not None else tuple(now.head.item(p) for p in positions)
         inserted = tuple(i.message(log) for i in new)
         source = sum(self.was.item(p).tokens for p in positions)
         if self.added and self.at[0] < len(self.was):  # an edit puts messages where a target stood: so one is put back

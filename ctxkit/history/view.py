@@ -98,21 +98,21 @@ class View(msgspec.Struct, frozen=True, gc=False):
     def item(self, position: int) -> Item:
         """Return what stands at a position."""
         if position < self.head.size:
-            return self.head.items[position]
+            return self.head.item(position)
         row = self.row(position)
         return Item(row, self.log.tokens.sizes[row], self.log.estimates.sizes[row])
 
     def row(self, position: int) -> int:
         """Return the log's row at a position; -1 for a message that stands for others."""
         nh = self.head.size
-        return self.head.items[position].row if position < nh else self.lo + position - nh
+        return self.head.row(position) if position < nh else self.lo + position - nh
 
     def position(self, row: int) -> int:
         """Return the position of a log's row; BadArguments where it is not shown."""
         if self.lo <= row < self.hi:
             return self.head.size + row - self.lo
-        for p, item in enumerate(self.head.items):
-            if item.row == row:
+        for p in range(self.head.size):
+            if self.head.row(p) == row:
                 return p
         raise BadArguments(f"Row {row} is not shown at call {self.call}.")
 

@@ -213,11 +213,15 @@ def curve(  # noqa: PLR0917  what a pruning's own `curve` takes
 def common(a: History, b: History) -> int:
     """Return the tokens of the prefix that two views share, the fixed part included: what a cache may still hold."""
     n = min(len(a), len(b))
-    differ = np.zeros(n, bool)
+    if a.head is b.head and a.lo == b.lo:
+        return b.fixed + b.before(n)
+    edited = min(n, max(a.head.size, b.head.size))  # behind both heads are rows as they were said
+    differ = np.zeros(edited, bool)
     for name in ("rows", "keys", "tokens"):
-        differ |= a.column(name)[:n] != b.column(name)[:n]
-    at = int(differ.argmax()) if differ.any() else n
-    return b.fixed + b.before(at)
+        differ |= a.column(name)[:edited] != b.column(name)[:edited]
+    if differ.any():
+        return b.fixed + b.before(int(differ.argmax()))
+    return b.fixed + b.before(n if edited == n or a.row(edited) == b.row(edited) else edited)
 
 
 def _spent_by(own: tuple[list[int], list[int]], off: int, limit: float, since: int, start: int, stop: int) -> int:  # noqa: PLR0917
