@@ -13,6 +13,7 @@ from ctxkit.history import TOOL, History
 from ctxkit.messages import Edit, Message, Usage
 from ctxkit.policies.chain import applied
 from ctxkit.policies.outlooks import common
+from ctxkit.policies.policy import name_of
 from ctxkit.policies.recorded import AsRecorded
 from ctxkit.policies.rules import Rules, as_rules
 
@@ -111,6 +112,7 @@ def summary(done: Run) -> dict[str, Any]:
         "fresh_tokens": done.fresh,
         "peak_tokens": done.peak,
         "hidden": list(hidden(done)),
+        "pruning": None if rules.pruning is None else name_of(rules.pruning),
     }
 
 

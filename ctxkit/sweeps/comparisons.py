@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from ctxkit.engine import identified
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.markup import escape, line
-from ctxkit.replays import replay
+from ctxkit.replays import replayed, session_of
 from ctxkit.session import Session
 from ctxkit.sweeps.columns import typed
 from ctxkit.sweeps.grids import Refused, labels, rules_of
@@ -122,7 +123,7 @@ def compare(session: Session, rules: Any = "all", *, loss: bool = True, reuse: b
     """
     if not isinstance(session, Session):
         raise BadArguments(f"One session is compared under several rules, not {type(session).__name__}.")
-    session = session.origin or session
+    session = identified(session.origin or session)
     given = rules_of(rules)
     base = Base(session)
     rows, replays = [row_of(session, base, loss=loss, reuse=reuse)], {"recorded": session}
@@ -131,8 +132,9 @@ def compare(session: Session, rules: Any = "all", *, loss: bool = True, reuse: b
         try:
             if isinstance(each, Refused):
                 raise BadArguments(each.error)
-            again = replay(session, each)
-            row, replays[label] = row_of(again, base, loss=loss, reuse=reuse), again
+            done = replayed(session, each)
+            replays[label] = session_of(session, done)
+            row = row_of(replays[label], base, done, loss=loss, reuse=reuse)
         except CtxkitError as error:
             row["error"] = str(error)
         rows.append(row | {"rules": label})

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments
 from ctxkit.frames import compactions
 from ctxkit.frames.occupancy import prompts as plain_prompts
+from ctxkit.metrics import loss as losses
+from ctxkit.metrics import sight
 from ctxkit.metrics.bills import Sheet
+from ctxkit.metrics.loss import Index
 from ctxkit.metrics.money import recorded
 from ctxkit.metrics.size import holds, sent, spots_in, spots_of, thrashes
 from ctxkit.metrics.thrash import thrash
@@ -43,6 +46,11 @@ class Base:
         """What it tells about the cost of replays."""
         return Sheet.of(self.session, self.anchored)
 
+    @cached_property
+    def index(self) -> Index:
+        """The items of its messages."""
+        return Index(self.anchored)
+
     def head(self, rules: str, source: str | None) -> dict[str, Any]:
         """Return the columns that do not depend on a run."""
         sheet = self.sheet
@@ -74,7 +82,8 @@ def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Ser
 
     Args:
         session: a session, or what `replay` returned.
-        loss: work out what was lost too; it reads every text once.
+        loss: work out what was lost too; it reads every text once. Missing for a replay whose rules prune each call:
+            `compare` and `sweep`, which have the run, tell it.
         reuse: the call that writes a summary reads the cached prompt; else it sends what it summarises afresh.
 
     Raises:
@@ -86,20 +95,27 @@ def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Ser
     return pd.Series({n: pd.NA if row.get(n) is None else row[n] for n in NAMES}, name=row["rules"], dtype=object)
 
 
-def row_of(session: Session, base: Base | None = None, *, loss: bool = True, reuse: bool = False) -> dict[str, Any]:
-    """Return the row of a session or a replay as plain values."""
+def row_of(
+    session: Session, base: Base | None = None, done: Run | None = None, *, loss: bool = True, reuse: bool = False
+) -> dict[str, Any]:
+    """Return the row of a session or a replay as plain values; the run behind it tells what a pruning hid."""
     if not isinstance(session, Session):
         raise BadArguments(f"A session or a replay can be scored, not {type(session).__name__}.")
     base = base or Base(session.origin or session)
     row = _replayed(base, session, reuse=reuse) if session.origin is not None else _recorded(base)
     if loss:
-        from ctxkit.metrics import loss as losses
-
-        row |= losses.shares(session)
+        row |= lost(base, session, done)
         again = thrash(session, anchored=base.anchored if session is base.session else None) if session.edits else None
         row["reread_rate"] = again.reread_rate if again else None
         row["reorientation_calls"] = again.reorientation if again else None
     return row
+
+
+def lost(base: Base, session: Session, done: Run | None = None) -> dict[str, Any]:
+    """Return the columns of loss."""
+    if done is not None and done.rules.pruning is not None:
+        return sight.shares(done, base.index)
+    return losses.shares(session, base.index)
 
 
 def run_row(base: Base, done: Run, label: str, *, reuse: bool = False) -> dict[str, Any]:

@@ -1,0 +1,172 @@
+"""What a text holds that a summary can lose: paths, URLs, ids, numbers, commands, errors, constraints, decisions.
+
+Every pattern begins where no character of its own stands before, and repeats are bounded, so that a word of a megabyte
+costs no more than it is long.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+
+import msgspec
+
+from ctxkit.messages import Text, Thinking, ToolCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ctxkit.messages import Message
+
+Family = Literal["path", "url", "id", "number", "command", "error", "constraint", "decision", "open"]
+FAMILIES: tuple[Family, ...] = get_args(Family)
+LONGEST = 300
+"""Characters of a sentence, an error line or a command that is looked at; of longer ones the beginning."""
+SEARCHED = 400_000
+"""Characters of one text that are searched; what lies behind is not looked at."""
+
+
+class Found(NamedTuple):
+    """One item; its text is normalised, so that equal items are equal."""
+
+    family: Family
+    text: str
+
+
+_BODY = r"\w./~@+-"
+_PATH = re.compile(rf"(?<![{_BODY}])(?:~?/|\.{{1,2}}/)?(?:[\w.@+-]{{1,80}}/){{1,20}}[\w@+-][\w.@+-]{{0,80}}\b")
+_EXTENSION = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,5}$")
+_URL = re.compile(r"(?<![A-Za-z])https?://[^\s\"'<>)\]}`\\]{3,500}")
+_ID = re.compile(
+    r"(?<![\w-])(?:[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"  # UUID
+    r"|[0-9a-fA-F]{7,64}"  # hashes; one of digits alone needs six
+    r"|\d{6,20}|#\d{1,7}|[A-Z]{2,10}-\d{1,7})(?![\w-])"
+)
+_NUMBER = re.compile(
+    r"(?<![\w.,-])\d{1,15}(?:[.,]\d{1,10})? ?"
+    r"(?:%|ms|µs|us|ns|s|min|h|days?|hours?|minutes?|seconds?|[kKMGT]i?B|bytes?|px|tokens?|lines?|tests?|files?|USD)"
+    r"(?!\w)"
+)
+_ERROR = re.compile(
+    r"(?<!\w)(?:[A-Z]\w{0,60}(?:Error|Exception|Failure|Fault)\b|error(?: TS\d{1,6}|\[E\d{1,5}\])?:"
+    r"|fatal:|panic:|FAILED\b|Traceback\b)[^\n]{0,200}"
+)
+_SENTENCE = re.compile(r"[^.!?\n]{8,600}")
+_MUST = re.compile(
+    r"(?<!\w)(?:must(?: not)?|never|always|do not|don't|dont|only|make sure|ensure|should(?: not|n't)?|without|keep)"
+    r"(?!\w)",
+    re.IGNORECASE,
+)
+_DECIDED = re.compile(
+    r"(?<!\w)(?:decided|I'll use|I will use|we'll use|we will use|let's use|going with|instead of|rather than|chose)"
+    r"(?!\w)",
+    re.IGNORECASE,
+)
+_OPEN = re.compile(
+    r"(?<!\w)(?:TODO|FIXME|still need|remains to|remaining|next step|not yet|follow-up|later we)(?!\w)|- \[ \]",
+    re.IGNORECASE,
+)
+_COMMANDS = ("command", "cmd", "script")
+
+
+def items(message: Message) -> frozenset[Found]:
+    """Return the items of a message."""
+    return frozenset(_items(message))
+
+
+def names(found: Iterable[Found]) -> frozenset[Found]:
+    """Return items and the endings of the paths among them: `src/a/b.ts` says `a/b.ts` too."""
+    return frozenset(n for f in found for n in (endings(f.text) if f.family == "path" else (f,)))
+
+
+def used(message: Message) -> frozenset[Found]:
+    """Return what a reply names in its text and in the arguments of its calls, not in its thinking."""
+    return names(
+        _items(msgspec.structs.replace(message, parts=tuple(p for p in message.parts if type(p) is not Thinking)))
+    )
+
+
+def _items(message: Message) -> Iterator[Found]:
+    for text in texts(message):
+        yield from of_text(text)
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            yield from _commands(part)
+        elif isinstance(part, Text):
+            yield from _spoken(message.role, part.text[:SEARCHED])
+
+
+def texts(message: Message) -> Iterator[str]:
+    """Yield the texts of a message: what it says, and every string among the arguments of its calls."""
+    for part in message.parts:
+        if isinstance(part, (Text, Thinking)):
+            yield part.text[:SEARCHED]
+        elif isinstance(part, ToolCall):
+            if part.raw is not None:
+                yield part.raw[:SEARCHED]
+            yield from _strings(part.arguments)
+
+
+def of_text(text: str) -> Iterator[Found]:
+    """Yield paths, URLs, ids, numbers and errors of a text."""
+    for hit in _URL.findall(text):
+        yield Found("url", hit.rstrip(".,;:!?"))
+    bare = _URL.sub(" ", text) if "://" in text else text
+    for hit in _PATH.findall(bare):
+        if _EXTENSION.search(hit):
+            yield Found("path", hit)
+    for hit in _ID.findall(bare):
+        if not hit.isalpha() and (hit.isdigit() or hit[0] == "#" or "-" in hit or _mixed(hit)):
+            yield Found("id", hit.casefold())
+    for hit in _NUMBER.findall(bare):
+        yield Found("number", hit.replace(" ", ""))
+    for hit in _ERROR.findall(bare):
+        yield Found("error", normal(hit))
+
+
+def endings(path: str) -> Iterator[Found]:
+    """Yield a path and its endings of at least two parts."""
+    yield Found("path", path)
+    parts = [p for p in path.split("/") if p not in ("", ".", "..", "~")]
+    for i in range(len(parts) - 1):
+        yield Found("path", "/".join(parts[i:]))
+
+
+def normal(text: str) -> str:
+    """Return a text as it is compared: one space between words, no more than `LONGEST` characters."""
+    return " ".join(text[: 2 * LONGEST].split())[:LONGEST]
+
+
+def _mixed(word: str) -> bool:
+    return any(c.isdigit() for c in word) and any(c.isalpha() for c in word)
+
+
+def _commands(call: ToolCall) -> Iterator[Found]:
+    for name in _COMMANDS:
+        value = call.arguments.get(name)
+        if isinstance(value, list):
+            value = " ".join(v for v in value if isinstance(v, str))
+        if isinstance(value, str) and value.strip():
+            yield Found("command", normal(value))
+
+
+def _spoken(role: str, text: str) -> Iterator[Found]:
+    """Yield what the user asked for, what the agent decided, and what either left open."""
+    if role not in ("user", "assistant"):
+        return
+    for hit in _SENTENCE.findall(text):
+        if role == "user" and _MUST.search(hit):
+            yield Found("constraint", normal(hit))
+        if role == "assistant" and _DECIDED.search(hit):
+            yield Found("decision", normal(hit))
+        if _OPEN.search(hit):
+            yield Found("open", normal(hit))
+
+
+def _strings(value: object, depth: int = 0) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value[:SEARCHED]
+    elif depth < 20 and isinstance(value, (dict, list)):
+        inner: Iterable[object] = value.values() if isinstance(value, dict) else value
+        for each in inner:
+            yield from _strings(each, depth + 1)

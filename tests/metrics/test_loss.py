@@ -1,0 +1,124 @@
+"""Items are found without quadratic work; what a cut took, what could be fetched again and what was needed is told apart."""
+
+from __future__ import annotations
+
+import pytest
+from builders import assistant, call, result, session, step, summarised, tool_call, user
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ctxkit as ck
+from ctxkit.messages import Message, Text
+from ctxkit.metrics.items import Found, items, names
+from ctxkit.metrics.loss import Index, cut_losses, families, losses, shares
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("see src/app/main.py, and ../lib/b.ts:", {("path", "src/app/main.py"), ("path", "../lib/b.ts")}),
+        ("https://a.example/x/y.html.", {("url", "https://a.example/x/y.html")}),
+        ("commit fd7f20f and PROJ-12", {("id", "fd7f20f"), ("id", "proj-12")}),
+        ("took 128 ms, 50.5KB", {("number", "128ms"), ("number", "50.5KB")}),
+        ("error TS2304: Cannot find name 'x'.", {("error", "error TS2304: Cannot find name 'x'.")}),
+        ("e.g. this.foo is a word, 1.5 and/or", set()),
+    ],
+)
+def test_items_of_a_text(text, expected):
+    assert {tuple(i) for i in items(Message(role="tool", parts=(Text(text),)))} == expected
+
+
+def test_constraints_are_the_users_and_commands_the_calls():
+    assert {i.family for i in items(user("Never touch the database. Thanks."))} == {"constraint"}
+    assert {i.family for i in items(assistant("I will use SQLite instead of files here."))} == {"decision"}
+    assert Found("command", "git log -3") in items(call("bash", command="git  log -3"))
+
+
+@given(st.text(alphabet="a/.-~+1, must:", max_size=8).filter(bool))
+def test_a_megabyte_of_anything_is_searched_in_a_bounded_way(word):
+    text = word * (20_000 // len(word))
+    found = items(Message(role="user", parts=(Text(text),)))
+    assert all(len(i.text) <= 2000 for i in found)
+
+
+def test_a_longer_path_says_its_endings():
+    assert {n.text for n in names([Found("path", "/home/me/a/b.py")])} == {
+        *("/home/me/a/b.py", "home/me/a/b.py", "me/a/b.py", "a/b.py")
+    }
+
+
+def cut_session(summary: str = "So far: src/kept.py was made."):
+    old = [user("Look at src/kept.py and src/gone.py and src/idle.py"), assistant("I see.")]
+    return session(
+        *old, summarised(old, summary), user("go on"), assistant("", tool_call("edit", path="src/gone.py")),
+        result("done"), assistant("and src/kept.py"),
+    )  # fmt: skip
+
+
+def test_retained_lost_and_needed_later():
+    (cut,) = cut_losses(cut_session())
+    fates = {g.item.text: (g.fate, g.needed) for g in cut.items}
+    assert fates == {"src/kept.py": ("retained", 2), "src/gone.py": ("lost", 1), "src/idle.py": ("lost", None)}
+    told = shares(cut_session())
+    assert (told["items_n"], told["needed_later_n"], told["needed_later_loss"]) == (3, 2, 0.5)
+    assert told["retained"] + told["lost"] == pytest.approx(1)
+
+
+def test_a_loss_can_be_opened():
+    s = cut_session()
+    row = losses(s).query("item == 'src/gone.py'").iloc[0]
+    assert (row["fate"], row["message"], row["cut"], row["needed_call"], row["delay"]) == ("lost", s.log[0].id, 0, 1, 0)
+
+
+def test_a_file_that_is_named_can_be_read_again():
+    asked, read = step("read_file", "see lib/deep/inner.py", path="src/a/top.py")
+    s = session(user("go"), asked, read, summarised([asked, read], "src/a/top.py was read"), user("on"), assistant())
+    (cut,) = cut_losses(s)
+    assert {g.item.text: g.fate for g in cut.items} == {"src/a/top.py": "retained", "lib/deep/inner.py": "recoverable"}
+
+
+def test_what_a_kept_message_says_is_retained():
+    old, kept = user("a/b.py"), user("again a/b.py")
+    (cut,) = cut_losses(session(old, kept, summarised([old], "nothing"), assistant()))
+    assert [g.fate for g in cut.items] == ["retained"]
+
+
+def test_the_bound_never_keeps_more_than_was_needed():
+    (cut,) = cut_losses(cut_session())
+    assert 0 <= cut.saved <= cut.count(needed=True)
+
+
+def test_no_cut_loses_nothing_and_no_text_says_nothing():
+    assert shares(session(user("a/b.py"), assistant()))["needed_later_loss"] == 0
+    assert shares(session(Message(role="assistant", id="x"))) == {}
+
+
+def test_families_add_up():
+    s = cut_session()
+    frame = families(s)
+    assert frame["items_n"].sum() == shares(s)["items_n"]
+    assert set(frame["family"]) >= {"path", "command", "constraint"}
+
+
+def test_a_pruned_replay_is_told_by_its_run():
+    filler = [m for i in range(4) for m in step("bash", f"see out/file{i}.log " + "so " * 300, command=f"run {i}")]
+    s = session(user("go"), *filler, assistant("out/file0.log was bad, out/file3.log was good"), user(), assistant())
+    found = ck.compare(s, [ck.presets.swe_agent_mask(n=1)])
+    row = found.iloc[1]
+    assert (row["needed_later_n"], row["needed_later_loss"]) == (1, 1.0)
+    assert ck.score(ck.replay(s, ck.presets.swe_agent_mask(n=1)))["needed_later_loss"] is not None
+
+
+def test_pis_table_comes_out_again(real):
+    """122 and 193 paths removed, 54 and 116 still shown, 69 and 30 used again, 31 and 4 of them lost.
+
+    Differences of one to two: a path counts as used in a reply's text too, and a shown path says its own endings, where
+    the table's count looked for the letters anywhere and in tool arguments only.
+    """
+    s = ck.read(real / "pi/before-compaction.jsonl")
+    cuts = cut_losses(s, Index())
+    assert [c.count(family="path") for c in cuts] == [122, 193]
+    assert [c.count("retained", "path") for c in cuts] == [54, 115]
+    needed = [c.count(family="path", needed=True) for c in cuts]
+    assert needed == [70, 31]
+    assert [n - c.count("retained", "path", needed=True) for n, c in zip(needed, cuts, strict=True)] == [31, 6]
