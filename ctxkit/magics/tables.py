@@ -41,13 +41,15 @@ def sessions(kit: CtxKit, _: Nothing) -> pd.DataFrame:
     """One row a session that the magics know; the index is the name it goes by."""
     import pandas as pd
 
+    from ctxkit.frames.cuts import cuts
+
     rows = [
         {
             "active": name == kit.sessions.active_name,
             "format": line(s.format, 40),
             "messages": len(s.messages),
             "calls": len(s.calls),
-            "compactions": len(s.edits),
+            "compactions": len(cuts(s)),
             "title": line(s.title or "", 60),
             "file": line(s.path_ or "", 200),
         }

@@ -6,6 +6,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.frames import frame
+from ctxkit.frames.cuts import cuts
 from ctxkit.markup import escape, line
 from ctxkit.messages import Message
 from ctxkit.plots import composition, growth
@@ -124,7 +125,8 @@ def _compactions(session: Session) -> str:
     summaries = "".join(
         f"<details><summary>What compaction {i} wrote ({len(m.text):,} characters)</summary>"
         f'<pre tabindex="0">{escape(m.text, _SUMMARY_CHARS)}</pre></details>'
-        for i, edit in enumerate(session.edits[:_ROWS])
+        for i, _, edits in cuts(session)[:_ROWS]
+        for edit in edits
         for m in edit.inserted
         if edit.kind == "summarised" and m.text
     )
