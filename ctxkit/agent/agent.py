@@ -63,7 +63,7 @@ class Agent:
         self.model, self.rules, self.limits = model, rules, limits or Limits()
         self.tools = {t.name: t for t in (*tools, tool(self._asked_to_compact, name="compact_conversation"))}
         self._hear, self._approve, self._offload, self._clock = hear, approve, offload, clock
-        self._writer = summary_model or (None if model.notice.startswith("scripted") else model)
+        self.writer: Model | None = summary_model or (None if model.notice.startswith("scripted") else model)
         self._seconds = summary_seconds
         self._spent, self._attempts, self._wanted, self._sent = Spent(), 0, False, 0
         self.transcript = Transcript(session, keep, clock)
@@ -260,7 +260,7 @@ class Agent:
             self.rules,
             fixed=sum(t.schema.chars or 0 for t in self.tools.values()) // 4,
             limit=self.model.context_window,
-            writer=self._writer,
+            writer=self.writer,
             seconds=self._seconds,
             tell=self._tell,
         )

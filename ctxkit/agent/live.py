@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ctxkit.agent.agent import Agent
 from ctxkit.agent.events import Event, Listener, deaf
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
-from ctxkit.models.provider import redact
+from ctxkit.redaction import redact
 from ctxkit.session import Session
 from ctxkit.snapshots.write import SnapshotWriter
 from ctxkit.store.artifacts import Artifacts
@@ -84,7 +84,7 @@ class LiveSession:
         self.log = SessionLog(self.workspace.sessions, name, fresh)
         try:
             self.root = Root(root or self.workspace.scratch(name))
-            chosen = _tools(tools, self.root, namespace or {})
+            chosen = tools_of(tools, self.root, namespace if namespace is not None else {})
             self._events = EventsLog(self.workspace.events(self.id), self.id)
             self._snapshots = SnapshotWriter(self.workspace.snapshots(self.id), self.id, now=self._now)
             self.agent = Agent(
@@ -189,7 +189,12 @@ class LiveSession:
         )
 
 
-def _tools(named: Sequence[str | Tool], root: Root, namespace: dict[str, Any]) -> list[Tool]:
+def tools_of(named: Sequence[str | Tool], root: Root, namespace: dict[str, Any]) -> list[Tool]:
+    """Return the tools that are named, in a root folder and with the user's variables for `python`.
+
+    Raises:
+        BadArguments: there is no such tool.
+    """
     out: list[Tool] = []
     for each in named:
         if isinstance(each, Tool):

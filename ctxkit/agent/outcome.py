@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from ctxkit.markup import line
+
 if TYPE_CHECKING:
     from ctxkit.agent.limits import Spent
 
@@ -35,10 +37,15 @@ class Outcome:
         cost = "free" if s.free else "no price known" if s.cost_usd is None else f"${s.cost_usd:.4f}"
         full = self.context_tokens / self.context_window if self.context_window else 0.0
         parts = [
-            f"{s.calls} calls",
+            counted(s.calls, "call"),
             f"{s.fresh:,} fresh / {s.cached:,} cached / {s.output:,} out",
             cost,
             f"context {self.context_tokens:,}/{self.context_window:,} ({full:.0%})",
-            f"{self.compactions} compactions",
+            counted(self.compactions, "compaction"),
         ]
-        return " · ".join(p for p in (*parts, self.why, self.notice) if p)
+        return " · ".join(p for p in (*parts, line(self.why, 300), self.notice) if p)
+
+
+def counted(n: int, what: str) -> str:
+    """Return `1 call`, `2 calls`."""
+    return f"{n:,} {what}{'' if n == 1 else 's'}"

@@ -40,19 +40,26 @@ class Background(Generic[T]):
         ).start()
 
     def _work(self, coroutine: Coroutine[Any, Any, T], ended: Callable[[], None] | None) -> None:
-        async def main() -> T:
+        async def main() -> None:
             self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
             self._started.set()
-            return await coroutine
+            try:
+                self._result = await coroutine
+            except BaseException as e:  # noqa: BLE001  it is raised again by whoever asks for the result
+                self._error = e
+            try:
+                if ended is not None:
+                    ended()
+            except Exception as e:  # noqa: BLE001  as above
+                self._error = self._error or e
+            self._done.set()  # before the loop is closed: that waits for tools that cannot be cancelled
 
         try:
-            self._result = asyncio.run(main())
-        except BaseException as e:  # noqa: BLE001  it is raised again by whoever asks for the result
-            self._error = e
+            asyncio.run(main())
+        except BaseException as e:  # noqa: BLE001  as above
+            self._error = self._error or e
         finally:
             self._started.set()
-            if ended is not None:
-                ended()
             self._done.set()
 
     @property

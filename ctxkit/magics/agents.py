@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.limits import Limits
 from ctxkit.agent.threads import Background, run
-from ctxkit.errors import BadArguments
+from ctxkit.errors import BadArguments, ModelError
 from ctxkit.magics.arguments import parse, usage, wants_help
 from ctxkit.magics.lines import Ask
 from ctxkit.magics.lives import FIRST
@@ -68,12 +68,11 @@ def take(kit: CtxKit, asked: Ask, body: str) -> object:
         return standing(kit, asked.session)
     if asked.expand:
         prompt = expanded(prompt, kit.shell.user_ns)
-    name = asked.session or kit.lives.current or FIRST
+    name, limits = asked.session or kit.lives.standing or FIRST, _limits(asked)
     if asked.dry_run:
         return dry(kit, name, asked, prompt)
-    live = kit.lives.open(name, model=asked.model, summary_model=asked.summary_model, rules=asked.rules,
-                          tools=asked.tools, root=asked.root)  # fmt: skip
-    live.agent.limits = _limits(asked)
+    live = kit.lives.open(name, **_named(asked))
+    live.agent.limits = limits
     if live.log.recovered:
         print(live.log.recovered)  # noqa: T201  said once, where the session is opened
         live.log.recovered = None
@@ -88,9 +87,10 @@ def foreground(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> 
         with Screen(live, rich=kit.rich):
             outcome = run(live.turn(prompt))
     except KeyboardInterrupt:
-        kit.sessions.add(live.session, live.name)
+        _keep(kit, live)
         raise Interrupted(f"Interrupted. What was said so far is kept in session {live.name!r}.") from None
-    return _ended(kit, live, outcome, out)
+    _keep(kit, live)
+    return _answer(kit, live, outcome, out)
 
 
 def background(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> Handle:
@@ -99,7 +99,8 @@ def background(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> 
 
     async def work() -> Answer:
         with screen:
-            return _ended(kit, live, await live.turn(prompt), out)
+            outcome = await live.turn(prompt)
+        return _answer(kit, live, outcome, out)
 
     handle = Handle(live.name, Background(work(), lambda: _keep(kit, live)))
     kit.lives.runs(live.name, handle.running)
@@ -162,29 +163,14 @@ def standing(kit: CtxKit, name: str | None) -> Page:
 
 
 def dry(kit: CtxKit, name: str, asked: Ask, prompt: str) -> Page:
-    """Show what a turn would send: its messages by role, its size, its cost; nothing is sent or kept."""
-    from ctxkit.agent.agent import Agent
-    from ctxkit.messages import Message, Text
-    from ctxkit.prices import price
-    from ctxkit.session import Session
+    """Show what a turn would send first: what fills it, its size, its cost; nothing is sent or kept."""
+    from ctxkit.magics.rehearsals import rehearse
 
-    rules = kit.lives.rules(asked.rules or kit.rules)
-    model = kit.lives.model(asked.model or kit.model, rules)
-    session = kit.lives.get(name).session if name in kit.lives else kit.kept(name) or Session(id="dry-run")
-    stand = Agent(session, model=model, rules=rules, clock=lambda: 0.0)
-    stand.compactor.context.add(Message(role="user", id="dry-run", parts=(Text(prompt),)))
-    shown, tokens = stand.compactor.context.preview()
-    known = price(model.name)
-    first = known.at(tokens).cache_write or known.at(tokens).input if known else None
-    cost = f"at most ${tokens * first:.4f} for the first prompt" if first else model.notice or "no price known"
-    rows = [f"  {n:>3} {role}" for role, n in _by_role(shown).items()]
-    due = (
-        "a compaction would come first"
-        if rules.trigger and tokens > stand.compactor.context.run.room.limit * 0.75
-        else ""
-    )
-    head = f"{tokens:,} tokens in {len(shown)} messages to {model.name}; {cost}. Nothing was sent."
-    return Page("\n".join([head, *rows, *([due] if due else []), f"prompt: {line(prompt, 200)}"]))
+    settings = kit.lives.settings(name, _named(asked))
+    parts = kit.lives.parts(settings)
+    kept = kit.lives.get(name).session if name in kit.lives else kit.kept(name)
+    model = kit.lives.model(parts.model, parts.rules)
+    return Page(rehearse(kept, model, parts.rules, kit.lives.tools(settings["tools"]), prompt))
 
 
 def expanded(prompt: str, names: dict[str, Any]) -> str:
@@ -202,11 +188,17 @@ def expanded(prompt: str, names: dict[str, Any]) -> str:
     return _NAME.sub(value, prompt)
 
 
-def _ended(kit: CtxKit, live: LiveSession, outcome: Outcome, out: str | None) -> Answer:
-    _keep(kit, live)
+def _answer(kit: CtxKit, live: LiveSession, outcome: Outcome, out: str | None) -> Answer:
+    """Return the answer of a turn.
+
+    Raises:
+        ModelError: the model failed; the variable that was asked for has the outcome all the same.
+    """
     answer = Answer(outcome, live.session)
     if out:
         kit.shell.user_ns[out] = answer
+    if outcome.ended == "error":
+        raise ModelError(f"{line(outcome.why, 600)} The prompt is kept in session {live.name!r}.")
     return answer
 
 
@@ -214,8 +206,12 @@ def _keep(kit: CtxKit, live: LiveSession) -> None:
     """Make the session known to the other magics, and write its chart, which opens offline."""
     from ctxkit.plots import growth
 
-    kit.sessions.add(live.session, live.name)
-    growth(live.session).write_html(live.workspace.chart(live.id))
+    kit.sessions.put(live.session, live.name)
+    growth({live.name: live.session}).write_html(live.workspace.chart(live.id))
+
+
+def _named(asked: Ask) -> dict[str, str | None]:
+    return {k: getattr(asked, k) for k in ("model", "summary_model", "rules", "tools", "root")}
 
 
 def _limits(asked: Ask) -> Limits:
@@ -226,10 +222,3 @@ def _limits(asked: Ask) -> Limits:
         "seconds": asked.max_seconds,
     }
     return Limits(**{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
-
-
-def _by_role(messages: Any) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for m in messages:
-        counts[m.role] = counts.get(m.role, 0) + 1
-    return counts

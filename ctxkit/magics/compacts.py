@@ -16,9 +16,14 @@ from ctxkit.policies.summary import Summary
 if TYPE_CHECKING:
     from typing import Any
 
+    from ctxkit.agent.live import LiveSession
     from ctxkit.magics.kit import CtxKit
     from ctxkit.messages import Edit
     from ctxkit.session import Session
+
+
+NEWEST = Summary(keep_turns=1)
+"""What is done where the rules' own policy finds nothing to do: all but the newest turn is summarised."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,25 +93,25 @@ def do(kit: CtxKit, asked: Compact, body: str) -> object:
     live = kit.lives.get(asked.session)
     kit.lives.free(live.name)
     policy = _policy(kit, asked)
+    choices = [policy] if policy is not None else [None, NEWEST]
     compactor = live.agent.compactor
-    before, notice = compactor.context.tokens, _notice(live.agent.model.notice)
-    if asked.dry_run:
-        cut = compactor.context.tried(compactor.chosen(policy, focus))
-        if cut is None:
-            return Page("Compaction skipped: there is too little history to compact.")
-        return Compaction(cut.edits, cut.before, cut.after, live.session, done=False, notice=notice)
-    edits = run(live.compact(policy, focus=focus))
-    if not edits:
-        return Page("Compaction skipped: there is too little history to compact.")
-    kit.sessions.add(live.session, live.name)
-    return Compaction(edits, before, compactor.context.tokens, live.session, done=True, notice=notice)
+    before, notice = compactor.context.tokens, _notice(live)
+    for choice in choices:
+        if asked.dry_run:
+            cut = compactor.context.tried(compactor.chosen(choice, focus))
+            if cut is not None:
+                return Compaction(cut.edits, cut.before, cut.after, live.session, done=False, notice=notice)
+        elif edits := run(live.compact(choice, focus=focus)):
+            kit.sessions.put(live.session, live.name)
+            return Compaction(edits, before, compactor.context.tokens, live.session, done=True, notice=notice)
+    return Page("Compaction skipped: there is too little history to compact.")
 
 
 def _policy(kit: CtxKit, asked: Compact) -> Any:
     if asked.keep is not None:
-        return Summary(keep_turns=asked.keep) if asked.keep else Summary(keep_messages=0, must_shrink=False)
+        return Summary(keep_turns=asked.keep) if asked.keep else Summary(keep_messages=1)
     return kit.lives.rules(asked.rules).policy if asked.rules else None
 
 
-def _notice(model: str) -> str:
-    return "extractive summary, no LLM was called" if model.startswith("scripted") else ""
+def _notice(live: LiveSession) -> str:
+    return "" if live.agent.writer is not None else "extractive summary, no LLM was called"

@@ -116,8 +116,8 @@ class CtxKit(Magics):
         path = Workspace().sessions / f"{name}.jsonl"
         return read(path, format="native") if path.is_file() else None
 
-    def branched(self, name: str, session: Session) -> None:
-        """Keep a session under a new name, as a live one that can go on.
+    def branched(self, name: str, session: Session, origin: str | None) -> None:
+        """Keep a session under a new name, as a live one that can go on as its origin would.
 
         Raises:
             BadArguments: there is one of that name.
@@ -131,9 +131,13 @@ class CtxKit(Magics):
             raise BadArguments(f"There is a session {name!r} already; choose another name.")
         place.make()
         moved = msgspec.structs.replace(session, id=new_id(), title=name, parent=session.id)
+        settings: dict[str, Any] = {}
+        if origin in self.lives:  # the same model, rules and files
+            live = self.lives.get(origin)
+            settings = {**live.settings, "root": str(live.root.folder)}
         write(moved, path)
         self.sessions.add(moved, name)
-        self.lives.current = name
+        self.lives.remember(name, settings)
 
     def put_aside(self, live: LiveSession) -> str:
         """Close a live session and keep it under another name; return that name."""

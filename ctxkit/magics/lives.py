@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.models.scripts import SCRIPTS
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Share
+from ctxkit.prices import price
+from ctxkit.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +21,19 @@ if TYPE_CHECKING:
     from ctxkit.agent.threads import Background
     from ctxkit.magics.kit import CtxKit
     from ctxkit.models.model import Model
+
+
+class Parts(NamedTuple):
+    """What a live session is made of; where it differs from before, the session is opened anew."""
+
+    model: str
+    summary_model: str
+    said: str
+    """How the rules were named."""
+    rules: Rules
+    tools: tuple[Any, ...]
+    root: Path | None
+
 
 FIRST = "main"
 """Name of a session that nobody named."""
@@ -35,7 +51,8 @@ class Lives:
     def __init__(self, kit: CtxKit) -> None:
         self._kit = kit
         self._known: dict[str, LiveSession] = {}
-        self._made: dict[str, tuple[Any, ...]] = {}
+        self._made: dict[str, Parts] = {}
+        self._remembered: dict[str, dict[str, Any]] = {}
         self._running: dict[str, Background[Any]] = {}
         self.current: str | None = None
 
@@ -43,16 +60,23 @@ class Lives:
         return name in self._known
 
     def get(self, name: str | None = None) -> LiveSession:
-        """Return a session that is open, the current one without a name.
+        """Return a session that is open; without a name the active one, else the one that was last talked to.
 
         Raises:
             BadArguments: it is not open, or none is.
         """
-        wanted = name or self.current
+        wanted = name or self.standing
         if wanted is None or wanted not in self._known:
             said = f"No live session is called {wanted!r}" if wanted else "No live session is open"
-            raise BadArguments(f"{said}: begin one with `%%agent`.{did_you_mean(wanted or '', self._known)}")
+            begin = f"%%agent --session {wanted}" if wanted else "%%agent"
+            raise BadArguments(f"{said}: begin one with `{begin}`.{did_you_mean(wanted or '', self._known)}")
         return self._known[wanted]
+
+    @property
+    def standing(self) -> str | None:
+        """Name of the session that is meant where none is named; None: there is none yet."""
+        active = self._kit.sessions.active_name
+        return active if active in self._known or active in self._remembered else self.current
 
     def open(self, name: str, **asked: Any) -> LiveSession:
         """Return a session ready for a turn: opened, resumed from its file, or as it is with what was asked anew.
@@ -62,17 +86,22 @@ class Lives:
             StoreError: another process holds it.
         """
         self.free(name)
-        settings = self._settings(name, asked)
-        key = tuple(sorted((k, repr(v)) for k, v in settings.items()))
-        if name in self._known and self._made[name] != key:
-            self._known.pop(name).close()
+        settings = self.settings(name, asked)
+        parts = self.parts(settings)  # what does not exist is refused before anything is closed
+        if name in self._known and self._made[name] != parts:
+            old = self._known.pop(name)
+            self._remembered[name] = old.settings
+            old.close()
         if name not in self._known:
-            self._known[name] = self._opened(name, settings)
-            self._made[name] = key
-        self.current = name
-        live = self._known[name]
+            self._known[name] = self._opened(name, settings, parts)
+            self._made[name] = parts
+        self.current, live = name, self._known[name]
         self._kit.sessions.add(live.session, name)
         return live
+
+    def remember(self, name: str, settings: Mapping[str, Any]) -> None:
+        """Note what a session that is not open yet shall be made of, and go on with it."""
+        self._remembered[name], self.current = dict(settings), name
 
     def free(self, name: str) -> None:
         """Check that no turn of a session is running.
@@ -101,24 +130,63 @@ class Lives:
 
     # -- what a session is made of -------------------------------------------------------------------------------
 
-    def _settings(self, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def settings(self, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a session: what was asked now, before, or else the kit's."""
-        before = dict(getattr(self._known.get(name), "settings", {}))
+        live = self._known.get(name)
+        before = live.settings if live is not None else self._remembered.get(name, {})
         defaults = {k: getattr(self._kit, k) for k in ("model", "summary_model", "rules", "tools", "root")}
-        return {k: asked.get(k) or before.get(k) or default for k, default in defaults.items()}
+        if live is None and "model" not in before:
+            defaults["model"] = self._script_of(name) or defaults["model"]
+        given = {**defaults, **before, **{k: v for k, v in asked.items() if v is not None}}
+        return {k: given[k] for k in defaults}
 
-    def _opened(self, name: str, settings: dict[str, Any]) -> LiveSession:
+    def _script_of(self, name: str) -> str | None:
+        """Return the script that a kept session followed; a provider is never called because a file names it."""
+        kept = self._kit.kept(name)
+        model = (kept.model or "") if kept is not None else ""
+        known = {*SCRIPTS, *self._kit.sessions}
+        return model if model.startswith("scripted/") and model.removeprefix("scripted/") in known else None
+
+    def parts(self, settings: Mapping[str, Any]) -> Parts:
+        """Return what the names in the settings stand for.
+
+        Raises:
+            BadArguments: a model, rules or a tool do not exist.
+        """
+        for key in ("model", "summary_model"):
+            self._check_model(settings[key])
+        return Parts(
+            model=settings["model"],
+            summary_model=settings["summary_model"],
+            said=settings["rules"],
+            rules=self.rules(settings["rules"]),
+            tools=tuple(self._held(settings["tools"])),
+            root=Path(settings["root"]).expanduser() if settings["root"] else None,
+        )
+
+    def _check_model(self, name: str) -> None:
+        """Refuse a name that is neither a script, a local model, nor one that a provider is known for."""
+        if name and "/" not in name and name not in ("scripted", "local") and price(name) is None:
+            scripts = [f"scripted/{s}" for s in (*SCRIPTS, *self._kit.sessions)]
+            near = next((s for s in scripts if s.endswith(f"/{name}")), None)
+            said = f" Did you mean {near!r}?" if near else did_you_mean(name, scripts)
+            raise BadArguments(
+                f"No model is called {name!r}: write PROVIDER/MODEL, local, or one of {', '.join(scripts)}.{said}"
+            )
+        if name.startswith("scripted/"):
+            self.model(name, STANDARD)
+
+    def _opened(self, name: str, settings: dict[str, Any], parts: Parts) -> LiveSession:
         from ctxkit.agent.live import LiveSession
 
-        rules = self.rules(settings["rules"])
         live = LiveSession(
             name,
-            model=self.model(settings["model"], rules),
-            summary_model=self.model(settings["summary_model"], rules) if settings["summary_model"] else None,
-            rules=rules,
+            model=self.model(parts.model, parts.rules),
+            summary_model=self.model(parts.summary_model, parts.rules) if parts.summary_model else None,
+            rules=parts.rules,
             clock=time.time,
             tools=self.tools(settings["tools"]),
-            root=Path(settings["root"]).expanduser() if settings["root"] else None,
+            root=parts.root,
             namespace=self._kit.shell.user_ns,
         )
         live.settings = settings
@@ -149,24 +217,21 @@ class Lives:
         return as_rules(name) if ":" in name or "|" in name else preset(name)
 
     def tools(self, words: str) -> list[Any]:
-        """Return tools by name: `files`, `shell`, `python`, or functions of the user's; separated by commas."""
-        from ctxkit.agent.live import TOOLS
-        from ctxkit.tools.tool import Tool, tool
+        """Return tools by name: `files`, `shell`, `python`, or functions of the user's; separated by commas.
 
-        out: list[Any] = []
-        for name in (w.strip() for w in words.split(",") if w.strip()):
-            held = self._kit.shell.user_ns.get(name)
-            if name in TOOLS:
-                out.append(name)
-            elif isinstance(held, Tool):
-                out.append(held)
-            elif callable(held):
-                out.append(tool(held))
-            else:
-                known = [
-                    *TOOLS,
-                    *(k for k, v in self._kit.shell.user_ns.items() if callable(v) and not k.startswith("_")),
-                ]
+        Raises:
+            BadArguments: there is no such tool.
+        """
+        return [held if isinstance(held, (str, Tool)) else tool(held) for held in self._held(words)]
+
+    def _held(self, words: str) -> list[Any]:
+        """Return what the names of tools stand for: words for the kit's own, else functions of the user's."""
+        from ctxkit.agent.live import TOOLS
+
+        names, held = [w.strip() for w in words.split(",") if w.strip()], self._kit.shell.user_ns
+        for name in names:
+            if name not in TOOLS and not callable(held.get(name)) and not isinstance(held.get(name), Tool):
+                own = [k for k, v in held.items() if callable(v) and not k.startswith("_")]
                 raise BadArguments(f"There is no tool {name!r}; there are {', '.join(TOOLS)}, and functions of yours."
-                                   f"{did_you_mean(name, known)}")  # fmt: skip
-        return out
+                                   f"{did_you_mean(name, [*TOOLS, *own])}")  # fmt: skip
+        return [name if name in TOOLS else held[name] for name in names]

@@ -91,12 +91,15 @@ def listing(kit: CtxKit, asked: Table) -> pd.DataFrame:
 
 def restore(kit: CtxKit, asked: Place) -> Page:
     """Go back to a checkpoint; what came after stays in the log."""
+    from ctxkit.store.checkpoints import checkpoint
+
     live = kit.lives.get(asked.session)
     kit.lives.free(live.name)
-    session = live.restore(asked.checkpoint)
+    place = checkpoint(live.session, asked.checkpoint)
+    session = live.restore(place.number)
     kit.sessions.add(session, live.name)
     used = live.agent.compactor.context.tokens
-    return Page(f"Session {live.name} stands before compaction {asked.checkpoint}: {used:,} tokens. Nothing was lost.")
+    return Page(f"Session {live.name} stands before compaction {place.number}: {used:,} tokens. Nothing was lost.")
 
 
 def branch(kit: CtxKit, asked: Branch) -> Page:
@@ -109,7 +112,7 @@ def branch(kit: CtxKit, asked: Branch) -> Page:
         raise BadArguments("That checkpoint lies before the first message; there is nothing to branch from.")
     name = asked.name or f"{asked.session or kit.sessions.active_name}-branch-{place.number}"
     moved = session.branch(place.entry)
-    kit.branched(name, moved)
+    kit.branched(name, moved, asked.session or kit.sessions.active_name)
     return Page(
         f"Session {name} stands before compaction {place.number} and is active; go on with `%%agent --session {name}`."
     )

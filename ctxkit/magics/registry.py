@@ -33,6 +33,11 @@ class Registry:
         self.active_name = chosen
         return chosen
 
+    def put(self, session: Session, name: str) -> None:
+        """Keep what a session has become; which one is active stays as it is, unless there was none."""
+        self._sessions[name] = session
+        self.active_name = self.active_name or name
+
     def get(self, name: str) -> Session:
         """Return a session by its name.
 

@@ -45,7 +45,8 @@ class Turn:
             self.lines.append(_compaction(said))
         elif event.kind in ("model_error", "context_exceeded_recovery", "limit_reached", "context_budget_warn"):
             self._close()
-            self.lines.append(f"! {event.kind.replace('_', ' ')}: {line(str(said), 160)}")
+            words = (str(v) if isinstance(v, str) else f"{k} {v}" for k, v in said.items())
+            self.lines.append(f"! {event.kind.replace('_', ' ')}: {line(', '.join(words), 160)}")
         elif event.kind in ("turn_end", "model_response", "cancelled"):
             self._close()
 
@@ -144,4 +145,4 @@ class Screen:
     def _growth(self) -> Any:
         from ctxkit.plots import growth
 
-        return growth(self._live.session)
+        return growth({self._live.name: self._live.session})

@@ -1,0 +1,83 @@
+"""What a turn would send, worked out without sending it: what fills the prompt, its size, its price."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.markup import line
+from ctxkit.messages import Message, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ctxkit.history import History
+    from ctxkit.models.model import Model
+    from ctxkit.policies.rules import Rules
+    from ctxkit.session import Session
+    from ctxkit.tokens import Room
+
+
+def rehearse(kept: Session | None, model: Model, rules: Rules, tools: Sequence[str | Any], prompt: str) -> str:
+    """Return in words what a prompt's first call would send; nothing is sent, kept or made on disk."""
+    from ctxkit.agent.agent import Agent
+    from ctxkit.session import Session
+
+    session = kept or Session(id="dry-run")
+    stand = Agent(session, model=model, rules=rules, tools=_tools(tools), clock=lambda: 0.0)
+    context = stand.compactor.context
+    context.add(Message(role="user", id="dry-run", parts=(Text(prompt),)))
+    shown, tokens = context.preview()
+    rows = [f"{n:>9,}  {name}" for name, n in _parts(shown, context.log.counter, context.log.fixed)]
+    limit = context.run.room.limit
+    head = f"Would send {len(shown)} messages, {tokens:,}/{limit:,} tokens ({tokens / limit:.0%}), to {model.name}."
+    due = ["A compaction would come first."] if _due(stand, rules) else []
+    return "\n".join([head, *rows, _price(model, tokens), *due, f"Nothing was sent. The prompt: {line(prompt, 200)}"])
+
+
+def _tools(named: Sequence[str | Any]) -> list[Any]:
+    """Return the tools as they would be described to the model; their root is a folder that is gone again."""
+    from tempfile import TemporaryDirectory
+
+    from ctxkit.agent.live import tools_of
+    from ctxkit.tools.root import Root
+
+    with TemporaryDirectory() as folder:
+        return tools_of(named, Root(folder), {})
+
+
+def _parts(shown: Iterable[Message], counter: Any, fixed: int) -> list[tuple[str, int]]:
+    """Return the tokens of each role and tool, the largest first, then what no message holds."""
+    sums: dict[str, int] = {}
+    for m in shown:
+        name = f"results of {line(m.tool, 40)}" if m.tool else m.role
+        sums[name] = sums.get(name, 0) + counter.message(m)
+    known = sorted(sums.items(), key=lambda part: -part[1])
+    return [*known, *([("tool descriptions", fixed)] if fixed else [])]
+
+
+def _price(model: Model, tokens: int) -> str:
+    from ctxkit.prices import price
+
+    if model.notice:
+        return f"It would cost nothing ({model.notice})."
+    known = price(model.name)
+    if known is None:
+        return "No price of the model is known."
+    dearest = known.at(tokens).cache_write or known.at(tokens).input
+    return f"The first prompt would cost at most ${tokens * dearest:.4f}, its reply beside."
+
+
+def _due(stand: Any, rules: Rules) -> bool:
+    """Say whether the rules would compact before this call; their own policy is not asked, so no summary is written."""
+    if rules.policy is None:
+        return False
+    asked: list[int] = []
+
+    def policy(history: History, room: Room) -> History:  # noqa: ARG001  the shape of a policy
+        asked.append(history.tokens)
+        return history
+
+    context = stand.compactor.context
+    context.rules = rules.but(policy=policy, on_compacted=None)
+    context.prepare(0.0)
+    return bool(asked)

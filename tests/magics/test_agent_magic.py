@@ -1,0 +1,373 @@
+"""`%%agent`, `%agent`, `%compact` and the places of `%context` in a real IPython, on the scripted model."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from magics.shells import completions, new_shell
+
+from ctxkit.errors import BadArguments, ModelError, StoreError, UnknownPreset
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.triggers import Above
+
+NOTICE = "no LLM was called"
+AUDIT = "%%agent --model scripted/audit --tools files"
+
+
+@pytest.fixture
+def shell(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shell = new_shell()
+    shell.run_line_magic("load_ext", "ctxkit")
+    yield shell
+    shell.run_line_magic("unload_ext", "ctxkit")
+
+
+def run(shell, cell: str):
+    """Run a cell as the notebook does and return the value that it displayed."""
+    done = shell.run_cell(cell, store_history=True)
+    done.raise_error()
+    return done.result
+
+
+def kit(shell):
+    return shell.magics_manager.registry["CtxKit"]
+
+
+def lines_of_error(shell, cell: str, kind: type, match: str) -> list[str]:
+    with pytest.raises(kind, match=match) as raised:
+        run(shell, cell)
+    return raised.value._render_traceback_()
+
+
+# -- a turn ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_turn_runs_tools_and_ends_with_its_account(shell, capsys):
+    answer = run(shell, "%%agent\nWrite heat.py")
+    assert answer.text.startswith("`heat.py` converts")
+    assert (Path(".ctxkit/scratch/main") / "heat.py").read_text().startswith('"""Convert')
+    assert repr(answer).startswith("4 calls · ")
+    shown = capsys.readouterr().out
+    assert "▸ write_file(path=heat.py" in shown
+    assert "tokens (4%)" in shown
+    assert len(answer.session.calls) == 4
+
+
+def test_every_output_says_that_no_model_was_called(shell):
+    for cell in ("%%agent\na", "%%agent --dry-run\nb", "%agent", "%%agent\nc", "%compact"):
+        value = run(shell, cell)
+        assert NOTICE in repr(value)
+        assert NOTICE in value._repr_html_()
+
+
+def test_the_answer_goes_to_a_variable(shell):
+    answer = run(shell, "%%agent --out r --session one\nWrite it")
+    assert shell.user_ns["r"] is answer
+    assert answer.outcome.spent.calls == 4
+
+
+def test_a_cell_is_taken_as_it_stands(shell):
+    shell.user_ns["x"] = 5
+    body = 'a $x {x} {{x}} {"json": [1]} 100%?'
+    assert run(shell, f"%%agent\n{body}").session.messages[0].text == body
+    assert run(shell, "%%agent --expand\nthe {{ x }} of $x {x}").session.messages[8].text == "the 5 of $x {x}"
+    assert run(shell, "%agent say {x}, $x").session.messages[16].text == "say {x}, $x"
+
+
+def test_a_dry_run_sends_and_keeps_nothing(shell):
+    assert "tool descriptions" in repr(run(shell, "%%agent --dry-run\nWhat?"))
+    assert not Path(".ctxkit").exists()
+    run(shell, "%%agent\nWrite it")
+    size, before = kit(shell).lives.get().agent.compactor.context.tokens, kit(shell).session()
+    page = repr(run(shell, "%%agent --dry-run\nWhat now?"))
+    assert f"Would send 9 messages, {size + 3:,}/16,000 tokens" in page
+    assert "Nothing was sent. The prompt: What now?" in page
+    assert kit(shell).session() is before
+
+
+def test_a_dry_run_says_when_a_compaction_would_come_first(shell):
+    shell.user_ns["tight"] = Rules(policy=Summary(keep_turns=1), trigger=Above(2_000), window=16_000)
+    run(shell, f"{AUDIT}\ngo")
+    assert "compaction" not in repr(run(shell, "%%agent --dry-run\ngo on"))
+    assert "A compaction would come first." in repr(run(shell, "%%agent --dry-run --rules tight\ngo on"))
+
+
+def test_limits_hold_a_turn_and_say_so(shell):
+    account = repr(run(shell, f"{AUDIT} --max-calls 2\ngo"))
+    assert account.startswith("2 calls · ")
+    assert "stopped at the limit of 2 calls" in account
+
+
+def test_functions_of_the_user_are_tools(shell):
+    run(shell, "def list_files(path='.'):\n    'List.'\n    return 'from the notebook'")
+    answer = run(shell, "%%agent --tools list_files\nWrite it")
+    assert next(m.text for m in answer.session.messages if m.tool) == "from the notebook"
+    assert [m.is_error for m in answer.session.messages if m.tool] == [False, True, True]
+
+
+def test_rules_of_the_user_compact_by_themselves(shell):
+    shell.user_ns["tight"] = Rules(policy=Summary(keep_tokens=3_000), trigger=Above(8_000), window=16_000)
+    for _ in range(3):
+        answer = run(shell, f"{AUDIT} --rules tight\ngo on")
+    assert len(answer.session.edits) >= 1
+    assert len(run(shell, "%context compactions")) == len(answer.session.edits)
+
+
+def test_status_names_model_rules_tools_and_place(shell):
+    run(shell, "%%agent --rules swe_agent_mask\nWrite it")
+    page = repr(run(shell, "%agent"))
+    assert "Session main" in page
+    assert "Model: scripted/tour" in page
+    assert "Rules: swe_agent_mask" in page
+    assert "sessions/main.jsonl" in page
+
+
+def test_the_chart_of_a_turn_opens_offline(shell):
+    run(shell, "%%agent\nWrite it")
+    page = next(Path(".ctxkit/logs").glob("ctx_viz_*.html")).read_text()
+    assert "Context of main" in page
+    assert "<script src" not in page
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "said"),
+    [
+        ("--bogus", BadArguments, "no option --bogus"),
+        ("--rules fasd", UnknownPreset, "Did you mean 'fased'"),
+        ("--tools flies", BadArguments, "Did you mean 'files'"),
+        ("--model scripted/tuor", BadArguments, "Did you mean 'tour'"),
+        ("--model audit", BadArguments, "Did you mean 'scripted/audit'"),
+        ("--max-calls 0", BadArguments, "above 0"),
+        ("--max-calls many", BadArguments, "must be a number"),
+        ("--session ../up", BadArguments, "no name for a session"),
+        ("--expand {{nothing}}", BadArguments, "no variable 'nothing'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_leaves_the_session_as_it_was(shell, line: str, kind: type, said: str):
+    before = run(shell, "%%agent\nWrite it").session
+    lines = lines_of_error(shell, f"%%agent {line}\nGo on", kind, said)
+    assert len(lines) == 1
+    assert "\n" not in lines[0]
+    assert kit(shell).session() is before
+    assert kit(shell).lives.get().name == "main"
+
+
+def test_rules_that_the_window_cannot_hold_leave_the_session_as_it_was(shell):
+    before = run(shell, "%%agent --session one --tools ''\nWrite it").session
+    lines_of_error(shell, "%%agent --rules fased\ngo on", BadArguments, "a reserve of 20,000")
+    answer = run(shell, "%%agent\ngo on")
+    assert answer.session.log[: len(before.log)] == before.log
+    assert "Tools: compact_conversation in" in repr(run(shell, "%agent"))
+
+
+def test_a_mistake_at_the_first_turn_makes_nothing(shell):
+    lines_of_error(shell, "%%agent --rules fasd\ngo", UnknownPreset, "fased")
+    assert not Path(".ctxkit").exists()
+    lines_of_error(shell, "%agent", BadArguments, "begin one with `%%agent`")
+
+
+def test_a_missing_key_is_one_line_that_names_the_variable(shell, monkeypatch):
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    cell = "%%agent --model anthropic/claude-sonnet-4-5 --out r\nhello"
+    lines = lines_of_error(shell, cell, ModelError, "ANTHROPIC_API_KEY")
+    assert "\n" not in "".join(lines)
+    assert "kept in session 'main'" in lines[0]
+    assert shell.user_ns["r"].outcome.ended == "error"
+
+
+def test_completion_knows_options_sessions_and_presets(shell):
+    run(shell, "%%agent --session billing\nWrite it")
+    assert "--background" in completions(shell, "%%agent --ba")
+    assert "billing" in completions(shell, "%%agent --session bi")
+    assert "fased" in completions(shell, "%compact --rules fa")
+
+
+# -- in the background ----------------------------------------------------------------------------------------------
+
+
+def test_a_turn_beside_the_notebook_is_busy_until_it_ends(shell):
+    run(shell, "import time\ndef list_files():\n    'List.'\n    time.sleep(0.5)\n    return 'late'")
+    handle = run(shell, "%%agent --background --tools list_files --out r\nWrite it")
+    assert handle.state == "running"
+    lines_of_error(shell, "%%agent\nmore", BadArguments, "busy")
+    lines_of_error(shell, "%compact", BadArguments, "busy")
+    assert handle.result(20) is shell.user_ns["r"]
+    assert handle.state == "done"
+    assert run(shell, "%%agent\nmore").session.turns[-1] == 1
+
+
+def test_stopping_keeps_the_partial_turn(shell):
+    run(shell, "import time\ndef list_files():\n    'List.'\n    time.sleep(30)")
+    handle = run(shell, "%%agent --background --tools list_files\nWrite it")
+    wait_for(lambda: kit(shell).session().calls)
+    handle.stop()
+    with pytest.raises(KeyboardInterrupt, match="kept in session 'main'"):
+        handle.result(3)  # the tool sleeps on, and nobody waits for it
+    assert handle.state == "stopped"
+    kept = kit(shell).session().messages
+    assert kept[-1].text == "Interrupted by the user before it ended."
+    assert run(shell, "%%agent --tools files\nWrite it").text.startswith("The constant")
+
+
+def wait_for(true) -> None:
+    end = time.monotonic() + 20
+    while not true() and time.monotonic() < end:
+        time.sleep(0.02)
+
+
+# -- %compact -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def long(shell):
+    """A session of three turns of the audit, one compaction by the rules not due yet."""
+    run(shell, f"{AUDIT}\ngo")
+    run(shell, f"{AUDIT} --max-calls 3\ngo on")
+    return shell
+
+
+def test_compact_shows_before_after_and_what_went(long):
+    before = kit(long).session()
+    done = run(long, "%compact --keep 1")
+    assert done.before > done.after
+    assert 0.3 < done.saved < 0.8
+    assert f"Compacted ({done.before:,} → {done.after:,} tokens" in repr(done)
+    assert len(done.gone) == 12
+    assert "INV-NO-871907" in done.summary
+    assert len(kit(long).session().edits) == 1
+    assert kit(long).session().log[: len(before.log)] == before.log
+    assert repr(run(long, "%context diff")).startswith("Compaction 0")
+
+
+def test_what_a_dry_run_shows_is_what_is_done(long):
+    before = kit(long).session()
+    would = run(long, "%compact --dry-run --keep 1")
+    assert repr(would).startswith("Would compact (")
+    assert kit(long).session() is before
+    done = run(long, "%compact --keep 1")
+    assert (would.before, would.after, would.gone) == (done.before, done.after, done.gone)
+
+
+def test_a_focus_is_taken_raw(long):
+    long.user_ns["x"] = 5
+    run(long, "%compact --keep 1 the {ids} of $x, and --keep nothing")
+    assert long.run_line_magic("compact", "-h").text.startswith("%compact [--session")
+    events = next(Path(".ctxkit/logs").glob("events_*.jsonl")).read_text()
+    assert '"focus":"the {ids} of $x, and --keep nothing"' in events
+
+
+def test_a_focus_may_stand_in_a_cell(long):
+    assert run(long, "%%compact --keep 1\nWhich ids were wrong?").done
+    assert '"focus":"Which ids were wrong?"' in next(Path(".ctxkit/logs").glob("events_*.jsonl")).read_text()
+
+
+def test_keep_is_turns(long):
+    assert len(run(long, "%compact --dry-run --keep 1").gone) == 12
+    assert len(run(long, "%compact --dry-run --keep 0").gone) > 15
+    assert "skipped" in repr(run(long, "%compact --dry-run --keep 2"))
+    lines_of_error(long, "%compact --keep -1", BadArguments, "0 or more")
+
+
+def test_rules_can_be_lent_for_once(long):
+    assert len(run(long, "%compact --dry-run --rules 'summary:keep_messages=4'").gone) > 12
+    assert "skipped" in repr(run(long, "%compact --dry-run --rules pi"))  # it keeps 20,000 tokens
+    lines_of_error(long, "%compact --rules pl", UnknownPreset, "preset")
+
+
+def test_where_the_rules_do_nothing_the_newest_turn_is_kept(shell):
+    for _ in range(2):
+        run(shell, f"{AUDIT} --rules none --max-calls 2\ngo")
+    done = run(shell, "%compact")
+    assert done.done
+    assert [t for e in done.edits for t in e.targets] == [m.id for m in done.session.messages if m.turn == 0]
+
+
+def test_too_little_is_skipped_and_no_error(shell):
+    run(shell, "%%agent\nWrite it")
+    assert repr(run(shell, "%compact")) == "Compaction skipped: there is too little history to compact."
+    assert kit(shell).session().edits == ()
+
+
+# -- places ---------------------------------------------------------------------------------------------------------
+
+
+def test_restore_goes_back_and_another_way_is_open(long):
+    done = run(long, "%compact --keep 1")
+    assert len(run(long, "%context checkpoints")) == 1
+    page = repr(run(long, "%context restore -1"))
+    assert page == f"Session main stands before compaction 0: {done.before:,} tokens. Nothing was lost."
+    assert len(run(long, "%context compactions")) == 0
+    assert list(run(long, "%context checkpoints")["stands"]) == [False]
+    again = run(long, "%compact --keep 0")
+    assert again.before == done.before
+    assert len(run(long, "%context checkpoints")) == 2
+
+
+def test_a_branch_goes_on_by_itself_with_the_same_model_and_files(long):
+    run(long, "%compact --keep 1")
+    assert "%%agent --session other" in repr(run(long, "%context branch 0 other"))
+    answer = run(long, "%%agent\ngo on")
+    assert answer.session.title == "other"
+    assert answer.session.calls[-1].message.model == "scripted/audit"
+    assert "manual" not in [e.trigger for e in answer.session.edits]
+    assert not [m for m in answer.session.messages if m.is_error]
+    assert len(kit(long).sessions.get("main").edits) == 1
+    lines_of_error(long, "%context branch 0 other --session main", BadArguments, "already")
+
+
+def test_use_says_which_session_is_meant(long):
+    run(long, "%%agent --session second\nWrite it")
+    run(long, "%context use main;")
+    assert "Session main" in repr(run(long, "%agent"))
+    assert run(long, f"{AUDIT}\ngo on").session.title == "main"
+
+
+def test_reset_begins_anew_and_keeps_the_old_one(long):
+    old = kit(long).session()
+    page = repr(run(long, "%context reset"))
+    assert page == f"Session main is fresh. The old one is kept as main-{old.id}."
+    assert kit(long).session().messages == ()
+    assert f"main-{old.id}" in list(run(long, "%context sessions").index)
+    assert run(long, f"%%agent --session main-{old.id}\ngo on").session.log[: len(old.log)] == old.log
+
+
+def test_budget_grows_with_each_turn(shell):
+    rows = [run(shell, "%%agent\nWrite it") and len(run(shell, "%context turns")) for _ in range(2)]
+    assert rows == [1, 2]
+    assert "main" in repr(run(shell, "%context budget"))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [("diff", "no compaction"), ("restore 0", "no checkpoint"), ("branch 3", "no checkpoint"), ("restore", "needs")],
+)
+def test_a_place_that_is_not_there_is_named(shell, line: str, said: str):
+    run(shell, "%%agent\nWrite it")
+    assert len(lines_of_error(shell, f"%context {line}", BadArguments, said)) == 1
+
+
+# -- other shells ---------------------------------------------------------------------------------------------------
+
+
+def test_a_session_is_resumed_by_name_with_its_script(long):
+    written = kit(long).session()
+    long.run_line_magic("unload_ext", "ctxkit")
+    other = new_shell()
+    other.run_line_magic("load_ext", "ctxkit")
+    answer = run(other, "%%agent\ngo on")
+    assert answer.session.log[: len(written.log)] == written.log
+    assert answer.text.startswith("south:")
+    other.run_line_magic("unload_ext", "ctxkit")
+
+
+def test_unloading_gives_the_session_free(shell):
+    run(shell, "%%agent\nWrite it")
+    live = kit(shell).lives.get()
+    shell.run_line_magic("unload_ext", "ctxkit")
+    with pytest.raises(StoreError, match="closed"):
+        live.log.append()
+    assert not list(Path(".ctxkit/sessions").glob(".*.holder"))
