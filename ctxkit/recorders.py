@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.errors import BadArguments
-from ctxkit.models.provider import load_litellm, redact
+from ctxkit.models.provider import load_litellm
 from ctxkit.readers import openai
 from ctxkit.readers.source import Source
+from ctxkit.redaction import redact, redacted
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ class Recording:
             "startTime": began.timestamp(),
             "endTime": ended.timestamp(),
         }
+        call["request"]["messages"] = redacted(call["request"]["messages"])
+        call["response"] = redacted(call["response"])
         cost = asked.get("response_cost")
         if isinstance(cost, (int, float)) and cost:
             call["response_cost"] = cost

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -13,24 +12,11 @@ from ctxkit.messages import Message  # noqa: TC001  a value in a public signatur
 from ctxkit.models.chat import from_chat, to_chat, to_tools, usage_of, with_cache_marks
 from ctxkit.models.model import Delta, Emit, Request
 from ctxkit.models.overflow import is_overflow, is_rate_limit
+from ctxkit.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import ModuleType
-
-_SECRETS = re.compile(
-    r"(?i)\b(?:sk|pk|rk|gsk|xai|hf)[-_][\w-]{8,}|\bgh[pousr]_\w{8,}|\bgithub_pat_\w+|\bxox\w-[\w-]+|\b(?:AKIA|ASIA)\w{12,}"
-    r"|\bAIza[\w-]{20,}|(?<=bearer )\S+|(?<=api[_-]key[=:])\s*\S+|(?<=authorization: )\S.*"
-)
-
-
-def redact(text: str) -> str:
-    """Return text without anything that looks like a key, and without the values of the environment's keys."""
-    for name, value in os.environ.items():
-        if len(value) >= 8 and re.search(r"KEY|TOKEN|SECRET|PASSWORD", name):
-            text = text.replace(value, "[redacted]")
-    return _SECRETS.sub("[redacted]", text)
-
 
 def load_litellm() -> ModuleType:
     """Import LiteLLM without a request for its price map, without its debug lines."""
