@@ -22,7 +22,10 @@ def talk(n: int = 30, size: int = 2000, model: str | None = MODEL, **more):
     for i in range(n):
         now = 10_000 + size * i
         u = Usage(input_tokens=0, cache_read_tokens=before, cache_write_tokens=now - before, output_tokens=100)
-        log += [user(f"step {i} " + "word " * size), assistant("ok", usage=u, model=model, time=10.0 * i, latency=1.0)]
+        log += [
+            user(f"step {i} in src/part{i % 7}/file.py " + "word " * size),
+            assistant("ok", usage=u, model=model, time=10.0 * i, latency=1.0),
+        ]
         before = now
     return session(*log, **more)
 

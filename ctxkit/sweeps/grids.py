@@ -53,13 +53,14 @@ def grid(preset: Callable[..., Rules] | str, **lists: Any) -> Grid:
                 f"Preset {name!r} has no setting {key!r}; it has {', '.join(known)}.{did_you_mean(key, known)}"
             )
     values = {k: _values(k, v) for k, v in lists.items()}
+    defaults = {n: p.default for n, p in signature(make).parameters.items() if p.default is not Parameter.empty}
     out = Grid()
     for combination in product(*values.values()):
         settings = dict(zip(values, combination, strict=True))
         try:
             out.append(make(**settings))
         except CtxkitError as error:
-            out.append(Refused(name, settings, str(error)))
+            out.append(Refused(name, {**defaults, **settings}, str(error)))
     return out
 
 

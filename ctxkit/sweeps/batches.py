@@ -1,0 +1,103 @@
+"""The work of a sweep: some rules on one session, as plain values that travel to other processes and back."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ctxkit.engine import identified, log_of, run
+from ctxkit.replays import session_of, window
+from ctxkit.sweeps.grids import Refused, plain
+from ctxkit.sweeps.scores import Base, row_of, run_row
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ctxkit.history import Log
+    from ctxkit.policies.rules import Rules
+    from ctxkit.session import Session
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+VERSION = 1
+"""Of what a row means; files of another version are not gone on with."""
+
+
+class Options(NamedTuple):
+    """What holds for all runs of a sweep."""
+
+    loss: bool = False
+    reuse: bool = False
+
+
+class Setting(NamedTuple):
+    """One of the rules, under the name that tells it from the others."""
+
+    label: str
+    rules: Rules | Refused
+    key: str
+
+    @classmethod
+    def of(cls, label: str, rules: Rules | Refused) -> Setting:
+        """Return the setting with its key: equal for equal rules, in this process and in any other."""
+        told = repr((rules.label, sorted((k, repr(v)) for k, v in rules.parameters.items())))
+        told += "" if isinstance(rules, Refused) else repr(rules)
+        return cls(label, rules, _digest(_ADDRESS.sub("", told)))
+
+
+class Bench:
+    """One session and what all runs on it share; the log is read once for each way of counting."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = identified(session)
+        self.base = Base(self.session)
+        self.limit = window(self.session)
+        self._logs: dict[Any, Log] = {}
+
+    def log(self, rules: Rules) -> Log:
+        """Return the log under the rules' counter and estimator."""
+        key = tuple(getattr(c, "name", None) for c in (rules.counter, rules.estimator))
+        if key not in self._logs:
+            self._logs[key] = log_of(self.session, rules)
+        return self._logs[key]
+
+    def row(self, setting: Setting, options: Options) -> dict[str, Any]:
+        """Return the row of one run; a run that fails is a row with its error."""
+        rules = setting.rules
+        row: dict[str, Any] = {"session": self.session.id, "rules": setting.label, "key": setting.key}
+        row |= {k: plain(v) for k, v in rules.parameters.items() if k not in row}
+        if isinstance(rules, Refused):
+            return row | {"error": rules.error}
+        try:
+            done = run(self.log(rules), rules, self.limit)
+            if options.loss:
+                again = session_of(self.session, done)
+                return row | row_of(again, self.base, done, loss=True, reuse=options.reuse) | {"rules": setting.label}
+            return row | run_row(self.base, done, setting.label, reuse=options.reuse)
+        except Exception as error:  # noqa: BLE001  whatever a user's policy raises, the other runs go on
+            return row | {"error": f"{type(error).__name__}: {error}"}
+
+
+_benches: dict[str, Bench] = {}
+"""The last session of this process: batches of one session follow one another."""
+
+
+def batch(session: Session, settings: Sequence[Setting], options: Options) -> list[dict[str, Any]]:
+    """Return the rows of one session under some rules, in their order."""
+    name = key_of(session)
+    if name not in _benches:
+        _benches.clear()
+        _benches[name] = Bench(session)
+    bench = _benches[name]
+    return [bench.row(s, options) | {"of": name} for s in settings]
+
+
+def key_of(session: Session) -> str:
+    """Return a name for a session that stays the same as long as the session does."""
+    last = session.log[-1].id if session.log else ""
+    usages = [(c.message.usage.prompt_tokens if c.message.usage else None, c.position) for c in session.calls]
+    return _digest(repr((session.id, session.format, session.agent, len(session.log), session.leaf, last, usages)))
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

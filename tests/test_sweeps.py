@@ -1,0 +1,159 @@
+"""One row a run, wherever it runs: equal to the engine, complete after failures, kept when interrupted."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+
+import pandas as pd
+import pytest
+from test_sweeps_scores import talk
+
+import ctxkit as ck
+from ctxkit.replays import replayed
+from ctxkit.sweeps.columns import NAMES
+from ctxkit.sweeps.runs import size
+
+GRID = {"context_window": [50_000, 60_000], "keep_recent_tokens": [2000, 6000, 90_000], "summariser": "fixed"}
+
+
+def small():
+    return talk(20), ck.grid(ck.presets.pi, **GRID)
+
+
+def test_a_grid_is_every_combination_and_refuses_what_cannot_work():
+    found = ck.grid("pi", **GRID)
+    assert len(found) == 6
+    assert [r.parameters["keep_recent_tokens"] for r in found.refused] == [90_000, 90_000]
+    assert "frees nothing" in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        (("pie", {}), "pi"),
+        (("pi", {"keep_recent_token": [1]}), "keep_recent_tokens"),
+        (("pi", {"quirks": []}), "empty"),
+    ],
+)
+def test_a_grid_that_means_nothing_is_refused(arguments, match):
+    with pytest.raises(ck.CtxkitError, match=match):
+        ck.grid(arguments[0], **arguments[1])
+
+
+def test_rows_hold_what_the_engine_gives_to_the_token():
+    s, rules = small()
+    runs = ck.sweep([s, s], rules)
+    assert len(runs) == 12
+    assert set(NAMES) | {"context_window", "keep_recent_tokens"} == set(runs.columns)
+    for (_, row), rule in zip(runs.iterrows(), [*rules, *rules], strict=True):
+        if pd.isna(row["error"]):
+            done = replayed(s, rule)
+            assert (row["prompt_tokens"], row["peak_tokens"], row["cuts_n"]) == (done.total, done.peak, len(done.cuts))
+            assert row["cost_usd"] == ck.score(ck.replay(s, rule), loss=False)["cost_usd"]
+    assert runs["error"].notna().sum() == 4
+
+
+def test_a_run_that_fails_is_a_row_and_the_others_go_on():
+    def broken(history, room):
+        raise ZeroDivisionError("oh")
+
+    runs = ck.sweep(talk(5), [ck.presets.none(), broken])
+    assert runs["error"].tolist()[1] == "ZeroDivisionError: oh"
+    assert pd.isna(runs["error"][0])
+
+
+@pytest.mark.parametrize("pool", [ThreadPoolExecutor, ProcessPoolExecutor])
+def test_an_executor_gives_the_same_rows(pool):
+    s, rules = small()
+    with pool(2) as executor:
+        assert ck.sweep([s, talk(7)], rules, executor=executor).equals(ck.sweep([s, talk(7)], rules))
+
+
+class Dying(ThreadPoolExecutor):
+    """Loses every second batch on the way."""
+
+    n = 0
+
+    def submit(self, work, /, *arguments):
+        self.n += 1
+        if self.n % 2:
+            return super().submit(work, *arguments)
+        lost: Future = Future()
+        lost.set_exception(RuntimeError("the worker is gone"))
+        return lost
+
+
+def test_what_a_worker_lost_is_done_here():
+    s, rules = small()
+    with Dying(1) as executor, pytest.warns(UserWarning, match="worker"):
+        runs = ck.sweep([s, talk(9), talk(8)], rules, executor=executor)
+    assert runs.equals(ck.sweep([s, talk(9), talk(8)], rules))
+
+
+def test_finished_runs_are_kept_and_not_made_again(tmp_path, monkeypatch):
+    s, rules = small()
+    out = tmp_path / "runs.jsonl"
+    first = ck.sweep(s, rules[:2], out=out)
+    out.write_bytes(out.read_bytes() + b'{"torn": ')
+    made = []
+    from ctxkit.sweeps import batches
+
+    honest = batches.Bench.row
+    monkeypatch.setattr(
+        batches.Bench, "row", lambda self, setting, o: made.append(setting.label) or honest(self, setting, o)
+    )
+    again = ck.sweep(s, rules[:3], out=out)
+    assert len(made) == 1
+    assert again.iloc[:2][["prompt_tokens", "cost_usd"]].equals(first[["prompt_tokens", "cost_usd"]])
+    lines = [json.loads(x) for x in out.read_text().splitlines() if x.startswith('{"session')]
+    assert len(lines) == 2  # the third was refused
+
+
+def test_other_options_are_other_runs(tmp_path):
+    s, rules = small()
+    ck.sweep(s, rules[:1], out=tmp_path / "r.jsonl")
+    assert ck.sweep(s, rules[:1], out=tmp_path / "r.jsonl", loss=True)["items_n"].notna().all()
+
+
+def test_an_interrupt_keeps_what_is_done(tmp_path):
+    s = talk(8)
+    asked = []
+
+    def impatient(history, room):
+        if len(asked) > 3:
+            raise KeyboardInterrupt
+        asked.append(history.call)
+        return history
+
+    with pytest.warns(UserWarning, match="1 of 2 runs"):
+        runs = ck.sweep(s, [ck.presets.none(), impatient], out=tmp_path / "r.jsonl")
+    assert list(runs["rules"]) == ["none"]
+    assert runs.attrs["interrupted"]
+
+
+def test_losses_are_worked_out_on_request():
+    s, rules = small()
+    runs = ck.sweep(s, rules[:1], loss=True)
+    one = ck.score(ck.replay(s, rules[0]))
+    for name in ("items_n", "retained", "needed_later_loss", "regret"):
+        assert runs[name][0] == one[name], name
+    assert ck.sweep(s, rules[:1])["items_n"].isna().all()
+
+
+@pytest.mark.parametrize("sessions", [3, [], [3]])
+def test_what_is_no_session_is_refused(sessions):
+    with pytest.raises(ck.BadArguments, match="session"):
+        ck.sweep(sessions, "none")
+
+
+def test_a_file_that_cannot_be_written_is_refused(tmp_path):
+    with pytest.raises(ck.StoreError, match="kept"):
+        ck.sweep(talk(3), "none", out=tmp_path / "no" / "r.jsonl")
+
+
+def test_batches_are_neither_tiny_nor_endless():
+    assert size(1000, 100, 2, 0.0001) == 1000
+    assert size(1000, 1, 2, 0.0001) == 500
+    assert size(4, 1, 4, 0.001) == 50
+    assert size(1000, 100, 2, 1.0) == 5
