@@ -1,0 +1,198 @@
+"""When to compact: break-even, ceiling, floor and pauses, worked out from a reader's own log."""
+
+from __future__ import annotations
+
+from math import inf, isinf
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from ctxkit.markup import escape
+from ctxkit.metrics.breakeven import best_trigger, requests_until_reset_pays
+from ctxkit.metrics.paces import Pace
+
+if TYPE_CHECKING:
+    from ctxkit.session import Session
+
+
+class Ceiling(NamedTuple):
+    """What a request costs on average if the context is compacted at this size."""
+
+    name: str
+    tokens: int
+    requests: float
+    """From one compaction to the next."""
+    usd: float
+
+
+class When(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer and what it rests on. Sizes are tokens, prices dollars a token; None: the log cannot say."""
+
+    session: str
+    model: str
+    window: int
+    window_source: str
+    growth: float
+    """Mean growth of the prompt a request, compactions left out."""
+    floor: int
+    """What a compaction leaves."""
+    floor_source: str
+    reset_usd: float
+    """A compaction at the best ceiling: the call for the summary, and writing the floor anew."""
+    read_price: float
+    write_price: float
+    carry_price: float
+    """What a token costs that is carried for one more request: mostly read, but written again after a pause."""
+    missed: float | None
+    """Share of what is carried that the cache did not find again, compactions left out."""
+    cold_every: float | None
+    """Mean number of calls until the next one that finds the cache dead; infinite: none did."""
+    wait_at_most: float
+    """For how many calls a due compaction may wait for a cold one before waiting costs more than it saves."""
+    best: int
+    """The size at which a compaction is cheapest, at most the window."""
+    pays_after: float
+    """Requests after which a compaction there has paid for itself."""
+    kept_usd: float
+    """What 1,000 more tokens in the floor cost, a request."""
+    ceilings: tuple[Ceiling, ...]
+    """The best one beside others, by size."""
+
+    @property
+    def wait(self) -> bool | None:
+        """Whether a due compaction should wait for a cold call; None without times."""
+        return None if self.cold_every is None else self.cold_every <= self.wait_at_most
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return the answer in plain words."""
+        return (
+            f"A request adds {self.growth:,.0f} tokens; a compaction leaves {self.floor:,} ({self.floor_source}).",
+            f"Ceiling: compact at {self.best:,} tokens{' (the window)' if self.best == self.window else ''}.",
+            f"There a compaction costs {_usd(self.reset_usd)} and has paid for itself after {_calls(self.pays_after)}.",
+            f"Floor: in dollars the lowest is best; 1,000 tokens more kept cost {_usd(self.kept_usd)} a request.",
+            self._waiting(),
+        )
+
+    def _waiting(self) -> str:
+        if self.cold_every is None:
+            return "Pauses: the log has no times, so whether to wait for one cannot be said."
+        if isinf(self.cold_every):
+            return "Pauses: none was longer than the cache lives, so there is no cold call to wait for."
+        verdict = "wait for it" if self.wait else "do not wait"
+        return (
+            f"Pauses: the next cold call is {_calls(self.cold_every)} away on average, and waiting pays for up to "
+            f"{_calls(self.wait_at_most)}: {verdict}."
+        )
+
+    def assumptions(self) -> str:
+        """Return what the figures rest on."""
+        lost = "nothing, as no cache split and no times are known" if self.missed is None else f"{self.missed:.1%}"
+        return (
+            f"Prices of {self.model}; window {self.window:,} ({self.window_source}). Of what is carried the cache "
+            f"missed {lost}. Growth is taken as even and the trajectory as recorded; the summary's call sends what it "
+            "summarises. What a low floor loses is not in this sum."
+        )
+
+    def __repr__(self) -> str:
+        rows = [f"{c.name:<10}{c.tokens:>10,}{c.requests:>10,.0f}{_usd(c.usd):>12}" for c in self.ceilings]
+        head = f"{'ceiling':<10}{'tokens':>10}{'requests':>10}{'a request':>12}"
+        return "\n".join([*self.sentences(), head, *rows, self.assumptions()])
+
+    def _repr_html_(self) -> str:
+        right = 'style="text-align:right;padding:2px 10px"'
+        left = 'style="text-align:left;padding:2px 10px 2px 0"'
+        rows = "".join(
+            f'<tr><th scope="row" {left}>{escape(c.name)}</th><td {right}>{c.tokens:,}</td>'
+            f"<td {right}>{c.requests:,.0f}</td><td {right}>{_usd(c.usd)}</td></tr>"
+            for c in self.ceilings
+        )
+        heads = "".join(f'<th scope="col" {right}>{h}</th>' for h in ("tokens", "requests between", "a request"))
+        return (
+            '<div class="ctxkit-when" style="color:var(--jp-content-font-color1,inherit)"><ul>'
+            + "".join(f"<li>{escape(s)}</li>" for s in self.sentences())
+            + f'</ul><table style="border-collapse:collapse"><thead><tr><th scope="col" {left}>ceiling</th>{heads}</tr>'
+            f"</thead><tbody>{rows}</tbody></table><p>{escape(self.assumptions(), 600)}</p></div>"
+        )
+
+
+def when(session: Session, *, floor: int | None = None, summary_tokens: int | None = None) -> When:
+    """Return at which size to compact, to which, and whether to wait for a pause, in dollars alone.
+
+    The cost of a request that is compacted at `h` and comes down to `s` is ``c (s + h) / 2 + A g / (h - s)``: `g` is
+    the growth a request, `A` the dollars of a compaction whatever it is made from, `c` the price of a carried token.
+    The best `h` is context-compaction-lab's (`breakeven.best_trigger`) with `c` in place of the read price: after a
+    pause what is carried is written again. A due compaction may wait for a cold call for
+    ``(p_w - p_r) s / (p_r (h - s) - p_w g)`` calls, so many extra reads cost what writing the floor twice would; but
+    no longer than to the next compaction, nor past the window.
+
+    Args:
+        session: a recorded session with usage, of a model that has a price.
+        floor: tokens that a compaction leaves; None: what the log's own left (median), else its smallest prompt and
+            a summary.
+        summary_tokens: tokens of a summary; None: those of the log's own (median), else 1,000.
+
+    Raises:
+        BadArguments: the log has no usage or no price, or its prompts do not grow.
+    """
+    pace = Pace(session)
+    summary = summary_tokens or pace.summary
+    kept, source = (floor, "given") if floor is not None else pace.floor(summary)
+    window, window_source = pace.window
+    bill = _Bill(pace, kept, summary)
+    trigger = best_trigger(floor=kept, start=kept, growth=pace.growth, cost_usd=bill.fixed, read_price=bill.carry)
+    best = min(max(round(trigger), kept + 1), window)
+    others = {"best": best, "half": (best + kept) // 2, "double": 2 * best - kept, "window": window, **pace.recorded}
+    rows = [bill.ceiling(name, size) for name, size in others.items() if kept < size <= window]
+    slack, room = bill.read * (best - kept) - bill.write * pace.growth, (window - best) / pace.growth
+    return When(
+        session=session.id,
+        model=pace.model,
+        window=window,
+        window_source=window_source,
+        growth=pace.growth,
+        floor=kept,
+        floor_source=source,
+        reset_usd=bill.reset(best),
+        read_price=bill.read,
+        write_price=bill.write,
+        carry_price=bill.carry,
+        missed=pace.missed,
+        cold_every=pace.cold_every,
+        wait_at_most=min(bill.rewrite / slack if slack > 0 else inf, (best - kept) / pace.growth, room),
+        best=best,
+        pays_after=requests_until_reset_pays(
+            best, kept, cost_usd=bill.reset(best) - bill.rewrite, read_price=bill.carry, write_price=bill.write
+        ),
+        kept_usd=1_000 * (bill.carry + (bill.write - bill.read) * pace.growth / max(best - kept, 1)),
+        ceilings=tuple(sorted(rows, key=lambda c: (c.tokens, c.name))),
+    )
+
+
+class _Bill:
+    """The prices of one session, and what a ceiling costs at them."""
+
+    def __init__(self, pace: Pace, floor: int, summary: int) -> None:
+        p = pace.price
+        self.growth, self.floor, self.input = pace.growth, floor, p.input
+        self.read = p.input if p.cache_read is None else p.cache_read
+        self.write = p.input if p.cache_write is None else p.cache_write
+        self.carry = self.read + (pace.missed or 0.0) * max(self.write - self.read, 0.0)
+        self.rewrite = (self.write - self.read) * floor
+        self.fixed = summary * p.output + self.rewrite
+        """What a compaction costs at any ceiling; to this comes what the summary is made from."""
+
+    def reset(self, size: int) -> float:
+        return self.fixed + self.input * (size - self.floor)
+
+    def ceiling(self, name: str, size: int) -> Ceiling:
+        cycle = max((size - self.floor) / self.growth, 1.0)
+        grown = (self.write - self.read) * self.growth
+        return Ceiling(name, size, cycle, self.carry * (self.floor + size) / 2 + grown + self.reset(size) / cycle)
+
+
+def _usd(value: float) -> str:
+    return f"${value:,.2f}" if value >= 1 else f"${value:.4f}"
+
+
+def _calls(value: float) -> str:
+    return "any number of calls" if isinf(value) else f"{value:,.0f} calls" if value >= 10 else f"{value:,.1f} calls"

@@ -1,0 +1,84 @@
+"""When to compact: the ceiling is the cheapest, waiting pays only for near pauses, and nothing is made up."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from builders import assistant, session, usage, user
+from hypothesis import given
+from hypothesis import strategies as st
+from reports.hostile import EVIL, intruders
+
+from ctxkit import read, samples
+from ctxkit.errors import BadArguments
+from ctxkit.metrics.when import when
+
+SONNET = "claude-sonnet-4-5"
+
+
+def grown(n=40, by=500, *, pause_every=None, model=SONNET, start=5_000, timed=True):
+    """A session that grows by `by` tokens a call; every so many calls an hour passes and the cache is cold."""
+    log, time = [], 0.0
+    for i in range(n):
+        cold = i == 0 or (pause_every is not None and i % pause_every == 0)
+        time += 3_600.0 if cold else 10.0
+        size = start + by * i
+        spent = usage(0, read=0 if cold else size - by, write=size if cold else by)
+        when_ = time if timed else None
+        log += [user(time=when_), assistant(usage=spent, model=model, time=when_)]
+    return session(*log)
+
+
+def test_the_shipped_sample_has_an_answer():
+    told = when(read(samples.path("billing")))
+    assert (told.window, told.window_source, told.model) == (48_000, "recorded", SONNET)
+    assert told.floor < told.best < next(c.tokens for c in told.ceilings if c.name == "recorded")
+    assert told.wait is not None
+    assert "Ceiling: compact at" in repr(told)
+
+
+@given(by=st.integers(50, 5_000), floor=st.integers(2_000, 60_000), summary=st.integers(100, 5_000))
+def test_no_other_ceiling_is_cheaper(by, floor, summary):
+    told = when(grown(8, by), floor=floor, summary_tokens=summary)
+    if told.best < told.window:
+        cheapest = min(told.ceilings, key=lambda c: c.usd)
+        best = next(c for c in told.ceilings if c.name == "best")
+        assert best.usd == pytest.approx(cheapest.usd, rel=0.02)  # whole requests against the continuous limit
+
+
+def test_waiting_pays_where_pauses_are_near_and_not_where_they_are_far():
+    near, far = when(grown(40, pause_every=3), floor=8_000), when(grown(40, pause_every=39), floor=8_000)
+    assert (near.wait, far.wait) == (True, False)
+    assert near.cold_every < far.cold_every
+    assert near.missed > far.missed
+    assert near.best < far.best  # what is carried costs more where it is written again
+
+
+def test_without_pauses_there_is_nothing_to_wait_for():
+    told = when(grown())
+    assert (told.cold_every, told.missed) == (inf, 0.0)
+    assert "no cold call to wait for" in repr(told)
+
+
+def test_a_log_that_cannot_say_is_refused_in_a_sentence():
+    with pytest.raises(BadArguments, match="has no usage"):
+        when(session(user(), assistant()))
+    with pytest.raises(BadArguments, match="has no price"):
+        when(grown(model="nobody-knows-it"))
+    with pytest.raises(BadArguments, match="do not grow"):
+        when(grown(5, 0))
+
+
+def test_the_floor_is_measured_or_given_and_says_which():
+    assert when(grown(), floor=7_000).floor_source == "given"
+    bare = when(grown(start=5_000))
+    assert (bare.floor, bare.floor_source) == (6_000, "its smallest prompt and a summary")
+
+
+def test_names_of_a_log_stay_text():
+    shown = when(grown(model=SONNET))
+    assert intruders(shown._repr_html_()) == []
+    from msgspec.structs import replace
+
+    assert intruders(replace(shown, model=EVIL, session=EVIL)._repr_html_()) == []
