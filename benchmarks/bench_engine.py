@@ -123,7 +123,7 @@ def replays() -> list[dict[str, object]]:
     assert len(replay(log, few).cuts) <= 10
     many = Rules(Window(limit // 3), triggers.Above(limit // 3))
     assert len(replay(log, many).cuts) > 100
-    plain, curved = (Rules(few.policy, triggers.Above(limit // 3), pruning=p(9)) for p in (Last, Curved))
+    plain, curved = (Rules(few.policy, triggers.Above(limit // 2), pruning=p(9)) for p in (Last, Curved))
     assert replay(log, plain).fresh_tokens.tolist() == replay(log, curved).fresh_tokens.tolist()
     whole = Rules(lambda h, room: PiCut(limit // 3)(h, room) if h.tokens > limit else h)
     assert replay(log, whole).prompts.tolist() == replay(log, few).prompts.tolist()

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from ctxkit.engine.marks import Cut, Held
 from ctxkit.engine.runs import Run
 from ctxkit.errors import ModelError
-from ctxkit.policies.chain import applied
+from ctxkit.history import History
+from ctxkit.policies.chain import as_history
 from ctxkit.policies.outlooks import Sampled, Straight
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.triggers import first_due
 
 if TYPE_CHECKING:
-    from ctxkit.history import History, Log
+    from ctxkit.history import Log
     from ctxkit.policies.rules import Rules
 
 
@@ -94,7 +95,9 @@ def _wanted(rules: Rules, look: Straight, start: int, stop: int) -> int:
 def _compacted(run: Run, rules: Rules, was: History) -> tuple[History, str, str | None]:
     """Ask the policy; a failure or a refused result leaves the history as it was, and a note."""
     try:
-        new = applied(rules.policy, was, run.room)
+        new = rules.policy(was, run.room)
+        if type(new) is not History or new.log is not was.log or new.call != was.call:
+            new = as_history(new, was, rules.policy)
     except ModelError as error:
         run.held.append(Held(was.call, name_of(rules.policy), f"failed: {error}"))
         return was, "failed", str(error)

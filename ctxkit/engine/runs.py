@@ -37,7 +37,7 @@ class Run:
         self.warned: list[tuple[int, str]] = []
         self.asked: list[tuple[History, str, str | None]] = []
         """Where the policy was asked and nothing came of it: the history, how it ended, and why."""
-        self.total = self.fresh = self.peak = 0
+        self._summed, self._sums = 0, (0, 0, 0)
         self._stretches: list[tuple[int, int, Any, Any]] = []
         """First and last call, sizes and fresh tokens; without the latter the size is what to add to the log's."""
         self._noted: set[int] = set()
@@ -68,6 +68,39 @@ class Run:
                 fresh = np.where(clock.cold[a:b], sizes + size, np.maximum(sizes - before, 0))  # noqa: PLW2901
             parts.append(_array(fresh))
         return np.concatenate(parts)
+
+    @property
+    def total(self) -> int:
+        """Prompt tokens of all calls so far."""
+        return self._bill()[0]
+
+    @property
+    def fresh(self) -> int:
+        """Those of them that are no cached prefix."""
+        return self._bill()[1]
+
+    @property
+    def peak(self) -> int:
+        """The largest prompt so far."""
+        return self._bill()[2]
+
+    def _bill(self) -> tuple[int, int, int]:
+        """Sum up the stretches: O(1) each, from the log's running sums."""
+        total, fresh, peak = self._sums
+        tokens, clock = self.log.tokens, self.clock
+        sums, sizes, rising = tokens.Q, tokens.C, tokens.rising
+        for a, b, size, own in self._stretches[self._summed :]:
+            if own is None:
+                total += size * (b - a) + sums[b] - sums[a]
+                fresh += clock.F[b] - clock.F[a] + size * (clock.N[b] - clock.N[a])
+                most = size + (sizes[b - 1] if rising else int(tokens.calls(a, b).max()))
+            elif isinstance(size, int):
+                total, fresh, most = total + size, fresh + own, size
+            else:
+                total, fresh, most = total + int(size.sum()), fresh + int(own.sum()), int(size.max())
+            peak = max(peak, most)
+        self._summed, self._sums = len(self._stretches), (total, fresh, peak)
+        return self._sums
 
     def sent(self, start: int, stop: int) -> list[int]:
         """Return the prompt tokens billed for the calls start..stop."""
@@ -123,15 +156,13 @@ class Run:
             return
         if self._unsent is not None:  # edited by hand since the last call: the first one's prefix is compared
             view = self._view(self.history.at(start))
-            self._one(start, look.size(start), self._prefix(start, self._unsent, view))
+            size, cached = look.size(start), self._prefix(start, self._unsent, view)
+            fresh = size if self.clock.cold[start] or not cached else max(size - cached, 0)
+            self._stretches.append((start, start + 1, size, fresh))
             self._unsent = None
             start += 1
             if stop <= start:
                 return
-        total, fresh, peak = look.bill(start, stop, self.clock)
-        self.total += total
-        self.fresh += fresh
-        self.peak = max(self.peak, peak)
         if type(look) is Straight:
             self._stretches.append((start, stop, look.off, None))
         else:
@@ -146,10 +177,12 @@ class Run:
         else:
             view = self._view(new)
             size, cached = view.tokens, self._prefix(call, self._unsent or self.history, view)
-        self._one(call, size, cached)
-        self._unsent = None
+            self._unsent = None
+        fresh = size if self.clock.cold[call] or not cached else max(size - cached, 0)
+        self._stretches.append((call, call + 1, size, fresh))
         self.cuts.append(cut)
-        self._noted.clear()
+        if self._noted:
+            self._noted.clear()
         if self.rules.on_compacted is not None:
             self.rules.on_compacted(new.messages)
 
@@ -163,13 +196,6 @@ class Run:
                     self._noted.add(i)
                     new.append((call, i, name_of(trigger)))
         self.warned += [(call, name) for call, _, name in sorted(new)]
-
-    def _one(self, call: int, size: int, cached: int) -> None:
-        fresh = size if self.clock.cold[call] or not cached else max(size - cached, 0)
-        self.total += size
-        self.fresh += fresh
-        self.peak = max(self.peak, size)
-        self._stretches.append((call, call + 1, size, fresh))
 
     def _view(self, history: History) -> History:
         return history if self.rules.pruning is None else applied(self.rules.pruning, history, self.room)

@@ -90,8 +90,12 @@ class Ranges(Searches, frozen=True, gc=False):
             return self._cut_around(start, before, (firm, rows), (summary, tokens), words)
         if before <= lead:
             return self
-        new = self._summaries(summary, tokens, before)
-        sure = firm if not new or type(summary) is int else None
+        new: tuple[Item, ...] = ()
+        sure: tuple[int, ...] | None = firm
+        if type(summary) is int:
+            new = (Item(-1, summary, summary, Tokens(summary, self.call, len(self.steps)), self.row(before - 1)),)
+        elif summary != ():
+            new, sure = self._summaries(summary, tokens, before), None
         items = (*map(head.item, firm), *new) if lead else new
         return self._with(Head.of(items, sure), before, lead, words, ((lead, before), new))
 
@@ -137,12 +141,12 @@ class Ranges(Searches, frozen=True, gc=False):
         return self.__class__(self.log, head, lo, self.hi, call, call, stable, (*steps, step))
 
     def _summaries(self, summary: Any, tokens: int | None, before: int) -> tuple[Item, ...]:
-        stands = self.row(before - 1)
-        if type(summary) is int or isinstance(summary, np.integer):
-            size = int(summary)
-            return (Item(-1, size, size, Tokens(size, self.call, len(self.steps)), stands),)
         if summary == ():
             return ()
+        stands = self.row(before - 1)
+        if isinstance(summary, (int, np.integer)):
+            size = int(summary)
+            return (Item(-1, size, size, Tokens(size, self.call, len(self.steps)), stands),)
         if isinstance(summary, str):
             summary = Message(role="summary", parts=(Text(summary),))
         many = (summary,) if isinstance(summary, Message) else tuple(summary)

@@ -32,15 +32,23 @@ class Searches(View, frozen=True, gc=False):
 
         What remains: the first `start` messages, everything that `stays`, and in tokens (not estimates) the fixed part.
         """
-        remains = self.before(start, estimated=estimated) + (0 if estimated else self.fixed)
+        if not estimated:
+            budget -= self.fixed
+        log = self.log
+        if not log.stays or log.stays[-1] < self.lo:
+            firm = self.head.firm(log)
+            if not firm or firm[-1] == len(firm) - 1:  # what stays stands first
+                lead = max(start, len(firm))
+                found = self._suffix(budget - self.before(lead, estimated=estimated), lead, estimated)
+                return found if found > lead else start
+        remains = self.before(start, estimated=estimated)
         found = self._suffix(budget - remains, start, estimated)
-        while self._any_stays():
+        while True:
             stay = self._staying(start, found, estimated)
             again = self._suffix(budget - remains - stay, start, estimated)
             if again <= found:
-                break
+                return found
             found = again
-        return found
 
     def before(self, position: int, *, estimated: bool = False) -> int:
         """Return the tokens of the messages before a position, without the fixed part."""
@@ -125,11 +133,6 @@ class Searches(View, frozen=True, gc=False):
                 return bisect_left(head, head[-1] - room, start, nh + 1)
         first = lo + start - nh if start > nh else lo
         return nh + min(bisect_left(sums, sums[hi] - budget, first, hi + 1), hi) - lo
-
-    def _any_stays(self) -> bool:
-        """Return True where a message that stays is shown."""
-        log = self.log
-        return bool(self.head.firm(log)) or bool(log.stays and log.stays[-1] >= self.lo)
 
     def _staying(self, start: int, stop: int, estimated: bool) -> int:
         """Return the tokens of what stays among the positions start..stop."""

@@ -22,9 +22,12 @@ def applied(policy: Any, history: History, room: Room) -> History:
         BadArguments: it gave back something else, or a history of another session or call.
         UnsoundHistory: a tool call lost its result, or a message that stays is gone.
     """
-    new: object = policy(history, room)
-    if new is history:
-        return history
+    new = policy(history, room)
+    return history if new is history else as_history(new, history, policy)
+
+
+def as_history(new: object, history: History, policy: Any) -> History:
+    """Return what a policy gave back for a history as a history of the same call; see `applied`."""
     if isinstance(new, History):
         if new.log is not history.log or new.call != history.call:
             raise BadArguments(f"Policy {name_of(policy)} returned a history of another session or call.")

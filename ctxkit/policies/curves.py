@@ -19,6 +19,7 @@ def last_results(
     clock: Clock,
     keep: int,
     text: str,
+    *,
     eligible: NDArray[Any] | None = None,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return prompt and fresh tokens of the calls of a span where all tool results but the last few are one text.

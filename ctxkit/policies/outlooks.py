@@ -97,14 +97,6 @@ class Straight:
         before = np.array(clock.before[start:stop], np.int64)
         return np.where(clock.cold[start:stop], sizes + self.off, np.maximum(sizes - before, 0))
 
-    def bill(self, start: int, stop: int, clock: Clock) -> tuple[int, int, int]:
-        """Return total prompt tokens, fresh tokens and the largest prompt of the calls start..stop: O(1)."""
-        off, tokens = self.off, self.log.tokens
-        total = off * (stop - start) + tokens.Q[stop] - tokens.Q[start]
-        fresh = clock.F[stop] - clock.F[start] + off * (clock.N[stop] - clock.N[start])
-        peak = tokens.C[stop - 1] if tokens.rising else int(tokens.calls(start, stop).max())
-        return total, fresh, off + peak
-
 
 class Sampled(Straight):
     """With pruning: what the coming calls are sent is worked out in pieces that double; crossings are scans.
@@ -130,7 +122,7 @@ class Sampled(Straight):
         self._start = self._end = span[0]
         self._stop = span[1]
         self._prompts = self._fresh = np.zeros(0, np.int64)
-        self._piece = 64
+        self._piece = 256 if hasattr(pruning, "curve") else 4  # a plain pruning makes a view for each call
 
     def _reach(self, call: int) -> None:
         while self._end < min(call, self._stop):
@@ -184,11 +176,6 @@ class Sampled(Straight):
         """Return the tokens of these calls that are no cached prefix."""
         self._reach(stop)
         return self._fresh[start - self._start : stop - self._start]
-
-    def bill(self, start: int, stop: int, clock: Clock) -> tuple[int, int, int]:
-        """Return total prompt tokens, fresh tokens and the largest prompt of the calls start..stop."""
-        prompts = self.prompts(start, stop)
-        return int(prompts.sum()), int(self.fresh(start, stop, clock).sum()), int(prompts.max())
 
 
 def curve(  # noqa: PLR0917  what a pruning's own `curve` takes
