@@ -51,6 +51,7 @@ class Evidence(Summary):
     """Put the evidence in the place of old messages (fuseraft's lossless mode); needs no model."""
 
     summariser: Any = EvidenceRecord()
+    apart: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -58,6 +59,7 @@ class Hybrid(Summary):
     """Put the evidence and a summary in the place of old messages."""
 
     summariser: Any = HybridRecord()
+    apart: bool = False
 
     def using(self, summariser: Any) -> Hybrid:
         """Return the policy with the words written by another summariser."""

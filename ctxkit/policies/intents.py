@@ -32,4 +32,4 @@ class Intents(Summary):
     """Put the record of tool calls in the place of old messages; needs no model."""
 
     summariser: IntentRecord = IntentRecord()
-    split_turns: bool = True
+    apart: bool = False

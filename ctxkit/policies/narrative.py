@@ -10,7 +10,6 @@ import numpy as np
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.messages import Message, Text
 from ctxkit.policies import contents, prompts, reconstructions, records
-from ctxkit.policies.cuts import Cut
 from ctxkit.policies.prompts import FUSERAFT_SECTIONS
 from ctxkit.policies.setting import at_least
 from ctxkit.policies.summarisers import Passage
@@ -58,28 +57,28 @@ class Narrative(Summary):
         if self.mode not in MODES:
             raise BadArguments(f"A compaction's mode is {', '.join(MODES)} or window, not {self.mode!r}.")
 
-    def cut(self, history: History, _room: Room) -> Cut:
+    def cut(self, history: History, _room: Room) -> int:
         """Return the first position that is kept."""
         n = len(history)
         if n < 2:
-            return Cut(0)
+            return 0
         if self.quirks:
             first = n - min(max(self.keep_replies, 1), n - 1)
-            return Cut(history.safe(first) or history.safe_before(first))
+            return history.safe(first) or history.safe_before(first)
         first = history.nth_last("assistant", self.keep_replies)
         users = history.role("user")
         while first > 0 and users[first - 1]:
             first -= 1
-        return Cut(history.safe_before(max(first, 0)))
+        return history.safe_before(max(first, 0))
 
     def __call__(self, history: History, room: Room) -> History:
         """Return the history with its old turns in one message."""
         new = super().__call__(history, room)
         return new if new is history or not self.signals else self._signalled(history, new)
 
-    def written(self, history: History, cut: Cut) -> Message | str | int:
+    def written(self, history: History, first: int) -> Message | str | int:
         """Return the message's text, or its size where the summariser only knows that."""
-        passage = Passage(history, cut.first, 0, self.limit, self.told())
+        passage = Passage(history, first, 0, self.limit, self.told())
         turns = [int(t) for t in history.turns[list(passage.positions)]]
         agent = history.log.agent
         if self.mode == "intent":

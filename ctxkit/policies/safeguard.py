@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import ModelError
+from ctxkit.history import USER
 from ctxkit.policies import contents, plans, records
 from ctxkit.policies.setting import share
 from ctxkit.policies.structured import PiSummary
-from ctxkit.policies.summary import LOCAL
+from ctxkit.policies.summary import LOCAL, turn_start
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.history import History
     from ctxkit.messages import Message
-    from ctxkit.policies.cuts import Cut
     from ctxkit.policies.summarisers import Passage
     from ctxkit.tokens import Room
 
@@ -50,18 +50,18 @@ class Safeguard(PiSummary):
             ModelError: no summary came about; with quirks also where all that could be summarised is one split turn.
         """
         if self.quirks:
-            cut = self.cut(history, room)
-            if cut.split and cut.turn <= 0:
+            first = self.cut(history, room)
+            if first and history.item(first).role(history.log) != USER and turn_start(history, first) <= 0:
                 raise ModelError("Compaction cancelled: there is nothing to summarise but the turn at work.")
         known = self if isinstance(self.summariser, LOCAL) else replace(self, window=room.limit)
         return PiSummary.__call__(known, history, room)
 
-    def written(self, history: History, cut: Cut) -> Message | str | int:
+    def written(self, history: History, first: int) -> Message | str | int:
         """Return the summary with the failures of tools behind it."""
-        made = super().written(history, cut)
+        made = super().written(history, first)
         if not isinstance(made, str):
             return made
-        gone = [history[p] for p in range(cut.first)]
+        gone = [history[p] for p in range(first)]
         return made + failures(gone)
 
     def asked(self, maker: Any, passage: Passage) -> Message | str | int:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ctxkit.history import USER
-from ctxkit.policies.cuts import Cut
 from ctxkit.policies.prompts import PI_SECTIONS, PI_TURN_SECTIONS
 from ctxkit.policies.summarisers import Passage
-from ctxkit.policies.summary import Summary, boundary, turn_start
+from ctxkit.policies.summary import Summary, boundary
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -34,29 +32,27 @@ class PiSummary(Summary):
     quirks: bool = False
     """Lose what Pi lost at the second compaction, and cut nothing where Pi cut nothing."""
 
-    def at(self, history: History, position: int) -> Cut:
+    def at(self, history: History, position: int) -> int:
         """Return Pi's cut at or after a position."""
         if not self.quirks:
-            return super().at(history, position)
+            return history.safe(position) or history.safe_before(min(position, max(len(history) - 1, 0)))
         start = boundary(history)
-        first = history.safe(max(position, start)) if len(history) else 0
-        if first <= start:
-            return Cut(0)
-        return Cut(first) if history.item(first).role(history.log) == USER else Cut(first, turn_start(history, first))
+        first = history.safe(max(position, start))
+        return first if first > start else 0
 
-    def passages(self, history: History, cut: Cut) -> list[Passage]:
+    def passages(self, history: History, first: int) -> list[Passage]:
         """Return the old turns and the head of a split turn; with quirks only what came after the last compaction."""
         start = boundary(history) if self.quirks else 0
         told = self.told()
         if not start:
-            found = super().passages(history, cut)
-        elif cut.split and cut.turn > start:
+            found = super().passages(history, first)
+        elif (turn := self.turn(history, first)) > start:
             found = [
-                Passage(history, cut.turn, start, self.limit, told),
-                Passage(history, cut.first, cut.turn, self.split_limit, told),
+                Passage(history, turn, start, self.limit, told),
+                Passage(history, first, turn, self.split_limit, told),
             ]
         else:
-            found = [Passage(history, cut.first, start, self.limit, told)]
+            found = [Passage(history, first, start, self.limit, told)]
         if len(found) > 1:
             found[1] = replace(found[1], instructions=TURN_INSTRUCTIONS)
         return found

@@ -10,7 +10,6 @@ from ctxkit.errors import BadArguments, CtxkitError, ModelError
 from ctxkit.history import USER
 from ctxkit.messages import Message, Text
 from ctxkit.policies import identifiers, prompts, records, waits
-from ctxkit.policies.cuts import Cut
 from ctxkit.policies.setting import Setting, at_least, share
 from ctxkit.policies.summarisers import Extractive, Fixed, Passage, Recorded, Share
 
@@ -42,7 +41,9 @@ class Summary(Setting):
     keep_share: float | None = None
     """Newest tokens to keep, as a share of the window."""
     split_turns: bool = True
-    """Whether the cut may fall inside a turn, whose head is then summarised by itself; else the turn is kept."""
+    """Whether the cut may fall inside a turn; else the whole turn is kept."""
+    apart: bool = True
+    """Whether the head of a split turn has a summary of its own."""
     estimated: bool = False
     """Count in the system's own measure instead of the bill's."""
     summariser: Any = None
@@ -102,20 +103,23 @@ class Summary(Setting):
         Raises:
             ModelError: no summary came about, and there is no other way to make one.
         """
-        cut = self.cut(history, room)
-        if cut.first <= 0 or not anything(history, cut.first):
+        first = self.cut(history, room)
+        if first <= 0 or not anything(history, first):
             return history
-        new = history.summarise(
-            cut.first, self.written(history, cut), self.why(cut), method=type(self).__name__.lower()
-        )
+        maker = self.summariser
+        if type(maker) is Fixed:  # nothing is read: an edit costs microseconds
+            made: Message | str | int = min(maker.tokens, self.limit or maker.tokens)
+        else:
+            made = self.written(history, first)
+        new = history.summarise(first, made, "older than what is kept", method="summary")
         return history if self.must_shrink and new.tokens >= history.tokens else new
 
     # -- where ---------------------------------------------------------------------------------------------------------
 
-    def cut(self, history: History, room: Room) -> Cut:
+    def cut(self, history: History, room: Room) -> int:
         """Return the first position that is kept; 0 where nothing can be cut."""
         if self.keep_turns is not None:
-            return Cut(history.safe_before(max(history.nth_last("user", self.keep_turns), 0)))
+            return history.safe_before(max(history.nth_last("user", self.keep_turns), 0))
         if self.keep_messages is not None:
             return self.at(history, max(len(history) - self.keep_messages, 0))
         keep = self.keep_tokens if self.keep_tokens is not None else 20_000
@@ -123,39 +127,35 @@ class Summary(Setting):
             keep = int(room.limit * self.keep_share)
         return self.at(history, history.back(keep, estimated=self.estimated))
 
-    def at(self, history: History, position: int) -> Cut:
+    def at(self, history: History, position: int) -> int:
         """Return a cut at or after a position, or at the start of its turn where turns are not split."""
-        position = max(min(position, len(history) - 1), 0)
         if not self.split_turns:
-            return Cut(history.safe_before(max(turn_start(history, position), 0)))
-        first = history.safe(position) or history.safe_before(position)
-        if not first or history.item(first).role(history.log) == USER:
-            return Cut(first)
-        return Cut(first, turn_start(history, first))
+            return history.safe_before(max(turn_start(history, position), 0))
+        return history.safe(position) or history.safe_before(min(position, max(len(history) - 1, 0)))
 
-    def why(self, cut: Cut) -> str:
-        """Return the reason that stands in the edit."""
-        return "a turn is split" if cut.split else "the oldest are summarised"
+    def turn(self, history: History, first: int) -> int:
+        """Return where the turn began that a cut splits; 0 where it splits none, or the first one."""
+        if not self.apart or not 0 < first < len(history) or history.item(first).role(history.log) == USER:
+            return 0
+        return max(turn_start(history, first), 0)
 
     # -- what ----------------------------------------------------------------------------------------------------------
 
-    def written(self, history: History, cut: Cut) -> Message | str | int:
-        """Return the summary: its message, text or size."""
+    def written(self, history: History, first: int) -> Message | str | int:
+        """Return the summary of all before a position: its message, text or size."""
         maker = self.summariser or Extractive()
-        if type(maker) is Fixed:
-            return maker.tokens if self.limit is None else min(maker.tokens, self.limit)
-        parts = self.passages(history, cut)
+        parts = self.passages(history, first)
         made = [self.asked(maker, passage) for passage in parts]
         return self.joined(made, parts)
 
-    def passages(self, history: History, cut: Cut) -> list[Passage]:
+    def passages(self, history: History, first: int) -> list[Passage]:
         """Return what is summarised: the old turns, and the head of a split one by itself."""
-        told = self.told()
-        if not cut.split or cut.turn <= 0 or not anything(history, cut.turn):
-            return [Passage(history, cut.first, 0, self.limit, told)]
+        told, turn = self.told(), self.turn(history, first)
+        if not turn or not anything(history, turn):
+            return [Passage(history, first, 0, self.limit, told)]
         return [
-            Passage(history, cut.turn, 0, self.limit, told),
-            Passage(history, cut.first, cut.turn, self.split_limit or self.limit, told),
+            Passage(history, turn, 0, self.limit, told),
+            Passage(history, first, turn, self.split_limit or self.limit, told),
         ]
 
     def told(self) -> str:
@@ -236,7 +236,7 @@ def anything(history: History, before: int) -> bool:
     head, log = history.head, history.log
     if before > head.size:
         first, last = history.lo, history.lo + before - head.size
-        if last - first > bisect_left(log.stays, last) - bisect_left(log.stays, first):
+        if not log.stays or last - first > bisect_left(log.stays, last) - bisect_left(log.stays, first):
             return True
     return any(i.row >= 0 and not i.stays(log) for i in head.items[:before])
 

@@ -5,7 +5,28 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-_PRESETS = ("fuseraft", "tyrum", "ai", "pulse_coder", "fased", "pi", "swe_agent_mask", "none")
+_PRESETS = (
+    "fuseraft",
+    "tyrum",
+    "ai",
+    "pulse_coder",
+    "fased",
+    "pi",
+    "swe_agent_mask",
+    "codex",
+    "claude_code",
+    "gemini",
+    "openclaw",
+    "opencode",
+    "openhands",
+    "langchain_summary",
+    "langchain_clear_tools",
+    "anthropic_clear_tools",
+    "inspect_edit",
+    "inspect_trim",
+    "inspect_summary",
+    "none",
+)
 _NAMES = {**{name: f"_{name}" for name in _PRESETS}, "names": "catalogue", "preset": "catalogue"}
 
 __all__ = [*_NAMES]  # noqa: PLE0604  names are strings, made above

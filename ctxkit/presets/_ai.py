@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.cuts import Cut
 from ctxkit.policies.digest import Digest, Excerpts
 from ctxkit.policies.prompts import PI_SECTIONS
 from ctxkit.policies.rules import Rules
@@ -84,27 +83,27 @@ class AiSummary(Summary):
         new = super().__call__(history, room)
         return new if new is history or self.digest is None else self.digest(new, room)
 
-    def cut(self, history: History, room: Room) -> Cut:
+    def cut(self, history: History, room: Room) -> int:
         """Return the first position that is kept."""
         keep = self.keep_tokens
         if not keep:
             return super().cut(history, room)
         if self.quirks:
-            return Cut(self._turn(history, keep))
+            return self._turn(history, keep)
         if history.estimated <= keep:
-            return Cut(0)
+            return 0
         first = min(history.back(keep + 1, estimated=True) + 1, len(history) - 1)
-        return Cut(history.safe(first) or history.safe_before(first))
+        return history.safe(first) or history.safe_before(first)
 
     def _turn(self, history: History, keep: int) -> int:
         start = boundary(history)
         crossing = max(history.back(keep, estimated=True), start)
         return history.safe_before(max(turn_start(history, crossing), 0)) if crossing > start else 0
 
-    def passages(self, history: History, cut: Cut) -> list[Passage]:
+    def passages(self, history: History, first: int) -> list[Passage]:
         """Return what is summarised: with quirks only what came after the last compaction."""
         start = boundary(history) if self.quirks else 0
-        return [Passage(history, cut.first, start, self.limit, self.told())]
+        return [Passage(history, first, start, self.limit, self.told())]
 
 
 def effective_limit(context_window: int, reserve_tokens: int = 16_384, max_tokens: int = 8000) -> tuple[int, str]:

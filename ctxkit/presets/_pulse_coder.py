@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.policies.cuts import Cut
 from ctxkit.policies.guards import Attempts
 from ctxkit.policies.prompts import PULSE_SECTIONS
 from ctxkit.policies.prune import Prune
@@ -61,26 +60,27 @@ class PulseSummary(Summary):
     """Tokens, by its own estimate, that the result may have."""
     prefix: str = PREFIX
     sections: tuple[str, ...] = PULSE_SECTIONS
+    apart: bool = False
     prune: Any = Prune(tool_calls="all", reasoning="all")  # noqa: RUF009  frozen
     """What is done to all messages before the last turns are taken, where no summary came about."""
 
     def __call__(self, history: History, room: Room) -> History:
         """Return summary and last turns, or the last turns alone."""
-        cut = self.cut(history, room)
-        if cut.first <= 0 or not anything(history, cut.first):
+        first = self.cut(history, room)
+        if first <= 0 or not anything(history, first):
             return history
         try:
-            new = history.summarise(cut.first, self.written(history, cut), "summary", method="summary")
+            new = history.summarise(first, self.written(history, first), "summary", method="summary")
         except ModelError:
             return self.last(self.prune(history, room), "fallback")
         if estimate(new) > self.target:
             return self.last(history, "summary-too-large")
         return history if self.must_shrink and new.tokens >= history.tokens else new
 
-    def cut(self, history: History, _room: Room) -> Cut:
+    def cut(self, history: History, _room: Room) -> int:
         """Return the user message that is the `keep_turns`-th from the end; 0 where there are not more."""
         first = history.nth_last("user", self.keep_turns or 1)
-        return Cut(history.safe_before(max(first, 0)) if history.count("user") > (self.keep_turns or 1) else 0)
+        return history.safe_before(max(first, 0)) if history.count("user") > (self.keep_turns or 1) else 0
 
     def last(self, history: History, why: str) -> History:
         """Return the last turns alone."""

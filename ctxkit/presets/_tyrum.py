@@ -10,7 +10,6 @@ from ctxkit.errors import BadArguments, ModelError
 from ctxkit.history import ASSISTANT, TOOL
 from ctxkit.messages import Message, Text
 from ctxkit.policies import identifiers, obligations, prompts
-from ctxkit.policies.cuts import Cut
 from ctxkit.policies.prune import Cap, Prune
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summarisers import Passage
@@ -130,14 +129,16 @@ def _previous(passage: Passage) -> Checkpoint | None:
 class TyrumSummary(Summary):
     """Keep the last messages (a reply with all its steps is one), from before the first pending one on."""
 
-    def cut(self, history: History, _room: Room) -> Cut:
+    apart: bool = False
+
+    def cut(self, history: History, _room: Room) -> int:
         """Return the first position that is kept."""
         first = last_units(history, self.keep_messages or 0)
         for p in range(min(first, len(history))):
             if history[p].pending:
                 first = p
                 break
-        return Cut(history.safe_before(first))
+        return history.safe_before(first)
 
 
 def last_units(history: History, keep: int) -> int:

@@ -1,0 +1,197 @@
+"""Claude Code: near the limit the whole conversation becomes a summary, and the newest files come back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import BadArguments
+from ctxkit.messages import Message, Text
+from ctxkit.policies import contents
+from ctxkit.policies.clear import Clear
+from ctxkit.policies.prompts import focused
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.shorten import READERS, WRITERS
+from ctxkit.policies.triggers import Above, Overflow, Share
+from ctxkit.presets.anchors import Anchored, fresh, message_of
+from ctxkit.presets.checks import room_to_cut
+from ctxkit.presets.differences import Difference
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+    from ctxkit.tokens import Room
+
+INSTRUCTIONS = (
+    "Summarise the conversation so that the work goes on without it: requests and intent, key concepts, files and "
+    "important snippets, errors and their fixes, what is pending, what was being done last."
+)
+
+DIFFERENCES = (
+    Difference(
+        "older tool outputs",
+        "are cleared first, and only then the conversation is summarised",
+        "how many stay is not documented",
+        "off; `clear_tool_outputs` says how many stay",
+        "as the default",
+    ),
+    Difference(
+        "where it is due",
+        "when the window approaches its limit",
+        "window less min(output limit, 20,000) less 13,000, as users found (anthropics/claude-code#31806)",
+        "as users found",
+        "as the default",
+    ),
+    Difference(
+        "what is loaded again",
+        "CLAUDE.md, memory, plan, skills and up to five files",
+        "from disk",
+        "files alone, as the log has them; the rest is part of the fixed prompt of a log",
+        "as the default",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ClaudeSummary(Anchored):
+    """Summarise everything; the files that were worked on last stand behind it."""
+
+    files: int = 5
+    """Files that come back."""
+    file_tokens: int = 5000
+    """Tokens, at four characters each, above which a file comes back as its path alone."""
+
+    def __call__(self, history: History, room: Room) -> History:
+        """Return a summary and the files."""
+        n = len(history)
+        if not fresh(history, 0, n).any():
+            return history
+        made = message_of(self.written(history, self.cut(history, room)), self.prefix)
+        back = self.restored(history)
+        new = history.summarise(n, [made, back] if back else made, "everything is summarised", method="claude_code")
+        return history if self.must_shrink and new.tokens >= history.tokens else new
+
+    def cut(self, history: History, _room: Room) -> int:
+        """Return the end: nothing is kept as it is."""
+        return len(history)
+
+    def restored(self, history: History) -> Message | None:
+        """Return a message with the files that were read or written last."""
+        if not self.files:
+            return None
+        found = last_files(history, self.files)
+        if not found:
+            return None
+        parts = [
+            f"File {path}:\n{text}" if text and len(text) <= 4 * self.file_tokens else f"File {path}"
+            for path, text in found.items()
+        ]
+        return Message(role="user", kind="injected", parts=(Text("\n\n".join(parts)),))
+
+
+def last_files(history: History, n: int) -> dict[str, str]:
+    """Return the last files that were read or written by path, newest first, with what was last read of them."""
+    asked: dict[str, str] = {}
+    seen: dict[str, str] = {}
+    for message in history.messages:
+        for call in message.tool_calls:
+            path, name = contents.path(call), call.name.lower()
+            if path and any(fnmatchcase(name, p) for p in (*READERS, *WRITERS)):
+                seen[path] = seen.pop(path, "")
+                if any(fnmatchcase(name, p) for p in READERS):
+                    asked[call.id] = path
+        if message.role == "tool" and message.call_id in asked and not message.is_error:
+            path = asked[message.call_id]
+            seen.pop(path, None)
+            seen[path] = contents.texts(message)
+    return dict(list(reversed(seen.items()))[:n])
+
+
+def claude_code(
+    *,
+    context_window: int | None = None,
+    auto_compact_enabled: bool = True,
+    autocompact_pct_override: float | None = None,
+    auto_compact_window: int | None = None,
+    summary_max_output_tokens: int = 20_000,
+    buffer_tokens: int = 13_000,
+    restored_files: int = 5,
+    restored_file_tokens: int = 5000,
+    clear_tool_outputs: int | None = None,
+    focus: str = "",
+    summariser: Any = None,
+) -> Rules:
+    """Return Claude Code's rules, as its documentation and its users tell of them; the program is not public.
+
+    Documented (code.claude.com/docs/en/context-window, read as quoted on 2026-10-19): the conversation becomes a
+    summary; up to five files come back, one of more than 5,000 tokens as its path; the percentage can be overridden.
+    Told by users (anthropics/claude-code#31806): 13,000 tokens below the window less the summary's 20,000, and an
+    override that can only lower it. Not confirmed: how many older tool outputs are cleared before that.
+
+    Args:
+        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        auto_compact_enabled: whether anything is compacted without being asked.
+        autocompact_pct_override: percent of the effective window at which it is due; can only lower it.
+        auto_compact_window: tokens to reckon with in place of the window; never more than the window.
+        summary_max_output_tokens: tokens of the window held free for the summary.
+        buffer_tokens: tokens below the rest at which a compaction is due.
+        restored_files: files that come back after a compaction.
+        restored_file_tokens: tokens above which a file comes back as its path alone.
+        clear_tool_outputs: tool outputs that stay whole, older ones being cleared first; None: none is cleared.
+        focus: what a summary shall look at besides, as after `/compact`.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+    """
+    parameters = dict(locals())
+    held = summary_max_output_tokens + buffer_tokens
+    room_to_cut(context_window, held, 0)
+    if autocompact_pct_override is not None and not 0 < autocompact_pct_override <= 100:
+        raise BadArguments("autocompact_pct_override is a percentage above 0 and up to 100.")
+    trigger: Any = Share(1.0, of="budget", or_equal=True)
+    window = context_window or 200_000
+    if auto_compact_window is not None:
+        room_to_cut(auto_compact_window, held, 0)
+        trigger = trigger | Above(auto_compact_window - held, or_equal=True)
+        window = min(window, auto_compact_window)
+    if autocompact_pct_override is not None:
+        at = (window - summary_max_output_tokens) * autocompact_pct_override / 100
+        trigger = trigger | Above(max(int(at), 1), or_equal=True)
+    policy: Any = ClaudeSummary(
+        keep_messages=1,
+        instructions=focused(INSTRUCTIONS, focus),
+        limit=summary_max_output_tokens,
+        files=restored_files,
+        file_tokens=restored_file_tokens,
+    )
+    trigger = trigger | Overflow(recorded=True)
+    if clear_tool_outputs is not None:
+        policy = FirstClear(clear=Clear(keep_last=clear_tool_outputs), summary=policy, trigger=trigger)
+    return Rules(
+        policy=policy,
+        trigger=trigger,
+        window=context_window,
+        reserve=held,
+        summariser=summariser,
+        auto=auto_compact_enabled,
+        name="claude_code",
+        parameters=parameters,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstClear:
+    """Clear older tool outputs; where a compaction is still due afterwards, summarise too."""
+
+    clear: Clear
+    summary: ClaudeSummary
+    trigger: Any
+    """Says whether it is still due."""
+    name = "clear, then summarise"
+
+    def using(self, summariser: Any) -> FirstClear:
+        """Return the policy with a summariser for its second step."""
+        return FirstClear(clear=self.clear, summary=self.summary.using(summariser), trigger=self.trigger)  # type: ignore[arg-type]
+
+    def __call__(self, history: History, room: Room) -> History:
+        """Return the history after one or both steps."""
+        new = self.clear(history, room)
+        return self.summary(new, room) if self.trigger(new, room) else new

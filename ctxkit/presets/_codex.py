@@ -1,0 +1,153 @@
+"""Codex CLI (openai/codex, Rust): a summary at the end, and of all the rest only what the user said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies import contents
+from ctxkit.policies.prompts import focused
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.shorten import Outputs
+from ctxkit.policies.summarisers import Passage
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.triggers import Above, Overflow, Share
+from ctxkit.presets.anchors import fresh, message_of
+from ctxkit.presets.differences import Difference
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+    from ctxkit.messages import Message
+    from ctxkit.tokens import Room
+
+PREFIX = "[Summary of the work so far, written by the model that did it]\n"
+INSTRUCTIONS = (
+    "Write a handoff for another model that goes on with this task: what was done and decided, what must be kept to, "
+    "what is left, and the data needed for it."
+)
+
+DIFFERENCES = (
+    Difference(
+        "remote compaction",
+        "off unless the provider is OpenAI",
+        "with OpenAI's models the server compacts: its item is encrypted",
+        "the local way: `openai_server` shows the other one",
+        "as the default",
+    ),
+    Difference(
+        "size that triggers",
+        "tokens of the context",
+        "prompt and reply of the last call together",
+        "the prompt of the coming call",
+        "as the default",
+    ),
+    Difference("a summary larger than what it replaces", "not said", "is taken", "is refused", "as the default"),
+    Difference(
+        "the summariser's own overflow",
+        "not said",
+        "the oldest item is dropped and the model asked again",
+        "a failure leaves the history as it was",
+        "as the default",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CodexSummary(Summary):
+    """Keep what the user said, the newest of it up to a budget; the summary of everything stands behind it."""
+
+    estimated: bool = True
+    user_tokens: int = 20_000
+    """Tokens, by Codex's estimate, of the user messages that are kept; the oldest of them is cut to fit."""
+
+    def __call__(self, history: History, _room: Room) -> History:
+        """Return the user's messages with a summary behind them."""
+        n = len(history)
+        asked = history.role("user") & ~history.stays
+        if not (fresh(history, 0, n) & ~asked).any():
+            return history
+        kept, short = self.chosen(history, asked)
+        passage = Passage(history, n, 0, self.limit, self.told())
+        made = message_of(self.asked(self.summariser, passage), self.prefix)
+        rest = history.keep(kept | history.stays).messages
+        shown = [short.get(m.id, m) for m in rest]
+        new = history.become([*shown, made], "only the user's messages are kept", method="codex")
+        return history if self.must_shrink and new.tokens >= history.tokens else new
+
+    def chosen(self, history: History, asked: np.ndarray) -> tuple[np.ndarray, dict[str, Message]]:
+        """Return which user messages are kept, and the one that is cut, by its id."""
+        kept, left = np.zeros(len(history), bool), self.user_tokens
+        short: dict[str, Message] = {}
+        for p in np.flatnonzero(asked)[::-1].tolist():
+            if left <= 0:
+                break
+            size, message = int(history.estimates[p]), history[p]
+            kept[p] = True
+            if size > left:
+                short[message.id] = contents.with_text(message, middle(contents.texts(message), left))
+            left -= size
+        return kept, short
+
+
+def middle(text: str, tokens: int) -> str:
+    """Return a text with its middle cut out, in about so many tokens of four characters."""
+    keep = max(tokens * 4, 0)
+    if len(text) <= keep:
+        return text
+    head, tail = keep - keep // 2, keep // 2
+    return f"{text[:head]}…{(len(text) - keep) // 4} tokens truncated…{text[len(text) - tail :]}"
+
+
+def codex(
+    *,
+    model_context_window: int | None = None,
+    model_auto_compact_token_limit: int | None = None,
+    compact_user_message_max_tokens: int = 20_000,
+    tool_output_token_limit: int | None = None,
+    compact_prompt: str = "",
+    focus: str = "",
+    summariser: Any = None,
+) -> Rules:
+    """Return Codex's rules: at 0.9 of the window, or earlier, all but the user's own words becomes a summary.
+
+    Read in `codex-rs/core/src/compact.rs` (0100b10: budget of user messages, order, failures) and, as quoted by
+    readers of `codex-rs/protocol/src/openai_models.rs`, the nine tenths; the file itself could not be read here.
+
+    Args:
+        model_context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        model_auto_compact_token_limit: tokens at which a compaction is due; never more than 0.9 of the window.
+        compact_user_message_max_tokens: tokens of the user's messages that are kept (fixed in the program).
+        tool_output_token_limit: tokens of one tool output that enter the history; None: as the log has it.
+        compact_prompt: what the summariser is told, in place of the default.
+        focus: what a summary shall look at besides (not in Codex).
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+    """
+    parameters = dict(locals())
+    if model_auto_compact_token_limit is not None and model_auto_compact_token_limit < 1:
+        raise BadArguments("model_auto_compact_token_limit must be 1 or more, or left out.")
+    if compact_user_message_max_tokens < 0:
+        raise BadArguments("compact_user_message_max_tokens must be 0 or more.")
+    trigger: Any = Share(0.9, or_equal=True)
+    if model_auto_compact_token_limit is not None:
+        trigger = trigger | Above(model_auto_compact_token_limit, or_equal=True)
+    outputs = None
+    if tool_output_token_limit is not None:
+        outputs = Outputs(max_lines=0, max_chars=0, max_bytes=max(4 * tool_output_token_limit, 1), mode="middle")
+    return Rules(
+        policy=CodexSummary(
+            user_tokens=compact_user_message_max_tokens,
+            keep_messages=1,
+            prefix=PREFIX,
+            instructions=focused(compact_prompt or INSTRUCTIONS, focus),
+        ),
+        trigger=trigger | Overflow(recorded=True),
+        pruning=outputs,
+        window=model_context_window,
+        estimator="bytes/4",
+        summariser=summariser,
+        name="codex",
+        parameters=parameters,
+    )

@@ -1,0 +1,139 @@
+"""Inspect's `CompactionEdit`: old tool results and old thinking are cleared, for good."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import numpy as np
+
+from ctxkit.errors import BadArguments
+from ctxkit.messages import Text
+from ctxkit.policies import contents
+from ctxkit.policies.rules import Rules
+from ctxkit.presets import thresholds
+from ctxkit.presets.clearing import ClearUses
+from ctxkit.presets.differences import Difference
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+    from ctxkit.messages import Message
+    from ctxkit.tokens import Room
+
+REMOVED = "(Tool result removed)"
+
+DIFFERENCES = (
+    Difference(
+        "where it does not help",
+        "not said",
+        "up to three passes, then the sample fails: compaction insufficient",
+        "one pass; where it is not enough the prompt stays over the threshold",
+        "as the default",
+    ),
+    Difference(
+        "memory tool",
+        "the model is warned to save what matters before",
+        "a message at nine tenths of the threshold",
+        "none",
+        "as the default",
+    ),
+    Difference(
+        "one tool use",
+        "a call with its result",
+        "the tools of the provider's server count as well",
+        "results in the log",
+        "as the default",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Edited(ClearUses):
+    """Clear old thinking and old tool uses, or put a text in the place of a whole use."""
+
+    trigger: int = 0
+    count_all: bool = False
+    placeholder: str = REMOVED
+    thinking_turns: int | None = 1
+    """Replies at the end that keep their thinking; None: all keep it."""
+    keep_inputs: bool = True
+    """Whether the calls stay where their results are cleared."""
+
+    def __call__(self, history: History, room: Room) -> History:
+        """Return the history without old thinking and old tool results."""
+        new = self.thoughtless(history)
+        if self.keep_inputs:
+            return super().__call__(new, room)
+        changes = self.named(new)
+        shorter = new.replace(changes, reason="old tool uses are removed") if changes else new
+        return shorter if shorter.tokens < new.tokens else new
+
+    def thoughtless(self, history: History) -> History:
+        """Return the history without the thinking of old replies."""
+        if self.thinking_turns is None:
+            return history
+        replies = np.flatnonzero(history.role("assistant"))
+        old = replies[: max(len(replies) - self.thinking_turns, 0)]
+        changes: dict[int, Message | str] = {}
+        for p in old.tolist():
+            if not history.stays[p]:
+                new = contents.without_reasoning(history[p])
+                if new is not history[p] and new.parts:
+                    changes[p] = new
+        return history.shorten(changes, reason="old thinking is cleared") if changes else history
+
+    def named(self, history: History) -> dict[int, Message | str | None]:
+        """Return the changes that leave of each old use one line in its reply."""
+        rows = self.old(history)
+        gone = {history[p].call_id: history[p].tool or "" for p in rows.tolist()}
+        held = {c.id for p in np.flatnonzero(history.stays).tolist() for c in history[p].tool_calls}
+        changes: dict[int, Message | str | None] = {p: None for p in rows.tolist() if history[p].call_id not in held}
+        for p in np.flatnonzero(history.role("assistant") & ~history.stays).tolist():
+            calls = [c for c in history[p].tool_calls if c.id in gone and c.id not in held]
+            if calls:
+                left = contents.without_calls(history[p], {c.id for c in calls})
+                notes = tuple(
+                    Text(f"[Tool call: {c.name} (parameters and results removed from history)]") for c in calls
+                )
+                changes[p] = msgspec.structs.replace(left, parts=(*left.parts, *notes))
+        return changes
+
+
+def inspect_edit(
+    *,
+    context_window: int | None = None,
+    threshold: float = 0.9,
+    keep_thinking_turns: int | Literal["all"] = 1,
+    keep_tool_uses: int = 3,
+    keep_tool_inputs: bool = True,
+    exclude_tools: tuple[str, ...] = (),
+) -> Rules:
+    """Return the rules of Inspect's editing compaction.
+
+    Read in `inspect_ai/model/_compaction/edit.py` of inspect_ai 0.3.285.
+
+    Args:
+        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        threshold: share of the window, or tokens where above 1, over which a compaction is due.
+        keep_thinking_turns: replies at the end that keep their thinking, or `all`.
+        keep_tool_uses: tool uses at the end that stay whole; excluded tools do not count among them.
+        keep_tool_inputs: whether the calls stay where their results are cleared; else both become one line.
+        exclude_tools: tools whose uses are never cleared.
+    """
+    parameters = dict(locals())
+    if keep_thinking_turns != "all" and (not isinstance(keep_thinking_turns, int) or keep_thinking_turns < 0):
+        raise BadArguments("keep_thinking_turns is 'all' or a number of replies, 0 or more.")
+    policy: Any = Edited(
+        keep=keep_tool_uses,
+        exclude=("tool_search", *exclude_tools),
+        thinking_turns=None if keep_thinking_turns == "all" else keep_thinking_turns,
+        keep_inputs=keep_tool_inputs,
+    )
+    return Rules(
+        policy=policy,
+        trigger=thresholds.trigger(threshold),
+        window=context_window,
+        name="inspect_edit",
+        parameters=parameters,
+    )

@@ -1,0 +1,91 @@
+"""Inspect's `CompactionSummary`: the task stays, all that follows becomes one summary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.policies.rules import Rules
+from ctxkit.presets import thresholds
+from ctxkit.presets.anchors import Anchored
+from ctxkit.presets.differences import Difference
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+    from ctxkit.tokens import Room
+
+PREFIX = "[CONTEXT COMPACTION SUMMARY]\n\n"
+INSTRUCTIONS = (
+    "Summarise the work so far in detail: requests, concepts, files and code, errors and fixes, problems solved, what "
+    "the user said, pending tasks, current work and the next step. Keep constraints of the user word for word."
+)
+
+DIFFERENCES = (
+    Difference(
+        "input of a task",
+        "all messages of the sample's input stay",
+        "those marked so; without any, up to the first user message",
+        "up to the first user message",
+        "as the default",
+    ),
+    Difference(
+        "an input too long for the summariser",
+        "tool output is shortened",
+        "the largest output is halved, up to twelve times",
+        "as it is",
+        "as the default",
+    ),
+    Difference(
+        "memory tool",
+        "the model is warned to save what matters before",
+        "a message at nine tenths of the threshold",
+        "none",
+        "as the default",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TaskAndSummary(Anchored):
+    """Keep what comes up to the first user message; summarise all the rest."""
+
+    through_user: bool = True
+
+    def cut(self, history: History, _room: Room) -> int:
+        """Return the end: nothing after the task is kept as it is."""
+        return len(history)
+
+
+def inspect_summary(
+    *,
+    context_window: int | None = None,
+    threshold: float = 0.9,
+    instructions: str = "",
+    prompt: str = "",
+    summariser: Any = None,
+) -> Rules:
+    """Return the rules of Inspect's summary compaction.
+
+    Read in `inspect_ai/model/_compaction/summary.py` of inspect_ai 0.3.285.
+
+    Args:
+        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        threshold: share of the window, or tokens where above 1, over which a compaction is due.
+        instructions: what the summariser is told besides.
+        prompt: what it is told in place of the default.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+    """
+    parameters = dict(locals())
+    policy = TaskAndSummary(
+        keep_messages=1,
+        prefix=PREFIX,
+        instructions="\n\n".join(t for t in (prompt or INSTRUCTIONS, instructions) if t),
+    )
+    return Rules(
+        policy=policy,
+        trigger=thresholds.trigger(threshold),
+        window=context_window,
+        summariser=summariser,
+        name="inspect_summary",
+        parameters=parameters,
+    )

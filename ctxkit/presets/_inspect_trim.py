@@ -1,0 +1,95 @@
+"""Inspect's `CompactionTrim`: the oldest fifth of the conversation is dropped, the task stays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.setting import Setting
+from ctxkit.presets import thresholds
+from ctxkit.presets.differences import Difference
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+    from ctxkit.tokens import Room
+
+DIFFERENCES = (
+    Difference(
+        "where one pass does not help",
+        "not said",
+        "up to three passes, then the sample fails: compaction insufficient",
+        "as many passes as it takes, and no failure",
+        "as the default",
+    ),
+    Difference(
+        "memory tool",
+        "the model is warned to save what matters before",
+        "a message at nine tenths of the threshold",
+        "none",
+        "as the default",
+    ),
+    Difference(
+        "a cut between call and result",
+        "calls keep their results",
+        "an orphaned result is dropped, and so is an orphaned call",
+        "the cut moves behind the result",
+        "as the default",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Trim(Setting):
+    """Drop the oldest share of what follows the first user message, until the prompt is within the threshold."""
+
+    threshold: float = 0.9
+    """Share of the window up to 1, above it tokens."""
+    preserve: float = 0.8
+    """Share of the messages that one pass leaves."""
+
+    def __call__(self, history: History, room: Room) -> History:
+        """Return the history with the task and its end."""
+        due = thresholds.trigger(self.threshold)
+        limit = due.tokens(room) if self.threshold <= 1 else self.threshold
+        while history.tokens > limit:
+            new = self.once(history)
+            if new is history:
+                break
+            history = new
+        return history
+
+    def once(self, history: History) -> History:
+        """Return the history after one pass."""
+        asked = history.next(0, "user")
+        start = asked + 1 if asked >= 0 else 1
+        start = history.safe(start) or len(history)
+        n = len(history) - start
+        first = start + int(n * (1 - self.preserve))
+        if first <= start:
+            return history
+        cut = history.safe(first) or history.safe_before(first)
+        return history.drop(cut, f"the oldest of all but {self.preserve:.0%}", start=start)
+
+
+def inspect_trim(*, context_window: int | None = None, threshold: float = 0.9, preserve: float = 0.8) -> Rules:
+    """Return the rules of Inspect's trimming compaction.
+
+    Read in `inspect_ai/model/_compaction/trim.py` and `_trim.py` of inspect_ai 0.3.285.
+
+    Args:
+        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        threshold: share of the window, or tokens where above 1, over which a compaction is due.
+        preserve: share of the messages after the task that one pass leaves.
+    """
+    parameters = dict(locals())
+    if not 0 <= preserve <= 1:
+        raise BadArguments(f"preserve lies between 0 and 1, not at {preserve}.")
+    return Rules(
+        policy=Trim(threshold=threshold, preserve=preserve),
+        trigger=thresholds.trigger(threshold),
+        window=context_window,
+        name="inspect_trim",
+        parameters=parameters,
+    )

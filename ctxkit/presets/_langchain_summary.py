@@ -1,0 +1,118 @@
+"""LangChain's `SummarizationMiddleware`: an old part becomes one message, the last 20 messages stay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.summarisers import Passage
+from ctxkit.policies.summary import Summary
+from ctxkit.presets import clauses
+from ctxkit.presets.differences import Difference
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+    from ctxkit.messages import Message
+    from ctxkit.tokens import Room
+
+PREFIX = "Here is a summary of the conversation to date:\n\n"
+TOO_LONG = "Previous conversation was too long to summarize."
+INSTRUCTIONS = (
+    "Extract the most important context from this conversation; your words will stand in its place. Sections: session "
+    "intent, summary, artifacts, next steps; say None where there is nothing."
+)
+
+DIFFERENCES = (
+    Difference(
+        "what the summariser is sent",
+        "the last 4,000 tokens of what goes",
+        "from a user message on, so it can be nothing at all: then the summary says only that it was too long",
+        "as the program",
+        "as the default",
+    ),
+    Difference(
+        "fractions",
+        "of the model's input limit",
+        "an error where the profile of the model is not known",
+        "of the window",
+        "as the default",
+    ),
+    Difference("size", "tokens of the messages", "an estimate, or what the last reply reported", "the prompt's tokens"),
+    Difference("a summary larger than what it replaces", "not said", "is taken", "is refused", "as the default"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LangChainSummary(Summary):
+    """Keep by LangChain's measure; the summariser sees only the end of what goes."""
+
+    apart: bool = False
+    keep: tuple[str, float] = ("messages", 20)
+    """What is kept: a number of messages or tokens, or a share of the window."""
+    trim_tokens: int | None = 4000
+    """Tokens of what goes, its newest, that the summariser is sent; None: all."""
+
+    def cut(self, history: History, room: Room) -> int:
+        """Return the first position that is kept."""
+        return clauses.cut(history, room, self.keep)
+
+    def passages(self, history: History, first: int) -> list[Passage]:
+        """Return what the summariser is sent."""
+        start = 0
+        if self.trim_tokens is not None and history.before(first, estimated=True) > self.trim_tokens:
+            start = first
+            total = history.before(first, estimated=True)
+            while start > 0 and total - history.before(start - 1, estimated=True) <= self.trim_tokens:
+                start -= 1
+            while start < first and history[start].role not in ("user", "summary"):
+                start += 1
+        return [Passage(history, first, start, self.limit, self.told())]
+
+    def written(self, history: History, first: int) -> Message | str | int:
+        """Return the summary; LangChain's own sentence where nothing is left to summarise."""
+        if not self.passages(history, first)[0].positions:
+            return self.prefix + TOO_LONG
+        return super().written(history, first)
+
+
+def langchain_summary(
+    *,
+    context_window: int | None = None,
+    trigger: Any = None,
+    keep: tuple[str, float] = ("messages", 20),
+    trim_tokens_to_summarize: int | None = 4000,
+    summary_prompt: str = "",
+    summariser: Any = None,
+) -> Rules:
+    """Return the rules of LangChain's summarization middleware, 1.5.0; without a trigger nothing is ever compacted.
+
+    Read in `langchain/agents/middleware/summarization.py` of langchain 1.5.0 (no trigger, 20 messages, 4,000 tokens,
+    the cut moves back to the reply whose results it would part).
+
+    Args:
+        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        trigger: `("tokens", n)`, `("messages", n)`, `("fraction", x)`; a dict: all of them; a list: any of them.
+        keep: what is kept, in the same words.
+        trim_tokens_to_summarize: tokens of what goes, its newest, that the summariser sees; None: all.
+        summary_prompt: what the summariser is told, in place of the default.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+    """
+    parameters = dict(locals())
+    due = clauses.trigger(trigger)
+    policy = LangChainSummary(
+        keep_messages=1,
+        keep=clauses.checked(keep, "keep"),
+        trim_tokens=trim_tokens_to_summarize,
+        prefix=PREFIX,
+        instructions=summary_prompt or INSTRUCTIONS,
+    )
+    return Rules(
+        policy=policy if due is not None else None,
+        trigger=due,
+        window=context_window,
+        estimator="chars/4",
+        summariser=summariser,
+        name="langchain_summary",
+        parameters=parameters,
+    )

@@ -1,0 +1,213 @@
+"""OpenClaw: Pi's compaction behind a safeguard of sections, identifiers and recent turns, and pruning when cold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies import contents
+from ctxkit.policies.idle import PLACEHOLDER, CacheTtl
+from ctxkit.policies.prompts import OPENCLAW_SECTIONS, PI_SECTIONS
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.safeguard import Safeguard
+from ctxkit.policies.structured import PiSummary
+from ctxkit.policies.triggers import Overflow, Share
+from ctxkit.presets.checks import room_to_cut
+from ctxkit.presets.differences import Difference
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+    from ctxkit.messages import Message
+
+TURN_CHARS = 600
+
+DIFFERENCES = (
+    Difference(
+        "default mode",
+        "safeguard",
+        "default where the config has no `agents.defaults`",
+        "safeguard",
+        "as the default",
+    ),
+    Difference(
+        "quality guard",
+        "off unless turned on",
+        "audits sections, identifiers and the last request, and asks again",
+        "off; with it on, `quality_guard_max_retries` times",
+        "as the default",
+    ),
+    Difference(
+        "providers of cache-ttl",
+        "Anthropic",
+        "Anthropic, Moonshot, Z.ai and those models at OpenRouter",
+        "every provider: whoever replays says so by `pruning`",
+        "as the default",
+    ),
+    Difference(
+        "live cap of one tool result",
+        "not said",
+        "30 % of the window, at most 16,000 characters, where it enters",
+        "none: the log holds what entered",
+        "as the default",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class OpenClawSummary(Safeguard):
+    """The safeguard's summary with the newest turns that it covers behind it, word for word."""
+
+    recent_turns: int = 3
+    """Turns of what is summarised that follow it word for word, 600 characters of each message."""
+
+    def written(self, history: History, first: int) -> Message | str | int:
+        """Return the summary with the turns behind it."""
+        made = super().written(history, first)
+        if not isinstance(made, str) or not self.recent_turns:
+            return made
+        gone = [history[p] for p in range(first)]
+        return made + recent(gone, self.recent_turns)
+
+
+def recent(messages: list[Message], turns: int) -> str:
+    """Return a section with the last turns of some messages, what the user and the agent said in each."""
+    said = [m for m in messages if m.role in ("user", "assistant") and contents.texts(m).strip()]
+    starts = [i for i, m in enumerate(said) if m.role == "user"]
+    if not starts:
+        return ""
+    lines = [f"- {m.role}: {contents.one_line(contents.texts(m), TURN_CHARS)}" for m in said[starts[-turns:][0] :]]
+    return "\n\n## Recent turns preserved verbatim\n" + "\n".join(lines)
+
+
+def openclaw(
+    *,
+    pruning: Literal["cache-ttl"] | None = None,
+    context_window: int | None = None,
+    mode: Literal["default", "safeguard"] = "safeguard",
+    reserve_tokens: int | None = None,
+    keep_recent_tokens: int = 20_000,
+    reserve_tokens_floor: int = 20_000,
+    max_history_share: float = 0.5,
+    recent_turns_preserve: int = 3,
+    quality_guard: bool = False,
+    quality_guard_max_retries: int = 1,
+    timeout_seconds: float = 300.0,
+    identifier_policy: Literal["strict", "off", "custom"] = "strict",
+    identifier_instructions: str = "",
+    custom_instructions: str = "",
+    ttl_seconds: float = 300.0,
+    keep_last_assistants: int = 3,
+    soft_trim_ratio: float = 0.3,
+    hard_clear_ratio: float = 0.5,
+    min_prunable_tool_chars: int = 50_000,
+    soft_trim_max_chars: int = 4000,
+    soft_trim_head_chars: int = 1500,
+    soft_trim_tail_chars: int = 1500,
+    hard_clear: bool = True,
+    hard_clear_placeholder: str = PLACEHOLDER,
+    tools_allow: tuple[str, ...] = ("*",),
+    tools_deny: tuple[str, ...] = (),
+    summariser: Any = None,
+) -> Rules:
+    """Return OpenClaw's rules: Pi's cut with a floored reserve, its guarded summary, and pruning in memory.
+
+    Read in the specification's evidence: `compaction-safeguard.ts`, `compaction-planning.ts` (00818c4) and
+    `context-pruning/` (0a1ebf1, 1328b6c). Not confirmed for the newest version: the timeout (300 s here).
+
+    Args:
+        pruning: `cache-ttl` trims and clears tool results for one call, after a pause; None: nothing is pruned.
+        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        mode: `safeguard` summarises long histories in stages and lists failed tools; `default` is Pi's summary.
+        reserve_tokens: tokens held free; None: Pi's 16,384.
+        keep_recent_tokens: tokens, by Pi's estimate, that are kept as they are.
+        reserve_tokens_floor: least tokens held free; 0: none.
+        max_history_share: share of the window (0.1 to 0.9) that the history given to one summary may have.
+        recent_turns_preserve: turns of what is summarised that follow the summary word for word (0 to 12).
+        quality_guard: ask again where a summary lost sections, identifiers or the last request.
+        quality_guard_max_retries: how often (0 to 3).
+        timeout_seconds: seconds that a summariser may take.
+        identifier_policy: `strict` tells the summariser to keep identifiers exactly; only with mode `safeguard`.
+        identifier_instructions: what it is told with `custom`; blank: the strict text.
+        custom_instructions: what a summary shall look at besides.
+        ttl_seconds: seconds after which the cache counts as cold.
+        keep_last_assistants: replies at the end that pruning leaves alone, with what follows them.
+        soft_trim_ratio: share of the window from which long results are trimmed.
+        hard_clear_ratio: share of the window from which results are cleared, oldest first.
+        min_prunable_tool_chars: characters of results below which nothing is cleared.
+        soft_trim_max_chars: characters above which a result is trimmed.
+        soft_trim_head_chars: characters kept of its head.
+        soft_trim_tail_chars: characters kept of its tail.
+        hard_clear: whether results are cleared at all.
+        hard_clear_placeholder: what a cleared result says.
+        tools_allow: names or globs of the tools whose results are pruned.
+        tools_deny: names or globs of the tools whose results never are.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+    """
+    parameters = dict(locals())
+    _checked(parameters)
+    held = max(16_384 if reserve_tokens is None else reserve_tokens, reserve_tokens_floor)
+    room_to_cut(context_window, held, keep_recent_tokens)
+    common: dict[str, Any] = {
+        "keep_tokens": keep_recent_tokens,
+        "limit": max(int(0.8 * held), 1),
+        "split_limit": max(int(0.5 * held), 1),
+        "focus": custom_instructions,
+        "seconds": timeout_seconds,
+    }
+    policy: PiSummary = PiSummary(**common)
+    if mode == "safeguard":
+        policy = OpenClawSummary(
+            **common,
+            max_history_share=max_history_share,
+            recent_turns=recent_turns_preserve,
+            identifiers=identifier_policy,
+            identifier_instructions=identifier_instructions,
+            sections=OPENCLAW_SECTIONS if quality_guard else PI_SECTIONS,
+            retries=quality_guard_max_retries if quality_guard else 0,
+        )
+    return Rules(
+        policy=policy,
+        trigger=Share(1.0, of="budget") | Overflow(recorded=True),
+        pruning=_cold(parameters) if pruning == "cache-ttl" else None,
+        window=context_window,
+        reserve=held,
+        estimator="pi",
+        summariser=summariser,
+        name="openclaw",
+        parameters=parameters,
+    )
+
+
+def _checked(p: dict[str, Any]) -> None:
+    if p["pruning"] not in (None, "cache-ttl"):
+        raise BadArguments(f"pruning is 'cache-ttl' or None, not {p['pruning']!r}.")
+    if p["mode"] not in ("default", "safeguard"):
+        raise BadArguments(f"mode is default or safeguard, not {p['mode']!r}.")
+    if not 0.1 <= p["max_history_share"] <= 0.9:
+        raise BadArguments(f"max_history_share lies between 0.1 and 0.9, not at {p['max_history_share']}.")
+    if not 0 <= p["recent_turns_preserve"] <= 12:
+        raise BadArguments("recent_turns_preserve lies between 0 and 12.")
+    if not 0 <= p["quality_guard_max_retries"] <= 3:
+        raise BadArguments("quality_guard_max_retries lies between 0 and 3.")
+
+
+def _cold(p: dict[str, Any]) -> CacheTtl:
+    same = (
+        "ttl_seconds",
+        "keep_last_assistants",
+        "soft_trim_ratio",
+        "hard_clear_ratio",
+        "min_prunable_tool_chars",
+        "soft_trim_max_chars",
+        "soft_trim_head_chars",
+        "soft_trim_tail_chars",
+        "hard_clear",
+    )
+    return CacheTtl(
+        **{name: p[name] for name in same},
+        placeholder=p["hard_clear_placeholder"],
+        allow=tuple(p["tools_allow"]) or ("*",),
+        deny=tuple(p["tools_deny"]),
+        keep_images=3,
+    )

@@ -1,0 +1,108 @@
+"""OpenHands' software agent SDK: the first half of the events becomes one event, the first two stay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.triggers import Above, Count, Overflow
+from ctxkit.presets.anchors import Anchored
+from ctxkit.presets.differences import Difference
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+    from ctxkit.tokens import Room
+
+DIFFERENCES = (
+    Difference(
+        "what counts",
+        "events",
+        "each tool call and each result is an event, the calls of one reply too",
+        "messages: calls in one reply are one",
+        "as the default",
+    ),
+    Difference(
+        "nothing that could be condensed",
+        "not said",
+        "a soft condensation is put off; a hard one summarises everything",
+        "it is put off",
+        "as the default",
+    ),
+    Difference("a summary larger than what it replaces", "not said", "is taken", "is refused", "as the default"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class OpenHandsSummary(Anchored):
+    """Forget the middle: keep the first events and so many of the last that half of what is allowed is left."""
+
+    max_size: int = 240
+    """Messages above which it is due."""
+    max_tokens: int | None = None
+    """Tokens above which it is due."""
+    minimum_progress: float = 0.1
+    """Share of the messages that must be forgotten at least."""
+
+    def cut(self, history: History, _room: Room) -> int:
+        """Return the first of the last messages that are kept."""
+        n = len(history)
+        tails = []
+        if n > self.max_size:
+            tails.append(self.max_size // 2 - self.keep_first - 1)
+        if self.max_tokens and history.tokens > self.max_tokens:
+            tails.append(n - history.fitting(self.max_tokens // 2, start=min(self.keep_first, n)))
+        end = n - max(min(tails or [n // 2 - self.keep_first - 1]), 0)
+        cut = history.safe(end) if end < n else history.safe_before(n)
+        return cut if cut - self.head(history) >= self.minimum_progress * n else 0
+
+
+def openhands(
+    *,
+    context_window: int | None = None,
+    max_size: int = 240,
+    max_tokens: int | None = None,
+    keep_first: int = 2,
+    minimum_progress: float = 0.1,
+    summariser: Any = None,
+) -> Rules:
+    """Return the rules of OpenHands' `LLMSummarizingCondenser`.
+
+    Read in `condenser/llm_summarizing_condenser.py` (118402a: 240, 2, the halves, the next place where a cut is legal);
+    the minimum progress of a tenth is later and could not be read there.
+
+    Args:
+        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        max_size: events above which a condensation is due; half of them remain.
+        max_tokens: tokens of the prompt above which it is due; at most half of them remain; None: never.
+        keep_first: events at the beginning that are never forgotten.
+        minimum_progress: share of the events that a condensation must forget.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+    """
+    parameters = dict(locals())
+    if max_size < 1 or keep_first < 0 or max_size // 2 - keep_first - 1 <= 0:
+        raise BadArguments(
+            f"keep_first ({keep_first}) must lie below half of max_size ({max_size}) less one: "
+            "otherwise a condensation keeps nothing of the end."
+        )
+    if not 0 <= minimum_progress < 1:
+        raise BadArguments("minimum_progress is a share from 0 up to 1.")
+    trigger: Any = Count(max_size + 1) | Overflow(recorded=True)
+    if max_tokens is not None:
+        trigger = trigger | Above(max_tokens)
+    policy = OpenHandsSummary(
+        keep_messages=max_size // 2 - keep_first - 1,
+        keep_first=keep_first,
+        max_size=max_size,
+        max_tokens=max_tokens,
+        minimum_progress=minimum_progress,
+    )
+    return Rules(
+        policy=policy,
+        trigger=trigger,
+        window=context_window,
+        summariser=summariser,
+        name="openhands",
+        parameters=parameters,
+    )

@@ -1,0 +1,55 @@
+"""The Go agent ai's `config.json`: `compactor` and `toolOutput` (its docs/config-example.md); keys in any case."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.presets.configs.tables import Config, Found, Key, Table
+from ctxkit.presets.configs.values import FLAG, WHOLE, choice
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TABLE = Table(
+    keys=(
+        Key("compactor.maxMessages", "max_messages", WHOLE),
+        Key("compactor.maxTokens", "max_tokens", WHOLE),
+        Key("compactor.keepRecent", "keep_recent", WHOLE),
+        Key("compactor.keepRecentTokens", "keep_recent_tokens", WHOLE),
+        Key("compactor.reserveTokens", "reserve_tokens", WHOLE),
+        Key("compactor.toolCallCutoff", "tool_call_cutoff", WHOLE),
+        Key("compactor.toolSummaryStrategy", "tool_summary_strategy", choice("llm", "heuristic", "off")),
+        Key("compactor.autoCompact", "auto_compact", FLAG),
+        Key("toolOutput.maxLines", "max_lines", WHOLE),
+        Key("toolOutput.maxBytes", "max_bytes", WHOLE),
+        Key("toolOutput.maxChars", "max_chars", WHOLE),
+        Key("toolOutput.truncateMode", "truncate_mode", choice("head", "head_tail", "middle")),
+    ),
+    elsewhere=frozenset({"compactor.toolSummaryAutomation", "toolOutput.largeOutputThreshold"}),
+    silent=frozenset({"model", "concurrency", "log"}),
+    any_case=True,
+)
+
+
+def weigh(config: Mapping[str, Any]) -> int:
+    """Count the signs of ai."""
+    names = {str(k).casefold() for k in config}
+    return 4 * ("compactor" in names) + 2 * ("tooloutput" in names) + ("concurrency" in names)
+
+
+def read(config: Mapping[str, Any], _agent: str | None) -> Found:
+    """Gather what the file says."""
+    found = Found()
+    TABLE.read(config, found)
+    return found
+
+
+CONFIG = Config(
+    system="ai",
+    file="config.json",
+    syntax="json",
+    weigh=weigh,
+    read=read,
+    tree=TABLE.tree,
+    keys={k.parameter: k.path for k in TABLE.keys},
+)

@@ -1,0 +1,131 @@
+"""JSON, JSON with comments, YAML and TOML: bounded text to plain values, and back."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import BadArguments, ReadError, UnknownFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_BYTES = 1_000_000
+MAX_SLOW_CHARS = 250_000
+"""Characters that the JSON5 parser is given; it reads about 40,000 a second."""
+NOTE = "The parts that ctxkit's rules hold; put them into your own file beside all else that it says."
+
+
+def load(path: str | Path) -> dict[str, Any]:
+    """Return what a config file says, whichever of the syntaxes it has.
+
+    Raises:
+        ReadError: it is no file, too large, no text, or broken.
+        UnknownFormat: it holds no keys and values.
+    """
+    text = _text(Path(path))
+    suffix = Path(path).suffix.lower()
+    first = {".toml": _toml, ".yaml": _yaml, ".yml": _yaml}.get(suffix, _json)
+    others = [p for p in (_json, _toml, _yaml) if p is not first] if suffix not in _SURE else []
+    why = ""
+    for parse in (first, *others):
+        try:
+            value = parse(text)
+        except RecursionError:
+            raise ReadError("The file is nested too deeply for a config file.", path) from None
+        except ValueError as error:
+            why = why or " ".join(str(error).split())[:300]
+            continue
+        if isinstance(value, dict) and value:
+            return value
+        why = why or "it holds no keys and values"
+    kind = UnknownFormat if "no keys" in why else ReadError
+    raise kind(f"This cannot be read as a config file: {why}.", path)
+
+
+def dump(tree: Mapping[str, Any], syntax: str) -> str:
+    """Return a config as text in `json`, `json5`, `yaml` or `toml` (flat, and tables of one level)."""
+    return {"json": _to_json, "json5": _to_json5, "yaml": _to_yaml, "toml": _to_toml}[syntax](tree)
+
+
+_SURE = {".toml", ".yaml", ".yml", ".json", ".jsonc", ".json5"}
+
+
+def _text(path: Path) -> str:
+    try:
+        if not path.is_file():
+            raise ReadError("There is no such file." if not path.exists() else "This is no file.", path)
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ReadError(f"The file cannot be opened: {error.strerror}.", path) from None
+    if len(data) > MAX_BYTES:
+        raise ReadError(f"A config file has at most {MAX_BYTES:,} bytes; this one is larger.", path)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ReadError("A config file is text in UTF-8; this one is not.", path) from None
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        if len(text) > MAX_SLOW_CHARS:
+            raise
+    import json5
+
+    return json5.loads(text)
+
+
+def _yaml(text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.load(text, Loader=_loader())  # noqa: S506  the safe loader, in C where there is one
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None
+
+
+def _loader() -> Any:
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _toml(text: str) -> Any:
+    return tomllib.loads(text)
+
+
+def _to_json(tree: Mapping[str, Any]) -> str:
+    return json.dumps(tree, indent=2, ensure_ascii=False) + "\n"
+
+
+def _to_json5(tree: Mapping[str, Any]) -> str:
+    return f"// {NOTE}\n" + _to_json(tree)
+
+
+def _to_yaml(tree: Mapping[str, Any]) -> str:
+    import yaml
+
+    return f"# {NOTE}\n" + yaml.safe_dump(dict(tree), sort_keys=False, allow_unicode=True, width=100)
+
+
+def _to_toml(tree: Mapping[str, Any]) -> str:
+    lines = [f"# {NOTE}", *(f"{k} = {_scalar(v)}" for k, v in tree.items() if not isinstance(v, dict))]
+    for name, table in tree.items():
+        if isinstance(table, dict):
+            lines += ["", f"[{name}]", *(f"{k} = {_scalar(v)}" for k, v in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_scalar, value))}]"
+    if isinstance(value, (bool, str)):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, (int, float)):
+        return repr(value)
+    raise BadArguments(f"{value!r} cannot be written as TOML.")
