@@ -10,7 +10,6 @@ import numpy as np
 from ctxkit.errors import BadArguments
 from ctxkit.policies import contents, trims
 from ctxkit.policies.chain import Chain
-from ctxkit.policies.guards import Hysteresis
 from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Replies, Results
@@ -120,6 +119,10 @@ class Pipeline(Summary):
     node_tokens: int = 4000
     """Tokens that a message beyond the retained ones keeps."""
 
+    @property
+    def keeps(self) -> None:
+        """Nothing is kept at least: what is beyond the retained tokens is cut down before anything is summarised."""
+
     def __call__(self, history: History, room: Room) -> History:
         """Return the history within its budgets."""
         old = self.cut(history, room)
@@ -166,7 +169,7 @@ def gemini(
         truncate_tool_output_threshold: characters that an output beyond it keeps.
         retained_tokens: pipeline: tokens that are kept as they are.
         max_tokens: pipeline: tokens of the prompt above which the oldest are summarised.
-        coalescing_threshold_tokens: pipeline: growth before the next step, once something was done.
+        coalescing_threshold_tokens: pipeline: tokens above those retained at which a step is due.
         masking_threshold_tokens: pipeline: tokens of one tool output above which the rest of it is masked at once.
         max_tokens_per_node: pipeline: tokens that a message beyond the retained ones keeps.
         max_state_tokens: pipeline: tokens of a snapshot.
@@ -208,11 +211,10 @@ def gemini(
     masked = 4 * masking_threshold_tokens
     return Rules(
         policy=policy,
-        trigger=Above(retained_tokens),
+        trigger=Above(retained_tokens + coalescing_threshold_tokens),
         pruning=Chain.of(
             Results(max_chars=masked, consumed_chars=-1, suffix=MASKED), Replies(max_chars=masked, suffix=MASKED)
         ),
-        guards=(Hysteresis(tokens=coalescing_threshold_tokens),) if coalescing_threshold_tokens else (),
         name="gemini",
         parameters=parameters,
         **common,

@@ -66,7 +66,7 @@ class ClearUses(Setting):
         excluded = history.tool(*self.exclude) if self.exclude else np.zeros(len(history), bool)
         rows = np.flatnonzero(results if self.count_all else results & ~excluded)
         rows = rows[: max(len(rows) - self.keep, 0)]
-        return rows[~excluded[rows] & ~history.stays[rows]]
+        return np.asarray(rows[~excluded[rows] & ~history.stays[rows]])
 
     def cleared(self, history: History, rows: np.ndarray) -> History:
         """Return the history with the results at some positions cleared."""
