@@ -5,6 +5,7 @@ LangChain is an optional peer: without it (``pip install langchain``) its rows a
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import random
@@ -29,13 +30,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CALLS = 500
-WORDS = "the quick brown fox reads src/main.py and writes tests until all of them pass again".split()
+WORDS = [
+    "the",
+    "quick",
+    "brown",
+    "fox",
+    "reads",
+    "src/main.py",
+    "and",
+    "writes",
+    "tests",
+    "until",
+    "all",
+    "of",
+    "them",
+    "pass",
+    "again",
+]
 
 
 def talk(calls: int, seed: int = 0, mean: int = 900) -> list[Message]:
     """A system prompt, an input, then a call and its result for each reply."""
     rng = random.Random(seed)
-    text = lambda n: " ".join(rng.choice(WORDS) for _ in range(max(1, n // 6)))
+
+    def text(n: int) -> str:
+        return " ".join(rng.choice(WORDS) for _ in range(max(1, n // 6)))
+
     out = [
         Message(role="system", id="s", parts=(Text(text(600)),)),
         Message(role="user", id="u", parts=(Text(text(300)),)),
@@ -63,7 +83,7 @@ class PiCut:
     def __init__(self, keep: int, summary: int = 1500) -> None:
         self.keep, self.summary = keep, summary
 
-    def __call__(self, h: Any, room: Any) -> Any:
+    def __call__(self, h: Any, _room: Any) -> Any:
         return h.summarise(h.safe(h.back(self.keep)), self.summary, "full")
 
 
@@ -73,7 +93,7 @@ class Window:
     def __init__(self, budget: int) -> None:
         self.budget = budget
 
-    def __call__(self, h: Any, room: Any) -> Any:
+    def __call__(self, h: Any, _room: Any) -> Any:
         return h.drop(h.safe(h.fitting(self.budget)), "window")
 
 
@@ -83,13 +103,13 @@ class Last:
     def __init__(self, n: int) -> None:
         self.n = n
 
-    def __call__(self, h: Any, room: Any) -> Any:
+    def __call__(self, h: Any, _room: Any) -> Any:
         tools = np.flatnonzero(h.role("tool"))
         return h.shorten(tools[: max(0, len(tools) - self.n)], "[cleared]", "old")
 
 
 class Curved(Last):
-    def curve(self, h: Any, start: int, stop: int, clock: Any, room: Any) -> Any:
+    def curve(self, h: Any, start: int, stop: int, clock: Any, _room: Any) -> Any:
         return last_results(h, (start, stop), clock, self.n, "[cleared]")
 
 
@@ -143,11 +163,12 @@ def replays() -> list[dict[str, object]]:
         }
 
     return [
-        row("replay, compaction only", few, 50, ">= 100"),
-        row("replay, a window that thrashes", many, 10, ">= 7"),
-        row("replay, old results cleared at each call", curved, 10, ">= 4"),
-        row("replay, a plain function as the whole rule", whole, 5, ">= 1"),
-        row("replay, a plain function clearing at each call", plain, 1, ">= 0.1"),
+        # the project's goals (10 M, 0.7 M, 0.4 M and 10,000 calls a second) over the 0.55 M of such a fold
+        row("replay, compaction only", few, 50, ">= 18"),
+        row("replay, a window that thrashes", many, 10, ">= 1.27"),
+        row("replay, old results cleared at each call", curved, 10, ">= 0.73"),
+        row("replay, a plain function as the whole rule", whole, 5, ">= 0.73"),
+        row("replay, a plain function clearing at each call", plain, 1, ">= 0.018"),
         *against_langchain(messages, few, log),
     ]
 
@@ -187,6 +208,7 @@ def against_langchain(messages: list[Message], rules: Rules, log: Log) -> list[d
             shown += history[2 + 2 * call : 4 + 2 * call]
         return cuts
 
+    gc.freeze()
     assert 0 < peer() <= 20  # it counts by another rule, so it cuts at other calls, about as often
     ours, theirs = cpu(lambda: [replay(log, rules) for _ in range(50)]) / 50, cpu(peer, 3)
     name = "replay, compaction only, against LangChain's SummarizationMiddleware"
@@ -215,7 +237,7 @@ def live(messages: list[Message], rules: Rules, last: int = 40) -> float:
 def decisions() -> list[dict[str, object]]:
     """One decision a call, from 100 to 10,000 messages."""
     out = []
-    for name, pruning, goal in (("without pruning", None, "<= 2"), ("old results cleared", Curved(9), "<= 30")):
+    for name, pruning, goal in (("without pruning", None, "<= 3"), ("old results cleared", Curved(9), "<= 3")):
         short, long = (
             statistics.median(
                 live(talk(n), Rules(PiCut(20_000), triggers.Above(60_000), pruning=pruning)) for _ in range(5)
@@ -301,11 +323,12 @@ def totals() -> list[dict[str, object]]:
 
 
 def run() -> list[dict[str, object]]:
+    gc.collect()
+    gc.freeze()  # what was imported is no part of either side's work
     return [*replays(), *decisions(), *totals()]
 
 
 if __name__ == "__main__":
     for row in run():
-        print(
-            f"{row['name']:110s} {row['ours']:12.2f} {row['peer']:14.2f} {row['unit']:14s} x{row['ratio']:,.2f} (goal {row['goal']})"
-        )
+        figures = f"{row['ours']:12.2f} {row['peer']:14.2f} {row['unit']:14s} x{row['ratio']:,.2f}"
+        print(f"{row['name']:110s} {figures} (goal {row['goal']})")

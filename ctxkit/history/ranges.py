@@ -88,16 +88,30 @@ class Ranges(Searches, frozen=True, gc=False):
         lead = len(firm)
         if start or rows or row < lo or (lead and firm[-1] >= lead):
             return self._cut_around(start, before, (firm, rows), (summary, tokens), words)
-        if before <= lead:
-            return self
+        return self if before <= lead else self._cut_behind(firm, before, summary, tokens, words)
+
+    def _cut_behind(self, firm: tuple[int, ...], before: int, summary: Any, tokens: int | None, words: Words) -> Self:
+        """Cut all behind what stays at the front of the head: the way of nearly every compaction."""
+        head, lead = self.head, len(firm)
         new: tuple[Item, ...] = ()
         sure: tuple[int, ...] | None = firm
         if type(summary) is int:
             new = (Item(-1, summary, summary, Tokens(summary, self.call, len(self.steps)), self.row(before - 1)),)
         elif summary != ():
             new, sure = self._summaries(summary, tokens, before), None
-        items = (*map(head.item, firm), *new) if lead else new
-        return self._with(Head.of(items, sure), before, lead, words, ((lead, before), new))
+        items, ahead, estimate = new, 0, 0
+        if lead:
+            kept = head.items[:lead] if head.tuple_ else tuple(map(head.item, firm))
+            for item in kept:
+                ahead += item.tokens
+                estimate += item.estimate
+            items = kept + new
+        tokens_after = ahead
+        for item in new:
+            tokens_after += item.tokens
+            estimate += item.estimate
+        after = Head(len(items), tokens_after, estimate, items, sure)
+        return self._with(after, before, lead, words, ((lead, before), new), ahead=ahead)
 
     def _cut_around(self, start: int, before: int, stay: Any, summary: tuple[Any, int | None], words: Words) -> Self:
         """Cut where something stays: before the range, in it, or of the head after it."""
@@ -122,10 +136,12 @@ class Ranges(Searches, frozen=True, gc=False):
         head = Head.of((*prefix, *kept[:lead], *new, *kept[lead:], *items[before:]))
         return self._with(head, before, first, words, ((first, before), new))
 
-    def _with(self, head: Head, upto: int, first: int, words: Words, done: Any, *, added: bool = False) -> Self:
+    def _with(
+        self, head: Head, upto: int, first: int, words: Words, done: Any, *, added: bool = False, ahead: int = -1
+    ) -> Self:
         """Return the history with a head that swallowed all positions before `upto`; `first` is not as before.
 
-        `done`: what a step holds as `at` and `new`.
+        `done`: what a step holds as `at` and `new`; `ahead`: tokens before `first`, where they are known.
         """
         lo, nh, call, steps = self.lo, self.head.size, self.call, self.steps
         if upto > nh:
@@ -133,7 +149,7 @@ class Ranges(Searches, frozen=True, gc=False):
         fixed = self.log.fixed_at
         stable = fixed[call] if call < len(fixed) else self.log.fixed
         if first:
-            stable += self.before(first)
+            stable += self.before(first) if ahead < 0 else ahead
         if steps:
             stable = min(stable, self.stable)
         kind, reason, method, usage = words
