@@ -50,6 +50,7 @@ FAMILIES = {
     "spent": lambda a, b: dict(policy=pi(b), trigger=t.Spent(a * 5)),
     "replies": lambda a, b: dict(policy=pi(b), trigger=t.Count(3 + b % 9, ("assistant",)) | t.Above(a)),
     "people": lambda a, b: dict(policy=pi(b), trigger=t.Count(9 + b % 20, ("user", "assistant"))),
+    "twice": lambda a, b: dict(policy=lambda h, room: clear(2)(window(a // 2)(h, room), room), trigger=t.Above(a)),
     "messages": lambda a, b: dict(policy=tail(5 + b % 9), trigger=t.Count(20 + b % 30)),
     "turns": lambda a, b: dict(policy=window(a // 2), trigger=t.Turns(1 + b % 4)),
     "idle": lambda a, b: dict(policy=pi(b), trigger=t.Idle(300) & t.Above(a // 3)),

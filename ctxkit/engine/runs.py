@@ -171,7 +171,7 @@ class Run:
     def take(self, cut: Cut, look: Straight) -> None:
         """Write down a compaction and the call that follows it."""
         call, new = cut.call, cut.new
-        if type(look) is Straight and self._unsent is None:
+        if type(look) is Straight and self._unsent is None and len(new.steps) == 1:
             size = new.tokens
             cached = min(new.stable, look.off + self.clock.before[call])
         else:

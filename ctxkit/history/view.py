@@ -43,7 +43,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
     since: int = 0
     """The call of the last edit that is kept (0: none yet)."""
     stable: int = 0
-    """Tokens of the prompt that the edits of this call left as they were: the part that a cache may still hold."""
+    """Tokens at the front that no edit of this call touched: a cache may still hold at least these."""
 
     # -- sizes: O(1) -------------------------------------------------------------------------------------------------
 

@@ -62,7 +62,8 @@ def test_any_verbs_leave_a_sound_history_whose_edits_say_the_same(seed, verbs):
     assert len({m.id for m in view}) == len(view)
     if h.steps:
         assert h.edits[-1].tokens_after == h.tokens
-        assert h.stable == sum(n for n, _ in same_prefix(History.start(log, 9), h))
+        same = sum(n for n, _ in same_prefix(History.start(log, 9), h))
+        assert h.stable == same if len(h.steps) == 1 else h.stable <= same  # a later verb may undo an earlier one
 
 
 def same_prefix(a, b):
