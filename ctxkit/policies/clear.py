@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.policies import contents, trims
+from ctxkit.policies.curves import last_results
 from ctxkit.policies.setting import Setting, at_least
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from ctxkit.history import History
+    from ctxkit.history.log import Clock
     from ctxkit.messages import Message
     from ctxkit.tokens import Room
 
@@ -69,6 +73,22 @@ class Clear(Setting):
         else:
             new = history.shorten(which, self.placeholder, reason=why)
         return new if history.tokens - new.tokens >= self.at_least else history
+
+    @property
+    def curve(self) -> Callable[..., tuple[NDArray[Any], NDArray[Any]]]:
+        """What all coming calls are sent at once; there only where one text stands for every result, from the first."""
+        if self.polling > 1 or self.at_least or "{lines}" in self.placeholder:
+            raise AttributeError("curve")
+        return self._curve
+
+    def _curve(
+        self, history: History, start: int, stop: int, clock: Clock, _room: Room
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        whole = history.at(stop - 1)
+        eligible = self._eligible(whole)
+        if self.min_chars:
+            eligible &= whole.chars >= self.min_chars
+        return last_results(history, (start, stop), clock, self.keep_last, self.placeholder, eligible=eligible)
 
     def _eligible(self, history: History) -> NDArray[Any]:
         mask = history.role("tool") if self.allow == ("*",) else history.tool(*self.allow)

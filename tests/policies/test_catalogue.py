@@ -45,3 +45,18 @@ def test_the_nearest_right_word_is_named():
 def test_lines_that_say_nothing_are_refused(words):
     with pytest.raises(BadArguments):
         catalogue.parse(words)
+
+
+def test_policies_of_other_packages_are_found_by_name(tmp_path, monkeypatch):
+    info = tmp_path / "theirs-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[ctxkit.policies]\nhalve = theirs_policy:halve\n")
+    (tmp_path / "theirs_policy.py").write_text(
+        "def halve():\n    return lambda history, room: history.drop(len(history) // 2)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "halve" in catalogue.names()
+    assert len(catalogue.parse("clear | halve").parts) == 2
+    with pytest.raises(UnknownPreset, match="'halve'"):
+        catalogue.parse("halv")

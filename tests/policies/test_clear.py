@@ -2,11 +2,14 @@
 
 import pytest
 from builders import assistant, call, result, step, user
-from histories import ROOM, shown
+from histories import CHARS, ROOM, shown
 
+from ctxkit.engine import run
 from ctxkit.errors import BadArguments
+from ctxkit.history import Log
 from ctxkit.policies import clear
 from ctxkit.policies.clear import Budget, Clear, ToolPairs
+from ctxkit.policies.rules import Rules
 
 LONG = "long result " * 50
 
@@ -99,6 +102,19 @@ def test_fu22_what_is_left_is_cut_when_eliding_is_not_enough():
     new = Budget(max_chars=1000)(shown(user("u"), step("bash", "z" * 5000)), ROOM)
     assert "[TRUNCATED HERE" in results(new)[0]
     assert int(new.chars.sum()) <= 1000
+
+
+@pytest.mark.parametrize(
+    "settings", [{"keep_last": 1}, {"keep_last": 2, "deny": ("bash",)}, {"keep_last": 0, "min_chars": 300}]
+)
+def test_what_all_calls_are_sent_at_once_is_what_each_is_sent(settings):
+    rows = [user(), *pairs(4), *pairs(3, text="short "), *pairs(3, tool="bash"), assistant("end")]
+    policy = Clear(**settings)
+    plain, curved = (Rules(pruning=p) for p in (policy.__call__, policy))
+    a, b = (run(Log.of(rows, CHARS), rules) for rules in (plain, curved))
+    assert a.prompts.tolist() == b.prompts.tolist()
+    assert a.fresh_tokens.tolist() == b.fresh_tokens.tolist()
+    assert not hasattr(Clear(polling=3), "curve")
 
 
 def test_all_but_the_last_results_are_cleared():
