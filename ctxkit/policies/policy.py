@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 class Policy(Protocol):
     """History in, history out.
 
-    Optional: ``first(outlook, start, stop) -> int``, the earliest coming call at which it can do anything at all (the
-    engine does not ask it before); ``using(summariser) -> Policy``, itself with the rules' summariser where it has none
-    of its own; ``fresh() -> Policy``, itself as it is before a run, for a policy that remembers (one that remembers is
-    asked at the same calls by a replay and live, so both give the same).
+    It keeps nothing between calls: all that it may know of the past is in the history (`since`, the columns, `log`), so
+    that a replay, which jumps, and a live session ask the same. Optional: ``first(outlook, start, stop) -> int``, the
+    earliest coming call at which it can do anything at all (the engine does not ask it before); ``using(summariser)``,
+    itself with the rules' summariser where it has none of its own; ``keeps``, the tokens that it leaves at least, which
+    a trigger must lie above.
     """
 
     def __call__(self, history: History, room: Room, /) -> History | Sequence[Message]:
