@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from statistics import median
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from ctxkit.frames.cuts import cuts
 from ctxkit.messages import Message, Sized, ToolCall
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ctxkit.sizes import Sizes
 
 Fate = Literal["retained", "recoverable", "lost"]
+FATES: tuple[Fate, ...] = get_args(Fate)
 COLUMNS = (
     *("session", "cut", "call", "family", "item", "fate"),
     *("position", "message", "role", "tool", "needed_call", "delay"),
@@ -258,7 +259,7 @@ def summed(every: Iterable[CutLoss]) -> dict[str, Any]:
     gone = sum(c.count("lost", needed=True) for c in every)
     best = sum(max(c.count(needed=True) - c.saved, 0.0) for c in every)
     delays = [g.needed - c.call for c in every for g in c.items if g.fate != "retained" and g.needed is not None]
-    of = {fate: sum(c.count(fate) for c in every) / n if n else None for fate in ("retained", "recoverable", "lost")}
+    of: dict[str, Any] = {fate: sum(c.count(fate) for c in every) / n if n else None for fate in FATES}
     return {
         "items_n": n,
         **of,
@@ -282,7 +283,7 @@ def families(session: Session, index: Index | None = None) -> pd.DataFrame:
     for c in cut_losses(session, index):
         for family in FAMILIES:
             n = c.count(family=family)
-            of = {fate: c.count(fate, family) / n if n else None for fate in ("retained", "recoverable", "lost")}
+            of = {fate: c.count(fate, family) / n if n else None for fate in FATES}
             needed = c.count(family=family, needed=True)
             lost = needed - c.count("retained", family, needed=True)
             rows.append((c.number, c.call, family, n, *of.values(), needed, lost))

@@ -118,7 +118,7 @@ def holds(spots: Sequence[Spot], prompts: NDArray[Any], sheet: Sheet) -> dict[st
     anti = 1 - fmean(told) if told else None
     return {
         "cuts_n": len(spots),
-        "unpaid_cuts_n": sum(told) if told or not spots else None,
+        "unpaid_cuts_n": sum(told) if told or len(spots) < 2 else None,
         "anti_thrash": anti,
         "refill": fmean(refills) if refills else None,
         "rebound_calls": float(median(rebounds)) if rebounds else None,

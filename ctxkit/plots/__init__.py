@@ -7,10 +7,14 @@ from typing import Any
 
 _NAMES = {
     "budget": "_budget",
+    "cache": "_cache",
     "calibration": "_calibration",
     "composition": "_composition",
     "diff": "_diff",
+    "frontier": "_frontier",
     "growth": "_growth",
+    "heatmap": "_heatmap",
+    "loss": "_loss",
     "savings": "_savings",
     "thrash": "_thrash",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -40,3 +41,17 @@ def clock(seconds: float | None) -> str | None:
     if seconds is None or not 0 <= seconds < 253_402_300_799:
         return None
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+_SHARES = ("loss", "lost", "gone", "retained", "recoverable", "savings", "regret", "rate", "thrash", "refill")
+
+
+def figure(column: str, value: float | None) -> str:
+    """A number of a column as a table shows it: dollars, per cent of a share, or a count."""
+    if value is None or not math.isfinite(value):
+        return "unknown"
+    if column.endswith("_usd"):
+        return f"${value:,.2f}" if abs(value) >= 1 else f"${value:.4f}"
+    if column.endswith(_SHARES):
+        return f"{value:.1%}"
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.3g}"

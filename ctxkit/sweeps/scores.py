@@ -198,7 +198,7 @@ def _recorded_cuts(session: Session, anchored: Sizes) -> dict[str, Any]:
     n = len(rows["compaction"])
     return {
         "cuts_n": n,
-        "unpaid_cuts_n": found.unpaid_cuts_n if told or not n else None,
+        "unpaid_cuts_n": found.unpaid_cuts_n if told or n < 2 else None,
         "anti_thrash": found.anti_thrash,
         "refill": found.refill,
         "rebound_calls": found.rebound_calls,

@@ -1,0 +1,121 @@
+"""What each call found in the prompt cache, what it had to send again, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit.metrics.bills import Sheet
+from ctxkit.metrics.misses import misses
+from ctxkit.metrics.money import recorded
+from ctxkit.metrics.size import sent, spots_in
+from ctxkit.plots.axes import Axes, Trace
+from ctxkit.plots.chart import Chart
+from ctxkit.plots.palette import COLOURS
+from ctxkit.plots.words import name_all
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ctxkit.session import Session
+
+_KINDS = {
+    "cold_start": "cold start",
+    "ttl_expiry": "the cache had expired",
+    "compaction": "a compaction",
+    "prefix_change": "another model",
+    "unexplained": "unexplained",
+}
+
+
+class CacheCall(NamedTuple):
+    """One billed call: tokens by class, and its miss, if it was one."""
+
+    call: int
+    read: int
+    written: int
+    fresh: int
+    miss: str | None
+    """Why it missed; None: a hit."""
+    lost: int
+    """Tokens that had to be sent again."""
+
+
+def cache_data(session: Session) -> tuple[CacheCall, ...]:
+    """Return what each billed call read and wrote; of a replay as its record's cache behaviour would have it.
+
+    Nothing where the record does not tell cached from uncached input.
+    """
+    origin = session.origin or session
+    if not origin.has_cache:
+        return ()
+    found = misses(origin)
+    if session.origin is None:
+        lines = recorded(session).lines
+        rows = [(x, found[x.call]) for x in lines]
+        return tuple(
+            CacheCall(x.call, x.read, x.write + x.write_1h, x.fresh, m.kind if m else None, m.lost if m else 0)
+            for x, m in rows
+        )
+    sheet, (prompts, shared), spots = Sheet.of(origin), sent(session), spots_in(session)
+    bill = sheet.bill(prompts, shared, [s.call for s in spots])
+    cut = {s.call for s in spots}
+    out = []
+    for c in sheet.billed.nonzero()[0].tolist():
+        miss = found[c]
+        own = miss.kind if miss is not None and miss.kind != "compaction" else None
+        kind = "compaction" if c in cut else own
+        expected = int(prompts[c] if kind == "cold_start" else min(shared[c], prompts[c]))
+        lost = max(expected - int(bill.read[c]), 0) if kind else 0
+        out.append(CacheCall(c, int(bill.read[c]), int(bill.write[c]), int(bill.fresh[c]), kind, lost))
+    return tuple(out)
+
+
+def cache(session: Session) -> Chart:
+    """Chart for each call how much of its prompt was read from the cache, written or sent afresh; misses by cause.
+
+    Raises:
+        BadArguments: it is no session.
+    """
+    ((name, session),) = name_all(session).items()
+    return _chart(name, cache_data(session), replayed=session.origin is not None)
+
+
+def _chart(name: str, data: Sequence[CacheCall], *, replayed: bool) -> Chart:
+    def hover(k: int) -> str:
+        c = data[k]
+        why = f"\nmissed: {_KINDS[c.miss]}, {c.lost:,} tokens again" if c.miss else ""
+        return f"call {c.call}\nread {c.read:,}\nwritten {c.written:,}\nfresh {c.fresh:,}{why}"
+
+    places = [c.call for c in data]
+    stacks = [("read", [c.read for c in data], 2), ("written", [c.written for c in data], 1)]
+    stacks.append(("fresh", [c.fresh for c in data], 4))
+    traces = [Trace(name=n, x=places, y=y, kind="area", colour=COLOURS[i], hover=hover) for n, y, i in stacks if any(y)]
+    traces += [_misses(kind, data, i) for i, kind in enumerate(_KINDS) if any(c.miss == kind for c in data)]
+    source = "as the record's cache behaviour would have it (derived)" if replayed else "as recorded"
+    told = f"Prompt tokens of each call by class, {source}. Marks are misses." if data else ""
+    axes = Axes(x="call", y="tokens in the prompt", traces=tuple(traces), stacked=True)
+    return Chart(
+        title=f"Prompt cache of {name}",
+        caption=told or "The record does not tell cached from uncached input, so nothing can be said.",
+        drawing=axes,
+        head=("outcome", "calls", "tokens sent again"),
+        rows=tuple(_rows(data)),
+    )
+
+
+def _misses(kind: str, data: Sequence[CacheCall], i: int) -> Trace:
+    def hover(k: int) -> str:
+        return f"call {data[k].call}\n{_KINDS[kind]}\n{data[k].lost:,} tokens again"
+
+    heights = [c.read + c.written + c.fresh if c.miss == kind else None for c in data]
+    return Trace(name=_KINDS[kind], x=[c.call for c in data], y=heights, kind="points", hover=hover, look=i)
+
+
+def _rows(data: Sequence[CacheCall]) -> list[tuple[str, ...]]:
+    hits = [c for c in data if c.miss is None]
+    out: list[tuple[str, ...]] = [("hit", f"{len(hits):,}", "0")] if data else []
+    for kind, words in _KINDS.items():
+        found = [c for c in data if c.miss == kind]
+        if found:
+            out.append((words, f"{len(found):,}", f"{sum(c.lost for c in found):,}"))
+    return out

@@ -1,0 +1,109 @@
+"""Frontier, heat map, cache and loss: the data are right, the charts are whole, what cannot be said is said."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from builders import assistant, session, summarised, user
+from test_sweeps_scores import talk
+
+import ctxkit as ck
+from ctxkit.plots._cache import cache_data
+from ctxkit.plots._frontier import frontier_data
+from ctxkit.plots._heatmap import heatmap_data
+from ctxkit.plots._loss import loss_data
+
+
+def runs():
+    rows = [
+        {"session": f"s{i}", "rules": r, "cost_usd": c + i, "needed_later_loss": x, "keep": k, "window": w}
+        for i in range(6)
+        for r, c, x, k, w in (("a", 1.0, 0.5, 1, 10), ("b", 2.0, 0.1, 2, 10), ("<c>", 3.0, 0.2, 1, 20))
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_the_front_is_what_no_other_setting_beats():
+    points = frontier_data(runs())
+    assert [(p.rules, p.x, p.y, p.on_front) for p in points] == [
+        *(("a", 3.5, 0.5, True), ("b", 4.5, pytest.approx(0.1), True), ("<c>", 5.5, pytest.approx(0.2), False))
+    ]
+    chart = ck.plots.frontier(runs())
+    assert [t.name for t in chart.figure().data] == ["on the front", "beaten by another"]
+    assert "<c>" not in chart.to_html()
+
+
+def test_few_sessions_are_marked():
+    chart = ck.plots.frontier(runs().query("session < 's3'"))
+    assert "(few)" in chart.to_text()
+    assert "Fewer than five" in chart.caption
+
+
+def test_a_frontier_needs_both_figures():
+    with pytest.raises(ck.BadArguments, match="loss=True"):
+        ck.plots.frontier(runs().assign(needed_later_loss=None))
+
+
+def test_a_comparison_has_a_frontier_too():
+    assert "recorded" in ck.plots.frontier(ck.compare(talk(12), ["none"])).to_text()
+
+
+def test_a_heat_map_has_a_cell_for_each_pair_of_settings():
+    cells = {(c.x, c.y): (c.z, c.sessions) for c in heatmap_data(runs(), "keep", "window")}
+    assert cells == {(1, 10): (3.5, 6), (2, 10): (4.5, 6), (1, 20): (5.5, 6)}
+    chart = ck.plots.heatmap(runs(), x="keep", y="window")
+    assert chart.figure().data[0].z[1][1] is None
+    assert "$3.50" in chart.to_text()
+    with pytest.raises(ck.BadArguments, match="two settings"):
+        ck.plots.heatmap(runs(), x="keep", y="keep")
+
+
+def test_the_cache_of_a_record_and_of_its_replay():
+    s = talk(20)
+    data = cache_data(s)
+    assert [c.miss for c in data] == ["cold_start"] + [None] * 19
+    assert sum(c.read for c in data) == ck.score(s, loss=False)["cache_read_tokens"]
+    again = ck.replay(s, ck.presets.pi(context_window=50_000, keep_recent_tokens=4000, summariser="fixed"))
+    replayed = cache_data(again)
+    assert sum(c.miss == "compaction" for c in replayed) == len(again.edits)
+    assert sum(c.read for c in replayed) == ck.score(again, loss=False)["cache_read_tokens"]
+    assert "a compaction" in ck.plots.cache(again).to_text()
+    ck.plots.cache(again).figure()
+
+
+def test_without_a_split_the_cache_says_nothing():
+    s = session(user(), assistant())
+    assert cache_data(s) == ()
+    assert "does not tell" in ck.plots.cache(s).caption
+
+
+def test_losses_by_family_over_cuts():
+    old = [user("Never touch src/a.py or src/b.py."), assistant("I see.")]
+    s = session(*old, summarised(old, "src/a.py"), user("go"), assistant("now src/b.py"))
+    told = {(r.family, r.items, r.retained, r.lost, r.needed, r.missed) for r in loss_data(s)}
+    assert told == {("path", 2, 1, 1, 1, 1), ("constraint", 1, 0, 1, 0, 0)}
+    chart = ck.plots.loss(s)
+    assert "1 of 1 items" in chart.caption
+    assert [t.name for t in chart.figure().data] == ["path", "constraint"]
+    assert "Nothing was compacted" in ck.plots.loss(session(user(), assistant())).caption
+
+
+def test_advice_needs_five_sessions_and_then_names_the_front():
+    with pytest.raises(ck.BadArguments, match="at least 5"):
+        ck.advise([talk(5)])
+    rules = ck.grid(ck.presets.pi, context_window=[50_000, 60_000], keep_recent_tokens=[2000, 6000], summariser="fixed")
+    found = ck.advise([talk(20 + i, id=f"s{i}") for i in range(5)], rules)
+    assert found["front"].all()
+    assert (found["sessions_n"] == 5).all()
+    assert "no management" in found["advice"][0]
+    assert (
+        found["saved_usd"] == found.loc[found["rules"] == "no management", "cost_usd"].iloc[0] - found["cost_usd"]
+    ).all()
+    assert found["cost_usd"].is_monotonic_increasing
+
+
+def test_no_session_and_no_text():
+    with pytest.raises(ck.BadArguments, match="session"):
+        ck.plots.cache(3)
+    with pytest.raises(ck.BadArguments, match="session"):
+        ck.plots.loss([3])
