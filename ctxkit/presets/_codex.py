@@ -16,6 +16,7 @@ from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets.anchors import fresh, message_of
+from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def middle(text: str, tokens: int) -> str:
 
 def codex(
     *,
-    model_context_window: int | None = None,
+    context_window: int | None = None,
     model_auto_compact_token_limit: int | None = None,
     compact_user_message_max_tokens: int = 20_000,
     tool_output_token_limit: int | None = None,
@@ -117,7 +118,7 @@ def codex(
     readers of `codex-rs/protocol/src/openai_models.rs`, the nine tenths; the file itself could not be read here.
 
     Args:
-        model_context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
         model_auto_compact_token_limit: tokens at which a compaction is due; never more than 0.9 of the window.
         compact_user_message_max_tokens: tokens of the user's messages that are kept (fixed in the program).
         tool_output_token_limit: tokens of one tool output that enter the history; None: as the log has it.
@@ -145,9 +146,10 @@ def codex(
         ),
         trigger=trigger | Overflow(recorded=True),
         pruning=outputs,
-        window=model_context_window,
+        window=context_window,
         estimator="bytes/4",
         summariser=summariser,
         name="codex",
         parameters=parameters,
+        config=ConfigText("codex"),
     )

@@ -11,8 +11,10 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.clear import CLEARED
 from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
+from ctxkit.policies.shorten import Outputs
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Overflow, Share
+from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -134,6 +136,8 @@ def opencode(
     prune_protect: int = 40_000,
     prune_minimum: int = 20_000,
     max_output_tokens: int = 20_000,
+    max_lines: int = 2000,
+    max_bytes: int = 51_200,
     focus: str = "",
     summariser: Any = None,
 ) -> Rules:
@@ -154,6 +158,8 @@ def opencode(
         prune_protect: tokens of tool output, the newest, that pruning leaves alone.
         prune_minimum: tokens that a pruning must free.
         max_output_tokens: tokens of a summary.
+        max_lines: lines of a tool's output that enter the history (`tool_output.max_lines`); 0: all.
+        max_bytes: bytes of it; 0: all.
         focus: what a summary shall look at besides.
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
     """
@@ -180,6 +186,7 @@ def opencode(
     return Rules(
         policy=policy,
         trigger=trigger | opens_turn if prune else trigger,
+        pruning=Outputs(max_lines=max_lines, max_chars=0, max_bytes=max_bytes, mode="head"),
         window=window,
         reserve=held,
         estimator="chars/4",
@@ -187,4 +194,5 @@ def opencode(
         auto=auto,
         name="opencode",
         parameters=parameters,
+        config=ConfigText("opencode"),
     )

@@ -53,7 +53,9 @@ class OpenHandsSummary(Anchored):
             tails.append(self.max_size // 2 - self.keep_first - 1)
         if self.max_tokens and history.tokens > self.max_tokens:
             tails.append(n - history.fitting(self.max_tokens // 2, start=min(self.keep_first, n)))
-        end = n - max(min(tails or [n // 2 - self.keep_first - 1]), 0)
+        if not tails:  # asked for: by hand, or after an overflow; once is enough
+            tails = [n if history.steps else n // 2 - self.keep_first - 1]
+        end = n - max(min(tails), 0)
         cut = history.safe(end) if end < n else history.safe_before(n)
         return cut if cut - self.head(history) >= self.minimum_progress * n else 0
 

@@ -95,7 +95,7 @@ WINDOWS = {
     ],
     "pi": [{"context_window": 30_000, "keep_recent_tokens": 3000}],
     "swe_agent_mask": [{"n": 3}],
-    "codex": [{"model_context_window": 40_000, "compact_user_message_max_tokens": 2000}],
+    "codex": [{"context_window": 40_000, "compact_user_message_max_tokens": 2000}],
     "claude_code": [{"context_window": 60_000}, {"context_window": 60_000, "clear_tool_outputs": 3}],
     "gemini": [
         {"context_window": 40_000},
