@@ -47,6 +47,8 @@ class Rules:
     """Seconds that the provider's prompt cache lives after a call."""
     auto: bool = True
     """False: nothing is done but by hand."""
+    flush: Any = None
+    """What a live session saves to memory before a compaction (`policies.flushes.MemoryFlush`); a replay saves nothing."""
     warnings: tuple[Any, ...] = ()
     """Triggers that only leave a note, once until the next compaction (fuseraft's `WarnAt`)."""
     on_compacted: Callable[[Sequence[Any]], None] | None = None
@@ -55,6 +57,8 @@ class Rules:
     """What tables and plots call these rules."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """The settings under the system's own names, for tables."""
+    config: Callable[[Rules], str] | None = field(default=None, compare=False, repr=False)
+    """Writes the rules as their system's config file; presets that have one set it."""
 
     def __post_init__(self) -> None:
         for what in ("guards", "warnings"):
@@ -133,6 +137,19 @@ class Rules:
                 f"and a reserve of {self.reserve:,}."
             )
         return Room(window, self.reserve, self.estimator or log.counter)  # type: ignore[arg-type]
+
+    def to_config(self) -> str:
+        """Return the rules as a config file of their own system, in its syntax and spelling.
+
+        Raises:
+            BadArguments: they are no system's, or were changed since its preset made them.
+        """
+        if self.config is None:
+            raise BadArguments(
+                f"The rules {self.label!r} belong to no system with a config file of its own: "
+                "presets such as fuseraft, fased, ai and pi can be written."
+            )
+        return self.config(self)
 
     def but(self, **changes: Any) -> Rules:
         """Return the rules with other settings.

@@ -13,6 +13,7 @@ from ctxkit.policies.shorten import Outputs
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary, boundary, turn_start
 from ctxkit.policies.triggers import Above, Count, Never, Overflow, Share
+from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -186,6 +187,7 @@ def ai(
         auto=auto_compact,
         name="ai",
         parameters=parameters,
+        config=ConfigText("ai"),
     )
 
 

@@ -13,6 +13,7 @@ from ctxkit.policies.safeguard import Safeguard
 from ctxkit.policies.structured import PiSummary
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets.checks import room_to_cut
+from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
 
 SOFT_THRESHOLD = 4000
@@ -229,4 +230,5 @@ def fased(
         summariser=summariser,
         name="fased",
         parameters=parameters,
+        config=ConfigText("fased"),
     )

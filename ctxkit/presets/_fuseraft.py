@@ -20,6 +20,7 @@ from ctxkit.policies.superseded import Intermediate, RepeatedCommands, Supersede
 from ctxkit.policies.tombstones import Tombstones
 from ctxkit.policies.triggers import Above, Count, Overflow, Spent, TurnSpent, first_due
 from ctxkit.policies.window import Window
+from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -194,6 +195,7 @@ def fuseraft(
         summariser=summariser,
         name="fuseraft",
         parameters=parameters,
+        config=ConfigText("fuseraft"),
     )
 
 

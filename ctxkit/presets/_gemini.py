@@ -15,6 +15,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Replies, Results
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Share
+from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -196,6 +197,7 @@ def gemini(
             trigger=Share(compression_threshold, or_equal=True),
             name="gemini",
             parameters=parameters,
+            config=ConfigText("gemini"),
             **common,
         )
     if retained_tokens >= max_tokens:
@@ -217,5 +219,6 @@ def gemini(
         ),
         name="gemini",
         parameters=parameters,
+        config=ConfigText("gemini"),
         **common,
     )

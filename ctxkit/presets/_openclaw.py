@@ -14,6 +14,7 @@ from ctxkit.policies.safeguard import Safeguard
 from ctxkit.policies.structured import PiSummary
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.checks import room_to_cut
+from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -176,6 +177,7 @@ def openclaw(
         summariser=summariser,
         name="openclaw",
         parameters=parameters,
+        config=ConfigText("openclaw"),
     )
 
 

@@ -8,6 +8,7 @@ from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.structured import INSTRUCTIONS, PiSummary
 from ctxkit.policies.triggers import Share
+from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
 
 DIFFERENCES = (
@@ -89,4 +90,5 @@ def pi(
         auto=enabled,
         name="pi",
         parameters=parameters,
+        config=ConfigText("pi"),
     )

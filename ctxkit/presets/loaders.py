@@ -1,35 +1,80 @@
-"""Rules from the config files that other systems keep: `ck.load_rules("settings.json")`."""
+"""Rules from the config files that other systems keep, and the way back: `ck.load_rules("orchestration.yaml")`."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+import re
+import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ctxkit.errors import BadArguments, ReadError, UnknownFormat
-from ctxkit.presets.catalogue import preset
+from ctxkit.errors import BadArguments, UnknownPreset
+from ctxkit.markup import plain
+from ctxkit.presets.catalogue import names, preset
+from ctxkit.presets.configs import catalogue, syntaxes
+from ctxkit.presets.configs.texts import ConfigText, settings_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from ctxkit.policies.rules import Rules
+    from ctxkit.presets.configs.tables import Found
 
-PI_KEYS = {"enabled": "enabled", "reserveTokens": "reserve_tokens", "keepRecentTokens": "keep_recent_tokens"}
 
+def load_rules(path: str | Path, *, system: str | None = None, agent: str | None = None) -> Rules:
+    """Return the rules that another system's config file sets; `rules.to_config()` writes them back.
 
-def load_rules(path: str | Path) -> Rules:
-    """Return the rules that a config file sets; Pi's `settings.json` with its `compaction` section.
+    Known are fuseraft's orchestration file, `fased.json` and `openclaw.json`, the config.json of ai, the settings.json
+    of Pi and of Gemini CLI, `opencode.json` and Codex's config.toml: told apart by their keys. What a file leaves out
+    is the preset's default. Keys that are unknown, or belong to parts that these rules do not have,
+    are named in a UserWarning.
+
+    Args:
+        path: the file: JSON (comments and trailing commas allowed), YAML or TOML, at most 1 MB.
+        system: whose file it is, where its keys do not say.
+        agent: whose settings are taken, where the file has several agents (fuseraft); None: those that all agents
+            share, and the defaults for the rest.
 
     Raises:
-        ReadError: the file cannot be read; UnknownFormat: it is no config that the kit knows.
-        BadArguments: a value cannot work; the sentence names the file.
+        ReadError: the file cannot be read, or is broken.
+        UnknownFormat: no key says whose config file it is.
+        BadArguments: a value is of the wrong kind or cannot work, or there is no such agent or system.
     """
+    content = syntaxes.load(path)
+    config = catalogue.named(system) if system else catalogue.recognised(content, path)
+    if agent is not None and config.one_agent:
+        raise BadArguments(f"{path}: a config file of {config.system} has no agents to choose from: leave agent= out.")
     try:
-        config = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ReadError(f"Not readable as a config file: {error}.", path) from None
-    section = config.get("compaction") if isinstance(config, dict) else None
-    if not isinstance(section, dict):
-        raise UnknownFormat("No known config: it has no section 'compaction'.", path)
-    try:
-        return preset("pi", **{PI_KEYS[key]: value for key, value in section.items() if key in PI_KEYS})
+        found = config.read(content, agent)
+        known = settings_of(config.system)
+        rules = preset(config.system, **{k: v for k, v in found.settings.items() if k in known})
+    except UnknownPreset:
+        raise UnknownPreset(
+            f"{path}: this is a config file of {config.system}, for which the kit has no preset; "
+            f"there are {', '.join(names())}."
+        ) from None
     except BadArguments as error:
-        raise BadArguments(f"{path}: {error}") from None
+        raise BadArguments(f"{path}: {_in_keys(str(error), config.keys)}") from None
+    found.elsewhere += [config.keys[k] for k in found.settings if k not in known]
+    _warn(path, found)
+    text = ConfigText(config.system, found.subject)
+    return replace(rules, config=text, auto=rules.auto and "Compaction" not in found.absent)
+
+
+def _in_keys(sentence: str, keys: Mapping[str, str]) -> str:
+    """Return a preset's sentence with the file's keys in the place of its own names."""
+    return re.sub(r"\w+_\w+", lambda m: keys.get(m[0], m[0]), sentence)
+
+
+def _warn(path: str | Path, found: Found) -> None:
+    parts = []
+    if found.unknown:
+        parts.append(f"Unknown keys: {', '.join(dict.fromkeys(found.unknown))}.")
+    if found.elsewhere:
+        parts.append(
+            f"Not in these rules, as they belong to parts that the kit does not have: "
+            f"{', '.join(dict.fromkeys(found.elsewhere))}."
+        )
+    parts += found.notes
+    if parts:
+        warnings.warn(plain(f"{path}: {' '.join(parts)}", 2000), UserWarning, stacklevel=3)

@@ -39,6 +39,8 @@ class Found:
     """Sentences that the reader should see besides."""
     absent: tuple[str, ...] = ()
     """Sections that the file leaves out with an effect of its own."""
+    subject: str = ""
+    """The agent or the model whose settings they are, where the file has several."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,8 @@ class Table:
     """Known keys and sections that have nothing to do with context."""
     any_case: bool = False
     """Whether the system takes its keys in any case."""
-    strict: bool = False
-    """Whether unknown keys at the top are named too; else only those that look like a slip."""
-
-    @property
-    def sections(self) -> set[str]:
-        """The paths that hold keys of the table."""
-        paths = {k.path for k in self.keys} | set(self.elsewhere) | set(self.silent)
-        return {path[:i] for path in paths for i, c in enumerate(path) if c == "."} | {""}
+    open: frozenset[str] = frozenset({""})
+    """Sections with many other keys: an unknown one is named only where it looks like a slip."""
 
     def read(self, section: Mapping[str, Any], found: Found, prefix: str = "") -> None:
         """Gather what a section says.
@@ -93,7 +89,7 @@ class Table:
 
     def _missed(self, name: str, shown: str, near: Sequence[str], found: Found, at: str) -> None:
         hint = did_you_mean(name, near)
-        if at or self.strict or (hint and _slip(name, near)):
+        if at not in self.open or _slip(name, near):
             found.unknown.append(shown + (f" ({hint.strip()[:-1]}?)" if hint else ""))
 
     def _keys(self) -> dict[str, Key]:
@@ -107,12 +103,13 @@ class Table:
         tree: dict[str, Any] = {}
         for key in self.keys:
             value = parameters.get(key.parameter)
-            if value is not None:
+            written = None if value is None else key.kind.write(value)
+            if written is not None:
                 *sections, last = key.path.split(".")
                 place = tree
                 for section in sections:
                     place = place.setdefault(section, {})
-                place[last] = key.kind.write(value)
+                place[last] = written
         return tree
 
 

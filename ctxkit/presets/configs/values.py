@@ -23,7 +23,7 @@ class Kind:
     read: Callable[[Any], Any]
     """The file's value to the preset's; raises ValueError for one of another kind."""
     write: Callable[[Any], Any]
-    """The preset's value to the file's."""
+    """The preset's value to the file's; None: it is left out."""
 
 
 def _whole(least: int) -> Callable[[Any], int]:
@@ -88,6 +88,7 @@ POSITIVE = Kind("a whole number above 0", _whole(1), int)
 NUMBER = Kind("a number of 0 or more", _number, _plain)
 FLAG = Kind("true or false", _flag, bool)
 TEXT = Kind("a text", _text, str)
+PROMPT = Kind("a text", _text, lambda s: s or None)
 NAMES = Kind("a list of texts", _names, list)
 COUNTS = Kind("a section of names and whole numbers", _counts, dict)
 DURATION = Kind("a duration such as '5m' or '1h'", _seconds, lambda s: f"{Decimal(repr(_plain(s))):f}s")

@@ -1,0 +1,282 @@
+"""fuseraft's orchestration file (YAML or JSON; docs/configuration.md): one agent's settings and those of all agents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.markup import plain
+from ctxkit.presets.configs.tables import Config, Found, Key, Table, taken
+from ctxkit.presets.configs.values import COUNTS, FLAG, NAMES, NUMBER, POSITIVE, TEXT, WHOLE, choice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+AGENT_KEYS = (
+    Key("ContextWindow.TextOnly", "text_only", FLAG),
+    Key("ContextWindow.ExcludeAgents", "exclude_agents", NAMES),
+    Key("ContextWindow.MaxTurnAge", "max_turn_age", WHOLE),
+    Key("ContextWindow.MaxTailMessages", "max_tail_messages", WHOLE),
+    Key("ContextWindow.MaxToolResultChars", "max_tool_result_chars", WHOLE),
+    Key("ContextWindow.ToolResultCharOverrides", "tool_result_char_overrides", COUNTS),
+    Key("ContextWindow.MaxReplayChars", "max_replay_chars", WHOLE),
+    Key("MaxInTurnToolPairs", "max_in_turn_tool_pairs", WHOLE),
+    Key("MaxInTurnContextTokens", "max_in_turn_context_tokens", WHOLE),
+)
+AGENT_ELSEWHERE = frozenset(
+    {
+        "ContextWindow.ContextCapFraction",
+        "Context",
+        "Isolation",
+        "KnowledgeWeight",
+        "SkipExecutionState",
+        "EnableMemory",
+        "Produces",
+        "Requires",
+        "RemoteAgent",
+        "AgentFile",
+        "SubAgentModel",
+        "SubAgentPlugins",
+        "SubAgentMaxToolCalls",
+    }
+)
+AGENT_SILENT = frozenset(
+    {
+        "Name",
+        "Description",
+        "Instructions",
+        "Plugins",
+        "Capabilities",
+        "Model",
+        "FunctionChoice",
+        "TrustScore",
+        "MaxToolCallsPerTurn",
+    }
+)
+AGENT = Table(AGENT_KEYS, AGENT_ELSEWHERE, AGENT_SILENT, any_case=True, open=frozenset())
+KEYS = (
+    Key("ContextBudget.WarnAt", "warn_at", WHOLE),
+    Key("ContextBudget.CutoverAt", "cutover_at", WHOLE),
+    Key("ContextBudget.MaxSingleTurnInputTokens", "max_single_turn_input_tokens", WHOLE),
+    Key("ContextBudget.MaxToolResultTokens", "max_tool_result_tokens", WHOLE),
+    Key("ContextBudget.InTurnToolWindow", "in_turn_tool_window", WHOLE),
+    Key("Compaction.Mode", "mode", choice("llm", "intent", "lossless", "hybrid", "window")),
+    Key("Compaction.TriggerTurnCount", "trigger_turn_count", WHOLE),
+    Key("Compaction.KeepRecentTurns", "keep_recent_turns", WHOLE),
+    Key("Compaction.TokenBudget", "token_budget", WHOLE),
+    Key("Compaction.IncludeReasoning", "include_reasoning", FLAG),
+    Key("Compaction.IncludeSymbolGraph", "include_symbol_graph", FLAG),
+    Key("Compaction.IncludeExploration", "include_exploration", FLAG),
+    Key("Compaction.SummaryTemplate", "summary_template", TEXT),
+    Key("Compaction.MaxCharsPerHistoryMessage", "max_chars_per_history_message", WHOLE),
+    Key("Compaction.AntiThrashMinSavingsRatio", "anti_thrash_min_savings_ratio", NUMBER),
+    Key("Compaction.AntiThrashWindow", "anti_thrash_window", WHOLE),
+)
+ELSEWHERE = frozenset(
+    {
+        "Compaction.Model",
+        "Memory",
+        "MaxTotalTokens",
+        "WarnTurnTokens",
+        "Validation",
+        "ChangeTracking",
+        "EvidenceStore",
+        "Checkpoint",
+        "Contracts",
+        "Verifier",
+        "FailureHandling",
+        "Termination",
+        "Scratchpad",
+        "Chatroom",
+        "Saga",
+        "Brownfield",
+        "TestSelector",
+        "SkillCuration",
+        "SystemPrompt",
+        "SystemPromptPath",
+    }
+)
+SILENT = frozenset(
+    {
+        "SchemaVersion",
+        "Name",
+        "Description",
+        "Models",
+        "Agents",
+        "Selection",
+        "Compaction.PinLastRoutingSignal",
+        "Security",
+        "McpServers",
+        "Telemetry",
+        "ApiProfiles",
+        "Events",
+        "Output",
+    }
+)
+TABLE = Table(
+    KEYS + AGENT_KEYS, ELSEWHERE | {"ContextWindow.ContextCapFraction"}, SILENT, any_case=True, open=frozenset()
+)
+WINDOW = Key("Model.MaxContextTokens", "context_window", POSITIVE)
+PIN = Key("Compaction.PinLastRoutingSignal", "routing_signals", FLAG)
+
+
+def weigh(config: Mapping[str, Any]) -> int:
+    """Count the signs of fuseraft."""
+    body = _body(config)
+    if body is not config:
+        return 10
+    fold = {str(k).casefold() for k in body}
+    mine = {"contextbudget", "contextwindow", "maxinturntoolpairs", "maxinturncontexttokens"} & fold
+    compaction = _get(body, "Compaction")
+    known = {k.path.split(".")[1].casefold() for k in KEYS if k.path.startswith("Compaction.")}
+    words = {str(k).casefold() for k in compaction} & known if isinstance(compaction, dict) else set()
+    agents = _get(body, "Agents")
+    return 4 * len(mine) + 3 * len(words) + 3 * isinstance(agents, list)
+
+
+def read(config: Mapping[str, Any], agent: str | None) -> Found:
+    """Gather what the file says about one agent; without a name, that in which all its agents agree.
+
+    Raises:
+        BadArguments: there is no such agent, or a value is of the wrong kind.
+    """
+    body, found = _body(config), Found()
+    TABLE.read(body, found)
+    agents = _agents(body)
+    if agent is not None:
+        _one(agents, agent, found)
+    elif agents:
+        _shared(agents, found)
+    pin = _get(_get(body, "Compaction"), "PinLastRoutingSignal")
+    if pin is None or taken(PIN, pin, PIN.path):
+        signals = tuple(dict.fromkeys(_signals(_get(body, "Selection"))))
+        if signals:
+            found.settings["routing_signals"] = signals
+    if (body is not config or agents) and _get(body, "Compaction") is None:
+        _uncompacted(found)
+    return found
+
+
+def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters under the file's own keys, the agent's under an agent."""
+    own: dict[str, Any] = {"Name": parameters.get("subject") or "Agent", **AGENT.tree(parameters)}
+    if parameters.get("context_window") is not None:
+        own["Model"] = {"MaxContextTokens": parameters["context_window"]}
+    body = Table(KEYS).tree(parameters)
+    signals = parameters.get("routing_signals") or ()
+    body.setdefault("Compaction", {})["PinLastRoutingSignal"] = bool(signals)
+    body["Agents"] = [own]
+    if signals:
+        step = {"Transitions": [{"Signal": s} for s in signals]}
+        body["Selection"] = {"Type": "statemachine", "StateMachine": {"States": {"Any": step}}}
+    return {"Orchestration": body}
+
+
+def _body(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what stands under `Orchestration`, or the file itself, as in the document's snippets."""
+    body = _get(config, "Orchestration")
+    return body if isinstance(body, dict) else config
+
+
+def _get(section: Any, name: str) -> Any:
+    if not isinstance(section, dict):
+        return None
+    return next((v for k, v in section.items() if str(k).casefold() == name.casefold()), None)
+
+
+def _agents(body: Mapping[str, Any]) -> list[tuple[str, Found]]:
+    """Return each agent's name and what the file says about it; a model's alias is looked up in `Models`."""
+    listed = _get(body, "Agents")
+    if listed is None:
+        return []
+    if not isinstance(listed, list) or not all(isinstance(a, dict) for a in listed):
+        raise BadArguments("Agents must be a list of agents with keys and values.")
+    agents = []
+    for position, entry in enumerate(listed):
+        name, found = str(_get(entry, "Name") or f"agent {position}"), Found()
+        AGENT.read(entry, found, f"Agents.{plain(name, 40)}.")
+        window = _window(_get(entry, "Model"), _get(body, "Models"))
+        if window is not None:
+            found.settings["context_window"] = taken(WINDOW, window, f"Agents.{plain(name, 40)}.{WINDOW.path}")
+        agents.append((name, found))
+    return agents
+
+
+def _window(model: Any, models: Any) -> Any:
+    own = _get(model, "MaxContextTokens")
+    alias = model if isinstance(model, str) else _get(model, "ModelId")
+    return own if own is not None or not isinstance(alias, str) else _get(_get(models, alias), "MaxContextTokens")
+
+
+def _one(agents: list[tuple[str, Found]], wanted: str, found: Found) -> None:
+    for name, own in agents:
+        if name.casefold() == wanted.casefold():
+            found.settings |= own.settings
+            found.subject = name
+            found.unknown += own.unknown
+            found.elsewhere += own.elsewhere
+            return
+    names = [name for name, _ in agents]
+    raise BadArguments(
+        f"There is no agent {wanted!r}; there are {', '.join(plain(n, 40) for n in names) or 'none'}."
+        f"{did_you_mean(wanted, names)}"
+    )
+
+
+def _shared(agents: list[tuple[str, Found]], found: Found) -> None:
+    for _, own in agents:
+        found.unknown += own.unknown
+        found.elsewhere += own.elsewhere
+    differ = []
+    for key in (*AGENT_KEYS, WINDOW):
+        values = [own.settings.get(key.parameter) for _, own in agents]
+        if all(v == values[0] for v in values):
+            if values[0] is not None:
+                found.settings[key.parameter] = values[0]
+        else:
+            differ.append(key.path)
+    if differ:
+        names = ", ".join(plain(name, 40) for name, _ in agents)
+        found.notes.append(
+            f"The agents differ in {', '.join(differ)}, which stay at their defaults: "
+            f"name one with agent= (of {names})."
+        )
+
+
+def _signals(selection: Any) -> Iterator[str]:
+    """Yield the handoff keywords of the state machine, in the file's order."""
+    states = _get(_get(selection, "StateMachine"), "States")
+    for state in states.values() if isinstance(states, dict) else ():
+        steps = _get(state, "Transitions")
+        for step in steps if isinstance(steps, list) else ():
+            signal = _get(step, "Signal")
+            if isinstance(signal, str) and signal:
+                yield signal
+
+
+def _uncompacted(found: Found) -> None:
+    """Say what a file without `Compaction` means: nothing is compacted, and a cutover is refused by fuseraft itself."""
+    needs = [k.path for k in KEYS[1:3] if found.settings.get(k.parameter)]
+    if needs:
+        found.notes.append(
+            f"fuseraft refuses {' and '.join(needs)} without a Compaction section; here they compact with its defaults."
+        )
+        return
+    found.absent = ("Compaction",)
+    found.notes.append("Without a Compaction section nothing is compacted but by hand, as in fuseraft.")
+
+
+CONFIG = Config(
+    system="fuseraft",
+    file="orchestration.yaml",
+    syntax="yaml",
+    weigh=weigh,
+    read=read,
+    tree=tree,
+    keys={
+        **{k.parameter: k.path for k in KEYS},
+        **{k.parameter: f"Agents[].{k.path}" for k in (*AGENT_KEYS, WINDOW)},
+        "routing_signals": "Selection.StateMachine.States[].Transitions[].Signal",
+    },
+    one_agent=False,
+)
