@@ -122,7 +122,9 @@ class Sampled(Straight):
         self._start = self._end = span[0]
         self._stop = span[1]
         self._prompts = self._fresh = np.zeros(0, np.int64)
-        self._piece = 256 if hasattr(pruning, "curve") else 4  # a plain pruning makes a view for each call
+        self._piece = (
+            4 if getattr(pruning, "curve", None) is None else 256
+        )  # a plain pruning makes a view for each call
 
     def _reach(self, call: int) -> None:
         while self._end < min(call, self._stop):

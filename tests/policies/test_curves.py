@@ -10,6 +10,7 @@ from talks_by_chance import Fours, by_chance
 
 from ctxkit.engine import Run, advance, log_of, run
 from ctxkit.policies import triggers
+from ctxkit.policies.clear import Clear
 from ctxkit.policies.curves import last_results
 from ctxkit.policies.rules import Rules
 
@@ -51,3 +52,14 @@ def test_the_curve_may_be_taken_in_pieces(step):
         advance(pieces, rules, stop)
     assert pieces.fresh_tokens.tolist() == run(log, rules).fresh_tokens.tolist()
     assert pieces.total == run(log, rules).total
+
+
+@given(st.integers(0, 10**6), st.integers(0, 9), st.sampled_from([(), ("shell",), ("read_*", "write_*")]))
+@settings(max_examples=20)
+def test_clear_says_of_all_calls_what_it_says_of_each(seed, n, deny):
+    clear = Clear(keep_last=n, deny=deny)
+    log = log_of(by_chance(seed, 40), Rules(counter=Fours()))
+    a = run(log, Rules(pruning=clear.__call__, counter=Fours()))
+    b = run(log, Rules(pruning=clear, counter=Fours()))
+    assert a.prompts.tolist() == b.prompts.tolist()
+    assert a.fresh_tokens.tolist() == b.fresh_tokens.tolist()
