@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields
+from functools import wraps
 from typing import Any
 
 from ctxkit.errors import BadArguments
@@ -11,11 +12,39 @@ from ctxkit.policies.policy import Part
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Setting(Part):
-    """A policy made of settings; `repr` shows those that are not at their default."""
+    """A policy made of settings; `repr` shows those that are not at their default.
+
+    A single name, or a list, where several names are meant becomes a tuple: ``deny="bash"`` is ``deny=("bash",)``.
+    """
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        own = cls.__dict__.get("__post_init__")
+        if own is not None:
+
+            @wraps(own)
+            def checked(self: Any) -> None:
+                _tuples(self)
+                own(self)
+
+            cls.__post_init__ = checked  # type: ignore[method-assign]
+
+    def __post_init__(self) -> None:
+        _tuples(self)
 
     def __repr__(self) -> str:
         shown = (f"{name}={value!r}" for name, value in changed(self).items())
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _tuples(part: Any) -> None:
+    for f in fields(part):
+        value = getattr(part, f.name)
+        if str(f.type).startswith("tuple[str") and not isinstance(value, tuple):
+            several = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, (list, set)) else None
+            if several is None:
+                raise BadArguments(f"{type(part).__name__} needs names for {f.name}, not {value!r}.")
+            object.__setattr__(part, f.name, several)
 
 
 def changed(part: Any) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class PulseSummary(Summary):
             new = history.summarise(first, self.written(history, first), "summary", method="summary")
         except ModelError:
             return self.last(self.prune(history, room), "fallback")
-        if new.estimated > self.target and estimate(new) > self.target:  # the sum of rounded sizes is never below
+        if above(new, self.target):
             return self.last(history, "summary-too-large")
         return history if self.must_shrink and new.tokens >= history.tokens else new
 
@@ -86,6 +86,12 @@ class PulseSummary(Summary):
         """Return the last turns alone."""
         first = max(history.nth_last("user", self.keep_turns or 1), 0)
         return history.drop(history.safe_before(first), why, method="fallback")
+
+
+def above(history: History, target: int) -> bool:
+    """Say whether pulse-coder's estimate is above a target; only where rounding decides is it worked out anew."""
+    over = history.estimated - target
+    return over > 0 and (over > len(history) or estimate(history) > target)
 
 
 def estimate(history: History) -> int:

@@ -128,6 +128,13 @@ def test_tools_can_be_allowed_and_denied_and_deny_wins():
     assert sum(t == clear.CLEARED for t in results(Clear(keep_last=0, deny=("exec",))(h, ROOM))) == 2
 
 
+def test_a_single_name_is_not_taken_for_its_letters():
+    assert Clear(deny="bash").deny == ("bash",)
+    assert Clear(deny=["bash", "rm"]).deny == ("bash", "rm")
+    with pytest.raises(BadArguments, match="names for deny"):
+        Clear(deny=3)
+
+
 def test_a_small_saving_is_not_worth_the_cache():
     h = shown(user(), pairs(5))
     assert Clear(keep_last=3, at_least=10_000)(h, ROOM) is h
