@@ -122,7 +122,7 @@ def shared_tokens(done: Run) -> NDArray[Any]:
     shared = np.asarray(prompts - done.fresh_tokens)
     cuts = {cut.call: cut for cut in done.cuts}
     cold = [c for c in done.clock.calls if done.begin < c < done.call]
-    if done.rules.pruning is None:
+    if done.rules.pruning is None and all(len(cut.new.steps) == 1 for cut in done.cuts):
         for c in cold:
             edit = cuts.get(c)
             before = prompts[c - 1] if edit is None else min(edit.new.stable, prompts[c - 1])

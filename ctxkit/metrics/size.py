@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statistics import fmean, median
+from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ctxkit.engine import Run
     from ctxkit.messages import Edit
     from ctxkit.metrics.bills import Sheet
+    from ctxkit.metrics.quick import Prompts as Quickly
     from ctxkit.session import Session
 
 NO_MODEL = frozenset({"intents", "evidence", "digest", "tombstones", "superseded"})
@@ -97,7 +98,26 @@ def _written(call: int, edit: Edit) -> Written | None:
     return Written(call, edit.details["source_tokens"], edit.tokens_before or 0, size, usd)
 
 
-def holds(spots: Sequence[Spot], prompts: NDArray[Any], sheet: Sheet) -> dict[str, Any]:
+class Prompts:
+    """The prompts of a replay, one by one."""
+
+    def __init__(self, prompts: NDArray[Any]) -> None:
+        self.prompts = prompts
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+    def at(self, call: int, spot: Spot) -> int:  # noqa: ARG002  `quick.Prompts` needs it
+        """Return the prompt of a call between a cut and the next one."""
+        return int(self.prompts[call])
+
+    def reaches(self, full: float, spot: Spot, stop: int) -> int | None:
+        """Return how many calls after a cut the prompt is at least `full` again; None: not before the call `stop`."""
+        over = self.prompts[spot.call : stop] >= full
+        return int(over.argmax()) if over.any() else None
+
+
+def holds(spots: Sequence[Spot], prompts: Prompts | Quickly, sheet: Sheet) -> dict[str, Any]:
     """Return how compactions held, under the names of a score's columns; None where nothing can be said.
 
     Definitions are those of `thrash`; the sizes before and after are the engine's, at the same call.
@@ -106,25 +126,26 @@ def holds(spots: Sequence[Spot], prompts: NDArray[Any], sheet: Sheet) -> dict[st
     last = len(prompts)
     for i, spot in enumerate(spots):
         stop = spots[i + 1].call if i + 1 < len(spots) else last
+        before, after = spot.before, spot.after
         savings.append(spot.savings)
         if i + 1 < len(spots) and (pays := pays_after(spot, sheet)) is not None:
             told.append(stop - spot.call < pays)
-        if spot.call + 10 < stop and spot.before > spot.after:
-            refills.append((int(prompts[spot.call + 10]) - spot.after) / (spot.before - spot.after))
-        full = prompts[spot.call : stop] >= FULL * spot.before
-        if full.any():
-            rebounds.append(int(full.argmax()))
+        if spot.call + 10 < stop and before > after:
+            refills.append((prompts.at(spot.call + 10, spot) - after) / (before - after))
+        back = prompts.reaches(FULL * before, spot, stop)
+        if back is not None:
+            rebounds.append(back)
     run = longest([s < NO_PROGRESS for s in savings])
-    anti = 1 - fmean(told) if told else None
+    anti = 1 - sum(told) / len(told) if told else None
     return {
         "cuts_n": len(spots),
         "unpaid_cuts_n": sum(told) if told or len(spots) < 2 else None,
         "anti_thrash": anti,
-        "refill": fmean(refills) if refills else None,
+        "refill": sum(refills) / len(refills) if refills else None,
         "rebound_calls": float(median(rebounds)) if rebounds else None,
         "no_progress_n": run,
-        "token_savings": fmean(savings) if savings else None,
-        "message_savings": fmean([s.message_savings for s in spots]) if spots else None,
+        "token_savings": sum(savings) / len(savings) if savings else None,
+        "message_savings": sum([s.message_savings for s in spots]) / len(spots) if spots else None,
         "summary_tokens": sum(s.summary for s in spots),
         "thrash": thrashes(run, len(told), anti),
     }

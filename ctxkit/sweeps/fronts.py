@@ -80,7 +80,7 @@ def _too_few(usable: int, given: int) -> str:
 def _sentence(row: dict[Any, Any]) -> str:
     if row["rules"] == NONE:
         return (
-            f"{NONE}: ${row['cost_usd']:,.2f} a session and nothing out of sight, as long as the window holds all of it; "
+            f"{NONE}: ${row['cost_usd']:,.2f} a session and nothing out of sight, while the window holds it all; "
             f"over {row['sessions_n']} sessions."
         )
     low, high = row["saved_usd_low"], row["saved_usd_high"]

@@ -136,7 +136,7 @@ def _weight(session: Session) -> int:
 
 
 def _bar(sessions: Sequence[Session], settings: Sequence[Setting], progress: bool) -> Any:
-    from tqdm import tqdm
+    from tqdm.auto import tqdm
 
     total = sum(map(_weight, sessions)) * len(settings)
     # smoothing 0: the remaining time follows from the mean of all that was done, by calls and not by runs

@@ -13,7 +13,10 @@ from ctxkit.metrics import sight
 from ctxkit.metrics.bills import Sheet
 from ctxkit.metrics.loss import Index
 from ctxkit.metrics.money import recorded
-from ctxkit.metrics.size import holds, sent, spots_in, spots_of, thrashes
+from ctxkit.metrics.quick import Prompts as QuickPrompts
+from ctxkit.metrics.quick import Quick
+from ctxkit.metrics.quick import hidden as hidden_quickly
+from ctxkit.metrics.size import Prompts, holds, sent, spots_in, spots_of, thrashes
 from ctxkit.metrics.thrash import thrash
 from ctxkit.replays import hidden, shared_tokens
 from ctxkit.session import Session
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine import Run
+    from ctxkit.history import Log
     from ctxkit.metrics.size import Spot
 
 
@@ -35,6 +39,7 @@ class Base:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self._quick: dict[int, tuple[Log, Quick | None]] = {}
 
     @cached_property
     def anchored(self) -> Sizes:
@@ -51,12 +56,21 @@ class Base:
         """The items of its messages."""
         return Index(self.anchored)
 
+    def quick(self, log: Log) -> Quick | None:
+        """Return the running sums over a log, where they can say what a run costs."""
+        key = id(log)
+        if key not in self._quick:
+            self._quick[key] = (log, Quick.of(self.sheet, log))
+        return self._quick[key][1]
+
     def head(self, rules: str, source: str | None) -> dict[str, Any]:
         """Return the columns that do not depend on a run."""
+        return {"session": self.session.id, "rules": rules, **self._told, "source": source}
+
+    @cached_property
+    def _told(self) -> dict[str, Any]:
         sheet = self.sheet
         return {
-            "session": self.session.id,
-            "rules": rules,
             "calls_n": int(sheet.billed.sum()),
             "output_tokens": int(sheet.output[sheet.billed].sum()) if sheet.has_usage else None,
             "reproduction_error": sheet.error,
@@ -64,7 +78,6 @@ class Base:
             "priced": sheet.priced,
             "counter": self.anchored.counter,
             "counter_error": self.anchored.error,
-            "source": source,
         }
 
     @property
@@ -120,9 +133,33 @@ def lost(base: Base, session: Session, done: Run | None = None) -> dict[str, Any
 
 def run_row(base: Base, done: Run, label: str, *, reuse: bool = False) -> dict[str, Any]:
     """Return the row of a run, equal to that of the session which `replay` makes of it, loss apart."""
-    held = [h for h in done.held if not h.why.startswith("failed: ")]
-    seen = {"hidden": hidden(done), "suppressed": len(held), "failed": len(done.held) - len(held)}
-    return _row(base, label, (done.prompts, shared_tokens(done)), spots_of(done), seen, reuse=reuse)
+    failed = sum(h.why.startswith("failed: ") for h in done.held) if done.held else 0
+    seen: dict[str, Any] = {"suppressed": len(done.held) - failed, "failed": failed}
+    spots, quick = spots_of(done), base.quick(done.log) if done.rules.pruning is None else None
+    sums = quick.sums(done) if quick is not None else None
+    if quick is None or sums is None:
+        seen["hidden"] = hidden(done)
+        return _row(base, label, (done.prompts, shared_tokens(done)), spots, seen, reuse=reuse)
+    row = base.head(label, base.source)
+    row["hidden_messages_n"], row["hidden_results_n"] = hidden_quickly(done)
+    usd = quick.usd(sums)
+    extra = base.sheet.summaries_usd([w for s in spots for w in s.written], reuse=reuse) if usd is not None else None
+    into, out = usd or (None, None)
+    rest, writes = sums.prompts - sums.read, base.sheet.fit.writes
+    row |= {
+        "prompt_tokens": sums.prompts,
+        "peak_tokens": sums.peak,
+        "cost_usd": None if into is None or out is None or extra is None else into + out + extra,
+        "input_usd": into,
+        "output_usd": out,
+        "summaries_usd": extra,
+        "suppressed_n": seen["suppressed"],
+        "failed_n": seen["failed"],
+        "fresh_tokens": 0 if writes else rest,
+        "cache_read_tokens": sums.read,
+        "cache_write_tokens": rest if writes else 0,
+    }
+    return row | holds(spots, QuickPrompts(done.log), base.sheet)
 
 
 def _replayed(base: Base, session: Session, *, reuse: bool) -> dict[str, Any]:
@@ -164,7 +201,7 @@ def _row(
     if sheet.has_usage:
         split = (("fresh_tokens", bill.fresh), ("cache_read_tokens", bill.read), ("cache_write_tokens", bill.write))
         row |= {name: int(tokens[mine].sum()) for name, tokens in split if sheet.has_cache or name == "fresh_tokens"}
-    return row | holds(spots, prompts, sheet)
+    return row | holds(spots, Prompts(prompts), sheet)
 
 
 def _recorded(base: Base) -> dict[str, Any]:
