@@ -231,7 +231,7 @@ def _policy(p: dict[str, Any]) -> Any:
         include_symbols=p["include_symbol_graph"],
         include_exploration=p["include_exploration"],
         max_chars_per_message=p["max_chars_per_history_message"],
-        signals=tuple(p["routing_signals"]),
+        signals=p["routing_signals"],
         must_shrink=not p["quirks"],
         quirks=p["quirks"],
         **told,
@@ -247,7 +247,7 @@ def _pruning(p: dict[str, Any]) -> Any:
     parts = [
         Offload(threshold=p["offload_chars"]) if p["offload_chars"] else None,
         TextOnly() if p["text_only"] else None,
-        WithoutAgents(agents=tuple(p["exclude_agents"])) if p["exclude_agents"] else None,
+        WithoutAgents(agents=p["exclude_agents"]) if p["exclude_agents"] else None,
         TurnAge(turns=p["max_turn_age"], from_reply=quirks) if p["max_turn_age"] else None,
         Tail(messages=p["max_tail_messages"]) if p["max_tail_messages"] else None,
         Results(max_chars=results, overrides=dict(p["tool_result_char_overrides"] or {})) if results else None,
