@@ -6,16 +6,19 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.compactor import Compactor
+from ctxkit.agent.contents import contents
 from ctxkit.agent.events import Event, Listener, deaf
 from ctxkit.agent.limits import Limits, Spent
+from ctxkit.agent.memories import Memory
 from ctxkit.agent.outcome import Ended, Outcome
 from ctxkit.agent.running import Approve, Offload, run_tool
-from ctxkit.agent.transcript import Keep, Transcript
+from ctxkit.agent.transcript import INTERRUPTED, LOST, Keep, Transcript
 from ctxkit.agent.trims import STAGES, payload_bytes, trimmed
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.messages import Message, Text
+from ctxkit.messages import Message, Text, Usage
 from ctxkit.models.model import Delta, Model, Request
-from ctxkit.models.overflow import overflowed_silently
+from ctxkit.models.overflow import is_overflow, overflowed_silently
+from ctxkit.redaction import redact
 from ctxkit.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
@@ -24,6 +27,13 @@ if TYPE_CHECKING:
     from ctxkit.messages import Edit
     from ctxkit.policies.rules import Rules
     from ctxkit.session import Session
+    from ctxkit.tools.root import Root
+
+GO_ON = "Your reply was cut by its limit of length. Go on exactly where it ended."
+
+
+class _LimitReached(Exception):
+    """The next call would pass a limit; its text names which."""
 
 
 class Agent:
@@ -42,6 +52,7 @@ class Agent:
         offload: keeps results that are too large.
         summary_model: writes summaries; None: `model`, unless that is a scripted one (then the rules' own summariser).
         summary_seconds: how long a summary may take.
+        memory: the folder in which `memory/` lies, for rules that save before they compact; None: nothing is saved.
     """
 
     def __init__(
@@ -59,13 +70,17 @@ class Agent:
         offload: Offload | None = None,
         summary_model: Model | None = None,
         summary_seconds: float = 120.0,
+        memory: Root | None = None,
     ) -> None:
         self.model, self.rules, self.limits = model, rules, limits or Limits()
         self.tools = {t.name: t for t in (*tools, tool(self._asked_to_compact, name="compact_conversation"))}
         self._hear, self._approve, self._offload, self._clock = hear, approve, offload, clock
-        self.writer: Model | None = summary_model or (None if model.notice.startswith("scripted") else model)
+        self._writer = summary_model or (None if model.notice.startswith("scripted") else model)
         self._seconds = summary_seconds
+        self._memory = Memory(rules.flush, memory, self._writer, clock, self._tell) if rules.flush and memory else None
         self._spent, self._attempts, self._wanted, self._sent = Spent(), 0, False, 0
+        self._last, self._began = Message(role="assistant"), 0.0
+        self._deadline: asyncio.Timeout | None = None
         self.transcript = Transcript(session, keep, clock)
         self.compactor = self._stand()
 
@@ -85,64 +100,75 @@ class Agent:
         """
         if not prompt.strip():
             raise BadArguments("Say what the agent shall do.")
-        started = self._begin(prompt)
-        last, why = Message(role="assistant"), ""
         ended: Ended = "answered"
-        while True:
-            self._spent.seconds = self._clock() - started
-            reason = self._spent.exceeded(self.limits, self.model.name, self.compactor.context.tokens)
-            if reason:
-                ended, why = "limit", f"stopped at {reason}"
-                self._tell("limit_reached", {"limit": reason})
-                break
-            try:
-                last = await self._call()
-            except ModelError as e:
-                ended, why = "error", str(e)
-                break
-            if not await self._goes_on(last):
-                break
-        self._spent.seconds = self._clock() - started
-        return self._end(last, ended, why)
+        self._begin(prompt)
+        try:
+            async with asyncio.timeout(self.limits.seconds) as self._deadline:
+                why = await self._answer()
+        except TimeoutError:
+            ended, why = "limit", self._over()
+            self._tell("limit_reached", {"limit": why})
+        except _LimitReached as e:
+            ended, why = "limit", f"stopped at {e}"
+            self._tell("limit_reached", {"limit": str(e)})
+        except ModelError as e:
+            ended, why = "error", str(e)
+        except Exception:
+            self.compactor.stand()  # what is not in the session did not happen
+            raise
+        return self._end(ended, why)
 
     async def compact(self, policy: Any = None, *, trigger: str = "manual", focus: str = "") -> tuple[Edit, ...]:
         """Compact now (see `Compactor.compact`)."""
-        return await self.compactor.compact(self._spent, policy, trigger=trigger, focus=focus)
+        return await self.compactor.compact(self._spent, self.limits, policy, trigger=trigger, focus=focus)
 
     def move(self, session: Session, keep: Keep | None = None) -> None:
         """Go on from another place: a branch, an earlier checkpoint, another session."""
         self.transcript = Transcript(session, keep, self._clock)
         self.compactor = self._stand()
 
-    def _begin(self, prompt: str) -> float:
+    def _begin(self, prompt: str) -> None:
+        spent = Spent(free=bool(self.model.notice))
+        spent.exceeded(
+            self.limits, self.model.name, 0
+        )  # a limit that cannot be kept is said before anything is written
+        self._spent, self._attempts, self.compactor.made, self._wanted = spent, 0, 0, False
+        self._last, self._began = Message(role="assistant"), self._clock()
+        for call in self.transcript.unanswered():  # the kernel was killed, or the kit failed, while a tool ran
+            self._said(self.transcript.unrun(call, LOST))
         self.transcript.begin()
-        self._spent, self._attempts, self.compactor.made = Spent(free=bool(self.model.notice)), 0, 0
+        self.compactor.budget.begin()
         self._said(self.transcript.user(prompt))
         self._tell("turn_start", {"content_chars": len(prompt)})
-        return self._clock()
 
-    async def _goes_on(self, reply: Message) -> bool:
-        """Run what the reply asks for; say whether the model is asked again."""
-        if reply.tool_calls:
-            await self._run(reply)
-        elif reply.stop == "length" and self._attempts < self.limits.attempts:
-            self._attempts += 1
-            await self.compactor.force(self._spent, "length")
-        else:
-            return False
-        if self._wanted:
-            self._wanted = False
-            await self.compactor.force(self._spent, "agent_requested")
-        return True
+    async def _answer(self) -> str:
+        """Ask and run tools until the model is done; return what must be said of its last reply."""
+        while True:
+            self._last = reply = await self._call()
+            if reply.tool_calls:
+                await self._run(reply)
+            if reply.stop == "length":
+                if self._attempts >= self.limits.attempts:
+                    return "the reply was cut by its limit of length"
+                self._attempts += 1
+                await self.compactor.force(self._spent, self.limits, "length")
+                if not reply.tool_calls:
+                    self._said(self.transcript.user(GO_ON, kind="injected"))
+            elif not reply.tool_calls:
+                return "" if reply.text.strip() else "the model gave an empty reply"
+            if self._wanted:
+                self._wanted = False
+                await self.compactor.force(self._spent, self.limits, "agent_requested")
 
-    def _end(self, last: Message, ended: Ended, why: str) -> Outcome:
+    def _end(self, ended: Ended, why: str) -> Outcome:
         s = self._spent
+        s.seconds = self._clock() - self._began
         counts = {"input_tokens": s.fresh + s.cached, "output_tokens": s.output, "cached_input_tokens": s.cached}
         self._tell(
             "turn_end", {**counts, "elapsed_ms": round(s.seconds * 1000), "tool_rounds": s.calls, "ended": ended}
         )
         return Outcome(
-            text="\n".join(p.text for p in last.parts if isinstance(p, Text)),
+            text="\n".join(p.text for p in self._last.parts if isinstance(p, Text)),
             ended=ended,
             why=why,
             spent=s,
@@ -158,11 +184,9 @@ class Agent:
         """Make a call and recover from an overflow: compact and ask again, then trim for the call, then give up."""
         stage, compacted = -1, False
         while True:
-            prepared = await self.compactor.prepare(self._spent)
+            self._check(self.compactor.context.tokens)
+            prepared = await self.compactor.prepare(self._spent, self.limits)
             self._sent = prepared.tokens
-            counts = {r: sum(m.role == r for m in prepared.messages) for r in ("user", "assistant", "tool", "summary")}
-            told = {"seq": self._spent.calls + 1, "msg_counts": counts, "est_tokens": prepared.tokens}
-            self._tell("inner_call_context", told)
             messages, stage = self._within_payload(prepared.messages, stage)
             try:
                 return self._replied(await self._ask(messages, prepared.tokens))
@@ -173,12 +197,22 @@ class Agent:
                 self._attempts += 1
                 if not compacted:
                     compacted = True
-                    if await self.compactor.force(self._spent, "overflow"):
+                    if await self.compactor.force(self._spent, self.limits, "overflow"):
                         continue
                 stage += 1
                 if stage >= len(STAGES):
                     raise
-                self._tell("context_exceeded_recovery", {"stage": stage + 1, "chars": STAGES[stage]})
+                self._trimmed(stage)
+
+    def _check(self, tokens: int) -> None:
+        self._spent.seconds = self._clock() - self._began
+        reason = self._spent.exceeded(self.limits, self.model.name, tokens)
+        if reason:
+            raise _LimitReached(reason)
+
+    def _trimmed(self, stage: int, **more: Any) -> None:
+        self._tell("context_exceeded_recovery", {"stage": stage + 1, "chars": STAGES[stage], **more})
+        self._tell("context_budget_cutover", {"reason": "context_exceeded"})
 
     def _within_payload(self, whole: tuple[Message, ...], stage: int) -> tuple[tuple[Message, ...], int]:
         """Trim to the stage, and further before the stream starts where the prompt has more bytes than may be sent."""
@@ -187,28 +221,40 @@ class Agent:
         while limit is not None and payload_bytes(messages) > limit and stage + 1 < len(STAGES):
             stage += 1
             messages = trimmed(whole, stage)
-            self._tell("context_exceeded_recovery", {"stage": stage + 1, "chars": STAGES[stage], "payload": limit})
+            self._trimmed(stage, payload=limit)
         return messages, stage
 
     async def _ask(self, messages: tuple[Message, ...], tokens: int) -> Message:
-        tools = tuple(t.schema for t in self.tools.values())
-        request = Request(messages=messages, tools=tools, turn=self.transcript.turn, step=self._step)
-        self._tell("model_call", {"model": self.model.name, "message_count": len(messages), "tokens": tokens})
+        schemas = tuple(t.schema for t in self.tools.values())
+        request = Request(messages=messages, tools=schemas, turn=self.transcript.turn, step=self._step)
+        chars, seq = sum(s.chars or 0 for s in schemas), self._spent.calls + 1
+        self._tell("inner_call_context", contents(messages, seq=seq, schema_chars=chars, tokens=tokens))
+        self._tell("model_call", {"model": self.model.name, "message_count": len(messages), "call_seq": seq})
         heard: list[str] = []
 
         def hear(delta: Delta) -> None:
             if delta.kind == "text":
                 heard.append(delta.text)
-            self._tell("delta", {"kind": delta.kind, "text": delta.text})
+            self._tell("delta", {"kind": delta.kind, "text": redact(delta.text)})
 
         try:
             reply = await self.model(request, hear)
         except asyncio.CancelledError:
-            self._said(self.transcript.failed(self.model.name, "interrupted by the user", "aborted", "".join(heard)))
-            self._tell("cancelled", {"chars": sum(map(len, heard))})
+            why = self._over() if self._late else "interrupted by the user"
+            self._said(self.transcript.failed(self.model.name, why, "aborted", "".join(heard)))
+            self._tell("cancelled", {"chars": sum(map(len, heard)), "why": why})
             raise
+        except ModelError:
+            raise
+        except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
+            raise ModelError(
+                f"{self.model.name}: {type(e).__name__}: {redact(str(e))[:1000]}", overflow=is_overflow(e)
+            ) from None
         window = self.compactor.context.run.room.limit
         if overflowed_silently(reply, window):
+            self._spent.add_summary(
+                reply.usage or Usage(), self.model.name, free=self._spent.free
+            )  # billed all the same
             raise ModelError(f"{self.model.name} cut the prompt: it is larger than {window:,} tokens.", overflow=True)
         return reply
 
@@ -223,8 +269,9 @@ class Agent:
 
     def _replied(self, reply: Message) -> Message:
         kept = self._said(self.transcript.add(reply, "a"))
-        self._spent.add(kept.usage, self.model.name)
+        self._spent.add(kept.usage, self.model.name, self._sent)
         u = kept.usage
+        self.compactor.budget.called(u)
         counts = {"input_tokens": u and u.prompt_tokens, "output_tokens": u and u.output_tokens}
         self._tell(
             "model_response", {"model": kept.model, "finish_reason": kept.stop, **counts, "call_seq": self._spent.calls}
@@ -234,7 +281,7 @@ class Agent:
     def _failed(self, error: ModelError) -> None:
         self._spent.add(None, self.model.name)
         self._said(self.transcript.failed(self.model.name, str(error)))
-        self._tell("model_error", {"error": str(error), "overflow": error.overflow})
+        self._tell("model_error", {"error": redact(str(error)), "overflow": error.overflow})
 
     async def _run(self, reply: Message) -> None:
         """Run the tools of a reply, one after the other; an interrupt leaves a result for each call."""
@@ -243,9 +290,10 @@ class Agent:
             try:
                 result = await run_tool(call, self.tools, approve=self._approve, offload=self._offload)
             except asyncio.CancelledError:
+                why = f"{self._over().capitalize()}, before it ended." if self._late else INTERRUPTED
                 for left in reply.tool_calls[i:]:
-                    self._said(self.transcript.unrun(left.name, left.id))
-                self._tell("cancelled", {"tool": call.name})
+                    self._said(self.transcript.unrun(left, why))
+                self._tell("cancelled", {"tool": call.name, "why": why})
                 raise
             kept = self._said(self.transcript.add(result, "r"))
             self._tell(
@@ -258,12 +306,20 @@ class Agent:
         return Compactor(
             self.transcript,
             self.rules,
-            fixed=sum(t.schema.chars or 0 for t in self.tools.values()) // 4,
+            tools=tuple(t.schema for t in self.tools.values()),
             limit=self.model.context_window,
-            writer=self.writer,
+            writer=self._writer,
             seconds=self._seconds,
+            memory=self._memory,
             tell=self._tell,
         )
+
+    @property
+    def _late(self) -> bool:
+        return self._deadline is not None and self._deadline.expired()
+
+    def _over(self) -> str:
+        return f"stopped at the limit of {self.limits.seconds or 0:g} seconds"
 
     def _said(self, message: Message) -> Message:
         self.compactor.context.add(message)

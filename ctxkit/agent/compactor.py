@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from ctxkit.agent.budgets import Budget
 from ctxkit.agent.context import LiveContext
+from ctxkit.agent.running import in_thread
 from ctxkit.agent.summaries import ModelSummariser
-from ctxkit.errors import ModelError
+from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.chain import using
+from ctxkit.policies.policy import name_of
 from ctxkit.policies.reconstructions import failure
 from ctxkit.policies.summary import Summary
 
@@ -19,11 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.agent.context import Prepared
-    from ctxkit.agent.limits import Spent
+    from ctxkit.agent.limits import Limits, Spent
+    from ctxkit.agent.memories import Memory
     from ctxkit.agent.transcript import Transcript
-    from ctxkit.messages import Edit
+    from ctxkit.messages import Edit, ToolSchema
     from ctxkit.models.model import Model
     from ctxkit.policies.rules import Rules
+
+_BY_HAND = ("manual", "agent_requested")
+"""Triggers that somebody pulled; all others are automatic."""
 
 
 class Compactor:
@@ -32,10 +39,11 @@ class Compactor:
     Args:
         transcript: the session; its edits are in force.
         rules: the context manager.
-        fixed: tokens of each prompt that no message holds.
+        tools: schemas of what every prompt carries; no message holds them.
         limit: the model's window where the rules name none.
         writer: the model that writes summaries; None: the rules' own summariser.
         seconds: how long it may take.
+        memory: where notes are saved before a compaction, if the rules say so.
         tell: is told what happens (event, payload).
     """
 
@@ -44,60 +52,90 @@ class Compactor:
         transcript: Transcript,
         rules: Rules,
         *,
-        fixed: int,
+        tools: tuple[ToolSchema, ...],
         limit: int | None,
         writer: Model | None,
         seconds: float,
+        memory: Memory | None,
         tell: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self.transcript, self.rules, self._tell = transcript, rules, tell
-        self._model, self._seconds = writer, seconds
+        self._model, self._seconds, self._memory = writer, seconds, memory
         self._writer: ModelSummariser | None = None
-        self.context = LiveContext(transcript.session, rules, fixed=fixed, limit=limit)
+        self._tools, self._limit, self._begun = tools, limit, False
+        self.budget = Budget(rules, transcript.session, tell)
         self.made = 0
         """Compactions made since the count was last set back."""
+        self.stand()
 
-    async def prepare(self, spent: Spent) -> Prepared:
-        """Prepare the next call: compact where the rules say so, prune, and tell what was done."""
-        before = self.context.tokens
-        prepared: Prepared = await self._off_loop(lambda: self.context.prepare(self.transcript.clock()))
-        if prepared.edits:
-            self._tell("compaction_start", {"trigger": prepared.edits[0].trigger, "tokens_before": before})
-            self._kept(prepared.edits, before, spent)
+    def stand(self) -> None:
+        """Take the context from the session, whatever was done to it without being kept."""
+        schemas = sum(t.chars or 0 for t in self._tools) // 4
+        self.context = LiveContext(self.transcript.session, self.rules, fixed=schemas, limit=self._limit)
+
+    async def prepare(self, spent: Spent, limits: Limits) -> Prepared:
+        """Prepare the next call: save memory and compact where the rules say so, prune, and tell what was done."""
+        before, trigger = self.context.tokens, name_of(self.rules.trigger)
+        window, self._begun = self.context.run.room.limit, False
+        if self._memory and self._memory.due(before, window, len(self.transcript.session.edits)):
+            await self._save(self.context.preview()[0], spent, limits, self._tools)
+        context, size = self.context, self.context.messages
+        prepared: Prepared = await self._off_loop(
+            lambda: context.prepare(self.transcript.clock()),
+            spent,
+            limits,
+            lambda: self._begin(trigger, before, size),
+        )
         for name in prepared.warned:
-            self._tell("context_budget_warn", {"trigger": name, "tokens": prepared.tokens})
-        for held in prepared.failed:
-            self._tell("compaction_end", {"error": held, "tokens_before": before, "tokens_after": before})
+            self.budget.warned(name, prepared.tokens)
+        if prepared.edits:
+            self.budget.cut(prepared.edits[0].trigger, before, window)
+            self._begin(trigger, before, size)
+            self._kept(prepared.edits, before, size, spent)
+            await self._save_dropped(prepared.edits, spent, limits)
+        elif prepared.failed:
+            self._begin(trigger, before, size)
+            self._end({"outcome": "failed", "error": "; ".join(prepared.failed)}, trigger, before, size)
+        self._bill(spent)
+        self.budget.shown(len(prepared.messages), limits)
         return prepared
 
-    async def compact(self, spent: Spent, policy: Any = None, *, trigger: str, focus: str = "") -> tuple[Edit, ...]:
+    async def compact(
+        self, spent: Spent, limits: Limits, policy: Any = None, *, trigger: str, focus: str = ""
+    ) -> tuple[Edit, ...]:
         """Compact now; return the edits that were kept, none where there is too little to compact.
 
         Raises:
             ModelError: the summariser failed; nothing was changed.
         """
-        before = self.context.tokens
-        self._tell("compaction_start", {"trigger": trigger, "focus": focus, "tokens_before": before})
-        edits: tuple[Edit, ...] = await self._off_loop(
-            lambda: self.context.compact(self.chosen(policy, focus), trigger)
-        )
+        context, before, size, self._begun = self.context, self.context.tokens, self.context.messages, False
+        self._begin(trigger, before, size, focus=focus)
+        try:
+            edits: tuple[Edit, ...] = await self._off_loop(
+                lambda: context.compact(self.chosen(policy, focus), trigger), spent, limits
+            )
+        except ModelError as e:
+            self._bill(spent)
+            self._end({"outcome": "failed", "error": str(e)}, trigger, before, size)
+            raise
         if edits:
-            self._kept(edits, before, spent)
+            self._kept(edits, before, size, spent)
+            await self._save_dropped(edits, spent, limits)
         else:
-            self._tell("compaction_end", {"outcome": "skipped", "tokens_before": before, "tokens_after": before})
+            self._end({"outcome": "skipped"}, trigger, before, size)
+        self._bill(spent)
         return edits
 
-    async def force(self, spent: Spent, trigger: str) -> bool:
+    async def force(self, spent: Spent, limits: Limits, trigger: str) -> bool:
         """Compact because it must be.
 
         A failed summary takes nothing out; the marker of failure is said in the context, so that the model knows.
         """
         try:
-            return bool(await self.compact(spent, trigger=trigger))
+            return bool(await self.compact(spent, limits, trigger=trigger))
         except ModelError as e:
             marker = self.transcript.user(failure([self.transcript.turn], str(e)), kind="injected")
             self.context.add(marker)
-            self._tell("compaction_end", {"error": str(e)})
             return False
 
     def chosen(self, policy: Any = None, focus: str = "") -> Any:
@@ -107,23 +145,86 @@ class Compactor:
         own = using(_bare(own), self._writer) if self._writer is not None else using(own, self.rules.summariser)
         return but(own, focus=focus) if focus and hasattr(own, "focus") else own
 
-    def _kept(self, edits: tuple[Edit, ...], before: int, spent: Spent) -> None:
+    # -- what was done -------------------------------------------------------------------------------------------
+
+    def _begin(self, trigger: str, tokens: int, messages: int, *, focus: str = "") -> None:
+        if not self._begun:
+            self._begun = True
+            told = {"auto": trigger not in _BY_HAND, "trigger": trigger, "before": messages, "tokens_before": tokens}
+            self._tell("compaction_start", {**told, "focus": focus or None})
+
+    def _end(self, how: dict[str, Any], trigger: str | None, tokens: int, messages: int) -> None:
+        told = {"auto": trigger not in _BY_HAND, "trigger": trigger, "before": messages, "tokens_before": tokens}
+        after = {"after": self.context.messages, "tokens_after": self.context.tokens}
+        self._tell("compaction_end", {**how, **told, **after})
+
+    def _kept(self, edits: tuple[Edit, ...], before: int, size: int, spent: Spent) -> None:
         usage = self._writer.take() if self._writer is not None else None
         if usage is not None and self._model is not None:
             edits = (replace(edits[0], usage=usage, model=self._model.name), *edits[1:])
-            spent.add_summary(usage, self._model.name)
+            spent.add_summary(usage, self._model.name, free=bool(self._model.notice))
         self.transcript.edit(edits)
         self.made += 1
-        told = {"outcome": "compacted", "trigger": edits[0].trigger, "messages": sum(len(e.targets) for e in edits)}
-        self._tell("compaction_end", {**told, "tokens_before": before, "tokens_after": self.context.tokens})
+        self.budget.compacted()
+        gone = sum(len(e.targets) for e in edits)
+        self._end({"outcome": "compacted", "messages": gone}, edits[0].trigger, before, size)
 
-    async def _off_loop(self, work: Callable[[], Any]) -> Any:
-        """Do what may summarise in a thread, so that a summary model can run on this loop meanwhile."""
-        if self._model is not None:
-            self._writer = ModelSummariser(self._model, asyncio.get_running_loop(), self._seconds)
+    def _bill(self, spent: Spent) -> None:
+        """Bill summaries that came to nothing: they were written, and cost what they cost."""
+        usage = self._writer.take() if self._writer is not None else None
+        if usage is not None and self._model is not None:
+            spent.add_summary(usage, self._model.name, free=bool(self._model.notice))
+
+    # -- memory --------------------------------------------------------------------------------------------------
+
+    async def _save_dropped(self, edits: tuple[Edit, ...], spent: Spent, limits: Limits) -> None:
+        if self._memory is not None and self._memory.flush.below is None:
+            gone = {t for e in edits for t in e.targets}
+            await self._save([m for m in self.transcript.session.messages if m.id in gone], spent, limits, ())
+
+    async def _save(self, messages: Any, spent: Spent, limits: Limits, tools: tuple[ToolSchema, ...]) -> None:
+        assert self._memory is not None  # noqa: S101  for the type checker: whoever calls has looked
+        if self._model is not None and _passed(spent, limits, self._model, self.context.tokens):
+            return
+        reply = await self._memory.save(messages, tools=tools, seconds=limits.seconds)
+        if reply is not None and reply.usage is not None and self._model is not None:
+            spent.add_summary(reply.usage, self._model.name, free=bool(self._model.notice))
+
+    # -- off the loop --------------------------------------------------------------------------------------------
+
+    async def _off_loop(
+        self, work: Callable[[], Any], spent: Spent, limits: Limits, begun: Callable[[], None] | None = None
+    ) -> Any:
+        """Do what may summarise in a thread, so that a summary model can run on this loop meanwhile.
+
+        What it has done to the context by the time it is cancelled was not kept: the context is then taken anew.
+        """
+        model = self._model
+        if model is not None:
+            self._writer = ModelSummariser(
+                model,
+                asyncio.get_running_loop(),
+                self._seconds,
+                allowed=lambda tokens: _passed(spent, limits, model, tokens),
+                begun=begun,
+            )
             if getattr(self.rules.summariser, "name", "") in ("extractive", ""):
                 self.context.rules = self.rules.but(policy=using(_bare(self.rules.policy), self._writer))
-        return await asyncio.to_thread(work)
+        try:
+            return await in_thread(work)
+        except asyncio.CancelledError:
+            if self._writer is not None:
+                self._writer.stop()
+            self.stand()
+            raise
+
+
+def _passed(spent: Spent, limits: Limits, model: Model, tokens: int) -> str | None:
+    """Return which limit a call to the writer would pass, in words, or None."""
+    try:
+        return spent.exceeded(limits, model.name, tokens, free=bool(model.notice))
+    except BadArguments as e:
+        return f"what can be checked: {e}"
 
 
 def _bare(policy: Any) -> Any:

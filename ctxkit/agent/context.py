@@ -120,6 +120,11 @@ class LiveContext:
         """Tokens of the next prompt, as it stands."""
         return self.run.history.at(self.run.call).tokens
 
+    @property
+    def messages(self) -> int:
+        """Messages of the next prompt, as it stands."""
+        return len(self.run.history.at(self.run.call))
+
     def _edits(self, cuts: list[Cut]) -> tuple[Edit, ...]:
         out: list[Edit] = []
         for cut in cuts:

@@ -28,9 +28,13 @@ class Limits:
     """Compactions and trims that may answer overflows and cut replies, in a turn."""
     payload_bytes: int | None = None
     """Bytes of the messages sent; larger prompts are trimmed for the call before they are sent."""
+    messages: int | None = None
+    """Messages of a prompt; nothing is held back, but a warning is told, once between two compactions."""
+    messages_share: float = 0.8
+    """Share of `messages` above which it is told (fuseraft's fraction of its cap)."""
 
     def __post_init__(self) -> None:
-        for name in ("calls", "tokens", "cost_usd", "seconds", "payload_bytes"):
+        for name in ("calls", "tokens", "cost_usd", "seconds", "payload_bytes", "messages"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise BadArguments(f"The limit {name} is above 0, or None for none; not {value}.")
@@ -55,6 +59,8 @@ class Spent:
     seconds: float = 0.0
     free: bool = False
     """True for a model that costs nothing: the scripted one, a local one."""
+    unbilled: int = 0
+    """Prompt tokens, counted here, of replies for which no usage was told: the limits count them too."""
     models: dict[str, Price | None] = field(default_factory=dict)
 
     @property
@@ -62,45 +68,47 @@ class Spent:
         """Tokens billed."""
         return self.fresh + self.cached + self.output
 
-    def add(self, usage: Usage | None, model: str) -> None:
-        """Add one call."""
+    def add(self, usage: Usage | None, model: str, counted: int = 0) -> None:
+        """Add one call; `counted` is its prompt where the model tells no usage."""
         self.calls += 1
-        if usage is not None:
-            self._bill(usage, model)
+        if usage is not None and usage.prompt_tokens is not None:
+            self._bill(usage, model, free=self.free)
+        else:
+            self.unbilled += counted
 
-    def add_summary(self, usage: Usage, model: str) -> None:
-        """Add the call that wrote a summary: it is billed, and is no call of the conversation."""
-        self._bill(usage, model)
+    def add_summary(self, usage: Usage, model: str, *, free: bool) -> None:
+        """Add a call that is none of the conversation: a summary, a note to memory."""
+        self._bill(usage, model, free=free)
 
-    def _bill(self, usage: Usage, model: str) -> None:
+    def _bill(self, usage: Usage, model: str, *, free: bool) -> None:
         cached = usage.cache_read_tokens or 0
         self.fresh += (usage.prompt_tokens or 0) - cached
         self.cached += cached
         self.output += usage.output_tokens or 0
-        if self.free or self.cost_usd is None:
+        if free or self.cost_usd is None:
             return
         known = self._price(model)
         cost = usage.cost_usd if usage.cost_usd is not None else known.cost_usd(usage) if known else None
         self.cost_usd = None if cost is None else self.cost_usd + cost
 
-    def exceeded(self, limits: Limits, model: str, prompt: int) -> str | None:
-        """Return which limit the next call would pass, in words, or None.
+    def exceeded(self, limits: Limits, model: str, prompt: int, *, free: bool | None = None) -> str | None:
+        """Return which limit the next call would pass, in words, or None; `free`: whether that model costs nothing.
 
         Raises:
             BadArguments: there is a limit in dollars and no price for the model.
         """
         if limits.calls is not None and self.calls >= limits.calls:
             return f"the limit of {limits.calls} calls"
-        if limits.tokens is not None and self.tokens + prompt > limits.tokens:
+        if limits.tokens is not None and self.tokens + self.unbilled + prompt > limits.tokens:
             return f"the limit of {limits.tokens:,} tokens"
         if limits.seconds is not None and self.seconds >= limits.seconds:
             return f"the limit of {limits.seconds:g} seconds"
-        if limits.cost_usd is not None and not self.free:
+        if limits.cost_usd is not None and not (self.free if free is None else free):
             known = self._price(model)
             if known is None or self.cost_usd is None:
                 raise BadArguments(f"No price is known for {model}, so a limit in dollars cannot be kept: drop it.")
             dearest = known.at(prompt).cache_write or known.at(prompt).input
-            if self.cost_usd + prompt * dearest > limits.cost_usd:
+            if self.cost_usd + (self.unbilled + prompt) * dearest > limits.cost_usd:
                 return f"the limit of ${limits.cost_usd:g}"
         return None
 

@@ -90,7 +90,7 @@ class LiveSession:
             self.agent = Agent(
                 self.log.session, model=model, rules=rules, tools=chosen, keep=self.log.append, limits=limits,
                 clock=clock, hear=self._told, approve=approve, offload=Artifacts(self.root).keep,
-                summary_model=summary_model, summary_seconds=summary_seconds,
+                summary_model=summary_model, summary_seconds=summary_seconds, memory=self.root,
             )  # fmt: skip
         except BaseException:
             self.log.close()
@@ -105,6 +105,11 @@ class LiveSession:
     def id(self) -> str:
         """Its id, eight hexadecimal digits."""
         return self.log.session.id
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """All who are told events."""
+        return tuple(self._listeners)
 
     def listen(self, hear: Listener) -> None:
         """Tell events to one more listener from now on."""
@@ -152,6 +157,7 @@ class LiveSession:
         """Stand at an entry of the log; what is said next begins a branch there."""
         moved = self.log.move(entry)
         self.agent.move(moved, self.log.append)
+        self._told(Event("moved", self._clock(), self.agent.transcript.turn, {"entry": entry}))
         return moved
 
     def close(self) -> None:

@@ -1,11 +1,17 @@
-"""Running what a model asked for: arguments checked, off the event loop, cancelled with the turn, results bounded."""
+"""Running a tool call: checked, approved, off the event loop, cancelled with the turn, its result bounded."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
+import ctypes
 import inspect
+import threading
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from ctxkit.errors import CtxkitError, did_you_mean
 from ctxkit.messages import Message, Text
@@ -22,6 +28,10 @@ Approve = Callable[["ToolCall"], bool | Awaitable[bool]]
 """Says whether a call may run."""
 Offload = Callable[[str, str], str]
 """Keeps a large result (tool, text) elsewhere and returns the stub that the model gets."""
+
+
+class Stopped(BaseException):
+    """Raised in the thread of a tool whose turn was stopped."""
 
 
 async def run_tool(
@@ -59,14 +69,81 @@ async def _outcome(call: ToolCall, tools: Mapping[str, Tool], approve: Approve |
             answer = approve(call)
             if not (await answer if inspect.isawaitable(answer) else answer):
                 return "The user did not allow this call.", True
-        return str(await _called(tool, arguments)), False
+        return _text(await _called(tool, arguments)), False
     except CtxkitError as e:
         return str(e), True
-    except Exception as e:  # noqa: BLE001  a tool may raise anything; the model is told
+    except (Exception, SystemExit) as e:  # noqa: BLE001  a tool may raise anything; the model is told
         return f"{type(e).__name__}: {e}", True
+
+
+def _text(value: Any) -> str:
+    """Return what a tool gave as the text that the model reads."""
+    if isinstance(value, str):
+        return value or "(no output)"
+    if value is None:
+        return "(no output)"
+    if isinstance(value, (bytes, bytearray)):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, (dict, list, tuple)):
+        try:
+            return msgspec.json.encode(value).decode()
+        except (TypeError, ValueError):
+            return str(value)
+    return str(value)
 
 
 async def _called(tool: Tool, arguments: dict[str, Any]) -> Any:
     if inspect.iscoroutinefunction(tool.run):
         return await tool.run(**arguments)
-    return await asyncio.to_thread(tool.run, **arguments)
+    result = await in_thread(lambda: tool.run(**arguments))
+    return await result if inspect.isawaitable(result) else result
+
+
+async def in_thread(work: Callable[[], Any]) -> Any:
+    """Do blocking work in a thread of its own; when its task is cancelled, the thread is told to end too.
+
+    The default executor would not do: its threads are waited for when the loop ends, however long they take.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(result)
+        else:
+            done.set_exception(error)
+
+    def body() -> None:
+        result: Any = None
+        error: BaseException | None = None
+        try:
+            result = context.run(work)
+        except Stopped:
+            return
+        except (StopIteration, KeyboardInterrupt) as e:  # no future, and no loop, may carry these
+            error = RuntimeError(f"{type(e).__name__}: {e}")
+        except BaseException as e:  # noqa: BLE001  it is raised again where the result is awaited
+            error = e
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, result, error)
+
+    def whole() -> None:
+        with contextlib.suppress(Stopped):  # it may arrive after the work
+            body()
+
+    thread = threading.Thread(target=whole, daemon=True, name="ctxkit-tool")
+    thread.start()
+    try:
+        return await done
+    except asyncio.CancelledError:
+        _stop(thread)
+        raise
+
+
+def _stop(thread: threading.Thread) -> None:
+    """Raise `Stopped` in a thread; it arrives when the thread next runs Python, not while it waits outside of it."""
+    if thread.ident is not None and thread.is_alive():
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Stopped))

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import ModelError
 from ctxkit.messages import Message, Text, Usage
 from ctxkit.models.model import Model, Request, silent
 from ctxkit.policies import prompts
+from ctxkit.redaction import redact
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
     from ctxkit.policies.summarisers import Passage
 
 ASK = (
@@ -27,12 +32,25 @@ class ModelSummariser:
         model: the model that writes.
         loop: the loop on which the model runs.
         seconds: how long it may take.
+        allowed: says for a number of prompt tokens which limit the call would pass, or None.
+        begun: called on the loop when the first call is made.
     """
 
     name = "model"
 
-    def __init__(self, model: Model, loop: asyncio.AbstractEventLoop, seconds: float = 120.0) -> None:
+    def __init__(
+        self,
+        model: Model,
+        loop: asyncio.AbstractEventLoop,
+        seconds: float = 120.0,
+        *,
+        allowed: Callable[[int], str | None] = lambda _: None,
+        begun: Callable[[], None] | None = None,
+    ) -> None:
         self.model, self._loop, self._seconds = model, loop, seconds
+        self._allowed, self._begun = allowed, begun
+        self._waiting: Future[Message] | None = None
+        self._stopped = False
         self.usages: list[Usage] = []
         """What each call cost, in order; taken by whoever keeps the edit."""
 
@@ -40,8 +58,11 @@ class ModelSummariser:
         """Return the summary's text.
 
         Raises:
-            ModelError: the model failed, answered nothing, or took too long.
+            ModelError: the model failed, took too long, would pass a limit, or the turn was stopped.
         """
+        if self._begun is not None:
+            self._loop.call_soon_threadsafe(self._begun)
+            self._begun = None
         told = "\n\n".join(t for t in (ASK, passage.instructions) if t)
         limit = f"\n\nWrite at most {passage.limit} tokens." if passage.limit else ""
         text = prompts.pi(passage.messages)
@@ -52,9 +73,16 @@ class ModelSummariser:
             ),
             max_output_tokens=passage.limit,
         )
-        waiting = asyncio.run_coroutine_threadsafe(self._ask(request), self._loop)
+        held = self._allowed((len(told) + len(text)) // 4)
+        if held:
+            raise ModelError(f"The summary was not asked for: it would pass {held}.")
+        if self._stopped:
+            raise ModelError("The turn was stopped before the summary was written.")
+        waiting = self._waiting = asyncio.run_coroutine_threadsafe(self._ask(request), self._loop)
         try:
             reply = waiting.result(self._seconds)
+        except CancelledError:
+            raise ModelError("The turn was stopped before the summary was written.") from None
         except TimeoutError:
             waiting.cancel()
             raise ModelError(
@@ -64,8 +92,19 @@ class ModelSummariser:
             self.usages.append(reply.usage)
         return "\n".join(p.text for p in reply.parts if isinstance(p, Text))
 
+    def stop(self) -> None:
+        """Give up the call that is waited for, and ask for no other."""
+        self._stopped = True
+        if self._waiting is not None:
+            self._waiting.cancel()
+
     async def _ask(self, request: Request) -> Message:
-        return await self.model(request, silent)
+        try:
+            return await self.model(request, silent)
+        except (ModelError, asyncio.CancelledError):
+            raise
+        except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
+            raise ModelError(f"{self.model.name}: {type(e).__name__}: {redact(str(e))[:500]}") from None
 
     def take(self) -> Usage | None:
         """Return what the calls since the last `take` cost together."""

@@ -1,19 +1,28 @@
-"""The session as an agent writes it: every message under an id and a turn of its own, kept before it is shown."""
+"""The session as an agent writes it: every message under an id and a turn of its own, kept before it is shown.
+
+Nothing that has the shape of a key is kept, whoever said it: what stands in the session goes to providers, frames and
+reports. Every tool call has an id of its own and a result of its own, also after a kernel was killed between the two.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
-from ctxkit.messages import Edit, Message, Part, Text
+from ctxkit.engine import identified
+from ctxkit.messages import Edit, Message, Part, Text, Thinking, ToolCall
+from ctxkit.redaction import redacted
 
 if TYPE_CHECKING:
     from ctxkit.session import Session
 
 Keep = Callable[..., "Session"]
 """Writes entries at the end of the session (in memory, or a `SessionLog.append`) and returns the session."""
+LOST = "The session ended before this call's result was kept; whether it ran is not known."
+INTERRUPTED = "Interrupted by the user before it ended."
 
 
 class Transcript:
@@ -26,9 +35,12 @@ class Transcript:
     """
 
     def __init__(self, session: Session, keep: Keep | None, clock: Callable[[], float]) -> None:
-        self.session, self.clock = session, clock
+        self.session = session if keep else identified(session)
+        self.clock = clock
         self._keep = keep or self._in_memory
         self.turn = -1
+        self._ids = {e.id for e in self.session.log}
+        self._calls = {c.id for e in self.session.path if isinstance(e, Message) for c in e.tool_calls}
 
     def _in_memory(self, *entries: Message | Edit) -> Session:
         return self.session.append(*entries)
@@ -39,9 +51,25 @@ class Transcript:
         self.turn = turns[-1] + 1 if any(isinstance(e, Message) for e in self.session.path) else 0
         return self.turn
 
+    def unanswered(self) -> list[ToolCall]:
+        """Return the tool calls at the end of the session that have no result."""
+        answered: set[str | None] = set()
+        for entry in reversed(self.session.path):
+            if not isinstance(entry, Message) or not entry.visible:
+                continue
+            if entry.role == "assistant":
+                return [c for c in entry.tool_calls if c.id not in answered]
+            if entry.role != "tool":
+                break
+            answered.add(entry.call_id)
+        return []
+
     def add(self, message: Message, kind: str) -> Message:
-        """Write a message under a new id that begins with `kind`."""
-        kept = replace(message, id=f"{kind}{len(self.session.log)}", turn=self.turn, time=message.time or self.clock())
+        """Write a message under a new id that begins with `kind`; it comes back as it was kept."""
+        time = message.time or self.clock()
+        kept = replace(message, id=self._new(kind), turn=self.turn, time=time, parts=self._clean(message.parts))
+        if kept.error:
+            kept = replace(kept, error=_text(kept.error))
         self.session = self._keep(kept)
         return kept
 
@@ -49,6 +77,7 @@ class Transcript:
         """Write the edits of a compaction."""
         now = self.clock()
         self.session = self._keep(*(replace(e, time=now) for e in edits))
+        self._ids.update(e.id for e in edits)
 
     def user(self, text: str, *, kind: str = "") -> Message:
         """Write what the user said, or what is said in the user's place (`kind`)."""
@@ -61,7 +90,57 @@ class Transcript:
             Message(role="assistant", parts=parts, model=model, stop=stop, error=why, is_error=True, visible=False), "a"
         )
 
-    def unrun(self, tool: str, call_id: str) -> Message:
-        """Write the result of a tool call that was interrupted: no call stays without one."""
-        said: dict[str, Any] = {"parts": (Text("Interrupted by the user before it ended."),), "is_error": True}
-        return self.add(Message(role="tool", tool=tool, call_id=call_id, **said), "r")
+    def unrun(self, call: ToolCall, why: str = INTERRUPTED) -> Message:
+        """Write the result of a tool call that did not end: no call stays without one."""
+        return self.add(Message(role="tool", tool=call.name, call_id=call.id, parts=(Text(why),), is_error=True), "r")
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _new(self, kind: str) -> str:
+        name = f"{kind}{len(self.session.log)}"
+        while name in self._ids:
+            name += "'"
+        self._ids.add(name)
+        return name
+
+    def _clean(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        out: list[Part] = []
+        for part in parts:
+            if isinstance(part, Text):
+                out.append(Text(_text(part.text)))
+            elif isinstance(part, Thinking):
+                out.append(replace(part, text=_text(part.text)))
+            elif isinstance(part, ToolCall):
+                out.append(self._called(part))
+            else:
+                out.append(part)
+        return tuple(out)
+
+    def _called(self, call: ToolCall) -> ToolCall:
+        """Give a call an id that no other call of the session has: providers refuse two of one id."""
+        name, n = call.id or "call", 1
+        while name in self._calls:
+            n += 1
+            name = f"{call.id or 'call'}_{n}"
+        self._calls.add(name)
+        arguments: dict[str, Any] = redacted(_sound(call.arguments))
+        return replace(call, id=name, arguments=arguments, raw=None if call.raw is None else _text(call.raw))
+
+
+def _text(text: str) -> str:
+    """Return text as it is kept: without keys, and without halves of characters, which no file can hold."""
+    return str(redacted(_sound(text)))
+
+
+def _sound(value: Any) -> Any:
+    """Return a JSON value that can be written: lone surrogates become question marks."""
+    try:
+        msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        if isinstance(value, str):
+            return value.encode("utf-8", "replace").decode()
+        if isinstance(value, dict):
+            return {_sound(k): _sound(v) for k, v in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [_sound(v) for v in value]
+    return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,14 +11,39 @@ import msgspec
 from ctxkit.messages import Image, Message, Part, Sized, Text, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ctxkit.messages import ToolSchema
 
+NO_RESULT = "(no result of this call was kept)"
+
 
 def to_chat(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Return messages as Chat Completions dictionaries; a summary goes as a user message, as Pi sends it."""
-    return [chat_message(m) for m in messages]
+    """Return messages as Chat Completions dictionaries that no provider refuses for their order.
+
+    A summary goes as a user message, as Pi sends it. Each tool call is followed by its result, wherever that stood; one
+    that has none (a kernel that was killed, a log of another program) gets a result that says so; a result without
+    its call, and a reply without content, are left out.
+    """
+    return [chat_message(m) for m in _paired(list(messages))]
+
+
+def _paired(messages: list[Message]) -> Iterator[Message]:
+    results: dict[str | None, deque[Message]] = {}
+    for m in messages:
+        if m.role == "tool":
+            results.setdefault(m.call_id, deque()).append(m)
+    for m in messages:
+        if m.role == "tool" or (m.role == "assistant" and not m.tool_calls and not _content(m)):
+            continue
+        yield m
+        for call in m.tool_calls:
+            found = results.get(call.id)
+            yield (
+                found.popleft()
+                if found
+                else Message(role="tool", tool=call.name, call_id=call.id, parts=(Text(NO_RESULT),))
+            )
 
 
 def chat_message(message: Message) -> dict[str, Any]:
@@ -90,7 +116,8 @@ def from_chat(reply: Mapping[str, Any], *, stop: str | None, usage: Usage | None
         parts.append(Text(str(text)))
     for i, call in enumerate(reply.get("tool_calls") or ()):
         parts.append(_tool_call(call, i))
-    ended = "tool" if any(isinstance(p, ToolCall) for p in parts) else {"tool_calls": "tool"}.get(stop or "", stop)
+    asks = any(isinstance(p, ToolCall) for p in parts)
+    ended = stop if stop == "length" else "tool" if asks else {"tool_calls": "tool"}.get(stop or "", stop)
     return Message(role="assistant", parts=tuple(parts), stop=ended, usage=usage, model=model)
 
 

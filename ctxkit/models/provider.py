@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import ModuleType
 
+
 def load_litellm() -> ModuleType:
     """Import LiteLLM without a request for its price map, without its debug lines."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")

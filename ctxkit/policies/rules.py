@@ -48,7 +48,7 @@ class Rules:
     auto: bool = True
     """False: nothing is done but by hand."""
     flush: Any = None
-    """What a live session saves to memory before a compaction (`policies.flushes.MemoryFlush`); a replay saves nothing."""
+    """What a live session saves to memory before a compaction (`policies.flushes`); a replay saves nothing."""
     warnings: tuple[Any, ...] = ()
     """Triggers that only leave a note, once until the next compaction (fuseraft's `WarnAt`)."""
     on_compacted: Callable[[Sequence[Any]], None] | None = None

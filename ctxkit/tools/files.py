@@ -44,7 +44,7 @@ def file_tools(root: Root) -> tuple[Tool, ...]:
 
     def patch_file(path: str, old: str, new: str) -> str:
         """Replace one piece of a text file: `old` must occur exactly once, as it stands."""
-        text = root.read(path).decode("utf-8", "surrogateescape")
+        text = root.read(path, whole=True).decode("utf-8", "surrogateescape")
         found = text.count(old) if old else 0
         if found != 1:
             raise BadArguments(f"{path!r} holds the old text {found} times; it must occur exactly once.")

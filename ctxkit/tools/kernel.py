@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import codecs
 import contextlib
-import io
 import os
 import signal
 import traceback
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.tools.captures import Bounded, captured
 from ctxkit.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
     from ctxkit.tools.root import Root
 
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "AUTH")
+_CHUNK = 1 << 16
 
 
 def python_tool(space: dict[str, Any]) -> Tool:
@@ -23,29 +26,30 @@ def python_tool(space: dict[str, Any]) -> Tool:
 
     def python(code: str) -> str:
         """Run Python code in the notebook's namespace; gives what it printed and the value of its last expression."""
-        import ast
-
-        out = io.StringIO()
         try:
             tree = ast.parse(code, "<agent>")
-        except SyntaxError as e:
+        except (SyntaxError, ValueError) as e:
             return "".join(traceback.format_exception_only(e))
-        end = tree.body[-1] if tree.body else None
-        last = end.value if isinstance(end, ast.Expr) else None
-        if last is not None:
-            tree.body.pop()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        with captured() as out:
             try:
-                exec(compile(tree, "<agent>", "exec"), space)  # noqa: S102  the user named this tool
-                if last is not None:
-                    value = eval(compile(ast.Expression(last), "<agent>", "eval"), space)  # noqa: S307  as above
-                    if value is not None:
-                        print(repr(value))  # noqa: T201  into the captured output
-            except Exception as e:  # noqa: BLE001  whatever the code raises is the tool's result
+                _execute(tree, space)
+            except (Exception, SystemExit) as e:  # noqa: BLE001  whatever the code raises is the tool's result
                 out.write("".join(traceback.format_exception_only(e)))
-        return out.getvalue() or "(no output)"
+        return out.text() or "(no output)"
 
     return tool(python, needs="kernel")
+
+
+def _execute(tree: ast.Module, space: dict[str, Any]) -> None:
+    end = tree.body[-1] if tree.body else None
+    last = end.value if isinstance(end, ast.Expr) else None
+    if last is not None:
+        tree.body.pop()
+    exec(compile(tree, "<agent>", "exec"), space)  # noqa: S102  the user named this tool
+    if last is not None:
+        value = eval(compile(ast.Expression(last), "<agent>", "eval"), space)  # noqa: S307  as above
+        if value is not None:
+            print(repr(value))  # noqa: T201  into the captured output
 
 
 def shell_tool(root: Root, seconds: float = 120.0) -> Tool:
@@ -63,21 +67,32 @@ def shell_tool(root: Root, seconds: float = 120.0) -> Tool:
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
         )
-        reading = asyncio.ensure_future(process.communicate())
+        output = Bounded()
+        reading = asyncio.ensure_future(_read(process, output))
         try:
-            output, _ = await asyncio.wait_for(asyncio.shield(reading), seconds)
+            await asyncio.wait_for(asyncio.shield(reading), seconds)
             status = f"\n[exit status {process.returncode}]" if process.returncode else ""
         except TimeoutError:
             _kill(process.pid)
-            output, _ = await reading
+            await reading
             status = f"\n[stopped after {seconds:g} seconds]"
         except asyncio.CancelledError:
             _kill(process.pid)
             await reading
             raise
-        return (output.decode("utf-8", "replace") + status) or "(no output)"
+        return (output.text() + status) or "(no output)"
 
     return tool(shell, needs="shell")
+
+
+async def _read(process: asyncio.subprocess.Process, output: Bounded) -> None:
+    """Take all that a command says, keeping a bounded part of it, and wait for its end."""
+    assert process.stdout is not None  # noqa: S101  for the type checker: it was asked for
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    while chunk := await process.stdout.read(_CHUNK):
+        output.write(decoder.decode(chunk))
+    output.write(decoder.decode(b"", final=True))
+    await process.wait()
 
 
 def _kill(pid: int) -> None:

@@ -39,20 +39,22 @@ class Root:
             raise StoreError(f"The path {path[:200]!r} leads out of the root folder; give one relative to the root.")
         return real
 
-    def read(self, path: str, limit: int = 10_000_000) -> bytes:
-        """Return the bytes of a regular file, at most `limit`.
+    def read(self, path: str, limit: int = 10_000_000, *, whole: bool = False) -> bytes:
+        """Return the bytes of a regular file, at most `limit`; with `whole` a larger file is an error.
 
         Raises:
-            StoreError: it is no regular file, is missing, or leads out of the root.
+            StoreError: it is no regular file, is missing, is too large, or leads out of the root.
         """
         real = self.resolve(path)
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
         handle = self._open(real, flags, path)
         with os.fdopen(handle, "rb") as file:
+            if whole and os.fstat(handle).st_size > limit:
+                raise StoreError(f"{path!r} is larger than {limit:,} bytes: it is not taken in part.")
             return file.read(limit)
 
-    def write(self, path: str, data: bytes) -> Path:
-        """Write a regular file, making its folders; return its real path.
+    def write(self, path: str, data: bytes, *, append: bool = False) -> Path:
+        """Write a regular file, or at its end, making its folders; return its real path.
 
         Raises:
             StoreError: it is a folder or a device, or leads out of the root.
@@ -66,7 +68,10 @@ class Root:
         flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
         handle = self._open(real, flags, path)
         with os.fdopen(handle, "wb") as file:
-            file.truncate(0)
+            if append:
+                file.seek(0, os.SEEK_END)
+            else:
+                file.truncate(0)
             file.write(data)
         return real
 

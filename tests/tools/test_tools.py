@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sys
+import threading
 import time
 
 import pytest
@@ -125,3 +127,50 @@ def test_an_interrupted_command_is_ended_with_what_it_started(tmp_path):
     asyncio.run(go())
     time.sleep(1.2)
     assert not (tmp_path / "late").exists()
+
+
+def test_python_takes_only_what_its_own_thread_prints(capsys):
+    printing, over = threading.Event(), threading.Event()
+
+    def beside():
+        printing.wait(5)
+        print("from beside")  # noqa: T201  what is tested
+        over.set()
+
+    other = threading.Thread(target=beside)
+    other.start()
+    out = python_tool({"printing": printing, "over": over}).run("print('mine'); printing.set(); over.wait(5); None")
+    other.join()
+    assert out == "mine\n"
+    assert capsys.readouterr().out == "from beside\n"
+    assert type(sys.stdout).__name__ != "_Routed"
+
+
+@pytest.mark.parametrize("code", ["exit(3)", "raise SystemExit", "print(end='\\0' )", "x = '\\0'\n\0"])
+def test_python_survives_what_code_may_do(code):
+    assert python_tool({}).run(code)
+
+
+def test_a_flood_keeps_its_head_and_its_tail():
+    said = python_tool({}).run("print('first'); print('x' * 3_000_000); print('last')")
+    assert said.startswith("first\n")
+    assert said.endswith("last\n")
+    assert "left out" in said
+    assert len(said) < 1_100_000
+
+
+def test_the_shell_keeps_a_bounded_part_of_a_flood(tmp_path):
+    said = asyncio.run(
+        shell_tool(Root(tmp_path)).run("echo first; head -c 9000000 /dev/zero | tr '\\0' y; echo; echo last")
+    )
+    assert len(said) < 1_100_000
+    assert said.startswith("first\n")
+    assert said.endswith("last\n")
+
+
+def test_a_file_too_large_to_hold_is_not_patched_in_part(tmp_path):
+    (tmp_path / "big").write_bytes(b"needle" + b"x" * 10_000_001)
+    patch = {t.name: t.run for t in file_tools(Root(tmp_path))}["patch_file"]
+    with pytest.raises(StoreError, match="larger"):
+        patch("big", "needle", "pin")
+    assert (tmp_path / "big").stat().st_size == 10_000_007

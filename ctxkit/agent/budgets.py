@@ -1,0 +1,101 @@
+"""What the budgets of a live session say: warnings once between two compactions, cut-overs, the cap on messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.messages import Edit, Message
+from ctxkit.policies.triggers import Spent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ctxkit.agent.limits import Limits
+    from ctxkit.messages import Usage
+    from ctxkit.policies.rules import Rules
+    from ctxkit.session import Session
+
+
+class Budget:
+    """Tokens sent since the last compaction and in this turn, beside the thresholds of the rules.
+
+    Args:
+        rules: their settings `warn_at`, `cutover_at` and `max_single_turn_input_tokens`, as fuseraft names them, or a
+            trigger on tokens spent.
+        session: where it goes on.
+        tell: is told what happens (event, payload).
+    """
+
+    def __init__(self, rules: Rules, session: Session, tell: Callable[[str, dict[str, Any]], None]) -> None:
+        known = rules.parameters
+        self.warn_at: int | None = known.get("warn_at") or _spent(rules.warnings)
+        self.cutover_at: int | None = known.get("cutover_at") or _spent((rules.trigger,))
+        self.single: int | None = known.get("max_single_turn_input_tokens") or None
+        self.cumulative, self.turn = _since_compaction(session), 0
+        self._tell, self._capped = tell, False
+
+    def begin(self) -> None:
+        """Begin a turn."""
+        self.turn = 0
+
+    def called(self, usage: Usage | None) -> None:
+        """Count a call."""
+        tokens = (usage.prompt_tokens if usage else None) or 0
+        self.cumulative += tokens
+        self.turn += tokens
+
+    def warned(self, trigger: str, tokens: int) -> None:
+        """Tell a warning that became due."""
+        sums = {"cumulative_input_tokens": self.cumulative, "warn_at": self.warn_at, "cutover_at": self.cutover_at}
+        self._tell("context_budget_warn", {**sums, "trigger": trigger, "tokens": tokens})
+
+    def cut(self, trigger: str | None, tokens: int, window: int) -> None:
+        """Tell that a budget was used up and what was kept begins a new cycle."""
+        if self.single and self.turn >= self.single:
+            told: dict[str, Any] = {
+                "input_tokens": self.turn,
+                "cutover_at": self.single,
+                "reason": "single_turn_limit",
+            }
+        elif self.cutover_at and self.cumulative >= self.cutover_at:
+            told = {"cumulative_input_tokens": self.cumulative, "cutover_at": self.cutover_at}
+        else:
+            told = {"input_tokens": tokens, "context_window": window, "reason": trigger}
+        self._tell("context_budget_cutover", told)
+
+    def compacted(self) -> None:
+        """Begin a new cycle."""
+        self.cumulative, self._capped = 0, False
+
+    def shown(self, messages: int, limits: Limits) -> None:
+        """Tell, once a cycle, that a prompt nears the cap on messages."""
+        if limits.messages is None or self._capped:
+            return
+        threshold = int(limits.messages * limits.messages_share)
+        if messages > threshold:
+            self._capped = True
+            told = {"messages": messages, "cap": limits.messages, "fraction": limits.messages_share}
+            self._tell("context_window_warn", {**told, "threshold": threshold})
+
+
+def _spent(triggers: tuple[Any, ...]) -> int | None:
+    return next((int(t.limit) for t in _flat(triggers) if isinstance(t, Spent)), None)
+
+
+def _flat(triggers: tuple[Any, ...]) -> Iterator[Any]:
+    for t in triggers:
+        parts = getattr(t, "parts", None)
+        if isinstance(parts, tuple):
+            yield from _flat(parts)
+        else:
+            yield t
+
+
+def _since_compaction(session: Session) -> int:
+    total = 0
+    for entry in reversed(session.path):
+        if isinstance(entry, Edit):
+            break
+        if isinstance(entry, Message) and entry.usage is not None:
+            total += entry.usage.prompt_tokens or 0
+    return total
