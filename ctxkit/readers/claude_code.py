@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ctxkit.errors import ReadError
-from ctxkit.messages import Edit, Fault, Message, Part, Text
-from ctxkit.readers.blocks import Blocks, to_usage
-from ctxkit.readers.fields import DAMAGE, as_text, demand, items, mapping, number, text, time, why, word
-from ctxkit.readers.logs import MAX_PARTS, Log
+from ctxkit.messages import Fault
+from ctxkit.readers.claude_chains import FORMAT, Chain, Shared
+from ctxkit.readers.fields import DAMAGE, demand, mapping, text, why, word
 from ctxkit.readers.source import Source
-from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-NAME = "claude-code"
+    from ctxkit.session import Session
+
+NAME = FORMAT
 ALIASES = ("claude",)
 CAN = (
     "text, thinking, calls and results, usage per call (cache reads and writes by life), times, compactions, subagents"
@@ -27,10 +26,7 @@ CANNOT = "system prompt, tool schemas, money"
 
 _TALK = {"user", "assistant"}
 _MARKS = ("sessionId", "parentUuid", "isSidechain", "uuid", "leafUuid")
-_WRAPPERS = ("<command-", "<local-command-", "<bash-", "<task-notification>", "<user-memory-input>")
-_CLEARED = "[Old tool result content cleared]"
 _STARTERS = {"Task", "Agent"}
-_BACK = 256
 _SUBAGENTS = 1000
 
 
@@ -59,19 +55,14 @@ class _Transcript:
     def __init__(self, source: Source) -> None:
         self.path = source.path
         self.faults = list(source.faults)
-        self.skipped: Counter[str] = Counter()
-        self.facts: dict[str, Any] = {}
         self.titles: dict[str, str] = {}
         self.seen: dict[str, Any] = {}
-        self.chains: dict[str, _Chain] = {}
-        self.of_line: dict[str, _Chain] = {}
-        self.agents: dict[str, str] = {}
-        """Id of a subagent to the call that started it."""
+        self.chains: dict[str, Chain] = {}
+        self.of_line: dict[str, Chain] = {}
         records = source.records
         self.has_main = any(text(r.get("type")) in _TALK and r.get("isSidechain") is not True for _, r in records)
-        self.ambiguous = _ambiguous(records)
-        """True where a uuid names two lines: parents then say nothing, and the order of the lines counts."""
-        self.main = _Chain(self, "")
+        self.shared = Shared(ambiguous=_ambiguous(records))
+        self.main = Chain(self.shared, "")
         for line, record in records:
             try:
                 self._line(record)
@@ -85,7 +76,7 @@ class _Transcript:
         if type(uuid) is str:
             content = record.get("message")
             if uuid in self.seen and content is not None and self.seen[uuid] == content:
-                self.skipped["repeated line"] += 1
+                self.shared.skipped["repeated line"] += 1
                 return
             self.seen[uuid] = content
         chain = self._chain(record)
@@ -102,7 +93,7 @@ class _Transcript:
         if type(uuid) is str:
             self.of_line[uuid] = chain
 
-    def _chain(self, record: dict[str, Any]) -> _Chain:
+    def _chain(self, record: dict[str, Any]) -> Chain:
         """Return the conversation that a line belongs to: the main one unless it is a sidechain within it."""
         if not self.has_main or record.get("isSidechain") is not True:
             return self.main
@@ -118,11 +109,11 @@ class _Transcript:
                 return self.main  # nothing could have started a subagent
         name = agent or f"sidechain-{len(self.chains)}"
         if name not in self.chains:
-            self.chains[name] = _Chain(self, name)
+            self.chains[name] = Chain(self.shared, name)
         return self.chains[name]
 
     def _note(self, record: dict[str, Any]) -> None:
-        facts = self.facts
+        facts = self.shared.facts
         for key in ("sessionId", "cwd", "version", "agentId", "timestamp", "gitBranch"):
             if key not in facts and type(record.get(key)) is str:
                 facts[key] = record[key]
@@ -131,13 +122,13 @@ class _Transcript:
         name = kind if type(kind) is str else "no type"
         if name == "attachment":
             name = f"attachment {text(mapping(record.get('attachment')).get('type'))}"
-        self.skipped[name] += 1
+        self.shared.skipped[name] += 1
         title = record.get({"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}.get(name, ""))
         if type(title) is str:
             self.titles[name] = title
 
     def session(self) -> Session:
-        main, facts = self.main, self.facts
+        main, facts = self.main, self.shared.facts
         if not main.log.entries and not facts:
             raise ReadError("expected lines of type user or assistant with a message; found none.", self.path)
         agent = None if self.has_main else facts.get("agentId")
@@ -153,303 +144,16 @@ class _Transcript:
         )
         return msgspec.structs.replace(
             session,
-            children=tuple(_linked(c, self.agents) for c in children),
+            children=tuple(_linked(c, self.shared.agents) for c in children),
             parent=None if agent is None else own,
             title=titles.get("custom-title") or titles.get("ai-title") or titles.get("summary"),
-            skipped=dict(self.skipped),
+            skipped=dict(self.shared.skipped),
             faults=tuple(sorted(self.faults, key=lambda f: f.line)),
             path_=str(self.path),
             details={
                 **({"git_branch": facts["gitBranch"]} if facts.get("gitBranch") else {}),
-                **({"subagents": self.agents} if self.agents else {}),
+                **({"subagents": self.shared.agents} if self.shared.agents else {}),
             },
-        )
-
-
-class _Chain:
-    """One conversation of a transcript while its lines go by."""
-
-    def __init__(self, file: _Transcript, name: str) -> None:
-        self.file, self.name = file, name
-        self.log = Log()
-        self.blocks = Blocks(file.skipped)
-        self.places: dict[str, int] = {}
-        """Line's uuid to the index of the entry at or before it."""
-        self.reply: tuple[str, int] | None = None
-        """Id and index of the reply that further lines may still add to."""
-        self.boundary: dict[str, Any] | None = None
-        self.model: str | None = None
-
-    # -- where a line hangs --------------------------------------------------------------------------------------
-
-    def _place(self, record: dict[str, Any]) -> int:
-        """Return the index of the entry that a line follows: its parent's, or the last one where that says nothing."""
-        parent = record.get("parentUuid")
-        if self.file.ambiguous:
-            return self.log.at
-        if parent is None:
-            fresh = record.get("type") == "user" and "parentUuid" in record and record.get("isMeta") is not True
-            return -1 if fresh and self.places else self.log.at
-        place = self.places.get(parent) if type(parent) is str else None
-        if place is None:
-            if self.places:
-                self.file.skipped["parent not in the file"] += 1
-            return self.log.at
-        return place
-
-    def _go(self, record: dict[str, Any]) -> None:
-        """Stand where the line hangs; results of parallel calls and failed tries hang beside: those are no branches."""
-        log, place = self.log, self._place(record)
-        at = log.at
-        for _ in range(_BACK):
-            if at == place:
-                return
-            entry = log.entries[at] if at >= 0 else None
-            if type(entry) is not Message or not (entry.role == "tool" or entry.kind == "api_error"):
-                break
-            at = log.parents[at]
-        log.stand(place)
-        self.reply = None
-
-    def _stay(self, record: dict[str, Any]) -> None:
-        uuid = record.get("uuid")
-        if type(uuid) is str:
-            self.places[uuid] = self.log.at
-
-    def pass_by(self, record: dict[str, Any]) -> None:
-        """Let a line that is no part of the context go by: others may hang on it."""
-        uuid, parent = record.get("uuid"), record.get("parentUuid")
-        if type(uuid) is str:
-            self.places[uuid] = self.places.get(parent, self.log.at) if type(parent) is str else self.log.at
-
-    # -- what is said --------------------------------------------------------------------------------------------
-
-    def talk(self, record: dict[str, Any], m: dict[str, Any]) -> None:
-        if record.get("type") == "assistant":
-            self._assistant(record, m)
-        elif record.get("isCompactSummary") is True:
-            self._compact(record, m)
-        else:
-            self.close()
-            self._user(record, m.get("content"))
-
-    def _assistant(self, record: dict[str, Any], m: dict[str, Any]) -> None:
-        self.close()
-        parts, results = self.blocks.parts(m.get("content"))
-        own = word(m.get("id"))
-        index = self._open(own)
-        if index is not None:
-            self._more(index, record, m, parts)
-        else:
-            self._go(record)
-            index = self.log.add(self._reply(record, m, parts))
-            self.reply = None if own is None else (own, index)
-        self._stay(record)
-        for block in results:  # a server's tools answer within the reply
-            self._result(record, block, "server")
-
-    def _open(self, own: str | None) -> int | None:
-        """Return the index of the reply that a line of this id adds to, where there is one."""
-        if own is None or self.reply is None or self.reply[0] != own:
-            return None
-        entry = self.log.entries[self.reply[1]]
-        return self.reply[1] if type(entry) is Message and len(entry.parts) < MAX_PARTS else None
-
-    def _reply(self, record: dict[str, Any], m: dict[str, Any], parts: list[Part]) -> Message:
-        model, failed = word(m.get("model")), record.get("isApiErrorMessage") is True
-        made = model == "<synthetic>"
-        if not made and model:
-            self.model = model
-        return Message(
-            role="assistant",
-            id=self.log.new_id(record.get("uuid")),
-            parts=tuple(parts),
-            time=time(record.get("timestamp")),
-            kind="synthetic" if made else "",
-            visible=not (made and failed),
-            is_error=failed,
-            error="\n".join(p.text for p in parts if type(p) is Text)[:500] or None if failed else None,
-            usage=None if made else to_usage(m.get("usage")),
-            model=None if made else model,
-            stop="error" if failed else self.blocks.stop(m.get("stop_reason")),
-        )
-
-    def _more(self, index: int, record: dict[str, Any], m: dict[str, Any], parts: list[Part]) -> None:
-        """Add a further line of one reply: its blocks come in pieces, its usage is repeated and best on the last."""
-        old = self.log.entries[index]
-        if type(old) is not Message:
-            return
-        recent = old.parts[-64:]
-        usage = to_usage(m.get("usage"))
-        self.log.replace(
-            index,
-            msgspec.structs.replace(
-                old,
-                parts=old.parts + tuple(p for p in parts if p not in recent),
-                time=time(record.get("timestamp")) or old.time,
-                usage=usage or old.usage,
-                stop=self.blocks.stop(m.get("stop_reason")) or old.stop,
-            ),
-        )
-
-    def _user(self, record: dict[str, Any], content: Any) -> None:
-        parts, results = self.blocks.parts(content)
-        self._go(record)
-        for block in results:
-            self._result(record, block, "")
-        if parts or not results:
-            if not results:
-                self.reply = None
-            said = parts[0].text if parts and type(parts[0]) is Text else ""
-            kind = "injected" if record.get("isMeta") is True or results else ""
-            self.log.add(
-                Message(
-                    role="user",
-                    id=self.log.new_id(None if results else record.get("uuid")),
-                    kind="wrapper" if said.startswith(_WRAPPERS) else kind,
-                    parts=tuple(parts),
-                    time=time(record.get("timestamp")),
-                )
-            )
-        self._stay(record)
-
-    def _result(self, record: dict[str, Any], block: dict[str, Any], kind: str) -> None:
-        call = word(block.get("tool_use_id"))
-        parts, _ = self.blocks.parts(block.get("content"))
-        extra = record.get("toolUseResult")
-        agent = word(extra.get("agentId")) if type(extra) is dict else None
-        if agent and call:
-            self.file.agents.setdefault(agent, call)
-        self.log.add(
-            Message(
-                role="tool",
-                id=self.log.new_id(None if kind else record.get("uuid")),
-                kind=kind,
-                parts=tuple(parts),
-                time=time(record.get("timestamp")),
-                tool=self.blocks.called.get(call or ""),
-                call_id=call,
-                is_error=block.get("is_error") is True,
-                details={"child": f"agent-{agent}"} if agent else {},
-            )
-        )
-
-    def queued(self, record: dict[str, Any]) -> None:
-        """Take a prompt that was typed while the agent worked: newer versions write it as an attachment."""
-        self.close()
-        self._user(record, mapping(record.get("attachment")).get("prompt"))
-
-    # -- what happened to the context ----------------------------------------------------------------------------
-
-    def system(self, record: dict[str, Any]) -> None:
-        kind = record.get("subtype")
-        if kind == "compact_boundary":
-            self.close()
-            self.boundary = record
-        elif kind == "microcompact_boundary":
-            self._clear(record)
-        elif kind == "api_error":
-            self._failed(record)
-        else:
-            self.file.skipped[f"system {kind}" if type(kind) is str else "system"] += 1
-            self.pass_by(record)
-            return
-        self._stay(record)
-
-    def _failed(self, record: dict[str, Any]) -> None:
-        """Add a call that the provider refused and that was tried again."""
-        error = mapping(record.get("error"))
-        inner = mapping(mapping(error.get("error")).get("error")) or mapping(error.get("error"))
-        said = word(error.get("formatted")) or word(error.get("message")) or word(inner.get("message"))
-        self.log.add(
-            Message(
-                role="assistant",
-                id=self.log.new_id(record.get("uuid")),
-                kind="api_error",
-                time=time(record.get("timestamp")),
-                visible=False,
-                is_error=True,
-                error=(said or as_text(error.get("cause") or error.get("status") or error))[:500],
-                stop="error",
-            )
-        )
-        self.reply = None
-
-    def _compact(self, record: dict[str, Any], m: dict[str, Any]) -> None:
-        boundary, self.boundary = self.boundary or {}, None
-        parts, _ = self.blocks.parts(m.get("content"))
-        summary = Message(
-            role="summary",
-            id=self.log.new_id(record.get("uuid")),
-            parts=tuple(parts),
-            time=time(record.get("timestamp")),
-        )
-        self._edit(boundary or record, (summary,))
-        self._stay(record)
-
-    def close(self) -> None:
-        """Write a compaction whose summary never came."""
-        if self.boundary is not None:
-            boundary, self.boundary = self.boundary, None
-            self._edit(boundary, ())
-            self._stay(boundary)
-
-    def _edit(self, boundary: dict[str, Any], inserted: tuple[Message, ...]) -> None:
-        about = mapping(boundary.get("compactMetadata"))
-        preserved = items(mapping(about.get("preservedMessages")).get("uuids"))
-        edit = Edit(
-            kind="summarised",
-            id=self.log.new_id(f"compact-{text(boundary.get('uuid')) or 'boundary'}"),
-            inserted=inserted,
-            trigger=word(about.get("trigger")),
-            method="compact",
-            time=time(boundary.get("timestamp")),
-            tokens_before=number(about.get("preTokens")) or None,
-            tokens_after=number(about.get("postTokens")) or None,
-        )
-        self.log.compact(edit, self._preserved(preserved))
-        self.reply = None
-
-    def _preserved(self, uuids: list[Any]) -> set[str]:
-        places = {self.places[u] for u in uuids if type(u) is str and u in self.places}
-        return {self.log.entries[i].id for i in places if i >= 0}
-
-    def _clear(self, record: dict[str, Any]) -> None:
-        """Put a mark in the place of old tool results, as the small compaction does."""
-        about = mapping(record.get("microcompactMetadata"))
-        calls = {c for c in items(about.get("compactedToolIds")) if type(c) is str}
-        shown = set(self.log.shown) if calls and self.log.may_edit() else set[str]()
-        places = sorted(i for own in shown if (i := self.log.where[own]) >= 0)
-        results = (self.log.entries[i] for i in places)
-        gone = [m for m in results if type(m) is Message and m.call_id in calls]
-        self.log.add(
-            Edit(
-                kind="replaced",
-                id=self.log.new_id(f"compact-{text(record.get('uuid')) or 'boundary'}"),
-                targets=tuple(m.id for m in gone),
-                inserted=tuple(msgspec.structs.replace(m, parts=(Text(_CLEARED),)) for m in gone),
-                trigger=word(about.get("trigger")),
-                method="microcompact",
-                time=time(record.get("timestamp")),
-                tokens_before=number(about.get("preTokens")) or None,
-            )
-        )
-
-    def session(self, own: str, agent: str) -> Session:
-        log, facts = self.log, self.file.facts
-        parents, leaf = log.tree()
-        return Session(
-            id=own,
-            format=NAME,
-            log=tuple(log.entries),
-            parents=parents,
-            leaf=leaf,
-            agent=agent,
-            product=NAME,
-            version=facts.get("version"),
-            cwd=facts.get("cwd"),
-            started=time(facts.get("timestamp")),
-            model=self.model,
         )
 
 
