@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields
 from functools import wraps
+from numbers import Real
 from typing import Any
 
 from ctxkit.errors import BadArguments
@@ -84,4 +85,4 @@ def share(part: Any, *names: str) -> None:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, bool)

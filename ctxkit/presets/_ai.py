@@ -13,6 +13,7 @@ from ctxkit.policies.shorten import Outputs
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary, boundary, turn_start
 from ctxkit.policies.triggers import Above, Count, Never, Overflow, Share
+from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
 
@@ -160,6 +161,7 @@ def ai(
         quirks: do what the program did: compact by whole turns, without a digest.
     """
     parameters = dict(locals())
+    typed(ai, parameters)
     if context_window is not None and context_window < 0:
         raise BadArguments(f"A window of {context_window} tokens holds nothing: give 0 for an unknown one.")
     known = 200_000 if context_window is None else context_window

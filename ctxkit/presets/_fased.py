@@ -12,7 +12,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.safeguard import Safeguard
 from ctxkit.policies.structured import PiSummary
 from ctxkit.policies.triggers import Above, Overflow, Share
-from ctxkit.presets.checks import room_to_cut
+from ctxkit.presets.checks import room_to_cut, typed
 from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
 
@@ -176,6 +176,7 @@ def fased(
         quirks: do what the program does where it fails or differs.
     """
     parameters = dict(locals())
+    typed(fased, parameters)
     if mode not in ("default", "safeguard"):
         raise BadArguments(f"mode is default or safeguard, not {mode!r}.")
     if context_pruning not in ("off", "cache-ttl"):

@@ -20,6 +20,7 @@ from ctxkit.policies.superseded import Intermediate, RepeatedCommands, Supersede
 from ctxkit.policies.tombstones import Tombstones
 from ctxkit.policies.triggers import Above, Count, Overflow, Spent, TurnSpent, first_due
 from ctxkit.policies.window import Window
+from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
 
@@ -162,6 +163,7 @@ def fuseraft(
         quirks: do what the program does where it differs from its document.
     """
     parameters = dict(locals())
+    typed(fuseraft, parameters)
     _checked(parameters)
     turns = Count(trigger_turn_count, ("assistant",))
     others = [

@@ -8,6 +8,7 @@ from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.structured import INSTRUCTIONS, PiSummary
 from ctxkit.policies.triggers import Share
+from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
 
@@ -72,6 +73,7 @@ def pi(
         quirks: do what the program 0.58.3 does where it loses messages or cuts nothing.
     """
     parameters = dict(locals())
+    typed(pi, parameters)
     policy = PiSummary(
         keep_tokens=keep_recent_tokens,
         limit=max(int(0.8 * reserve_tokens), 1),

@@ -12,6 +12,7 @@ from ctxkit.policies.prune import Prune
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary, anything
 from ctxkit.policies.triggers import Above, CutShort
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ def pulse_coder(
         quirks: take a result that is not smaller.
     """
     parameters = dict(locals())
+    typed(pulse_coder, parameters)
     trigger = int(0.75 * context_window_tokens) if compact_trigger is None else compact_trigger
     target = int(0.5 * context_window_tokens) if compact_target is None else compact_target
     if not trigger > target:

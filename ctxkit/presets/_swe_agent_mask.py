@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ctxkit.policies.clear import Clear
 from ctxkit.policies.rules import Rules
+from ctxkit.presets.checks import typed
 
 PLACEHOLDER = "Old environment output: ({lines} lines omitted)"
 
@@ -18,9 +19,11 @@ def swe_agent_mask(*, n: int = 10, polling: int = 1, context_window: int | None 
         polling: mask only at every so many observations, so that the provider's cache lives in between.
         context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
     """
+    parameters = dict(locals())
+    typed(swe_agent_mask, parameters)
     return Rules(
         pruning=Clear(keep_last=n, polling=polling, placeholder=PLACEHOLDER),
         window=context_window,
         name="swe_agent_mask",
-        parameters={"n": n, "polling": polling, "context_window": context_window},
+        parameters=parameters,
     )

@@ -15,6 +15,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Count, Overflow, Share
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -193,6 +194,7 @@ def tyrum(
         quirks: find only inner parts of paths and audit nothing, as the program.
     """
     parameters = dict(locals())
+    typed(tyrum, parameters)
     if not 0 <= reserved_input_tokens <= 400_000:
         raise BadArguments(f"reserved_input_tokens lies between 0 and 400,000, not {reserved_input_tokens:,}.")
     if not 0 <= keep_last_messages_after_compaction <= 200:

@@ -52,6 +52,19 @@ SMALL = {
     "inspect_edit": {"keep_tool_uses": 1, "keep_tool_inputs": False},
     "inspect_trim": {"threshold": 300},
     "inspect_summary": {},
+    "openai_server": {"item_tokens": 40},
+    "deepagents": {"trigger": ("messages", 3), "keep": ("messages", 3), "truncate_args_keep": ("messages", 1)},
+    "strands": {"method": "summary", "preserve_recent_messages": 2},
+    "adk": {"token_threshold": 50, "event_retention_size": 3},
+    "semantic_kernel": {"target_count": 4, "threshold_count": 2},
+    "agent_framework": {
+        "tool_eviction_threshold": 0.1,
+        "truncation_threshold": 0.3,
+        "keep_last_tool_call_groups": 1,
+        "max_output_tokens": 200,
+    },
+    "letta": {},
+    "boise": {"protected_turns": 1},
     "none": {},
 }
 MODES = ["llm", "intent", "lossless", "hybrid", "window"]
@@ -126,6 +139,18 @@ WINDOWS = {
     "inspect_edit": [{"threshold": 15_000}, {"threshold": 15_000, "keep_tool_inputs": False}],
     "inspect_trim": [{"threshold": 15_000}],
     "inspect_summary": [{"threshold": 15_000}],
+    "openai_server": [{"compact_threshold": 15_000}],
+    "deepagents": [{"context_window": 40_000, "truncate_args_max_length": 200}],
+    "strands": [
+        {},
+        {"window_size": 12, "per_turn": True, "pin_first": 1},
+        {"method": "summary", "context_window": 40_000, "proactive_compression": 0.5},
+    ],
+    "adk": [{"compaction_interval": 3, "overlap_size": 1}, {"token_threshold": 10_000, "event_retention_size": 8}],
+    "semantic_kernel": [{}, {"method": "truncation", "target_count": 9, "threshold_count": 4}],
+    "agent_framework": [{"context_window": 40_000, "max_output_tokens": 4000}],
+    "letta": [{"context_window": 40_000}, {"context_window": 40_000, "mode": "all"}],
+    "boise": [{"context_window": 60_000}, {"context_window": 60_000, "deferred_apply": False}],
     "none": [{}],
 }
 CASES = [
@@ -183,3 +208,18 @@ def test_every_parameter_is_explained_and_kept(name):
 def test_differences_are_told(name):
     assert all(d.topic and d.program and d.default for d in differences(name))
     assert differences(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings_"),
+    [
+        ("ai", {"keep_recent_tokens": "x"}),
+        ("pi", {"enabled": 1}),
+        ("fased", {"mode": 3}),
+        ("tyrum", {"max_turns": True}),
+        ("swe_agent_mask", {"n": None}),
+    ],
+)
+def test_a_setting_of_another_kind_is_refused_by_name(name, settings_):
+    with pytest.raises(BadArguments, match=next(iter(settings_))):
+        preset(name, **settings_)
