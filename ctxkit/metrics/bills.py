@@ -161,13 +161,15 @@ class Sheet(msgspec.Struct, frozen=True):
         if known is None:
             return None
         if not reuse:
-            p = known.at(s.source)
+            p = known.at(s.source) if known.tiers else known
             return s.source * p.input + s.summary * p.output
-        p = known.at(s.prompt)
+        p = known.at(s.prompt) if known.tiers else known
         return s.prompt * (p.input if p.cache_read is None else p.cache_read) + s.summary * p.output
 
     def at(self, call: int) -> Price | None:
         """Return the price of a call."""
+        if len(self.prices) == 1:
+            return self.prices[0]
         return self.prices[int(self.model[min(call, len(self.model) - 1)])] if len(self.model) else None
 
     # -- what the cache holds --------------------------------------------------------------------------------------

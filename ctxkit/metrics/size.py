@@ -161,7 +161,7 @@ def pays_after(spot: Spot, sheet: Sheet) -> float | None:
     known = sheet.at(spot.call)
     if known is None or known.cache_read is None:
         return None
-    p = known.at(spot.before)
+    p = known.at(spot.before) if known.tiers else known
     read = p.input if p.cache_read is None else p.cache_read
     cost = sum(spot.before * read + w.summary * p.output if w.usd is None else w.usd for w in spot.written)
     write = p.cache_write or p.input

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
@@ -216,7 +217,7 @@ def _key(call: ToolCall) -> tuple[str, str]:
     path = call.arguments.get("path") or call.arguments.get("file_path")
     if isinstance(path, str) and "read" in call.name.lower():
         return call.name.lower(), path
-    return call.name.lower(), call.raw or msgspec.json.encode(call.arguments, order="sorted").decode()
+    return call.name.lower(), call.raw or json.dumps(call.arguments, sort_keys=True, default=str)
 
 
 def _longest(flags: list[bool]) -> int:
