@@ -40,7 +40,7 @@ def load_rules(path: str | Path, *, system: str | None = None, agent: str | None
         UnknownFormat: no key says whose config file it is.
         BadArguments: a value is of the wrong kind or cannot work, or there is no such agent or system.
     """
-    content = syntaxes.load(path)
+    content, syntax = syntaxes.load(path)
     config = catalogue.named(system) if system else catalogue.recognised(content, path)
     if agent is not None and config.one_agent:
         raise BadArguments(f"{path}: a config file of {config.system} has no agents to choose from: leave agent= out.")
@@ -57,7 +57,7 @@ def load_rules(path: str | Path, *, system: str | None = None, agent: str | None
         raise BadArguments(f"{path}: {_in_keys(str(error), config.keys)}") from None
     found.elsewhere += [config.keys[k] for k in found.settings if k not in known]
     _warn(path, found)
-    text = ConfigText(config.system, found.subject)
+    text = ConfigText(config.system, found.subject, syntax)
     return replace(rules, config=text, auto=rules.auto and "Compaction" not in found.absent)
 
 

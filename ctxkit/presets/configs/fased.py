@@ -56,7 +56,7 @@ def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
 CONFIG = Config(
     system="fased",
     file="fased.json",
-    syntax="json5",
+    syntax="json",
     weigh=lambda config: claws.weigh(config, openclaw=False),
     read=read,
     tree=tree,

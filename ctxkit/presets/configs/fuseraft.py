@@ -113,9 +113,7 @@ SILENT = frozenset(
         "Output",
     }
 )
-TABLE = Table(
-    KEYS + AGENT_KEYS, ELSEWHERE | {"ContextWindow.ContextCapFraction"}, SILENT, any_case=True, open=frozenset()
-)
+TABLE = Table(KEYS + AGENT_KEYS, ELSEWHERE | AGENT_ELSEWHERE, SILENT | AGENT_SILENT, any_case=True, open=frozenset())
 WINDOW = Key("Model.MaxContextTokens", "context_window", POSITIVE)
 PIN = Key("Compaction.PinLastRoutingSignal", "routing_signals", FLAG)
 
@@ -193,11 +191,13 @@ def _agents(body: Mapping[str, Any]) -> list[tuple[str, Found]]:
         raise BadArguments("Agents must be a list of agents with keys and values.")
     agents = []
     for position, entry in enumerate(listed):
-        name, found = str(_get(entry, "Name") or f"agent {position}"), Found()
-        AGENT.read(entry, found, f"Agents.{plain(name, 40)}.")
+        name, found = str(_get(entry, "Name") or position), Found()
+        at = f"Agents.{plain(name, 40)}."
+        shared = str(_get(entry, "Isolation")).casefold() == "shared"  # what these rules take for granted
+        AGENT.read({k: v for k, v in entry.items() if not (shared and str(k).casefold() == "isolation")}, found, at)
         window = _window(_get(entry, "Model"), _get(body, "Models"))
         if window is not None:
-            found.settings["context_window"] = taken(WINDOW, window, f"Agents.{plain(name, 40)}.{WINDOW.path}")
+            found.settings["context_window"] = taken(WINDOW, window, at + WINDOW.path)
         agents.append((name, found))
     return agents
 
@@ -227,6 +227,7 @@ def _shared(agents: list[tuple[str, Found]], found: Found) -> None:
     for _, own in agents:
         found.unknown += own.unknown
         found.elsewhere += own.elsewhere
+    found.subject = agents[0][0] if len(agents) == 1 else ""
     differ = []
     for key in (*AGENT_KEYS, WINDOW):
         values = [own.settings.get(key.parameter) for _, own in agents]
@@ -244,14 +245,16 @@ def _shared(agents: list[tuple[str, Found]], found: Found) -> None:
 
 
 def _signals(selection: Any) -> Iterator[str]:
-    """Yield the handoff keywords of the state machine, in the file's order."""
+    """Yield the handoff keywords of the state machine, or of the keyword routes, in the file's order."""
     states = _get(_get(selection, "StateMachine"), "States")
-    for state in states.values() if isinstance(states, dict) else ():
-        steps = _get(state, "Transitions")
-        for step in steps if isinstance(steps, list) else ():
-            signal = _get(step, "Signal")
-            if isinstance(signal, str) and signal:
-                yield signal
+    steps = [step for state in _all(states) for step in _all(_get(state, "Transitions"))]
+    for signal in (*(_get(s, "Signal") for s in steps), *(_get(r, "Keyword") for r in _all(_get(selection, "Routes")))):
+        if isinstance(signal, str) and signal:
+            yield signal
+
+
+def _all(section: Any) -> list[Any]:
+    return list(section.values()) if isinstance(section, dict) else section if isinstance(section, list) else []
 
 
 def _uncompacted(found: Found) -> None:

@@ -44,7 +44,7 @@ def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
 CONFIG = Config(
     system="openclaw",
     file="openclaw.json",
-    syntax="json5",
+    syntax="json",
     weigh=lambda config: claws.weigh(config, openclaw=True),
     read=read,
     tree=tree,

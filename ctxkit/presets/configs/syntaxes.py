@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 MAX_BYTES = 1_000_000
 MAX_SLOW_CHARS = 100_000
@@ -19,8 +19,8 @@ MAX_DEPTH = 100
 NOTE = "The parts that ctxkit's rules hold; put them into your own file beside all else that it says."
 
 
-def load(path: str | Path) -> dict[str, Any]:
-    """Return what a config file says, whichever of the syntaxes it has.
+def load(path: str | Path) -> tuple[dict[str, Any], str]:
+    """Return what a config file says and the syntax it has: `json` (comments allowed), `yaml` or `toml`.
 
     Raises:
         ReadError: it is no file, too large, no text, or broken.
@@ -28,30 +28,25 @@ def load(path: str | Path) -> dict[str, Any]:
     """
     text = _text(Path(path))
     suffix = Path(path).suffix.lower()
-    first = {".toml": _toml, ".yaml": _yaml, ".yml": _yaml}.get(suffix, _json)
-    others = [p for p in (_json, _toml, _yaml) if p is not first] if suffix not in _SURE else []
+    parsers = [_SUFFIXES[suffix]] if suffix in _SUFFIXES else ["json", "toml", "yaml"]
     why = ""
-    for parse in (first, *others):
+    for syntax in parsers:
         try:
-            value = parse(text)
+            value = _PARSERS[syntax](text)
         except RecursionError:
             raise ReadError("The file is nested too deeply for a config file.", path) from None
         except ValueError as error:
             why = why or " ".join(str(error).split())[:300]
             continue
         if isinstance(value, dict) and value:
-            return value
-        why = why or "it holds no keys and values"
-    kind = UnknownFormat if "no keys" in why else ReadError
-    raise kind(f"This cannot be read as a config file: {why}.", path)
+            return value, syntax
+        raise UnknownFormat("This is no config file: it holds no keys and values.", path)
+    raise ReadError(f"This cannot be read as a config file: {why}.", path)
 
 
 def dump(tree: Mapping[str, Any], syntax: str) -> str:
-    """Return a config as text in `json`, `json5`, `yaml` or `toml` (flat, and tables of one level)."""
-    return {"json": _to_json, "json5": _to_json5, "yaml": _to_yaml, "toml": _to_toml}[syntax](tree)
-
-
-_SURE = {".toml", ".yaml", ".yml", ".json", ".jsonc", ".json5"}
+    """Return a config as text in `json`, `yaml` or `toml` (flat, and tables of one level)."""
+    return {"json": _to_json, "yaml": _to_yaml, "toml": _to_toml}[syntax](tree)
 
 
 def _text(path: Path) -> str:
@@ -104,10 +99,6 @@ def _to_json(tree: Mapping[str, Any]) -> str:
     return json.dumps(tree, indent=2, ensure_ascii=False) + "\n"
 
 
-def _to_json5(tree: Mapping[str, Any]) -> str:
-    return f"// {NOTE}\n" + _to_json(tree)
-
-
 def _to_yaml(tree: Mapping[str, Any]) -> str:
     import yaml
 
@@ -130,3 +121,14 @@ def _scalar(value: Any) -> str:
     if isinstance(value, (int, float)):
         return repr(value)
     raise BadArguments(f"{value!r} cannot be written as TOML.")
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {"json": _json, "toml": _toml, "yaml": _yaml}
+_SUFFIXES = {
+    ".toml": "toml",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".json": "json",
+    ".jsonc": "json",
+    ".json5": "json",
+}

@@ -122,7 +122,7 @@ class Config:
     file: str
     """What the file is usually called."""
     syntax: str
-    """The syntax in which it is written."""
+    """The syntax in which it is written, where a file that was read does not say otherwise."""
     weigh: Callable[[Mapping[str, Any]], int]
     """How many signs of this system a file shows."""
     read: Callable[[Mapping[str, Any], str | None], Found]

@@ -23,6 +23,8 @@ class ConfigText:
     """Whose file: the preset's name."""
     subject: str = ""
     """The agent or the model whose settings they are, where the file has several."""
+    syntax: str = ""
+    """The syntax of the file that the rules were read from; empty: the system's usual one."""
 
     def __call__(self, rules: Rules) -> str:
         """Return the text, in the system's own syntax and spelling.
@@ -41,7 +43,7 @@ class ConfigText:
         tree = config.tree({**parameters, "subject": self.subject})
         if config.system == "fuseraft" and not rules.auto:
             del tree["Orchestration"]["Compaction"]
-        return syntaxes.dump(tree, config.syntax)
+        return syntaxes.dump(tree, self.syntax or config.syntax)
 
     def _check(self, rules: Rules, parameters: dict[str, Any]) -> None:
         from ctxkit.presets.catalogue import preset
