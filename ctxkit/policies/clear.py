@@ -76,8 +76,8 @@ class Clear(Setting):
 
     @property
     def curve(self) -> Callable[..., tuple[NDArray[Any], NDArray[Any]]]:
-        """What all coming calls are sent at once; there only where one text stands for every result, from the first."""
-        if self.polling > 1 or self.at_least or "{lines}" in self.placeholder:
+        """What all coming calls are sent at once; not there with `polling` or `at_least`."""
+        if self.polling > 1 or self.at_least:
             raise AttributeError("curve")
         return self._curve
 
@@ -88,19 +88,40 @@ class Clear(Setting):
         eligible = self._eligible(whole)
         if self.min_chars:
             eligible &= whole.chars >= self.min_chars
-        return last_results(history, (start, stop), clock, self.keep_last, self.placeholder, eligible=eligible)
+        text = self._sizes(whole) if "{lines}" in self.placeholder else self.placeholder
+        return last_results(history, (start, stop), clock, self.keep_last, text, eligible=eligible)
+
+    def _sizes(self, history: History) -> NDArray[Any]:
+        """Return the tokens of each result's own placeholder; those of untouched rows are worked out once a log."""
+        log, head = history.log, history.head.size
+        known: dict[int, int] = log.memo.setdefault(("cleared", self.placeholder), {})
+        out = np.zeros(len(history), np.int64)
+        for p in np.flatnonzero(history.role("tool")).tolist():
+            row = history.row(p)
+            size = known.get(row) if p >= head else None
+            if size is None:
+                message = history[p]
+                size = log.measure(contents.with_text(message, self._text(contents.texts(message))), row)
+                if p >= head:
+                    known[row] = size
+            out[p] = size
+        return out
+
+    def _text(self, text: str) -> str:
+        """Return what stands for a text, which is itself where it stands for another one already."""
+        if text.startswith(self.placeholder.split("{lines}", maxsplit=1)[0]):
+            return text
+        return self.placeholder.replace("{lines}", str(len(text.splitlines())))
 
     def _eligible(self, history: History) -> NDArray[Any]:
         mask = history.role("tool") if self.allow == ("*",) else history.tool(*self.allow)
         return mask & ~history.tool(*self.deny) if self.deny else mask
 
     def _texts(self, history: History, which: NDArray[Any]) -> dict[int, Message | str]:
-        head = self.placeholder.split("{lines}")[0]
         out: dict[int, Message | str] = {}
         for p in np.flatnonzero(which).tolist():
-            text = contents.texts(history[p])
-            if not text.startswith(head):
-                out[p] = self.placeholder.replace("{lines}", str(len(text.splitlines())))
+            message = history[p]
+            out[p] = contents.with_text(message, self._text(contents.texts(message)))
         return out
 
 

@@ -18,7 +18,7 @@ def last_results(
     span: tuple[int, int],
     clock: Clock,
     keep: int,
-    text: str,
+    text: str | NDArray[Any],
     *,
     eligible: NDArray[Any] | None = None,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -32,13 +32,14 @@ def last_results(
         span: first call, and one past the last.
         clock: tells at which calls no cache is left.
         keep: tool results that stay whole.
-        text: what the older ones say.
+        text: what the older ones say; or, one a message, the tokens of what each would say.
         eligible: booleans, one a message of ``history.at(last call)``; None: all tool results may be changed.
     """
     start, stop = span
     log, whole = history.log, history.at(stop - 1)
     at = np.flatnonzero(whole.role("tool"))
-    sizes, small = whole.sizes, whole.placeholder_size(text)
+    sizes = whole.sizes
+    small = whole.placeholder_size(text) if isinstance(text, str) else text[at]
     may = sizes[at] > small
     may &= ~whole.stays[at]
     if eligible is not None:

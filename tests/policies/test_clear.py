@@ -105,7 +105,13 @@ def test_fu22_what_is_left_is_cut_when_eliding_is_not_enough():
 
 
 @pytest.mark.parametrize(
-    "settings", [{"keep_last": 1}, {"keep_last": 2, "deny": ("bash",)}, {"keep_last": 0, "min_chars": 300}]
+    "settings",
+    [
+        {"keep_last": 1},
+        {"keep_last": 2, "deny": ("bash",)},
+        {"keep_last": 0, "min_chars": 300},
+        {"keep_last": 2, "placeholder": "gone ({lines} lines)"},
+    ],
 )
 def test_what_all_calls_are_sent_at_once_is_what_each_is_sent(settings):
     rows = [user(), *pairs(4), *pairs(3, text="short "), *pairs(3, tool="bash"), assistant("end")]
