@@ -59,12 +59,14 @@ class LiveContext:
         )
         then = Run(self.log, past, self.run.room.limit)
         advance(then, past, self.log.calls)
-        history = then.history.at(self.log.calls)
+        was = history = then.history.at(self.log.calls)
         for call, edit in self.log.recorded:
             if call == self.log.calls:
                 history = history.apply(edit)
-        run = self.run
-        run.history, run.call, run.begin = history, self.log.calls, self.log.calls
+        self.run.resume(then)
+        self.run.history = history
+        if history is not was:
+            self.run.cuts.append(Cut(self.log.calls, was, history, "recorded"))
 
     def add(self, message: Message) -> None:
         """Write a message that was said."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import traceback
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,11 +87,15 @@ class LiveSession:
             self.root = Root(root or self.workspace.scratch(name))
             chosen = tools_of(tools, self.root, namespace if namespace is not None else {})
             self._events = EventsLog(self.workspace.events(self.id), self.id)
-            self._snapshots = SnapshotWriter(self.workspace.snapshots(self.id), self.id, now=self._now)
             self.agent = Agent(
                 self.log.session, model=model, rules=rules, tools=chosen, keep=self.log.append, limits=limits,
                 clock=clock, hear=self._told, approve=approve, offload=Artifacts(self.root).keep,
                 summary_model=summary_model, summary_seconds=summary_seconds, memory=self.root,
+            )  # fmt: skip
+            budget = self.agent.compactor.budget
+            self._snapshots = SnapshotWriter(
+                self.workspace.snapshots(self.id), self.id, warn_at=budget.warn_at, cutover_at=budget.cutover_at,
+                now=self._now,
             )  # fmt: skip
         except BaseException:
             self.log.close()
@@ -130,8 +135,8 @@ class LiveSession:
             outcome = await self.agent.turn(prompt)
         except (CtxkitError, asyncio.CancelledError):
             raise
-        except Exception as e:
-            raise StoreError(self._crashed(e)) from e
+        except Exception as e:  # noqa: BLE001  the file has its words, which may hold what must not be shown
+            raise StoreError(self._crashed(e)) from None
         s = outcome.spent
         self._snapshots.turn(self.session.agent, self.agent.transcript.turn, s.fresh + s.cached, s.output)
         return outcome
@@ -180,18 +185,28 @@ class LiveSession:
         if event.kind == "compaction_end" and event.payload.get("outcome") == "compacted":
             self._snapshots.marker(sum(c.message.stop != "error" for c in self.session.calls))
         for hear in tuple(self._listeners):
-            hear(event)
+            try:
+                hear(event)
+            except Exception as e:  # noqa: BLE001  a display that fails must not cost the turn
+                self.unlisten(hear)
+                said = {"error": f"{type(e).__name__}: {redact(str(e))[:300]}"}
+                self._events.write("listener_failed", event.time, event.turn, said)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock(), UTC)
 
     def _crashed(self, error: Exception) -> str:
         path = self.workspace.crash(self.id)
-        path.write_text(redact("".join(traceback.format_exception(error))))
-        path.chmod(0o600)
+        text = redact("".join(traceback.format_exception(error)))
+        try:
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                file.write(text)
+            more = f"{path} says what happened."
+        except OSError as e:
+            more = f"What happened could not be written down ({e.strerror})."
         return (
             f"The kit failed in this turn ({type(error).__name__}); session {self.name!r} is whole, send the prompt "
-            f"again to go on. {path} says what happened."
+            f"again to go on. {more}"
         )
 
 

@@ -204,6 +204,11 @@ class Run:
         """Return the tokens that a view shares with what the call before was sent."""
         return common(self._view(sent.at(call - 1)), view) if call > self.begin else 0
 
+    def resume(self, past: Run) -> None:
+        """Stand where another run of the same log ended, with its bill and cuts: guards and budgets look at them."""
+        self.history, self.call, self.begin = past.history.at(past.call), past.call, past.call
+        self.cuts, self._stretches = list(past.cuts), list(past._stretches)
+
     def by_hand(self, new: History, trigger: str = "manual") -> Cut:
         """Take over what a policy made of `history.at(call)`, before the next call is sent."""
         was = self.history.at(self.call)

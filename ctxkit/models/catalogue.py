@@ -67,6 +67,9 @@ def _provider(name: str, options: dict[str, Any]) -> Model:
     from ctxkit.models.provider import Provider
     from ctxkit.prices import context_limit
 
-    own = {k: options.pop(k) for k in ("attempts", "cache_marks", "server_edits", "context_window") if k in options}
-    own.setdefault("context_window", context_limit(name))
+    names = ("attempts", "cache_marks", "server_edits", "context_window", "silence")
+    own = {k: options.pop(k) for k in names if k in options}
+    own.setdefault(
+        "context_window", options.get("num_ctx") or context_limit(name)
+    )  # what Ollama allocates is the limit
     return Provider(name, options=options, **own)

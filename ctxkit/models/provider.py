@@ -63,6 +63,7 @@ class Provider:
         cache_marks: send prompt-cache marks where the provider wants them (Anthropic and its hosts).
         server_edits: the provider's own context management, from `anthropic_clearing` or `openai_compaction`.
         context_window: the limit; None: from the table of prices.
+        silence: seconds without a word after which the provider is given up.
         options: passed to LiteLLM as they are (`api_base`, `temperature`, `num_ctx`, ...).
     """
 
@@ -77,12 +78,13 @@ class Provider:
         cache_marks: bool = True,
         server_edits: Any = None,
         context_window: int | None = None,
+        silence: float = 300.0,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name
         self.context_window = context_window
         self._attempts, self._pause, self._marks = attempts, pause, cache_marks
-        self._server_edits, self._options = server_edits, dict(options or {})
+        self._server_edits, self._options, self._silence = server_edits, dict(options or {}), silence
 
     def __repr__(self) -> str:
         return f"Provider({self.name!r})"
@@ -96,14 +98,22 @@ class Provider:
         litellm = load_litellm()
         self._check_key(litellm)
         started = time.monotonic()
+        said: list[bool] = []
+
+        def hear(delta: Delta) -> None:
+            said.append(True)
+            emit(delta)
+
         for attempt in range(self._attempts):
             try:
-                message = await self._ask(litellm, request, emit)
-            except asyncio.CancelledError:
+                message = await self._ask(litellm, request, hear)
+            except (asyncio.CancelledError, ModelError):
                 raise
+            except TimeoutError:
+                raise ModelError(f"{self.name} said nothing for {self._silence:g} s; it was given up.") from None
             except Exception as e:  # noqa: BLE001  LiteLLM raises many kinds; all leave as one of ours
                 overflow = is_overflow(e)
-                if attempt + 1 < self._attempts and not overflow and is_rate_limit(e):
+                if attempt + 1 < self._attempts and not said and not overflow and is_rate_limit(e):
                     await asyncio.sleep(self._pause * 2**attempt)
                     continue
                 raise ModelError(f"{self.name}: {redact(str(e))[:1000]}", overflow=overflow) from None
@@ -116,8 +126,9 @@ class Provider:
         if self.name.split("/")[0] in {p["provider"] for p in litellm.custom_provider_map or ()}:
             return
         missing = litellm.validate_environment(self.name).get("missing_keys") or []
-        if missing:
-            raise ModelError(f"{self.name} needs a key: set the environment variable {' or '.join(missing)}.")
+        keys = [name for name in missing if name.endswith("_API_KEY")]  # addresses have defaults, clouds other ways
+        if keys:
+            raise ModelError(f"{self.name} needs a key: set the environment variable {' or '.join(keys)}.")
 
     async def _ask(self, litellm: ModuleType, request: Request, emit: Emit) -> Message:
         messages = to_chat(request.messages)
@@ -130,10 +141,12 @@ class Provider:
             options["max_tokens"] = request.max_output_tokens
         if self._server_edits is not None:
             options["context_management"] = self._server_edits
-        chunks = []
-        async for chunk in await litellm.acompletion(model=self.name, messages=messages, **options):
-            chunks.append(chunk)
-            _say(chunk, emit)
+        chunks, loop = [], asyncio.get_running_loop()
+        async with asyncio.timeout(self._silence) as waiting:
+            async for chunk in await litellm.acompletion(model=self.name, messages=messages, **options):
+                waiting.reschedule(loop.time() + self._silence)
+                chunks.append(chunk)
+                _say(chunk, emit)
         return self._reply(litellm.stream_chunk_builder(chunks, messages=messages))
 
     def _reply(self, response: Any) -> Message:

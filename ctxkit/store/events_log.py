@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ctxkit.redaction import redacted
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -34,7 +36,7 @@ class EventsLog:
         """Write one event."""
         stamp = datetime.fromtimestamp(time, UTC).isoformat(timespec="microseconds")
         line = {"ts": stamp, "session": self._session, "agent": self._agent, "turn": max(turn, 0), "event_type": kind,
-                "payload": {k: _short(v) for k, v in payload.items() if v is not None}}  # fmt: skip
+                "payload": {k: _short(redacted(v)) for k, v in payload.items() if v is not None}}  # fmt: skip
         os.write(self._handle, msgspec.json.encode(line, enc_hook=str) + b"\n")
 
     def close(self) -> None:
@@ -49,4 +51,6 @@ def _short(value: Any) -> Any:
         return value[:_LONGEST] + f"… [{len(value)} characters]"
     if isinstance(value, dict):
         return {k: _short(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_short(v) for v in value]
     return value
