@@ -1,0 +1,38 @@
+"""What becomes of the same items after one, two, three compactions: recall and size, side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ctxkit.metrics.loss import FATES, cut_losses
+from ctxkit.metrics.size import spots_in
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ctxkit.metrics.items import Found
+    from ctxkit.metrics.loss import Index
+    from ctxkit.session import Session
+
+
+def drift(session: Session, index: Index | None = None) -> pd.DataFrame:
+    """Return one row for each cut and each later state of what it took.
+
+    Columns: `session cohort cuts_n call items_n retained recoverable lost summary_tokens`: items that the cut
+    `cohort` removed first, after `cuts_n` compactions (1: that cut itself), as shares; and the tokens that the compaction before
+    `call` put in (missing where its size is not known). A summary of summaries may recall all and still grow.
+    """
+    import pandas as pd
+
+    first: dict[Found, int] = {}
+    rows = []
+    sizes = {s.call: s.summary for s in spots_in(session)} if session.origin is not None else {}
+    for at, cut in enumerate(cut_losses(session, index)):
+        cohorts: dict[int, list[str]] = {}
+        for gone in cut.items:
+            cohorts.setdefault(first.setdefault(gone.item, at), []).append(gone.fate)
+        for cohort, fates in sorted(cohorts.items()):
+            shares = [fates.count(fate) / len(fates) for fate in FATES]
+            rows.append((session.id, cohort, at - cohort + 1, cut.call, len(fates), *shares, sizes.get(cut.call)))
+    names = ("session", "cohort", "cuts_n", "call", "items_n", *FATES, "summary_tokens")
+    return pd.DataFrame(rows, columns=list(names)).astype({"session": "string", "summary_tokens": "Int64"})
