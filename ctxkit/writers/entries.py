@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,11 @@ def iso(time: float | None) -> str:
 
 
 def to_line(value: Any) -> bytes:
-    """Return one line of JSON."""
-    return msgspec.json.encode(value) + b"\n"
+    """Return one line of JSON; half a surrogate pair, which UTF-8 cannot hold, is escaped as JSON escapes it."""
+    try:
+        return msgspec.json.encode(value) + b"\n"
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def header(session: Session) -> dict[str, Any]:
