@@ -79,4 +79,6 @@ def typed(rows: list[dict[str, Any]], extra: tuple[str, ...] = ()) -> Any:
 
 
 def _known(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")  # a column of texts holds no lone surrogate
     return None if isinstance(value, float) and value != value else value  # noqa: PLR0124  NaN
