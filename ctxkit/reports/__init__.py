@@ -1,41 +1,95 @@
-"""Reports that leave the notebook: one HTML file that opens offline."""
+"""Reports that leave the notebook: one HTML file that opens offline, or a notebook to go on with."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ctxkit.session import Session
 
 __all__ = ["export"]
 
+_SCORED = {"session", "rules", "prompt_tokens", "cost_usd", "reproduction_error", "error"}
+"""Columns by which a frame is known to hold scores."""
 
-def export(x: Session, path: str | Path) -> Path:
-    """Write a report as one HTML file with everything in it (about 5 MB) and return its path; a file there is replaced.
+
+def export(x: Session | pd.DataFrame, path: str | Path) -> Path:
+    """Write a report of a session, a comparison or a sweep and return its path; a file there is replaced.
+
+    It says first what it rests on: how well the cost model reproduces the record, the share of unexplained cache
+    misses, the counter, and that a replay is an open loop.
 
     Args:
-        x: a session.
-        path: the file, which ends in `.html`.
+        x: a session or replay, what `compare` returned, or what `sweep` returned.
+        path: a file that ends in `.html`: one page with everything in it (about 5 MB with charts) that opens offline;
+            or in `.ipynb`: a notebook with the same content, its outputs and its data, whose cells run.
 
     Raises:
-        BadArguments: `x` is nothing that can be exported, the path does not end in `.html`, or cannot be written.
+        BadArguments: `x` is nothing that can be exported, the path ends otherwise, or cannot be written.
+    """
+    target = Path(path).expanduser()
+    kind = target.suffix.lower()
+    if kind not in (".html", ".htm", ".ipynb"):
+        raise BadArguments(
+            f"A report is a page or a notebook: give a path that ends in .html or .ipynb, not {target.name!r}."
+        )
+    text = _notebook(x) if kind == ".ipynb" else _page(x)
+    try:
+        target.write_text(text, encoding="utf-8", errors="replace")
+    except (OSError, ValueError) as e:
+        told = (e.strerror or type(e).__name__) if isinstance(e, OSError) else "that is no path"
+        why = "its folder does not exist" if isinstance(e, FileNotFoundError) else told
+        raise BadArguments(f"{str(target)!r} cannot be written: {why}.") from None
+    return target
+
+
+def _page(x: Any) -> str:
+    kind = _kind(x)
+    if kind == "session":
+        from ctxkit.reports.sessions import session_page
+
+        return session_page(x)
+    if kind == "comparison":
+        from ctxkit.reports.comparisons import comparison_page
+
+        return comparison_page(x)
+    from ctxkit.reports.sweeps import sweep_page
+
+    return sweep_page(x)
+
+
+def _notebook(x: Any) -> str:
+    from ctxkit.reports import notebooks
+
+    kind = _kind(x)
+    if kind == "session":
+        return notebooks.session_notebook(x)
+    return notebooks.comparison_notebook(x) if kind == "comparison" else notebooks.sweep_notebook(x)
+
+
+def _kind(x: Any) -> str:
+    """Say what is to be exported.
+
+    Raises:
+        BadArguments: it is neither a session nor scores.
     """
     from ctxkit.session import Session
 
-    target = Path(path).expanduser()
-    if target.suffix.lower() not in (".html", ".htm"):
-        raise BadArguments(f"A report is an HTML file: give a path that ends in .html, not {target.name!r}.")
-    if not isinstance(x, Session):
-        raise BadArguments(f"A session can be exported, not {type(x).__name__}.")
-    from ctxkit.reports.sessions import session_page
+    if isinstance(x, Session):
+        return "session"
+    import pandas as pd
 
-    text = session_page(x)
-    try:
-        target.write_text(text, encoding="utf-8", errors="replace")
-    except OSError as e:
-        why = "its folder does not exist" if isinstance(e, FileNotFoundError) else e.strerror or type(e).__name__
-        raise BadArguments(f"{str(target)!r} cannot be written: {why}.") from None
-    return target
+    if isinstance(x, pd.DataFrame) and set(x.columns) >= _SCORED:
+        if x.empty:
+            raise BadArguments("There are no runs to export: the frame is empty.")
+        from ctxkit.sweeps.comparisons import Comparison
+
+        return "comparison" if isinstance(x, Comparison) else "sweep"
+    raise BadArguments(
+        f"A session, a comparison (ctxkit.compare) or a sweep (ctxkit.sweep) can be exported, not {type(x).__name__}."
+    )

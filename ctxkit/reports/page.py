@@ -97,6 +97,12 @@ def table(
     return f'<div class="wide"><table>{told}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
+def items(sentences: Iterable[str]) -> str:
+    """Return plain sentences as a list; without any it is empty."""
+    inner = "".join(f"<li>{escape(told)}</li>" for told in sentences)
+    return f"<ul>{inner}</ul>" if inner else ""
+
+
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
     """Return a few figures side by side."""
     inner = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v, 60)}</dd></div>" for k, v in pairs)

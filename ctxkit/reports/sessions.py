@@ -10,9 +10,10 @@ from ctxkit.frames.cuts import cuts
 from ctxkit.markup import escape, line
 from ctxkit.messages import Message
 from ctxkit.plots import composition, growth
+from ctxkit.reports.assumptions import of_session
 from ctxkit.reports.contributors import contributors
 from ctxkit.reports.figures import dollars, known, number, percent, share, text, tokens
-from ctxkit.reports.page import Section, chart, facts, page, table
+from ctxkit.reports.page import Section, chart, facts, items, page, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +48,7 @@ def session_page(session: Session) -> str:
     row = frame(session, per="session").iloc[0]
     title = line(session.title or session.id, 160)
     sections = [
-        Section("What this log can say", _sources(session, row)),
+        Section("What this report rests on", items(sources(session, row))),
         Section("How the context grew", chart(growth(session), "growth") if session.calls else ""),
         Section("What filled it", chart(composition(session), "composition") if session.calls else ""),
         Section("Largest contributors at the last call", contributors(session)),
@@ -82,12 +83,19 @@ def _origin(session: Session) -> Iterator[str]:
         yield session.model
     if session.path_:
         yield f"read from {session.path_.replace(chr(92), '/').rsplit('/', 1)[-1]}"
-    yield f"ctxkit {version('ctxkit')}"
+    yield made_by()
 
 
-def _sources(session: Session, row: Any) -> str:
+def made_by() -> str:
+    """Return who made a report."""
+    return f"ctxkit {version('ctxkit')}"
+
+
+def sources(session: Session, row: Any) -> list[str]:
+    """Return in sentences what the log can and cannot say, and how well the cost model reproduces it."""
     able = [bool(row[name]) for name in ("has_usage", "has_cache", "has_time", "has_text")]
-    lines = [no for can, (_, no) in zip(able, _SAYS, strict=True) if not can]
+    lines = [*of_session(session)] if session.calls else []
+    lines += [no for can, (_, no) in zip(able, _SAYS, strict=True) if not can]
     lines += [yes for can, (yes, _) in zip(able, _SAYS, strict=True) if can]
     if known(row.cost_usd):
         recorded = row.cost_source == "recorded"
@@ -106,7 +114,7 @@ def _sources(session: Session, row: Any) -> str:
         shown = "; ".join(f"line {f.line}: {line(f.why, 80)}" for f in session.faults[:5])
         n = len(session.faults)
         lines.append(f"{n:,} {'place' if n == 1 else 'places'} could not be read ({shown}).")
-    return "<ul>" + "".join(f"<li>{escape(told)}</li>" for told in lines) + "</ul>"
+    return lines
 
 
 def _compactions(session: Session) -> str:

@@ -1,0 +1,108 @@
+"""What a report rests on, said first: how well the cost model reproduces the record, what counts, what a replay is."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit.markup import line
+from ctxkit.metrics.bills import Sheet
+from ctxkit.reports.figures import known
+from ctxkit.sizes import sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pandas as pd
+
+    from ctxkit.session import Session
+
+OPEN_LOOP = (
+    "Open loop: a replay keeps the recorded trajectory. It tells the bill and what was out of sight when the record "
+    "needed it, not what the agent would have done instead."
+)
+_MILD = 0.03
+"""A reproduction error up to here is small beside the differences that a report is read for."""
+
+
+class Basis(NamedTuple):
+    """What one recorded session allows; None: it cannot say."""
+
+    session: str
+    error: float | None
+    """The reproduction error of its recorded policy."""
+    unexplained: float | None
+    priced: float | None
+    counter: str
+    counter_error: float | None
+
+
+def of_session(session: Session) -> list[str]:
+    """Return the sentences for a session; of a replay those of its record, with what a replay is."""
+    base = session.origin or session
+    anchored, sheet = sizes(base), Sheet.of(base)
+    basis = Basis(base.id, sheet.error, sheet.unexplained, sheet.priced, anchored.counter, anchored.error)
+    return list(_told([basis], replayed=session.origin is not None))
+
+
+def of_runs(frame: pd.DataFrame) -> list[str]:
+    """Return the sentences for rows of scores."""
+    names = ["session", "reproduction_error", "unexplained_misses", "priced", "counter", "counter_error"]
+    rows = frame[names][frame["counter"].notna()].drop_duplicates("session").itertuples(index=False)
+    bases = [Basis._make(v if known(v) else None for v in row) for row in rows]
+    return list(_told(bases, replayed=True))
+
+
+def _told(bases: Sequence[Basis], *, replayed: bool) -> Iterator[str]:
+    if replayed:
+        yield OPEN_LOOP
+    if not bases:
+        yield "No run has a figure, so nothing could be checked."
+        return
+    yield _error(bases)
+    shares = [b.unexplained for b in bases if b.unexplained is not None]
+    if shares:
+        most = f" (the most of a session: {max(shares):.1%})" if len(shares) > 1 else ""
+        yield f"{median(shares):.1%} of the calls missed the cache without an explanation{most}."
+    priced = [b.priced for b in bases if b.priced is not None]
+    if priced and min(priced) < 1:
+        yield f"{sum(priced) / len(priced):.0%} of the billed calls have a price; without one, dollars are missing."
+    yield _counters(bases)
+
+
+def _error(bases: Sequence[Basis]) -> str:
+    errors = {b.session: b.error for b in bases if b.error is not None}
+    if not errors:
+        return (
+            "Reproduction error: unknown. Without cached input told apart and known prices the cost model cannot be "
+            "checked against the record, so trust its dollars less than their order."
+        )
+    worst = max(errors, key=lambda name: abs(errors[name]))
+    if len(bases) == 1:
+        told = (
+            f"Reproduction error: of the recorded policy the cost model gives {errors[worst]:+.2%} input-side dollars."
+        )
+    else:
+        told = (
+            f"Reproduction error of the recorded policies: median {median(map(abs, errors.values())):.2%}, largest "
+            f"{errors[worst]:+.2%} ({line(worst, 60)}), over {len(errors)} of {len(bases)} sessions; the others cannot "
+            "be checked."
+            if len(errors) < len(bases)
+            else f"Reproduction error of the recorded policies: median {median(map(abs, errors.values())):.2%}, "
+            f"largest {errors[worst]:+.2%} ({line(worst, 60)}), over {len(errors)} sessions."
+        )
+    if abs(errors[worst]) > _MILD:
+        told += " Differences in dollars of about that size mean nothing."
+    return told
+
+
+def _counters(bases: Sequence[Basis]) -> str:
+    names = ", ".join(dict.fromkeys(line(b.counter, 40) for b in bases))
+    errors = [b.counter_error for b in bases if b.counter_error is not None]
+    if not errors:
+        return f"Tokens are counted by {names}; no recorded usage shows how far off that is."
+    off = f"{median(errors):+.0%}" if len(errors) == 1 else f"{min(errors):+.0%} to {max(errors):+.0%}"
+    return (
+        f"Tokens are counted by {names}, whose plain count is {off} off the recorded growth; sizes are scaled to the "
+        "recorded usage where there is one."
+    )

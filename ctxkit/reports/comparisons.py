@@ -1,0 +1,52 @@
+"""The report of a comparison: one session under several rules, what each would have cost and lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ctxkit.markup import escape, line
+from ctxkit.plots import growth
+from ctxkit.reports.assumptions import of_runs
+from ctxkit.reports.page import Section, chart, items, page, table
+from ctxkit.reports.runs import COST, CUTS, LOSS, MEANINGS, cell, failures, runs_table
+from ctxkit.reports.sessions import made_by
+
+if TYPE_CHECKING:
+    from ctxkit.session import Session
+    from ctxkit.sweeps.comparisons import Comparison
+
+_DRAWN = 8
+"""Replays in the chart; more lines cannot be told apart."""
+
+
+def comparison_page(frame: Comparison) -> str:
+    """Return the report as one HTML file."""
+    session = str(frame["session"].iloc[0]) if len(frame) else ""
+    replays = dict(list(getattr(frame, "replays", {}).items())[:_DRAWN])
+    sections = [
+        Section("What these figures rest on", items(of_runs(frame))),
+        Section("What each would have cost", runs_table(frame, COST, caption=MEANINGS["cost_usd"].capitalize() + ".")),
+        Section("How the context would have grown", chart(growth(replays), "growth") if _calls(replays) else ""),
+        Section("How the compactions held", runs_table(frame, CUTS)),
+        Section("What was lost", runs_table(frame, LOSS, caption=f"Regret: {MEANINGS['regret']}.")),
+        Section("What failed", table(("session", "rules", "why"), failures(frame))),
+        Section("All figures", _all(frame)),
+    ]
+    title = f"{line(session, 80)}: {len(frame)} settings compared"
+    head = f'<p class="soft">{escape(made_by())}</p>'
+    return page(title, head, sections, plotly=_calls(replays))
+
+
+def _calls(replays: dict[str, Session]) -> bool:
+    return any(s.calls for s in replays.values())
+
+
+def _all(frame: Comparison) -> str:
+    head = ("figure", *(line(str(r), 60) for r in frame["rules"]), "meaning")
+    rows = [
+        (name, *(cell(name, v) for v in frame[name]), meaning)
+        for name, meaning in MEANINGS.items()
+        if name not in ("session", "rules", "error") and frame[name].notna().any()
+    ]
+    numbers = frozenset(range(1, len(frame) + 1))
+    return f"<details><summary>Every column, with its meaning</summary>{table(head, rows, numbers=numbers)}</details>"

@@ -1,0 +1,70 @@
+"""Tables of scores, for one session under several rules and for a sweep: figures as a report writes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.markup import line
+from ctxkit.reports.figures import MISSING, dollars, known, number, percent
+from ctxkit.reports.page import table
+from ctxkit.sweeps.columns import BOOL, COLUMNS, FLOAT, INT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+ROWS = 300
+COST = ("calls_n", "prompt_tokens", "peak_tokens", "cost_usd", "input_usd", "output_usd", "summaries_usd")
+CUTS = ("cuts_n", "unpaid_cuts_n", "token_savings", "message_savings", "summary_tokens", "refill", "thrash")
+LOSS = ("items_n", "retained", "recoverable", "lost", "needed_later_n", "needed_later_loss", "regret")
+_COUNTS = ("rebound_calls", "reorientation_calls", "first_use_delay")
+"""Columns of numbers that are neither shares nor dollars."""
+_KINDS = {c.name: c.type for c in COLUMNS}
+MEANINGS = {c.name: c.meaning for c in COLUMNS}
+
+
+def cell(name: str, value: Any) -> str:
+    """Return one figure of a score as text; what is missing is a dash."""
+    if not known(value):
+        return MISSING
+    kind = _KINDS.get(name)
+    if kind == BOOL:
+        return "yes" if value else "no"
+    if kind == INT:
+        return number(value)
+    if kind == FLOAT and name in _COUNTS:
+        return f"{value:,.1f}"
+    if kind == FLOAT:
+        return dollars(value) if name.endswith("_usd") else percent(value) if abs(value) >= 0.1 else f"{value:.1%}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else line(str(value), 160)
+
+
+def runs_table(frame: pd.DataFrame, names: Sequence[str], *, caption: str = "") -> str:
+    """Return rows of scores as an HTML table of these columns, a bounded number of rows; empty without figures."""
+    names = [n for n in names if frame[n].notna().any()]
+    if not names:
+        return ""
+    rows = [
+        (line(str(rules), 100), *(cell(n, v) for n, v in zip(names, values, strict=True)))
+        for rules, values in zip(
+            frame["rules"].head(ROWS), frame[names].head(ROWS).itertuples(index=False), strict=True
+        )
+    ]
+    more = f"The first {ROWS} of {len(frame):,}. " if len(frame) > ROWS else ""
+    numbers = frozenset(i for i, n in enumerate(names, 1) if _KINDS.get(n) in (INT, FLOAT))
+    return table(("rules", *map(words, names)), rows, numbers=numbers, caption=more + caption)
+
+
+def words(name: str) -> str:
+    """Return a column's name as a head of a table."""
+    return name.removesuffix("_n").removesuffix("_usd").replace("_", " ") + (" $" if name.endswith("_usd") else "")
+
+
+def failures(frame: pd.DataFrame) -> list[tuple[str, str, str]]:
+    """Return session, rules and reason of the runs without figures."""
+    failed = frame[frame["error"].notna()]
+    return [
+        (line(str(r.session), 80), line(str(r.rules), 100), line(str(r.error), 300))
+        for r in failed.head(ROWS).itertuples(index=False)
+    ]
