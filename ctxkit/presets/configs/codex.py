@@ -58,12 +58,17 @@ def read(config: Mapping[str, Any], _agent: str | None) -> Found:
     return found
 
 
+def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters under the file's own keys; where all are unset, an empty table says whose file it is."""
+    return TABLE.tree(parameters) or {"features": {}}
+
+
 CONFIG = Config(
     system="codex",
     file="config.toml",
     syntax="toml",
     weigh=weigh,
     read=read,
-    tree=TABLE.tree,
+    tree=tree,
     keys={k.parameter: k.path for k in TABLE.keys},
 )
