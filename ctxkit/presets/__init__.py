@@ -25,6 +25,14 @@ _PRESETS = (
     "inspect_edit",
     "inspect_trim",
     "inspect_summary",
+    "openai_server",
+    "deepagents",
+    "strands",
+    "adk",
+    "semantic_kernel",
+    "agent_framework",
+    "letta",
+    "boise",
     "none",
 )
 _NAMES = {**{name: f"_{name}" for name in _PRESETS}, "names": "catalogue", "preset": "catalogue"}

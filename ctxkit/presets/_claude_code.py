@@ -14,7 +14,7 @@ from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import READERS, WRITERS
 from ctxkit.policies.triggers import Above, Overflow, Share
-from ctxkit.presets.anchors import Anchored, fresh, message_of
+from ctxkit.presets.anchors import Anchored, end, fresh, message_of
 from ctxkit.presets.checks import room_to_cut
 from ctxkit.presets.differences import Difference
 
@@ -63,17 +63,17 @@ class ClaudeSummary(Anchored):
 
     def __call__(self, history: History, room: Room) -> History:
         """Return a summary and the files."""
-        n = len(history)
+        n = self.cut(history, room)
         if not fresh(history, 0, n).any():
             return history
-        made = message_of(self.written(history, self.cut(history, room)), self.prefix)
+        made = message_of(self.written(history, n), self.prefix)
         back = self.restored(history)
         new = history.summarise(n, [made, back] if back else made, "everything is summarised", method="claude_code")
         return history if self.must_shrink and new.tokens >= history.tokens else new
 
     def cut(self, history: History, _room: Room) -> int:
         """Return the end: nothing is kept as it is."""
-        return len(history)
+        return end(history)
 
     def restored(self, history: History) -> Message | None:
         """Return a message with the files that were read or written last."""

@@ -15,7 +15,7 @@ from ctxkit.policies.shorten import Outputs
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Overflow, Share
-from ctxkit.presets.anchors import fresh, message_of
+from ctxkit.presets.anchors import end, fresh, message_of
 from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
 
@@ -66,16 +66,20 @@ class CodexSummary(Summary):
 
     def __call__(self, history: History, _room: Room) -> History:
         """Return the user's messages with a summary behind them."""
-        n = len(history)
+        n = end(history)
         asked = history.role("user") & ~history.stays
-        if not (fresh(history, 0, n) & ~asked).any():
+        if not (fresh(history, 0, n) & ~asked[:n]).any():
             return history
         kept, short = self.chosen(history, asked)
         passage = Passage(history, n, 0, self.limit, self.told())
         made = message_of(self.asked(self.summariser, passage), self.prefix)
-        rest = history.keep(kept | history.stays).messages
-        shown = [short.get(m.id, m) for m in rest]
-        new = history.become([*shown, made], "only the user's messages are kept", method="codex")
+        at_work = np.arange(len(history)) >= n
+        rest = history.keep(kept | history.stays | at_work).messages
+        tail = len(history) - n
+        shown = [short.get(m.id, m) for m in rest[: len(rest) - tail]]
+        new = history.become(
+            [*shown, made, *rest[len(rest) - tail :]], "only the user's messages are kept", method="codex"
+        )
         return history if self.must_shrink and new.tokens >= history.tokens else new
 
     def chosen(self, history: History, asked: np.ndarray) -> tuple[np.ndarray, dict[str, Message]]:

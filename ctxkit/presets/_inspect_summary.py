@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.policies.rules import Rules
 from ctxkit.presets import thresholds
-from ctxkit.presets.anchors import Anchored
+from ctxkit.presets.anchors import Anchored, end
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class TaskAndSummary(Anchored):
 
     def cut(self, history: History, _room: Room) -> int:
         """Return the end: nothing after the task is kept as it is."""
-        return len(history)
+        return end(history)
 
 
 def inspect_summary(

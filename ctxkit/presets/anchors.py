@@ -58,6 +58,20 @@ def fresh(history: History, start: int, stop: int) -> NDArray[Any]:
     return np.asarray(said & ~history.role("summary")[start:stop] & ~history.stays[start:stop])
 
 
+def end(history: History) -> int:
+    """Return the end of what can go at once: before the last reply where one of its calls still waits for a result."""
+    answered: set[str | None] = set()
+    for p in range(len(history) - 1, -1, -1):
+        message = history[p]
+        if message.role == "user":
+            break
+        if message.role == "tool":
+            answered.add(message.call_id)
+        elif any(call.id not in answered for call in message.tool_calls):
+            return history.safe_before(p)
+    return len(history)
+
+
 def message_of(written: Message | str | int, prefix: str = "") -> Message:
     """Return a summary as a message; one of which only the size is known holds just that."""
     if isinstance(written, Message):

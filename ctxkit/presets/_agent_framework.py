@@ -1,0 +1,159 @@
+"""Microsoft's agent-framework: at half the budget old tool uses become one line each, at 0.8 the oldest groups go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ctxkit.errors import BadArguments
+from ctxkit.messages import Message, Text
+from ctxkit.policies import contents
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.setting import Setting
+from ctxkit.policies.triggers import Share
+from ctxkit.presets.differences import Difference
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+    from ctxkit.tokens import Room
+
+MAX_CHARS = 4096
+MARK = "... [truncated]"
+
+DIFFERENCES = (
+    Difference(
+        "the window",
+        "`max_context_window_tokens` and `max_output_tokens` are required",
+        "no defaults",
+        "the model's window, and 16,384 tokens for the reply as in its example",
+        "as the default",
+    ),
+    Difference(
+        "what is excluded",
+        "is marked, not deleted",
+        "and can be taken in again",
+        "the session keeps its whole log; the view is derived",
+        "as the default",
+    ),
+    Difference(
+        "counting",
+        "an estimate of four characters a token",
+        "of each message as JSON",
+        "the prompt's tokens for when, the estimate for how much",
+        "as the default",
+    ),
+    Difference(
+        "reasoning beside a call",
+        "belongs to the call's group",
+        "goes with it",
+        "it goes with the call",
+        "as the default",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TwoPhases(Setting):
+    """Collapse old tool uses above one share of the budget, drop the oldest groups above another."""
+
+    eviction: float = 0.5
+    """Share of the budget above which old tool uses are collapsed, and down to which the oldest groups are dropped."""
+    truncation: float = 0.8
+    """Share of the budget above which the oldest groups are dropped."""
+    keep_groups: int = 4
+    """Replies with tool calls at the end that stay whole."""
+    first_user: bool = False
+    """Whether the first user message always stays."""
+
+    def __call__(self, history: History, room: Room) -> History:
+        """Return the history after one phase or both."""
+        new = history
+        if new.tokens > self.eviction * room.budget:
+            new = self.collapsed(new)
+        if new.tokens > self.truncation * room.budget:
+            new = self.cut(new, int(self.eviction * room.budget))
+        return new
+
+    def collapsed(self, history: History) -> History:
+        """Return the history with a line in the place of each old tool use."""
+        replies = [p for p in np.flatnonzero(history.role("assistant")).tolist() if history[p].tool_calls]
+        old = replies[: max(len(replies) - self.keep_groups, 0)]
+        results = {history[p].call_id: p for p in np.flatnonzero(history.role("tool")).tolist()}
+        stays = history.stays
+        changes: dict[int, Message | str | None] = {}
+        for p in old:
+            mine = {c.id: results[c.id] for c in history[p].tool_calls if c.id in results}
+            if stays[p] or not mine or len(mine) < len(history[p].tool_calls) or any(stays[r] for r in mine.values()):
+                continue
+            names = {c.id: c.name for c in history[p].tool_calls}
+            lines = [f"{names[i]}: {contents.texts(history[r])}".strip() for i, r in mine.items()]
+            changes[p] = Message(role="assistant", id=history[p].id, agent=history[p].agent, parts=(Text(line(lines)),))
+            changes |= dict.fromkeys(mine.values())
+        if not changes:
+            return history
+        new = history.replace(changes, reason=f"tool uses before the last {self.keep_groups} are collapsed")
+        return new if new.tokens < history.tokens else history
+
+    def cut(self, history: History, budget: int) -> History:
+        """Return the history without its oldest groups, until the budget holds."""
+        start = 0
+        if self.first_user:
+            asked = history.next(0, "user")
+            start = asked + 1 if asked >= 0 else 0
+        n = len(history)
+        first = min(history.fitting(budget, start=start), n - 1)
+        first = history.safe(first) or history.safe_before(n - 1)
+        return history.drop(first, "the oldest groups are over the budget", start=start) if first > start else history
+
+
+def line(results: list[str]) -> str:
+    """Return the line that stands for a tool use."""
+    text = f"[Tool results: {'; '.join(results)}]"
+    return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - len(MARK) - 1] + MARK + "]"
+
+
+def agent_framework(
+    *,
+    context_window: int | None = None,
+    max_output_tokens: int = 16_384,
+    tool_eviction_threshold: float = 0.5,
+    truncation_threshold: float = 0.8,
+    keep_last_tool_call_groups: int = 4,
+    preserve_first_user_group: bool = False,
+) -> Rules:
+    """Return the rules of `ContextWindowCompactionStrategy`, 1.23.0.
+
+    Read in `agent_framework/_compaction.py` of agent-framework-core 1.23.0 (0.5, 0.8, four groups, 4,096 characters).
+
+    Args:
+        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        max_output_tokens: tokens of it that are held free for the reply.
+        tool_eviction_threshold: share of the rest above which old tool uses become one line each.
+        truncation_threshold: share of the rest above which the oldest groups are dropped, down to the other share.
+        keep_last_tool_call_groups: replies with tool calls at the end that stay whole.
+        preserve_first_user_group: whether the first user message always stays.
+    """
+    parameters = dict(locals())
+    for name in ("tool_eviction_threshold", "truncation_threshold"):
+        if not 0 < parameters[name] <= 1:
+            raise BadArguments(f"{name} is a share above 0 and up to 1, not {parameters[name]}.")
+    if truncation_threshold < tool_eviction_threshold:
+        raise BadArguments("truncation_threshold must not lie below tool_eviction_threshold.")
+    if keep_last_tool_call_groups < 0:
+        raise BadArguments("keep_last_tool_call_groups must be 0 or more.")
+    policy = TwoPhases(
+        eviction=tool_eviction_threshold,
+        truncation=truncation_threshold,
+        keep_groups=keep_last_tool_call_groups,
+        first_user=preserve_first_user_group,
+    )
+    return Rules(
+        policy=policy,
+        trigger=Share(tool_eviction_threshold, of="budget"),
+        window=context_window,
+        reserve=max_output_tokens,
+        name="agent_framework",
+        parameters=parameters,
+    )

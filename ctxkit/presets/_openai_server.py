@@ -1,0 +1,88 @@
+"""OpenAI's server-side compaction (Responses API): an encrypted item takes the place of all before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import BadArguments
+from ctxkit.messages import Message, Sized
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.setting import Setting, at_least
+from ctxkit.policies.triggers import Above, Share
+from ctxkit.presets.anchors import end, fresh
+from ctxkit.presets.differences import Difference
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+    from ctxkit.tokens import Room
+
+DIFFERENCES = (
+    Difference(
+        "what the item holds",
+        "prior state and reasoning, opaque",
+        "encrypted: nobody can see it",
+        "a message of a known size without text",
+        "as the default",
+    ),
+    Difference(
+        "the item's size",
+        "fewer tokens",
+        "not documented",
+        "`item_tokens`, an assumption",
+        "as the default",
+    ),
+    Difference(
+        "when",
+        "while a reply is streamed",
+        "within the call that crosses the threshold",
+        "before the next call",
+        "as the default",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ServerItem(Setting):
+    """Put one opaque item in the place of everything."""
+
+    item_tokens: int = 1500
+    """Size of the item, in tokens."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "item_tokens")
+
+    def __call__(self, history: History, _room: Room) -> History:
+        """Return the item, with what must stay."""
+        n = end(history)
+        if not fresh(history, 0, n).any():
+            return history
+        item = Message(role="summary", kind="native", parts=(Sized("compaction", tokens=self.item_tokens),))
+        new = history.summarise(n, item, "the provider compacts", tokens=self.item_tokens, method="native")
+        return new if new.tokens < history.tokens else history
+
+
+def openai_server(
+    *, context_window: int | None = None, compact_threshold: int | None = None, item_tokens: int = 1500
+) -> Rules:
+    """Return the rules of `context_management` with a `compact_threshold`.
+
+    Read on developers.openai.com, "Compaction": the threshold is compared with the rendered tokens, and what came
+    before the newest item may be left out. There is no default threshold; 0.7 of the window is what Fased sets.
+
+    Args:
+        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        compact_threshold: tokens of the prompt above which the server compacts; None: 0.7 of the window.
+        item_tokens: size of the item, in tokens: an assumption, since no log shows it.
+    """
+    parameters = dict(locals())
+    if compact_threshold is not None and compact_threshold < 1:
+        raise BadArguments("compact_threshold must be 1 or more, or left out.")
+    trigger: Any = Share(0.7) if compact_threshold is None else Above(compact_threshold)
+    return Rules(
+        policy=ServerItem(item_tokens=item_tokens),
+        trigger=trigger,
+        window=context_window,
+        name="openai_server",
+        parameters=parameters,
+    )

@@ -1,0 +1,137 @@
+"""Semantic Kernel's history reducers: beyond a number of messages the oldest are summarised or dropped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies.prompts import focused
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.setting import Setting
+from ctxkit.policies.summarisers import Passage
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.triggers import Count
+from ctxkit.presets.differences import Difference
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+    from ctxkit.tokens import Room
+
+INSTRUCTIONS = (
+    "Summarise the conversation in at most five sentences: what remains and what is unclear; integrate earlier "
+    "summaries; say nothing of the summary itself."
+)
+
+DIFFERENCES = (
+    Difference(
+        "target_count",
+        "required",
+        "no default",
+        "20, so that the preset can be compared",
+        "as the default",
+    ),
+    Difference(
+        "calls and results",
+        "left out of what the summariser sees",
+        "`include_function_content_in_summary` puts them in",
+        "the summariser sees them",
+        "as the default",
+    ),
+    Difference("a summary larger than what it replaces", "not said", "is taken", "is refused", "as the default"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Reduced(Summary):
+    """Summarise the oldest, so that the target remains; a user message within the threshold begins what is kept."""
+
+    apart: bool = False
+    target: int = 20
+    """Messages that are kept."""
+    threshold: int = 0
+    """Messages beyond the target that are put up with."""
+
+    def cut(self, history: History, _room: Room) -> int:
+        """Return the first position that is kept."""
+        return reduction(history, self.target, self.threshold)
+
+    def passages(self, history: History, first: int) -> list[Passage]:
+        """Return all that goes, with the earlier summary."""
+        return [Passage(history, first, 0, self.limit, self.told())]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Truncated(Setting):
+    """Drop the oldest, so that the target remains."""
+
+    target: int = 20
+    """Messages that are kept."""
+    threshold: int = 0
+    """Messages beyond the target that are put up with."""
+
+    def __call__(self, history: History, _room: Room) -> History:
+        """Return the last messages."""
+        first = reduction(history, self.target, self.threshold)
+        return history.drop(first, f"more than {self.target} messages") if first > 0 else history
+
+
+def reduction(history: History, target: int, threshold: int) -> int:
+    """Return the first position that is kept: at the target, or at a user message up to `threshold` before it."""
+    n = len(history)
+    system = sum(history[p].role == "system" for p in range(min(n, 1)))
+    target = max(target - system, 1)
+    lead = sum(history[p].role == "summary" for p in range(system, min(n, system + 1)))
+    latest = n - target
+    if n <= target + threshold + system or latest - threshold <= system + lead:
+        return 0
+    first = history.safe_before(latest)
+    for p in range(first, max(latest - threshold, 0) - 1, -1):
+        if history[p].role == "user":
+            return p
+    return first
+
+
+def semantic_kernel(
+    *,
+    method: Literal["summary", "truncation"] = "summary",
+    context_window: int | None = None,
+    target_count: int = 20,
+    threshold_count: int = 0,
+    focus: str = "",
+    summariser: Any = None,
+) -> Rules:
+    """Return the rules of `ChatHistorySummarizationReducer` or `ChatHistoryTruncationReducer`, 1.45.0.
+
+    Read in `semantic_kernel/contents/history_reducer/` of semantic-kernel 1.45.0 (one summary for all, five sentences,
+    the first system message stays and counts).
+
+    Args:
+        method: `summary` or `truncation`.
+        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        target_count: messages that remain.
+        threshold_count: messages beyond them before anything is done; within it a user message is looked for.
+        focus: what a summary shall look at besides.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+    """
+    parameters = dict(locals())
+    if method not in ("summary", "truncation"):
+        raise BadArguments(f"method is summary or truncation, not {method!r}.")
+    if target_count < 1 or threshold_count < 0:
+        raise BadArguments("target_count must be 1 or more, threshold_count 0 or more.")
+    policy: Any = Truncated(target=target_count, threshold=threshold_count)
+    if method == "summary":
+        policy = Reduced(
+            keep_messages=target_count,
+            target=target_count,
+            threshold=threshold_count,
+            instructions=focused(INSTRUCTIONS, focus),
+        )
+    return Rules(
+        policy=policy,
+        trigger=Count(target_count + threshold_count + 1),
+        window=context_window,
+        summariser=summariser,
+        name="semantic_kernel",
+        parameters=parameters,
+    )
