@@ -144,6 +144,12 @@ def test_rules_changed_by_hand_are_not_written_as_if_they_were_not():
             other.to_config()
 
 
+def test_a_summariser_of_ones_own_is_named_and_not_written():
+    with pytest.warns(UserWarning, match=r"no key for summariser"):
+        text = ck.presets.fased(summariser=len).to_config()
+    assert text == ck.presets.fased().to_config()
+
+
 def test_rules_of_no_system_say_that_they_have_no_file():
     for rules in (ck.presets.none(), ck.policies.rules.Rules(policy=lambda history, _room: history)):
         with pytest.raises(BadArguments, match="no system with a config file"):

@@ -129,7 +129,7 @@ def test_snippets_without_the_root_load_in_any_case(config):
 def test_a_slip_in_a_key_is_named_with_the_nearest(config):
     _, said = load(config("Compaction: {TriggerTurnCount: 12, KeepRecentTurn: 3}\n"))
     assert "Compaction.KeepRecentTurn (Did you mean 'KeepRecentTurns'?)" in said
-    _, said = load(config('model = "m"\nmodel_context_windw = 5\nnotify = ["x"]\n', "config.toml"))
+    _, said = load(config('model_provider = "m"\nmodel_context_windw = 5\nnotify = ["x"]\n', "config.toml"))
     assert "model_context_windw" in said
     assert "notify" not in said
 
@@ -184,6 +184,9 @@ def test_a_value_that_cannot_work_is_named_with_file_and_key(config, text, sente
         ('{"name": "x"}', "package.json", UnknownFormat),
         ("a: [", "broken.yaml", ReadError),
         ("[project]\nname = 'x'\n", "pyproject.toml", UnknownFormat),
+        ("[features]\nfast = []\n", "Cargo.toml", UnknownFormat),
+        ('{"model": "m", "tools": {"a": 1}}', "request.json", UnknownFormat),
+        ('{"agents": [{"name": "x"}], "compaction": {}}', "crew.json", UnknownFormat),
         ("[" * 200_000, "deep.yaml", ReadError),
         ("{a:" * 9000, "deep.json5", ReadError),
         ("!!python/object/apply:os.getcwd []", "evil.yaml", ReadError),

@@ -34,7 +34,7 @@ TABLE = Table(
 def weigh(config: Mapping[str, Any]) -> int:
     """Count the signs of ai."""
     names = {str(k).casefold() for k in config}
-    return 4 * ("compactor" in names) + 2 * ("tooloutput" in names) + ("concurrency" in names)
+    return 4 * ("compactor" in names) + 2 * ("tooloutput" in names)
 
 
 def read(config: Mapping[str, Any], _agent: str | None) -> Found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.presets.configs.tables import Key, section
+from ctxkit.presets.configs.tables import Key, section, several
 from ctxkit.presets.configs.values import DURATION, FLAG, NAMES, NUMBER, POSITIVE, PROMPT, TEXT, WHOLE, choice
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def weigh(config: Mapping[str, Any], *, openclaw: bool) -> int:
     """Count the signs of either; keys that only OpenClaw has speak for it, else Fased is ahead."""
     agents = config.get("agents")
     mine = 0 if not isinstance(agents, dict) else 4 * ("defaults" in agents) + 2 * ("list" in agents)
-    mine += sum(k in config for k in ("gateway", "channels", "messages", "session", "meta", "wizard"))
+    mine += several(sum(k in config for k in ("gateway", "channels", "messages", "session", "meta", "wizard")))
     compaction = section(config, COMPACTION)
     theirs = isinstance(compaction, dict) and any(k in compaction for k in OWN)
     return 2 * mine + (openclaw is theirs) if mine else 0

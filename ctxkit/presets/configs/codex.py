@@ -23,7 +23,6 @@ TABLE = Table(
 )
 OTHERS = frozenset(
     {
-        "model",
         "model_provider",
         "model_providers",
         "model_reasoning_effort",
@@ -33,9 +32,6 @@ OTHERS = frozenset(
         "sandbox_mode",
         "sandbox_workspace_write",
         "mcp_servers",
-        "profiles",
-        "history",
-        "features",
         "project_doc_max_bytes",
     }
 )
@@ -60,7 +56,7 @@ def read(config: Mapping[str, Any], _agent: str | None) -> Found:
 
 def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters under the file's own keys; where all are unset, an empty table says whose file it is."""
-    return TABLE.tree(parameters) or {"features": {}}
+    return TABLE.tree(parameters) or {"mcp_servers": {}}
 
 
 CONFIG = Config(

@@ -129,7 +129,9 @@ def weigh(config: Mapping[str, Any]) -> int:
     known = {k.path.split(".")[1].casefold() for k in KEYS if k.path.startswith("Compaction.")}
     words = {str(k).casefold() for k in compaction} & known if isinstance(compaction, dict) else set()
     agents = _get(body, "Agents")
-    return 4 * len(mine) + 3 * len(words) + 3 * isinstance(agents, list)
+    own = {"contextwindow", "maxinturntoolpairs", "instructions", "agentfile"}
+    members = [a for a in agents if isinstance(a, dict)] if isinstance(agents, list) else []
+    return 4 * len(mine) + 3 * len(words) + 3 * any(own & {str(k).casefold() for k in a} for a in members)
 
 
 def read(config: Mapping[str, Any], agent: str | None) -> Found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.presets.configs.tables import Config, Found, Key, Table, section
+from ctxkit.presets.configs.tables import Config, Found, Key, Table, section, several
 from ctxkit.presets.configs.values import FLAG, NUMBER, WHOLE
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def weigh(config: Mapping[str, Any]) -> int:
     """Count the signs of Gemini CLI."""
     mine = (section(config, "model.compressionThreshold") is not None) + (AT in config) + ("chatCompression" in config)
     schema = "gemini-cli" in str(config.get("$schema", ""))
-    return 10 * schema + 4 * mine + sum(isinstance(config.get(k), dict) for k in OTHERS)
+    return 10 * schema + 4 * mine + several(sum(isinstance(config.get(k), dict) for k in OTHERS))
 
 
 def read(config: Mapping[str, Any], _agent: str | None) -> Found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.presets.configs.tables import Config, Found, Key, Table
+from ctxkit.presets.configs.tables import Config, Found, Key, Table, several
 from ctxkit.presets.configs.values import FLAG, POSITIVE, WHOLE
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def weigh(config: Mapping[str, Any]) -> int:
     keys = {"auto", "prune", "reserved", "tail_turns", "preserve_recent_tokens", "keep", "buffer"}
     mine = len(keys & compaction.keys()) if isinstance(compaction, dict) else 0
     schema = "opencode.ai" in str(config.get("$schema", ""))
-    return 10 * schema + 3 * mine + sum(k in config for k in ("provider", "small_model", "autoupdate", "share"))
+    common = sum(k in config for k in ("provider", "small_model", "autoupdate", "share"))
+    return 10 * schema + 3 * mine + several(common + ("/" in str(config.get("model", ""))))
 
 
 def read(config: Mapping[str, Any], _agent: str | None) -> Found:

@@ -155,6 +155,11 @@ def section(config: Mapping[str, Any], path: str) -> Any:
     return place
 
 
+def several(signs: int) -> int:
+    """Return how many signs there are, where they are more than one: one common word alone says nothing."""
+    return signs if signs > 1 else 0
+
+
 def _slip(name: str, near: Sequence[str]) -> bool:
     from difflib import get_close_matches
 
