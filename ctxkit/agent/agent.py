@@ -155,7 +155,7 @@ class Agent:
                 if not reply.tool_calls:
                     self._said(self.transcript.user(GO_ON, kind="injected"))
             elif not reply.tool_calls:
-                return "" if reply.text.strip() else "the model gave an empty reply"
+                return "" if _answer(reply).strip() else "the model gave an empty reply"
             if self._wanted:
                 self._wanted = False
                 await self.compactor.force(self._spent, self.limits, "agent_requested")
@@ -168,7 +168,7 @@ class Agent:
             "turn_end", {**counts, "elapsed_ms": round(s.seconds * 1000), "tool_rounds": s.calls, "ended": ended}
         )
         return Outcome(
-            text="\n".join(p.text for p in self._last.parts if isinstance(p, Text)),
+            text=_answer(self._last),
             ended=ended,
             why=why,
             spent=s,
@@ -332,3 +332,8 @@ class Agent:
 
     def _tell(self, kind: str, payload: dict[str, Any]) -> None:
         self._hear(Event(kind, self._clock(), self.transcript.turn, payload))
+
+
+def _answer(reply: Message) -> str:
+    """Return what a reply says to the user: its text, without the thinking."""
+    return "\n".join(p.text for p in reply.parts if isinstance(p, Text))

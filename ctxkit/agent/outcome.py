@@ -43,6 +43,8 @@ class Outcome:
             f"context {self.context_tokens:,}/{self.context_window:,} ({full:.0%})",
             counted(self.compactions, "compaction"),
         ]
+        if s.unbilled:
+            parts.append(f"about {s.unbilled:,} tokens of which the model told no usage")
         return " · ".join(p for p in (*parts, line(self.why, 300), self.notice) if p)
 
 

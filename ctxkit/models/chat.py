@@ -34,7 +34,7 @@ def _paired(messages: list[Message]) -> Iterator[Message]:
         if m.role == "tool":
             results.setdefault(m.call_id, deque()).append(m)
     for m in messages:
-        if m.role == "tool" or (m.role == "assistant" and not m.tool_calls and not _content(m)):
+        if m.role == "tool" or (m.role == "assistant" and not m.tool_calls and _blank(m)):
             continue
         yield m
         for call in m.tool_calls:
@@ -56,6 +56,10 @@ def chat_message(message: Message) -> dict[str, Any]:
         out["tool_calls"] = [_call(c) for c in message.tool_calls]
         out["content"] = out["content"] or None
     return out
+
+
+def _blank(message: Message) -> bool:
+    return all(isinstance(p, Thinking) or (isinstance(p, Text) and not p.text.strip()) for p in message.parts)
 
 
 def _content(message: Message) -> str | list[dict[str, Any]]:

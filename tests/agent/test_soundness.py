@@ -1,0 +1,251 @@
+"""What models, tools and killed kernels leave behind: the session stays one that every provider takes."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+
+import pytest
+from builders import assistant, result, session, tool_call, user
+
+from ctxkit import tokens
+from ctxkit.agent import Agent, Limits
+from ctxkit.agent.limits import Spent
+from ctxkit.agent.summaries import ModelSummariser
+from ctxkit.agent.transcript import LOST
+from ctxkit.engine import log_of
+from ctxkit.errors import BadArguments, ModelError
+from ctxkit.history import History
+from ctxkit.messages import Message, Text, Thinking, ToolCall, Usage
+from ctxkit.models.chat import NO_RESULT, to_chat
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.summarisers import Passage
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.triggers import Above
+from ctxkit.tools.tool import tool
+
+COUNT = tokens.named("chars/4")
+USAGE = Usage(input_tokens=10, output_tokens=1)
+
+
+class Says:
+    """A model that says what it is given, one reply a call, and then `done`."""
+
+    name, notice, context_window = "test/says", "test model", 50_000
+
+    def __init__(self, *replies):
+        self.replies, self.asked = list(replies), []
+
+    async def __call__(self, request, emit):
+        self.asked.append(request)
+        reply = self.replies.pop(0) if self.replies else said("done")
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
+
+
+def said(*parts, stop="stop", usage=USAGE):
+    parts = tuple(Text(p) if isinstance(p, str) else p for p in parts)
+    return Message(role="assistant", parts=parts, stop=stop, usage=usage)
+
+
+def agent(*replies, at=None, rules=None, heard=None, **more):
+    ticks = count(1_800_000_000)
+    hear = heard.append if heard is not None else lambda _: None
+    return Agent(at or session(), model=more.pop("model", None) or Says(*replies), rules=rules or Rules(counter=COUNT),
+                 clock=lambda: float(next(ticks)), hear=hear, **more)  # fmt: skip
+
+
+def run(coroutine):
+    return asyncio.run(coroutine)
+
+
+def echo(x: str = "") -> str:
+    """Say it again."""
+    return f"<{x}>"
+
+
+ECHO = tool(echo)
+
+
+# -- pairs ---------------------------------------------------------------------------------------------------------------
+
+
+def test_calls_that_a_killed_kernel_left_open_are_answered_before_the_next_prompt():
+    asked = assistant("", tool_call("echo", "c1"), tool_call("echo", "c2"))
+    a = agent(at=session(user(), asked, result("first", asked)))
+    run(a.turn("go on"))
+    shown = a.model.asked[0].messages
+    assert [m.role for m in shown] == ["user", "assistant", "tool", "tool", "user"]
+    assert (shown[3].call_id, shown[3].text) == ("c2", LOST)
+    assert shown[3].turn == shown[1].turn or shown[3].turn is None or shown[3].turn < shown[4].turn
+
+
+def test_calls_of_one_id_get_ids_of_their_own():
+    twice = said(ToolCall("call_0", "echo", {"x": "a"}), ToolCall("call_0", "echo", {"x": "b"}), stop="tool")
+    again = said(ToolCall("call_0", "echo", {"x": "c"}), ToolCall("", "echo", {"x": "d"}), stop="tool")
+    a = agent(twice, again, tools=[ECHO])
+    assert run(a.turn("go")).text == "done"
+    ids = [c.id for m in a.session.messages for c in m.tool_calls]
+    assert len(set(ids)) == len(ids) == 4
+    assert "" not in ids
+    answers = {m.call_id: m.text for m in a.session.messages if m.role == "tool"}
+    assert list(answers.values()) == ["<a>", "<b>", "<c>", "<d>"]
+    assert list(answers) == ids
+
+
+def test_a_chat_has_each_result_after_its_call_and_no_other():
+    asked, late = assistant("", tool_call("echo", "c1"), tool_call("echo", "c2")), result("late", "c2")
+    orphan = result("orphan", "c9")
+    chat = to_chat([user("a"), asked, user("b"), late, orphan, assistant(""), assistant("", thinking="hm"), user("c")])
+    assert [m["role"] for m in chat] == ["user", "assistant", "tool", "tool", "user", "user"]
+    assert [m["content"] for m in chat[2:4]] == [NO_RESULT, "late"]
+    assert [m["tool_call_id"] for m in chat[2:4]] == ["c1", "c2"]
+
+
+# -- odd replies ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reply", [said(), said(Thinking("hm")), said("  ")])
+def test_an_empty_reply_ends_the_turn_and_is_said(reply):
+    outcome = run(agent(reply).turn("go"))
+    assert outcome.ended == "answered"
+    assert "empty reply" in outcome.account()
+
+
+def test_a_reply_with_calls_that_was_cut_runs_them_and_compacts():
+    at = session(*(m for i in range(9) for m in (user(f"{i} " + "x" * 3000), assistant("ok"))))
+    cut = said("half", ToolCall("c1", "echo", raw='{"x": "unfin'), stop="length")
+    rules = Rules(policy=Summary(keep_tokens=2_000), trigger=Above(10**6), counter=COUNT)
+    a = agent(cut, at=at, rules=rules, tools=[ECHO], summary_model=Says(said("notes")))
+    assert run(a.turn("go")).text == "done"
+    assert [e.trigger for e in a.session.edits] == ["length"]
+    assert "no JSON object" in a.model.asked[1].messages[-1].text
+
+
+def test_a_reply_cut_again_and_again_is_given_up_and_said():
+    a = agent(*[said("half", stop="length")] * 9, limits=Limits(attempts=2))
+    outcome = run(a.turn("go"))
+    assert "cut by its limit" in outcome.account()
+    asked = [r for r in a.model.asked if r.tools]  # the others are summaries
+    assert len(asked) == 3
+    assert asked[1].messages[-1].text.startswith("Your reply was cut")
+
+
+def test_a_call_without_usage_is_counted_by_the_limits_and_said():
+    asks = [said(ToolCall(f"c{i}", "echo", {"x": "y" * 4000}), stop="tool", usage=None) for i in range(9)]
+    outcome = run(agent(*asks, tools=[ECHO], limits=Limits(tokens=5_000)).turn("go"))
+    assert outcome.ended == "limit"
+    assert 0 < outcome.spent.unbilled <= 5_000
+    assert "told no usage" in outcome.account()
+
+
+def test_halves_of_characters_are_kept_as_question_marks():
+    odd = said("a\ud83d", ToolCall("c1", "echo", {"x": "b\ud83d", "\udc00": 1}), stop="tool")
+    a = agent(odd, tools=[ECHO])
+    run(a.turn("go \ud83d"))
+    a.session.log[0].text.encode()
+    assert a.session.messages[0].text == "go ?"
+    assert a.session.messages[1].tool_calls[0].arguments == {"x": "b?", "?": 1}
+
+
+def test_a_model_that_raises_anything_ends_the_turn_with_an_error():
+    outcome = run(agent(ValueError("no such thing")).turn("go"))
+    assert outcome.ended == "error"
+    assert "ValueError: no such thing" in outcome.why
+
+
+def test_a_foreign_overflow_is_recovered_from():
+    a = agent(RuntimeError("prompt is too long: 9 tokens > 8 maximum"))
+    outcome = run(a.turn("go"))
+    assert outcome.text == "done"
+    assert len(a.model.asked) == 2
+
+
+# -- limits --------------------------------------------------------------------------------------------------------------
+
+
+class Hangs(Says):
+    async def __call__(self, request, emit):
+        self.asked.append(request)
+        await asyncio.sleep(3600)
+
+
+def test_a_hung_model_ends_at_the_limit_in_seconds():
+    a = agent(model=Hangs(), limits=Limits(seconds=50))
+    a.limits = Limits(seconds=0.05)
+    a._check = lambda _: None  # the clock of this test runs a second a look
+    outcome = run(a.turn("go"))
+    assert (outcome.ended, outcome.why) == ("limit", "stopped at the limit of 0.05 seconds")
+    assert a.session.messages[-1].error == "stopped at the limit of 0.05 seconds"
+
+
+def test_a_hung_tool_ends_there_too_and_has_its_result():
+    async def wait() -> str:
+        """Wait."""
+        await asyncio.sleep(3600)
+
+    a = agent(said(ToolCall("c1", "wait"), stop="tool"), tools=[tool(wait)])
+    a.limits, a._check = Limits(seconds=0.05), lambda _: None
+    assert run(a.turn("go")).ended == "limit"
+    assert a.session.messages[-1].text == "Stopped at the limit of 0.05 seconds, before it ended."
+
+
+def test_a_limit_that_cannot_be_kept_leaves_no_trace():
+    class Paid(Says):
+        name, notice = "nobody/knows", ""
+
+    a = agent(model=Paid(), limits=Limits(cost_usd=1))
+    with pytest.raises(BadArguments):
+        run(a.turn("go"))
+    assert not a.session.log
+
+
+def test_retries_after_an_overflow_keep_to_the_limit_of_calls():
+    a = agent(*[ModelError("too long", overflow=True)] * 9, limits=Limits(calls=2, attempts=9))
+    assert run(a.turn("go")).ended == "limit"
+    assert len(a.model.asked) == 2
+
+
+def test_a_paid_summary_is_billed_beside_a_free_model():
+    spent = Spent(free=True)
+    spent.add(Usage(input_tokens=1_000, output_tokens=10), "scripted/x")
+    assert spent.cost_usd == 0
+    spent.add_summary(Usage(input_tokens=1_000_000, output_tokens=0), "claude-sonnet-4-5", free=False)
+    assert spent.cost_usd > 1
+
+
+# -- interrupted summaries -----------------------------------------------------------------------------------------------
+
+FULL = Rules(policy=Summary(keep_tokens=2_000), trigger=Above(4_000), counter=COUNT)
+
+
+def test_a_turn_stopped_while_it_is_summarised_leaves_the_context_as_it_was():
+    at = session(*(m for i in range(9) for m in (user(f"{i} " + "x" * 3000), assistant("ok"))))
+    writer = Hangs()
+    a = agent(at=at, rules=FULL, summary_model=writer)
+
+    async def go():
+        task = asyncio.ensure_future(a.turn("go"))
+        while not writer.asked:  # noqa: ASYNC110  the model knows no event
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(go())
+    assert not a.session.edits
+    assert a.compactor.context.messages == len(a.session.messages)
+    a.compactor._model = Says(said("notes"))
+    assert run(a.turn("again")).text == "done"
+    assert [e.inserted[0].text for e in a.session.edits] == ["notes"]
+
+
+def test_a_summary_that_would_pass_a_limit_is_not_asked_for():
+    loop, writer = asyncio.new_event_loop(), Says()
+    log = History.start(log_of(session(user("x" * 400))))
+    write = ModelSummariser(writer, loop, allowed=lambda tokens: "the limit of 1 calls" if tokens > 100 else None)
+    with pytest.raises(ModelError, match="would pass the limit of 1 calls"):
+        write(Passage(log, 1))
+    loop.close()
+    assert not writer.asked
