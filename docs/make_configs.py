@@ -1,0 +1,69 @@
+# ruff: noqa: INP001  a script beside the page that it writes
+"""Write `docs/configs.md` from the tables of keys: `python docs/make_configs.py` (a test compares the page)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from ctxkit.presets.configs.catalogue import CONFIGS
+from ctxkit.presets.configs.texts import settings_of
+
+PAGE = Path(__file__).with_name("configs.md")
+HEAD = """# Config files of other systems
+
+Written by `python docs/make_configs.py`; do not edit by hand.
+
+```python
+rules = ck.load_rules("orchestration.yaml")             # whose file it is, its keys say; system= forces one
+rules = ck.load_rules("team.yaml", agent="Reviewer")    # one agent of a fuseraft team
+print(rules.to_config())                                # the same settings, in the system's own syntax and spelling
+best = ck.presets.fased(reserve_tokens=40_000)          # rules that a preset made can be written too
+print(best.to_config())
+```
+
+- What a file leaves out is the preset's default. An unknown key, a key of a part that these rules do not have, and
+  agents that differ are named in one `UserWarning`; a value of the wrong kind is an error that names file and key.
+- The file is read as plain data: JSON with comments and trailing commas, YAML by its safe loader, TOML; at most 1 MB.
+  No path in it is opened (`AgentFile`, `SystemPromptPath`), no variable expanded.
+- `to_config()` writes every setting that the file has a key for, also those at their defaults, and nothing else: no
+  models, keys or prompts of your file, so that the text can be shown and shared. Put it into your own file. Settings
+  without a key are named in a warning. What was loaded from JSON is written as JSON, from YAML as YAML.
+- Rules changed with `but` or `|` are no longer what the preset's parameters say; they are refused: make the change
+  as a setting of the preset.
+- **fuseraft.** Without `agent=` the agents' settings are those in which all agree; the rest stays at the defaults, and
+  the warning names the keys. A file with agents but without `Compaction` compacts nothing (`auto=False`), as in
+  fuseraft. Keys are taken in any case, with or without the root `Orchestration`. The handoff keywords that
+  `PinLastRoutingSignal` says again come from the state machine's signals or the keyword routes; `to_config()` writes
+  them as one state `Any`.
+- **Fased and OpenClaw** share their keys: OpenClaw's own keys, else the file's name, tell them apart; else it is
+  Fased. A bare `ttl` is minutes. Without `agents.defaults` Fased runs mode `default`.
+- **OpenCode.** Limits are those of the file's `model`, where `provider` lists it.
+- **Codex.** The profile that `profile` names goes over the top level.
+- **Gemini CLI.** `experimental.contextManagement` chooses the newer pipeline; that the pipeline takes its budgets from
+  `historyWindow` is not confirmed.
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    out = [HEAD]
+    for config in CONFIGS.values():
+        defaults = settings_of(config.system)
+        rows = [
+            f"| `{key}` | `{name}` | {f'`{defaults[name]!r}`' if defaults[name] is not None else ''} |"
+            for name, key in config.keys.items()
+            if name in defaults
+        ]
+        without = ", ".join(f"`{n}`" for n in defaults if n not in config.keys)
+        out.append(
+            f"\n## {config.system}: `{config.file}`\n\n| key | setting of `presets.{config.system}` | default |\n"
+            "| --- | --- | --- |\n" + "\n".join(rows) + f"\n\nWithout a key: {without}.\n"
+        )
+    return "".join(out)
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv:
+        sys.exit(PAGE.read_text(encoding="utf-8") != page())
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,10 @@
+"""The page of config files is current."""
+
+import runpy
+from pathlib import Path
+
+MADE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "make_configs.py"))
+
+
+def test_the_page_is_current():
+    assert MADE["PAGE"].read_text(encoding="utf-8") == MADE["page"]()
