@@ -116,7 +116,7 @@ def adk(
     if token_threshold is not None:
         ways.append(Above(token_threshold, or_equal=True))
     if compaction_interval is not None:
-        ways.append(Turns(compaction_interval + 1))
+        ways.append(Turns(compaction_interval))
     if not ways:
         return Rules(window=context_window, name="adk", parameters=parameters)
     policy = AdkSummary(

@@ -1,0 +1,35 @@
+"""OpenAI's server-side compaction: the threshold, the opaque item."""
+
+import pytest
+from builders import assistant, call, step, user
+from histories import ROOM, shown
+
+from ctxkit import presets
+from ctxkit.errors import BadArguments
+
+
+def test_everything_becomes_one_item_of_a_known_size():
+    h = shown(user("x" * 4000), assistant("y" * 40_000), user("z" * 4000))
+    new = presets.openai_server(item_tokens=500).policy(h, ROOM)
+    assert [m.kind for m in new.messages] == ["native"]
+    assert new.tokens == 500
+    assert new.messages[0].text == ""
+
+
+def test_a_call_at_work_stays():
+    asked = call("bash", command="ls")
+    new = presets.openai_server(item_tokens=10).policy(shown(user("x" * 400), *step("bash", "y" * 400), asked), ROOM)
+    assert [m.role for m in new.messages] == ["summary", "assistant"]
+
+
+@pytest.mark.parametrize(
+    ("threshold", "tokens", "due"),
+    [(5000, 5001, True), (5000, 5000, False), (None, 140_001, True), (None, 140_000, False)],
+)
+def test_it_acts_when_the_rendered_tokens_cross_the_threshold(threshold, tokens, due):
+    """none is the default: 0.7 of the window, as Fased sets it"""
+    rules = presets.openai_server(context_window=200_000, compact_threshold=threshold)
+    h = shown(user("abcd" * tokens))
+    assert rules.trigger(h, rules.room(h.log)) is due
+    with pytest.raises(BadArguments):
+        presets.openai_server(compact_threshold=0)
