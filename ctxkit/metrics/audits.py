@@ -46,7 +46,7 @@ def audits(session: Session, sections: Sequence[str] = ()) -> pd.DataFrame:
     share that stands in what is shown, `missing` names the others. `ask_reflected`: the text put in speaks of the
     latest request (missing where nothing was put in). `task_lost`, `ask_lost`: the first, the latest request is no
     longer shown as it was said. `marker_only`: what was put in is shorter than 200 characters. `orphans_n`: tool calls
-    or results shown without their partner. `turns_n`: requests that are still shown as they were said.
+    or results that the cut parted. `turns_n`: requests that are still shown as they were said.
 
     Args:
         session: a session with text; others have no rows.
@@ -96,7 +96,7 @@ def _audit(
         "task_lost": id(asks[0]) not in now if asks else None,
         "ask_lost": id(asks[-1]) not in now if asks else None,
         "marker_only": 0 < len(put_in) < MARKER and any(e.kind == "summarised" for e in cut.edits),
-        "orphans_n": _orphans(shown),
+        "orphans_n": len(_orphans(shown) - _orphans(before)),
         "turns_n": sum(id(m) in now for m in asks),
     }
 
@@ -105,10 +105,10 @@ def _plain(message: Message) -> str:
     return "\n".join(p.text for p in message.parts if isinstance(p, Text))
 
 
-def _orphans(shown: Sequence[Message]) -> int:
-    """Return how many calls and results lack their partner; calls of the last reply may still be open."""
+def _orphans(shown: Sequence[Message]) -> set[str]:
+    """Return the ids of calls and results that lack their partner; calls of the last reply may still be open."""
     last = next((m for m in reversed(shown) if m.role == "assistant"), None)
     asked = {c.id for m in shown for c in m.tool_calls}
     answered = {m.call_id for m in shown if m.role == "tool" and m.call_id}
     due = {c.id for m in shown if m is not last for c in m.tool_calls}
-    return len(answered - asked) + len(due - answered)
+    return (answered - asked) | (due - answered)

@@ -77,6 +77,8 @@ class Sheet(msgspec.Struct, frozen=True):
     cold: NDArray[Any]
     """True at the first call of each agent and model: what it reads was put there by another session."""
     output: NDArray[Any]
+    has_output: bool
+    """True where the record tells the size of a reply."""
     prices: tuple[Price | None, ...]
     model: NDArray[Any]
     """For each call the index of its price."""
@@ -110,6 +112,7 @@ class Sheet(msgspec.Struct, frozen=True):
             kept=_kept(session, found),
             cold=cold,
             output=np.array([(u.output_tokens or 0) if u else 0 for u in usages], np.int64),
+            has_output=any(u is not None and u.output_tokens is not None for u in usages),
             prices=prices,
             model=model,
             fit=Fit.of(session, found),
@@ -143,7 +146,9 @@ class Sheet(msgspec.Struct, frozen=True):
         if not self.has_usage or None in [self.prices[m] for m in set(self.model[self.billed].tolist())]:
             return Bill(read, write, fresh, None, None, None)
         into, out = self._usd(prompts, read, write, fresh)
-        return Bill(read, write, fresh, into, out, self.summaries_usd(summaries, reuse=reuse))
+        return Bill(
+            read, write, fresh, into, out if self.has_output else None, self.summaries_usd(summaries, reuse=reuse)
+        )
 
     def summaries_usd(self, summaries: Sequence[Written], *, reuse: bool = False) -> float | None:
         """Return the dollars of the calls that write summaries; None where one has no price."""

@@ -45,6 +45,8 @@ def summary(
     import pandas as pd
 
     keys, values = _list(by), _list(columns)
+    if not isinstance(runs, pd.DataFrame):
+        raise BadArguments(f"Give what sweep or compare returned, not {type(runs).__name__}.")
     for name in (*keys, *values, "session"):
         if name not in runs.columns:
             raise BadArguments(f"The runs have no column {name!r}.{did_you_mean(name, [str(c) for c in runs.columns])}")

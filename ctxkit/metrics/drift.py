@@ -19,8 +19,8 @@ def drift(session: Session, index: Index | None = None) -> pd.DataFrame:
     """Return one row for each cut and each later state of what it took.
 
     Columns: `session cohort cuts_n call items_n retained recoverable lost summary_tokens`: items that the cut
-    `cohort` removed first, after `cuts_n` compactions (1: that cut itself), as shares; and the tokens that the compaction before
-    `call` put in (missing where its size is not known). A summary of summaries may recall all and still grow.
+    `cohort` removed first, after `cuts_n` compactions (1: that cut itself), as shares; and the tokens that the
+    compaction before `call` put in (missing where its size is not known). A summary may recall all and still grow.
     """
     import pandas as pd
 

@@ -101,7 +101,7 @@ class Quick:
             return None
         return Sums(total, peak, read)
 
-    def usd(self, sums: Sums) -> tuple[float, float] | None:
+    def usd(self, sums: Sums) -> tuple[float, float | None] | None:
         """Return the dollars of prompts and replies; None without a price."""
         p, sheet = self.price, self.sheet
         if p is None:
@@ -113,7 +113,9 @@ class Quick:
         into = float(
             (0 if writes else rest) * p.input + sums.read * (p.input if p.cache_read is None else p.cache_read)
         )
-        return into + float((rest if writes else 0) * price), float(self.output * p.output)
+        return into + float((rest if writes else 0) * price), float(
+            self.output * p.output
+        ) if sheet.has_output else None
 
     def _last(self, a: int, b: int) -> int:
         """Return the last billed call before b: prompts rise within a stretch."""

@@ -40,7 +40,8 @@ def heatmap_data(runs: pd.DataFrame, x: str, y: str, z: str = "cost_usd") -> tup
     """
     if x == y:
         raise BadArguments(f"A heat map needs two settings: x and y are both {x!r}.")
-    kept = runs[runs[x].notna() & runs[y].notna()] if x in runs.columns and y in runs.columns else runs
+    known = {x, y} <= set(getattr(runs, "columns", ()))
+    kept = runs[runs[x].notna() & runs[y].notna()] if known else runs
     rows = summary(kept, (x, y), z).to_dict("records")
     return tuple(
         Cell(

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.cells import FEW, pairs, summary
 from ctxkit.metrics.fronts import front as _front
-from ctxkit.session import Session
-from ctxkit.sweeps.runs import sweep
+from ctxkit.sweeps.grids import rules_of
+from ctxkit.sweeps.runs import sessions_of, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from concurrent.futures import Executor
 
     import pandas as pd
+
+    from ctxkit.session import Session
 
 LOSSES = ("cost_usd", "needed_later_loss", "unpaid_cuts_n")
 """What a setting must not be worse in: dollars, needed-later loss, unpaid cuts. There is no single score."""
@@ -50,12 +52,10 @@ def advise(
     """
     from ctxkit.presets import none
 
-    given = [sessions] if isinstance(sessions, Session) else list(sessions)
-    usable = [s for s in given if isinstance(s, Session) and s.has_text and s.has_usage and s.calls]
+    given = sessions_of(sessions)
+    usable = [s for s in given if s.has_text and s.has_usage]
     if len(usable) < FEW:
         raise BadArguments(_too_few(len(usable), len(given)))
-    from ctxkit.sweeps.grids import rules_of
-
     asked = [*rules_of(rules), none(context_window=10_000_000).but(name=NONE)]
     runs = sweep(usable, asked, executor=executor, loss=True)
     found = front(runs)

@@ -74,7 +74,7 @@ def sweep(
         BadArguments: there are no sessions or no rules, or something given is neither.
         StoreError: the file cannot be written.
     """
-    given = _sessions(sessions)
+    given = sessions_of(sessions)
     settings = [Setting.of(label, each) for each, label in _named(rules)]
     if executor is not None and not hasattr(executor, "submit"):
         raise BadArguments(
@@ -113,7 +113,8 @@ def sweep(
     return frame
 
 
-def _sessions(sessions: Session | Iterable[Session]) -> list[Session]:
+def sessions_of(sessions: Session | Iterable[Session]) -> list[Session]:
+    """Return the recorded sessions of what was given; BadArguments where there are none."""
     try:
         given = [sessions] if isinstance(sessions, Session) else list(sessions)
     except TypeError:

@@ -72,7 +72,7 @@ class Base:
         sheet = self.sheet
         return {
             "calls_n": int(sheet.billed.sum()),
-            "output_tokens": int(sheet.output[sheet.billed].sum()) if sheet.has_usage else None,
+            "output_tokens": int(sheet.output[sheet.billed].sum()) if sheet.has_output else None,
             "reproduction_error": sheet.error,
             "unexplained_misses": sheet.unexplained,
             "priced": sheet.priced,
@@ -213,9 +213,9 @@ def _recorded(base: Base) -> dict[str, Any]:
     row |= {
         "prompt_tokens": sum(known) if known else None,
         "peak_tokens": max(known, default=None),
-        "cost_usd": ledger.total_usd,
+        "cost_usd": ledger.total_usd if sheet.has_output else None,
         "input_usd": ledger.input_usd,
-        "output_usd": ledger.output_usd,
+        "output_usd": ledger.output_usd if sheet.has_output else None,
         "summaries_usd": None if any(e.inserted and e.usage is None for e in session.edits) else ledger.summaries_usd,
     }
     if sheet.has_usage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import assistant, call, session, step, summarised, user
+from builders import assistant, call, result, session, summarised, user
 from test_sweeps_scores import talk
 
 import ctxkit as ck
@@ -25,10 +25,10 @@ def test_a_good_summary_passes_and_a_bad_one_is_named():
 
 def test_the_structure_of_what_is_left():
     task, ask, lone = user("the task"), user("the latest ask"), call("bash", command="x")
-    s = session(task, assistant(), ask, lone, *step()[1:], summarised([task], "short"), assistant())
+    s = session(task, assistant(), ask, lone, result("late", lone), summarised([task, lone], "short"), assistant())
     row = audits(s).iloc[0]
     assert (row["task_lost"], row["ask_lost"], row["turns_n"]) == (True, False, 1)
-    assert row["orphans_n"] == 1  # the result answers a call that is not there; the last reply's may still run
+    assert row["orphans_n"] == 1  # the result lost its call
 
 
 def test_no_text_and_no_cut_have_no_rows():
