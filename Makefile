@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab install test test-all check format bench conformance clean
+.PHONY: help lab install test test-all check format bench conformance frontier clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,6 +41,9 @@ format: $(STAMP)  ## let ruff format and fix
 
 bench: $(STAMP)  ## ratios against peers, written to docs/benchmarks.md
 	$(BIN)/python -m benchmarks
+
+frontier: $(STAMP)  ## sweep the sessions of CTXKIT_SESSIONS under every preset into docs/frontier.csv
+	$(BIN)/python -m benchmarks.frontier
 
 clean:  ## remove what was made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

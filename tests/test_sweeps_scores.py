@@ -131,3 +131,11 @@ def test_pis_session_replayed_as_recorded_costs_what_it_did(real):
     s = ck.read(real / "pi/before-compaction.jsonl")
     assert ck.score(ck.replay(s, recorded()), loss=False)["input_usd"] == pytest.approx(37.90, rel=0.005)
     assert ck.score(s, loss=False)["prompt_tokens"] == 56_382_684
+
+
+def test_the_page_on_scores_is_not_behind():
+    from pathlib import Path
+
+    from ctxkit.sweeps.pages import page
+
+    assert (Path(__file__).parent.parent / "docs" / "scores.md").read_text(encoding="utf-8") == page()

@@ -1,0 +1,45 @@
+"""The frontier of all presets over the sessions that `CTXKIT_SESSIONS` names: `docs/frontier.csv` and its picture.
+
+`python -m benchmarks.frontier [RUNS.jsonl]`; with a file, an interrupted sweep is gone on with.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+import ctxkit as ck
+from ctxkit.plots import frontier
+from ctxkit.sweeps import front
+
+DOCS = Path(__file__).parent.parent / "docs"
+LONG = 50_000
+"""Sessions whose largest prompt is at least so many tokens are told apart: most others are never compacted."""
+
+
+def main(kept: str | None) -> int:
+    folder = os.environ.get("CTXKIT_SESSIONS")
+    if not folder:
+        sys.exit("Set CTXKIT_SESSIONS to a folder of recorded sessions.")
+    found = [x for s in ck.read_all(folder) for x in (s, *s.children) if x.has_text and x.calls]
+    runs = ck.sweep(found, "all", out=kept, loss=True)
+    failed = runs[runs["error"].notna()]
+    for _, row in failed.iterrows():
+        print(f"failed: {row['session']} under {row['rules']}: {row['error']}")
+    most = runs.groupby("session")["peak_tokens"].max()
+    parts = {"all": runs, f"peak of {LONG:,} tokens or more": runs[runs["session"].isin(most[most >= LONG].index)]}
+    rows = pd.concat([front(part).assign(sessions=name) for name, part in parts.items()])
+    rows = rows[["sessions", "rules", "front", *[c for c in rows.columns if c not in ("sessions", "rules", "front")]]]
+    rows.round(4).to_csv(DOCS / "frontier.csv", index=False)
+    chart = frontier(list(parts.values())[1])
+    (DOCS / "frontier.svg").write_text(chart.drawing.svg().partition("</svg>")[0] + "</svg>\n", encoding="utf-8")
+    print(chart.to_text())
+    print(f"{len(runs):,} runs over {len(found)} sessions, {len(failed)} failed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else None))

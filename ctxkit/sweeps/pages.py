@@ -1,0 +1,56 @@
+"""The page on scores, written from the table of columns."""
+
+from __future__ import annotations
+
+from ctxkit.sweeps.columns import COLUMNS
+
+_HEAD = """# Scores
+
+`ck.score(session)` is one row, `ck.compare(session, rules)` one row a setting, `ck.sweep(sessions, rules)` one row a run:
+the columns are the same. This page is written from the table in the code: a test says when it is behind, and
+`python -c "from ctxkit.sweeps.pages import page; print(page(), end='')" > docs/scores.md` writes it.
+
+- **No single score.** Dollars, needed-later loss and unpaid cuts stand side by side; `plots.frontier` joins what no
+  other setting beats.
+- **Open loop.** A replay keeps what was said as it was recorded. It tells the bill and the opportunity for loss, not
+  what the agent would have done.
+- **Missing, never zero.** Shares lie between 0 and 1, counts end in `_n`, money is US dollars.
+
+## The bill of a replay
+
+A recorded session is billed as recorded. A replay is billed over the calls that the record bills, by a cache model that
+is fitted on the record and told only the sizes of prompts, what each shares with the one before, and the record's
+misses:
+
+- a shared prefix is read, the rest is written (fresh where the provider bills no writes, or the prompt is too short);
+- where the record missed the cache for another reason than a compaction, a replay keeps at most what the record kept;
+- after a compaction of the replay all behind the first changed token is written anew, and no more of what is before it
+  is read than the record's own compactions kept (median);
+- the call that writes a summary sends what it summarises as fresh input, or reads the cached prompt with `reuse=True`;
+  texts worked out from the record (intents, evidence, digests) cost nothing.
+
+`reproduction_error` says how far the model's input side is from the record's own, under the recorded policy.
+
+## What was lost
+
+Items are paths, URLs, ids and hashes, numbers with units, commands, error messages, the user's constraints, decisions
+and open ends. After each cut, all that has been removed since the start is *retained* (it stands word for word in what
+is shown; a path also as the ending of a longer one), *recoverable* (a file, artifact or archive that is named there
+holds it) or *lost*. It was *needed* where a reply names it, in text or tool arguments, before the next cut. Under a
+pruning an item is needed where a reply names it while a message that holds it is hidden; what is recoverable, and the
+regret, are then not worked out. `metrics.loss.losses` opens each loss, `metrics.audits`, `metrics.drift` and
+`metrics.planted` look further.
+
+*Regret* compares with messages chosen with the record's future in hand (a fractional knapsack by size over the same
+room, counting an item once for each message that holds it): a bound that no policy can beat.
+
+## Columns
+
+| column | type | meaning |
+| --- | --- | --- |
+"""
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    return _HEAD + "".join(f"| `{c.name}` | {c.type} | {c.meaning} |\n" for c in COLUMNS)
