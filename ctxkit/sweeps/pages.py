@@ -6,7 +6,7 @@ from ctxkit.sweeps.columns import COLUMNS
 
 _HEAD = """# Scores
 
-`ck.score(session)` is one row, `ck.compare(session, rules)` one row a setting, `ck.sweep(sessions, rules)` one row a run:
+`ck.score(session)` is one row, `ck.compare(session, rules)` one row a setting, `ck.sweep(sessions, rules)` one a run:
 the columns are the same. This page is written from the table in the code: a test says when it is behind, and
 `python -c "from ctxkit.sweeps.pages import page; print(page(), end='')" > docs/scores.md` writes it.
 
