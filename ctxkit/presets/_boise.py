@@ -42,8 +42,8 @@ DIFFERENCES = (
     ),
     Difference(
         "the summary's budget",
-        "bounded (8,000 tokens in the specification's evidence)",
-        "in a later change",
+        "bounded",
+        "8,000 tokens in a later change",
         "8,000 tokens",
         "as the default",
     ),

@@ -113,8 +113,8 @@ def openclaw(
 ) -> Rules:
     """Return OpenClaw's rules: Pi's cut with a floored reserve, its guarded summary, and pruning in memory.
 
-    Read in the specification's evidence: `compaction-safeguard.ts`, `compaction-planning.ts` (00818c4) and
-    `context-pruning/` (0a1ebf1, 1328b6c). Not confirmed for the newest version: the timeout (300 s here).
+    As `compaction-safeguard.ts`, `compaction-planning.ts` (00818c4) and
+    `context-pruning/` (0a1ebf1, 1328b6c) have it. Not confirmed for the newest version: the timeout (300 s here).
 
     Args:
         pruning: `cache-ttl` trims and clears tool results for one call, after a pause; None: nothing is pruned.

@@ -1,0 +1,141 @@
+"""Write docs/systems.md: what each system does, made from its preset, so that the page cannot drift."""  # noqa: INP001  a script
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ctxkit.policies import triggers as t
+from ctxkit.policies.chain import Chain, Ladder
+from ctxkit.policies.summary import Summary
+from ctxkit.presets.catalogue import differences, names, preset
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "systems.md"
+KEPT = re.compile(r"keep|retain|preserve|tail|protect|target|floor|recent|window_size|^n$|restored|user_message")
+GUARDED = re.compile(
+    r"exclude|deny|pin_|identifier|protect|quality|min_|minimum|at_least|anti_thrash|attempts|first_user"
+)
+
+
+def words(trigger: Any, reserve: int = 0) -> str:
+    """Say in words when a trigger fires."""
+    if isinstance(trigger, (t.Either, t.Both)):
+        joined = " or " if isinstance(trigger, t.Either) else " and "
+        return joined.join(words(p, reserve) for p in trigger.parts)
+    at = "≥" if getattr(trigger, "or_equal", False) else ">"
+    by = " by its own estimate" if getattr(trigger, "estimated", False) else ""
+    if isinstance(trigger, t.Above):
+        return f"prompt {at} {trigger.limit:,.0f} tokens{by}"
+    if isinstance(trigger, t.Share):
+        what = "the window" if trigger.of == "limit" else f"the window less {reserve:,}"
+        return f"prompt {at} {'' if trigger.share == 1 else f'{trigger.share:.0%} of '}{what}{by}"
+    if isinstance(trigger, t.Count):
+        return f"≥ {trigger.n} messages{' (' + ', '.join(trigger.roles) + ')' if trigger.roles else ''}"
+    if isinstance(trigger, t.Overflow):
+        return "after a context error" if trigger.recorded else "prompt > the window"
+    if isinstance(trigger, t.Turns):
+        return f"{trigger.n} turns after the last"
+    if isinstance(trigger, t.CutShort):
+        return "after a reply that was cut off"
+    said = inspect.getdoc(trigger if inspect.isfunction(trigger) else type(trigger)) or repr(trigger)
+    return said.split("\n")[0].rstrip(".").replace("Say whether ", "where ")
+
+
+def told(policy: Any) -> str:
+    """Say in words what a policy does: the first line of its class."""
+    if isinstance(policy, (Chain, Ladder)):
+        return " Then: ".join(told(p) for p in policy.parts)
+    return " ".join((inspect.getdoc(type(policy)) or "").split("\n\n")[0].split())
+
+
+def shown(parameters: dict[str, Any], pattern: re.Pattern[str]) -> str:
+    """Return the settings whose names say something of a kind, with their defaults."""
+    found = [f"`{k}={v!r}`" for k, v in parameters.items() if pattern.search(k) and v not in (None, "", (), 0)]
+    return ", ".join(found) or "—"
+
+
+def failure(rules: Any) -> str:
+    """Say what happens where a compaction fails."""
+    policy = rules.policy
+    if not isinstance(policy, Summary):
+        return "nothing that could fail" if policy is not None or rules.pruning is not None else "—"
+    out = ["the history stays as it was" if policy.otherwise is None else "a summary without a model"]
+    if policy.must_shrink:
+        out.append("a result that is not smaller is refused")
+    if policy.retries:
+        out.append(f"asked again {policy.retries} times")
+    if policy.seconds:
+        out.append(f"given up after {policy.seconds:g} s")
+    return "; ".join(out)
+
+
+def section(name: str) -> list[str]:
+    """Return the lines of one system."""
+    rules = preset(name)
+    module = import_module(f"ctxkit.presets._{name}")
+    doc = (inspect.getdoc(getattr(module, name)) or "").split("\nArgs:")[0]
+    parameters = dict(rules.parameters)
+    when = words(rules.trigger, rules.reserve) if rules.policy is not None else "never, unless it is set"
+    rows = [("trigger", when if rules.auto else "by hand only")]
+    if rules.policy is not None:
+        rows.append(("method", told(rules.policy)))
+    if rules.pruning is not None:
+        rows.append(("for each call alone", told(rules.pruning)))
+    if rules.policy is None and rules.pruning is not None:
+        rows[0] = ("trigger", "every call; see the method's own settings")
+    guards = "; ".join(dict.fromkeys(told(g).rstrip(".") for g in rules.guards))
+    protected = shown(parameters, GUARDED)
+    rows += [
+        ("kept", shown(parameters, KEPT)),
+        ("protections", "; ".join(x for x in (guards, protected) if x and x != "—") or "—"),
+        ("failure", failure(rules)),
+        ("settings", ", ".join(f"`{k}`" for k in parameters) or "—"),
+    ]
+    told_of = " ".join(" ".join(p.split()) for p in doc.split("\n\n")).removeprefix("Return ")
+    about = f"{(module.__doc__ or '').strip()} {told_of[:1].upper()}{told_of[1:]}"
+    lines = [f"## {name}", "", about, "", "| | |", "| --- | --- |"]
+    lines += [f"| {what} | {said.replace('|', chr(92) + '|')} |" for what, said in rows]
+    if differences(name):
+        topics = ", ".join(d.topic for d in differences(name))
+        lines += [
+            "",
+            f"Where the preset differs from its document or program ([conformance](conformance.md)): {topics}.",
+        ]
+    return [*lines, ""]
+
+
+def row(name: str) -> str:
+    """Return the line of one system in the table of all."""
+    rules = preset(name)
+    parts = [p for p in (rules.policy, rules.pruning) if p is not None]
+    due = words(rules.trigger, rules.reserve) if rules.policy is not None else "every call" if parts else "never"
+    done = " For each call: ".join(told(p) for p in parts) or "nothing, unless it is set"
+    return f"| [{name}](#{name}) | {due} | {done} |"
+
+
+def page() -> str:
+    """Return the whole page."""
+    head = [
+        "# Systems",
+        "",
+        "What each preset does at its defaults, as the presets themselves say it.",
+        "Written by `python docs/make_systems.py`; do not edit by hand.",
+        "",
+        "Under every preset system messages, pinned messages and pending approvals stay, and a tool call is never",
+        "parted from its result. A failed summary changes nothing, and what was compacted stays in the session.",
+        "",
+    ]
+    overview = ["| system | due | what is done |", "| --- | --- | --- |", *map(row, names()), ""]
+    return "\n".join([*head, *overview, *(line for name in names() for line in section(name))])
+
+
+if __name__ == "__main__":
+    text = page()
+    if "--check" in sys.argv:
+        sys.exit(0 if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text else "docs/systems.md is not current")
+    PAGE.write_text(text, encoding="utf-8")
