@@ -161,6 +161,7 @@ def test_fased_without_defaults_runs_the_plain_mode(config):
         ("Compaction: {TriggerTurnCount: -1}", "Compaction.TriggerTurnCount must be a whole number of 0"),
         ("Compaction: {TriggerTurnCount: 2, Mode: fast}", "Compaction.Mode must be one of llm, intent"),
         ("Compaction: {TriggerTurnCount: 5, KeepRecentTurns: 9}", r"Compaction.KeepRecentTurns \(9\) must lie below"),
+        ("Compaction: {TriggerTurnCount: 1" + "0" * 400 + "}", "Compaction.TriggerTurnCount must be a whole number"),
         ("Compaction: {IncludeReasoning: 1}", "Compaction.IncludeReasoning must be true or false"),
         ("Orchestration: {Compaction: [1]}", "Compaction must be a section"),
         ("Agents: [{Name: B, ContextWindow: {MaxTurnAge: x}}]", "Agents.B.ContextWindow.MaxTurnAge must be"),
@@ -196,6 +197,25 @@ def test_a_value_that_cannot_work_is_named_with_file_and_key(config, text, sente
 def test_what_is_no_config_is_refused_in_a_sentence(config, text, name, error):
     with pytest.raises(error, match=name):
         load(config(text, name))
+
+
+def test_aliases_that_multiply_stay_small(config):
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join(f'*a{i - 1}' for _ in range(9))}]" for i in range(1, 12)]
+    with pytest.raises(BadArguments, match=r"Compaction.TriggerTurnCount must be") as caught:
+        load(config("\n".join([*lines, "Compaction: {TriggerTurnCount: *a11}"])))
+    assert len(str(caught.value)) < 400
+
+
+def test_control_characters_of_a_file_reach_no_sentence(config):
+    _, said = load(config('Compaction: {TriggerTurnCount: 20, "\\e[31mred": 1}\n'))
+    assert "red" in said
+    assert "\x1b" not in said
+
+
+def test_gemini_s_older_key_is_read(config):
+    rules, said = load(config('{"chatCompression": {"contextPercentageThreshold": 0.6}}', "settings.json"))
+    assert (rules.name, rules.parameters["compression_threshold"], said) == ("gemini", 0.6, "")
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path):

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.presets.configs.tables import Config, Found, Key, Table, section, several
+from ctxkit.presets.configs.tables import Config, Found, Key, Table, section, several, taken
 from ctxkit.presets.configs.values import FLAG, NUMBER, WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 AT = "contextManagement"
+OLDER = ("chatCompression.contextPercentageThreshold", "model.chatCompression.contextPercentageThreshold")
+"""Where `model.compressionThreshold` stood in earlier versions; read, never written."""
+THRESHOLD = Key("model.compressionThreshold", "compression_threshold", NUMBER)
 TABLE = Table(
     keys=(
-        Key("model.compressionThreshold", "compression_threshold", NUMBER),
+        THRESHOLD,
         Key(f"{AT}.historyWindow.maxTokens", "max_tokens", WHOLE),
         Key(f"{AT}.historyWindow.retainedTokens", "retained_tokens", WHOLE),
         Key(f"{AT}.messageLimits.normalMaxTokens", "normal_max_tokens", WHOLE),
@@ -26,8 +29,8 @@ TABLE = Table(
         Key(f"{AT}.tools.outputMasking.protectLatestTurn", "protect_latest_turn", FLAG),
         Key("tools.truncateToolOutputThreshold", "truncate_tool_output_threshold", WHOLE),
     ),
-    elsewhere=frozenset({"model.summarizeToolOutput", "model.maxSessionTurns", "chatCompression"}),
-    silent=frozenset({"experimental.contextManagement"}),
+    elsewhere=frozenset({"model.summarizeToolOutput", "model.maxSessionTurns"}),
+    silent=frozenset({"experimental.contextManagement", *OLDER}),
     open=frozenset({"", "model", "tools", "experimental"}),
 )
 OTHERS = frozenset({"general", "ui", "tools", "context", "security", "privacy", "experimental", "mcpServers", "ide"})
@@ -47,6 +50,9 @@ def read(config: Mapping[str, Any], _agent: str | None) -> Found:
     """
     found = Found()
     TABLE.read(config, found)
+    for path in OLDER:
+        if section(config, path) is not None:
+            found.settings.setdefault(THRESHOLD.parameter, taken(THRESHOLD, section(config, path), path))
     if section(config, "experimental.contextManagement") is True:
         found.settings["variant"] = "pipeline"
     return found

@@ -17,8 +17,10 @@ TABLE = Table(
         Key("compaction.reserved", "reserved", WHOLE),
         Key("compaction.tail_turns", "tail_turns", WHOLE),
         Key("compaction.preserve_recent_tokens", "preserve_recent_tokens", WHOLE),
+        Key("tool_output.max_lines", "max_lines", WHOLE),
+        Key("tool_output.max_bytes", "max_bytes", WHOLE),
     ),
-    elsewhere=frozenset({"compaction.keep", "compaction.buffer", "tool_output.max_lines", "tool_output.max_bytes"}),
+    elsewhere=frozenset({"compaction.keep", "compaction.buffer"}),
 )
 LIMIT = Table(
     keys=(

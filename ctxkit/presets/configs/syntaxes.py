@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
+from ctxkit.markup import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,7 +27,7 @@ def load(path: str | Path) -> tuple[dict[str, Any], str]:
         ReadError: it is no file, too large, no text, or broken.
         UnknownFormat: it holds no keys and values.
     """
-    text = _text(Path(path))
+    text = _text(Path(path).expanduser())
     suffix = Path(path).suffix.lower()
     parsers = [_SUFFIXES[suffix]] if suffix in _SUFFIXES else ["json", "toml", "yaml"]
     why = ""
@@ -36,7 +37,7 @@ def load(path: str | Path) -> tuple[dict[str, Any], str]:
         except RecursionError:
             raise ReadError("The file is nested too deeply for a config file.", path) from None
         except ValueError as error:
-            why = why or " ".join(str(error).split())[:300]
+            why = why or plain(" ".join(str(error).split()), 300)
             continue
         if isinstance(value, dict) and value:
             return value, syntax

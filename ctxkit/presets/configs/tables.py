@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from reprlib import Repr
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments, did_you_mean
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ctxkit.presets.configs.values import Kind
+
+_BRIEF = Repr()
+_BRIEF.maxlevel = 2  # YAML's aliases can make a small file endless to print
+MAX_HINTS = 500
+"""Keys of a section beyond which slips are no longer looked for."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +80,10 @@ class Table:
             match = known.get(fold(str(name)))
             path = None if match is None else ".".join(match.split(".")[:depth])
             shown = plain(f"{prefix}{at + '.' if at else ''}{name}", 80)
-            if path is None:
+            if path is None and len(section) <= MAX_HINTS:
                 self._missed(str(name), shown, [p.split(".")[depth - 1] for p in below], found, at)
+            elif path is None:
+                found.unknown += [shown] if at not in self.open else []
             elif path in self._keys():
                 if value is not None:
                     key = self._keys()[path]
@@ -84,7 +92,7 @@ class Table:
                 found.elsewhere.append(shown)
             elif path not in self.silent and value is not None:
                 if not isinstance(value, dict):
-                    raise BadArguments(f"{shown} must be a section of keys and values, not {plain(repr(value), 60)}.")
+                    raise BadArguments(f"{shown} must be a section of keys and values, not {_brief(value)}.")
                 self._walk(value, path, found, prefix)
 
     def _missed(self, name: str, shown: str, near: Sequence[str], found: Found, at: str) -> None:
@@ -144,7 +152,7 @@ def taken(key: Key, value: Any, shown: str) -> Any:
     try:
         return key.kind.read(value)
     except ValueError:
-        raise BadArguments(f"{shown} must be {key.kind.words}, not {plain(repr(value), 60)}.") from None
+        raise BadArguments(f"{shown} must be {key.kind.words}, not {_brief(value)}.") from None
 
 
 def section(config: Mapping[str, Any], path: str) -> Any:
@@ -153,6 +161,10 @@ def section(config: Mapping[str, Any], path: str) -> Any:
     for name in path.split("."):
         place = place.get(name) if isinstance(place, dict) else None
     return place
+
+
+def _brief(value: Any) -> str:
+    return plain(_BRIEF.repr(value), 60)
 
 
 def several(signs: int) -> int:

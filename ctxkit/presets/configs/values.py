@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Decimal
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+MOST = 10**12
+"""No setting is larger; also what keeps out NaN, infinity and numbers of a thousand digits."""
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
@@ -28,9 +29,7 @@ class Kind:
 
 def _whole(least: int) -> Callable[[Any], int]:
     def read(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
-            raise ValueError(value)
-        if value != int(value) or value < least:
+        if _number(value) != int(value) or value < least:
             raise ValueError(value)
         return int(value)
 
@@ -38,7 +37,7 @@ def _whole(least: int) -> Callable[[Any], int]:
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MOST:
         raise ValueError(value)
     return value
 
