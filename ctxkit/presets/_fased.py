@@ -6,6 +6,7 @@ from math import isnan
 from typing import Any, Literal
 
 from ctxkit.errors import BadArguments
+from ctxkit.policies.flushes import MemoryFlush
 from ctxkit.policies.idle import PLACEHOLDER, CacheTtl
 from ctxkit.policies.prompts import OPENCLAW_SECTIONS, PI_SECTIONS
 from ctxkit.policies.rules import Rules
@@ -155,7 +156,7 @@ def fased(
         timeout_seconds: seconds that a summariser may take.
         identifier_policy: `strict` tells the summariser to keep identifiers exactly; only with mode `safeguard`.
         identifier_instructions: what it is told with `custom`; blank: the strict text.
-        memory_flush: whether a warning is left where Fased would flush memory to disk.
+        memory_flush: whether a live session saves to memory as Fased does; a replay leaves a warning there.
         soft_threshold_tokens: tokens before the compaction at which it would.
         quality_retries: how often a summary without OpenClaw's sections or identifiers is asked for again (0 to 3).
         context_pruning: `cache-ttl` trims and clears tool results for one call, after a pause.
@@ -225,6 +226,7 @@ def fased(
         trigger=Share(1.0, of="budget") | Overflow(recorded=True),
         pruning=pruning if context_pruning == "cache-ttl" else None,
         warnings=(Above(flush, or_equal=True),) if memory_flush and flush > 0 else (),
+        flush=MemoryFlush(below=window - int(flush)) if memory_flush and flush > 0 else None,
         window=context_window,
         reserve=held,
         estimator="fased",

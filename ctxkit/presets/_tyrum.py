@@ -10,6 +10,7 @@ from ctxkit.errors import BadArguments, ModelError
 from ctxkit.history import ASSISTANT, TOOL
 from ctxkit.messages import Message, Text
 from ctxkit.policies import identifiers, obligations, prompts
+from ctxkit.policies.flushes import MemoryFlush
 from ctxkit.policies.prune import Cap, Prune
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summarisers import Passage
@@ -175,6 +176,7 @@ def tyrum(
     max_turns: int = 0,
     max_messages: int = 0,
     tool_prune_keep_last_messages: int = 4,
+    memory_flush: bool = True,
     summariser: Callable[[Passage], Any] | None = None,
     quirks: bool = False,
 ) -> Rules:
@@ -190,6 +192,7 @@ def tyrum(
         max_turns: user messages and replies, counted in pairs, at which one is due besides; 0: off.
         max_messages: messages that a call is sent at most (8 or more); 0: all.
         tool_prune_keep_last_messages: messages at the end whose tool calls stay (2 or more).
+        memory_flush: whether a live session saves to memory what a compaction takes: one write, in 2.5 s at most.
         summariser: ``(passage) -> JSON`` of a checkpoint; None: the deterministic checkpoint, without a model.
         quirks: find only inner parts of paths and audit nothing, as the program.
     """
@@ -218,6 +221,7 @@ def tyrum(
         reserve=limit_output or reserved_input_tokens,
         estimator="tyrum",
         auto=auto,
+        flush=MemoryFlush(writes=1, message_chars=2000, seconds=2.5, turn_share=0.1) if memory_flush else None,
         name="tyrum",
         parameters=parameters,
     )

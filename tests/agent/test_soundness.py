@@ -3,70 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import count
 
 import pytest
 from builders import assistant, result, session, tool_call, user
+from talkers import COUNT, ECHO, Says, agent, run, said
 
-from ctxkit import tokens
-from ctxkit.agent import Agent, Limits
+from ctxkit.agent import Limits
 from ctxkit.agent.limits import Spent
 from ctxkit.agent.summaries import ModelSummariser
 from ctxkit.agent.transcript import LOST
 from ctxkit.engine import log_of
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.history import History
-from ctxkit.messages import Message, Text, Thinking, ToolCall, Usage
+from ctxkit.messages import Thinking, ToolCall, Usage
 from ctxkit.models.chat import NO_RESULT, to_chat
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
 from ctxkit.tools.tool import tool
-
-COUNT = tokens.named("chars/4")
-USAGE = Usage(input_tokens=10, output_tokens=1)
-
-
-class Says:
-    """A model that says what it is given, one reply a call, and then `done`."""
-
-    name, notice, context_window = "test/says", "test model", 50_000
-
-    def __init__(self, *replies):
-        self.replies, self.asked = list(replies), []
-
-    async def __call__(self, request, emit):
-        self.asked.append(request)
-        reply = self.replies.pop(0) if self.replies else said("done")
-        if isinstance(reply, BaseException):
-            raise reply
-        return reply
-
-
-def said(*parts, stop="stop", usage=USAGE):
-    parts = tuple(Text(p) if isinstance(p, str) else p for p in parts)
-    return Message(role="assistant", parts=parts, stop=stop, usage=usage)
-
-
-def agent(*replies, at=None, rules=None, heard=None, **more):
-    ticks = count(1_800_000_000)
-    hear = heard.append if heard is not None else lambda _: None
-    return Agent(at or session(), model=more.pop("model", None) or Says(*replies), rules=rules or Rules(counter=COUNT),
-                 clock=lambda: float(next(ticks)), hear=hear, **more)  # fmt: skip
-
-
-def run(coroutine):
-    return asyncio.run(coroutine)
-
-
-def echo(x: str = "") -> str:
-    """Say it again."""
-    return f"<{x}>"
-
-
-ECHO = tool(echo)
-
 
 # -- pairs ---------------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,104 @@
+"""Events have fuseraft's and ai's names and payloads."""
+
+from __future__ import annotations
+
+import pytest
+from builders import assistant, result, session, tool_call, user
+from talkers import COUNT, ECHO, Says, agent, run, said
+
+from ctxkit import presets
+from ctxkit.agent import Limits
+from ctxkit.errors import ModelError
+from ctxkit.messages import ToolCall, Usage
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.triggers import Above
+
+
+def full():
+    return session(*(m for i in range(9) for m in (user(f"{i} " + "x" * 3000), assistant("ok"))))
+
+
+def payloads(heard, kind):
+    return [e.payload for e in heard if e.kind == kind]
+
+
+RULES = Rules(policy=Summary(keep_tokens=2_000), trigger=Above(4_000), counter=COUNT)
+
+
+def test_a_context_report_is_told_for_every_call():
+    heard = []
+    a = agent(said("thinking", ToolCall("c1", "echo", {"x": "y"}), stop="tool"), heard=heard, tools=[ECHO])
+    run(a.turn("12345"))
+    first, second = payloads(heard, "inner_call_context")
+    assert (first["seq"], second["seq"]) == (1, 2)
+    assert second["msg_counts"] == {"user": 1, "assistant": 1, "tool": 1, "summary": 0}
+    chars = second["content_chars"]
+    assert (chars["text"], chars["fn_call_args"], chars["fn_results"]) == (5 + 8, len('{"x":"y"}'), len("<y>"))
+    assert chars["content_total"] == 13 + 9 + 3
+    assert chars["grand_total"] == chars["content_total"] + chars["tool_schema_est"]
+    assert [m.text for m in a.model.asked[1].messages if m.role == "tool"] == ["<y>"]
+
+
+def test_a_compaction_is_told_with_counts_before_and_after():
+    heard = []
+    a = agent(at=full(), rules=RULES, heard=heard, summary_model=Says(said("notes")))
+    run(a.turn("go"))
+    (start,), (end,) = payloads(heard, "compaction_start"), payloads(heard, "compaction_end")
+    assert [e.kind for e in heard if e.kind in ("compaction_start", "compaction_end", "model_call")][:3] == [
+        "compaction_start", "compaction_end", "model_call"]  # fmt: skip
+    assert start["auto"]
+    assert start["before"] == end["before"] == 19
+    assert end["after"] == len(a.model.asked[0].messages)
+    assert end["tokens_after"] < end["tokens_before"] == start["tokens_before"]
+
+
+def test_a_failed_compaction_is_told_with_its_error():
+    heard = []
+    a = agent(at=full(), rules=RULES, heard=heard, summary_model=Says(*[ModelError("down")] * 9))
+    run(a.turn("go"))
+    assert "down" in payloads(heard, "compaction_end")[0]["error"]
+    assert len(payloads(heard, "compaction_start")) == len(payloads(heard, "compaction_end"))
+
+
+def test_a_failure_by_hand_is_told_too():
+    heard = []
+    a = agent(at=full(), rules=RULES, heard=heard, summary_model=Says(*[ModelError("down")] * 9))
+    with pytest.raises(ModelError):
+        run(a.compact())
+    assert payloads(heard, "compaction_end")[0] | {"tokens_before": 0, "tokens_after": 0} == {
+        "outcome": "failed", "error": "down", "auto": False, "trigger": "manual",
+        "before": 18, "after": 18, "tokens_before": 0, "tokens_after": 0}  # fmt: skip
+
+
+def test_budgets_warn_once_a_cycle_and_cut_over_with_fuserafts_payload():
+    heard = []
+    dear = Usage(input_tokens=600, output_tokens=1)
+    asks = [said(ToolCall(f"c{i}", "echo", {"x": "y" * 400}), stop="tool", usage=dear) for i in range(40)]
+    rules = presets.fuseraft(warn_at=1_000, cutover_at=2_000, trigger_turn_count=500, keep_recent_turns=2)
+    a = agent(*asks, rules=rules, heard=heard, tools=[ECHO], summary_model=Says(*[said("notes")] * 40))
+    run(a.turn("go"))
+    warned, cut = payloads(heard, "context_budget_warn"), payloads(heard, "context_budget_cutover")
+    assert cut
+    assert 0 < len(warned) <= len(cut) + 1
+    assert {"cumulative_input_tokens", "warn_at", "cutover_at"} <= set(warned[0])
+    assert (warned[0]["warn_at"], warned[0]["cutover_at"]) == (1_000, 2_000)
+    assert cut[0]["cutover_at"] == 2_000
+
+
+def test_a_prompt_near_the_cap_on_messages_is_told_once_a_cycle():
+    heard = []
+    asks = [said(ToolCall(f"c{i}", "echo"), stop="tool") for i in range(9)]
+    a = agent(*asks, heard=heard, tools=[ECHO], limits=Limits(messages=10, messages_share=0.5))
+    run(a.turn("go"))
+    assert payloads(heard, "context_window_warn") == [{"messages": 7, "cap": 10, "fraction": 0.5, "threshold": 5}]
+
+
+def test_a_prompt_trimmed_for_its_size_is_a_cut_over():
+    heard = []
+    asked = assistant("", tool_call("echo", "c1"))
+    a = agent(at=session(user(), asked, result("z" * 9_000, asked), assistant()), heard=heard,
+              limits=Limits(payload_bytes=6_000))  # fmt: skip
+    run(a.turn("go"))
+    assert payloads(heard, "context_budget_cutover") == [{"reason": "context_exceeded"}]
+    assert payloads(heard, "inner_call_context")[0]["content_chars"]["fn_results"] < 4_100

@@ -1,0 +1,57 @@
+"""Models that say what they are given, and an agent around them."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+
+from builders import session
+
+from ctxkit import tokens
+from ctxkit.agent import Agent
+from ctxkit.messages import Message, Text, Usage
+from ctxkit.policies.rules import Rules
+from ctxkit.tools.tool import tool
+
+COUNT = tokens.named("chars/4")
+USAGE = Usage(input_tokens=10, output_tokens=1)
+
+
+class Says:
+    """A model that says what it is given, one reply a call, and then `done`."""
+
+    name, notice, context_window = "test/says", "test model", 50_000
+
+    def __init__(self, *replies):
+        self.replies, self.asked = list(replies), []
+
+    async def __call__(self, request, emit):
+        self.asked.append(request)
+        reply = self.replies.pop(0) if self.replies else said("done")
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
+
+
+def said(*parts, stop="stop", usage=USAGE):
+    parts = tuple(Text(p) if isinstance(p, str) else p for p in parts)
+    return Message(role="assistant", parts=parts, stop=stop, usage=usage)
+
+
+def agent(*replies, at=None, rules=None, heard=None, **more):
+    ticks = count(1_800_000_000)
+    hear = heard.append if heard is not None else lambda _: None
+    return Agent(at or session(), model=more.pop("model", None) or Says(*replies), rules=rules or Rules(counter=COUNT),
+                 clock=lambda: float(next(ticks)), hear=hear, **more)  # fmt: skip
+
+
+def run(coroutine):
+    return asyncio.run(coroutine)
+
+
+def echo(x: str = "") -> str:
+    """Say it again."""
+    return f"<{x}>"
+
+
+ECHO = tool(echo)
