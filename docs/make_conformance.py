@@ -53,6 +53,20 @@ def cases() -> dict[str, tuple[str, str]]:
     return dict(sorted(out.items(), key=lambda item: (list(SYSTEMS).index(item[0][:2]), int(item[0][2:]))))
 
 
+def further() -> list[tuple[str, str, str]]:
+    """Return the cases of the systems that have a test file of their own: file, what is asserted, test."""
+    out = []
+    for path in sorted((ROOT / "tests" / "presets").glob("test_*.py")):
+        system = path.stem.removeprefix("test_")
+        if system in (*names(), "clear_tools", "inspect"):
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                    says = node.name.removeprefix("test_").replace("_", " ")
+                    source = (ast.get_docstring(node) or "").split("\n")[0]
+                    out.append((system, f"{says} ({source})" if source else says, path.relative_to(ROOT).as_posix()))
+    return out
+
+
 def page() -> str:
     """Return the whole page."""
     found = cases()
@@ -69,6 +83,14 @@ def page() -> str:
         *(f"| {n} | {SYSTEMS[n[:2]]} | {_cell(says)} | `{where}` |" for n, (says, where) in found.items()),
         "",
         "Pi's golden values on the real session `before-compaction.jsonl` are in `tests/presets/test_golden_pi.py`.",
+        "",
+        "## Cases of further systems",
+        "",
+        "From their own tests, source and documentation; which version each preset follows stands in its docstring.",
+        "",
+        "| system | what is asserted | test |",
+        "| --- | --- | --- |",
+        *(f"| {system} | {_cell(says)} | `{where}` |" for system, says, where in further()),
         "",
         "## Not yet, and why",
         "",

@@ -26,7 +26,9 @@ def words(trigger: Any, reserve: int = 0) -> str:
     """Say in words when a trigger fires."""
     if isinstance(trigger, (t.Either, t.Both)):
         joined = " or " if isinstance(trigger, t.Either) else " and "
-        return joined.join(words(p, reserve) for p in trigger.parts)
+        parts = [words(p, reserve) for p in trigger.parts]
+        nested = [isinstance(p, (t.Either, t.Both)) and type(p) is not type(trigger) for p in trigger.parts]
+        return joined.join(f"({said})" if inner else said for said, inner in zip(parts, nested, strict=True))
     at = "≥" if getattr(trigger, "or_equal", False) else ">"
     by = " by its own estimate" if getattr(trigger, "estimated", False) else ""
     if isinstance(trigger, t.Above):
