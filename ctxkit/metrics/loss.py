@@ -134,7 +134,8 @@ class _State:
         """Texts of the messages that cuts put in and that are shown, one space between words."""
         self.gone: dict[Found, tuple[int, set[str], bool]] = {}
         """Items removed so far: where first, files that hold them, whether they are kept elsewhere."""
-        self.removed: dict[int, Message] = {}
+        self.holders: dict[Found, list[Message]] = {}
+        """The messages said so far that name each item."""
         self.place = {id(e): i for i, e in enumerate(session.path)}
         self.files = _files(session)
         self.calls = {c.position: c.index for c in session.calls}
@@ -143,7 +144,10 @@ class _State:
         for entry in self.session.path[self.at : cut.position]:
             if isinstance(entry, Message) and entry.visible:
                 self.shown.append(entry)
-                self.named.update(self.index.names(entry))
+                found = self.index.names(entry)
+                self.named.update(found)
+                for item in found:
+                    self.holders.setdefault(item, []).append(entry)
         before = self.shown
         for edit in cut.edits:
             self.shown = apply_edit(self.shown, edit)
@@ -171,7 +175,6 @@ class _State:
                 self.written[key] = " ".join(message.text.split())
 
     def _take(self, message: Message, *, elsewhere: bool) -> None:
-        self.removed[id(message)] = message
         place, file = self.place[id(message)], self.files.get(id(message))
         for item in self.index.items(message):
             first, held, kept = self.gone.get(item, (place, set(), False))
@@ -215,10 +218,11 @@ class _State:
         if not needed:
             return 0.0
         room = float(sum(map(self.index.size, self.shown)))
-        candidates = {**self.removed, **{id(m): m for m in self.shown if id(m) in self.place}}.values()
-        worth = [(len(needed & self.index.names(m)), max(self.index.size(m), 1)) for m in candidates]
+        counts = Tally(id(m) for item in needed for m in self.holders.get(item, ()))
+        sizes = {id(m): max(self.index.size(m), 1) for item in needed for m in self.holders.get(item, ())}
+        worth = [(n, sizes[key]) for key, n in counts.items()]
         held = 0.0
-        for value, size in sorted((w for w in worth if w[0]), key=lambda w: -w[0] / w[1]):
+        for value, size in sorted(worth, key=lambda w: -w[0] / w[1]):
             held += value * min(1.0, room / size)
             room -= size
             if room <= 0 or held >= len(needed):

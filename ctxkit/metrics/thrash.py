@@ -111,6 +111,12 @@ def cuts(session: Session, *, anchored: Sizes | None = None) -> tuple[Cut, ...]:
     return tuple(out)
 
 
+def aftermath(session: Session) -> tuple[float | None, float | None]:
+    """Return the mean re-read rate and the median re-orientation of a session's cuts, without sizing anything."""
+    told = [_afterwards(session, at, session.edits[number]) for number, call, at in _places(session) if call]
+    return _mean([again for again, _ in told]), _median([first for _, first in told])
+
+
 class _Seen:
     """A session with the sizes of its prompts, known once for all of its cuts."""
 

@@ -17,7 +17,7 @@ from ctxkit.metrics.quick import Prompts as QuickPrompts
 from ctxkit.metrics.quick import Quick
 from ctxkit.metrics.quick import hidden as hidden_quickly
 from ctxkit.metrics.size import Prompts, holds, sent, spots_in, spots_of, thrashes
-from ctxkit.metrics.thrash import thrash
+from ctxkit.metrics.thrash import aftermath, thrash
 from ctxkit.replays import hidden, shared_tokens
 from ctxkit.session import Session
 from ctxkit.sizes import Sizes, sizes
@@ -118,9 +118,7 @@ def row_of(
     row = _replayed(base, session, reuse=reuse) if session.origin is not None else _recorded(base)
     if loss:
         row |= lost(base, session, done)
-        again = thrash(session, anchored=base.anchored if session is base.session else None) if session.edits else None
-        row["reread_rate"] = again.reread_rate if again else None
-        row["reorientation_calls"] = again.reorientation if again else None
+        row["reread_rate"], row["reorientation_calls"] = aftermath(session)
     return row
 
 
