@@ -26,6 +26,9 @@ _KINDS = {
     "unexplained": "unexplained",
 }
 
+_LOOKS = (0, 3, 5, 6, 7)
+"""Looks of the marks: colours that the areas do not have."""
+
 
 class CacheCall(NamedTuple):
     """One billed call: tokens by class, and its miss, if it was one."""
@@ -90,7 +93,9 @@ def _chart(name: str, data: Sequence[CacheCall], *, replayed: bool) -> Chart:
     stacks = [("read", [c.read for c in data], 2), ("written", [c.written for c in data], 1)]
     stacks.append(("fresh", [c.fresh for c in data], 4))
     traces = [Trace(name=n, x=places, y=y, kind="area", colour=COLOURS[i], hover=hover) for n, y, i in stacks if any(y)]
-    traces += [_misses(kind, data, i) for i, kind in enumerate(_KINDS) if any(c.miss == kind for c in data)]
+    traces += [
+        _misses(kind, data, i) for kind, i in zip(_KINDS, _LOOKS, strict=True) if any(c.miss == kind for c in data)
+    ]
     source = "as the record's cache behaviour would have it (derived)" if replayed else "as recorded"
     told = f"Prompt tokens of each call by class, {source}. Marks are misses." if data else ""
     axes = Axes(x="call", y="tokens in the prompt", traces=tuple(traces), stacked=True)

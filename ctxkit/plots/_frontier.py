@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.errors import BadArguments
@@ -75,11 +76,15 @@ def frontier(runs: pd.DataFrame, x: str = "cost_usd", y: str = "needed_later_los
 def _chart(points: Sequence[Point], x: str, y: str) -> Chart:
     best = [p for p in points if p.on_front]
     rest = [p for p in points if not p.on_front]
-    traces = [_trace("on the front", best, 0, x, y, line=True), _trace("beaten by another", rest, 1, x, y)]
+    traces = [
+        _trace("on the front", best, 0, x, y, line=True),
+        replace(_trace("on the front", best, 0, x, y), follows=True),
+        _trace("beaten by another", rest, 1, x, y),
+    ]
     n = max((p.sessions for p in points), default=0)
     few = " Fewer than five sessions: the order may change with the next one." if any(p.few for p in points) else ""
     return Chart(
-        title=f"{_words(y)} against {_words(x)}",
+        title=f"{_words(y)} against {_words(x)}".capitalize(),
         caption=f"Each point is a setting, its mean over {n} session{'s' if n != 1 else ''}; a setting on the line is "
         f"beaten by no other in both.{few} A replay tells the bill and the opportunity for loss, not the outcome.",
         drawing=Axes(x=_words(x), y=_words(y), traces=tuple(t for t in traces if len(t.x)), y_share=y in _SHARES),
@@ -110,7 +115,7 @@ def _trace(name: str, points: Sequence[Point], look: int, x: str, y: str, *, lin
 
 
 def _words(column: str) -> str:
-    known = {"cost_usd": "cost, US dollars", "needed_later_loss": "needed-later loss"}
+    known = {"cost_usd": "cost in dollars", "needed_later_loss": "needed-later loss"}
     return known.get(column, column.replace("_", " "))
 
 

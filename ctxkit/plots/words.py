@@ -51,7 +51,7 @@ def figure(column: str, value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "unknown"
     if column.endswith("_usd"):
-        return f"${value:,.2f}" if abs(value) >= 1 else f"${value:.4f}"
+        return f"${value:,.2f}" if abs(value) >= 0.1 else f"${value:.4f}"
     if column.endswith(_SHARES):
         return f"{value:.1%}"
     return f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.3g}"

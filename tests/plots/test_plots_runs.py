@@ -29,7 +29,7 @@ def test_the_front_is_what_no_other_setting_beats():
         *(("a", 3.5, 0.5, True), ("b", 4.5, pytest.approx(0.1), True), ("<c>", 5.5, pytest.approx(0.2), False))
     ]
     chart = ck.plots.frontier(runs())
-    assert [t.name for t in chart.figure().data] == ["on the front", "beaten by another"]
+    assert [t.name for t in chart.figure().data] == ["on the front", "on the front", "beaten by another"]
     assert "<c>" not in chart.to_html()
 
 
