@@ -244,8 +244,8 @@ class Agent:
             self._said(self.transcript.failed(self.model.name, why, "aborted", "".join(heard)))
             self._tell("cancelled", {"chars": sum(map(len, heard)), "why": why})
             raise
-        except ModelError:
-            raise
+        except ModelError as e:
+            raise ModelError(redact(str(e)), overflow=e.overflow) from None
         except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
             raise ModelError(
                 f"{self.model.name}: {type(e).__name__}: {redact(str(e))[:1000]}", overflow=is_overflow(e)
@@ -281,7 +281,7 @@ class Agent:
     def _failed(self, error: ModelError) -> None:
         self._spent.add(None, self.model.name)
         self._said(self.transcript.failed(self.model.name, str(error)))
-        self._tell("model_error", {"error": redact(str(error)), "overflow": error.overflow})
+        self._tell("model_error", {"error": str(error), "overflow": error.overflow})
 
     async def _run(self, reply: Message) -> None:
         """Run the tools of a reply, one after the other; an interrupt leaves a result for each call."""

@@ -138,11 +138,12 @@ class Compactor:
             self.context.add(marker)
             return False
 
-    def chosen(self, policy: Any = None, focus: str = "") -> Any:
-        """Return the policy of a compaction by hand, with its summariser and its focus."""
+    def chosen(self, policy: Any = None, focus: str = "", *, draft: bool = False) -> Any:
+        """Return the policy of a compaction by hand, with its summariser and its focus; a draft asks no model."""
         own = policy if policy is not None else self.rules.policy
         own = own if own is not None else Summary(keep_turns=1)
-        own = using(_bare(own), self._writer) if self._writer is not None else using(own, self.rules.summariser)
+        writer = None if draft else self._writer
+        own = using(_bare(own), writer) if writer is not None else using(own, self.rules.summariser)
         return but(own, focus=focus) if focus and hasattr(own, "focus") else own
 
     # -- what was done -------------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ class ModelSummariser:
             ) from None
         if reply.usage is not None:
             self.usages.append(reply.usage)
-        return "\n".join(p.text for p in reply.parts if isinstance(p, Text))
+        return redact("\n".join(p.text for p in reply.parts if isinstance(p, Text)))
 
     def stop(self) -> None:
         """Give up the call that is waited for, and ask for no other."""
@@ -101,8 +101,8 @@ class ModelSummariser:
     async def _ask(self, request: Request) -> Message:
         try:
             return await self.model(request, silent)
-        except (ModelError, asyncio.CancelledError):
-            raise
+        except ModelError as e:
+            raise ModelError(redact(str(e)), overflow=e.overflow) from None
         except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
             raise ModelError(f"{self.model.name}: {type(e).__name__}: {redact(str(e))[:500]}") from None
 

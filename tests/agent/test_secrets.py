@@ -1,0 +1,117 @@
+"""Keys planted in the environment, in prompts, replies, tool results and errors reach nothing that is kept or shown."""
+
+from __future__ import annotations
+
+import traceback
+from itertools import count
+
+import pytest
+from talkers import COUNT, Says, run, said
+
+import ctxkit as ck
+from ctxkit.agent.live import LiveSession
+from ctxkit.errors import ModelError, StoreError
+from ctxkit.messages import ToolCall
+from ctxkit.models.provider import Provider
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.triggers import Above
+from ctxkit.store.workspace import Workspace
+from ctxkit.tools.tool import tool
+
+PLANTED = "correct horse battery"
+SHAPED = "sk-planted0123456789abcdef"
+BEARER = "Authorization: Bearer planted.token.0123456789"
+ALL = (PLANTED, SHAPED, "planted.token.0123456789")
+
+
+def leak(what: str = "") -> str:
+    """Say what must not be said."""
+    return f"{what} PLANTED_API_KEY={PLANTED} {SHAPED} {BEARER}"
+
+
+def fail() -> str:
+    """Raise what must not be said."""
+    raise RuntimeError(leak())
+
+
+@pytest.fixture
+def live(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLANTED_API_KEY", PLANTED)
+    heard, ticks = [], count(1_800_000_000)
+    model = Says(
+        said(f"I use {SHAPED}", ToolCall("c1", "leak", {"what": SHAPED}), ToolCall("c2", "fail"), stop="tool"),
+        said(ToolCall("c3", "leak", raw='{"what": "' + SHAPED), stop="tool"),
+        ModelError(f"bad key {leak()}"),
+        RuntimeError(f"bad key {leak()}"),
+        *[said(f"notes: {leak()}")] * 9,
+    )
+    rules = Rules(policy=Summary(keep_tokens=50), trigger=Above(400), counter=COUNT, window=50_000)
+    with LiveSession("one", model=model, rules=rules, clock=lambda: float(next(ticks)), hear=heard.append,
+                     tools=["files", tool(leak), tool(fail)], workspace=Workspace(tmp_path)) as s:  # fmt: skip
+        s.heard = heard
+        yield s
+
+
+def clean(text):
+    return [p for p in ALL if p in text] == []
+
+
+def test_no_file_holds_a_key(live, tmp_path):
+    prompt = f"Call the API with {BEARER} or {SHAPED}"
+    outcomes = [run(live.turn(prompt)) for _ in range(3)]
+    run(live.compact())
+    assert {o.ended for o in outcomes} == {"error", "answered"}
+    assert len(live.session.edits) >= 1
+    assert "[redacted]" in live.log.path.read_text()
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or clean(path.read_text()), path
+
+
+def test_nothing_that_is_said_or_shown_holds_a_key(live):
+    for _ in range(3):
+        assert clean(repr(run(live.turn(f"with {BEARER}"))))
+    assert clean(repr(live.heard))
+    assert clean(repr(live.session))
+    for per in ("message", "call", "turn"):
+        assert clean(ck.frame(live.session, per=per).to_csv())
+
+
+def test_no_report_holds_a_key(live, tmp_path):
+    run(live.turn(f"with {BEARER}"))
+    ck.export(live.session, tmp_path / "out.html")
+    assert clean((tmp_path / "out.html").read_text())
+
+
+def test_a_crash_says_no_key(live, monkeypatch):
+    def broken():
+        raise RuntimeError(leak())
+
+    monkeypatch.setattr(live.agent.compactor.context.run, "shown", broken)
+    with pytest.raises(StoreError) as e:
+        run(live.turn("go"))
+    said_ = "".join(traceback.format_exception(e.value))
+    assert clean(said_)
+    assert "RuntimeError" in live.workspace.crash(live.id).read_text()
+    assert clean(live.workspace.crash(live.id).read_text())
+
+
+def test_a_summary_models_error_says_no_key(live):
+    live.agent.compactor._model = Says(*[ModelError(leak())] * 9)
+    with pytest.raises(ModelError) as e:
+        for _ in range(9):
+            run(live.turn("go"))
+            run(live.compact())
+    assert clean(str(e.value))
+
+
+def test_a_providers_repr_holds_no_option():
+    made = Provider("openai/x", options={"api_key": SHAPED, "extra_headers": {"Authorization": BEARER}})
+    assert clean(repr(made))
+    assert clean(str(made))
+
+
+def test_a_listener_that_fails_costs_nothing(live):
+    live.listen(lambda _: 1 / 0)
+    assert run(live.turn("go")).ended in ("answered", "error")
+    assert "listener_failed" in live.workspace.events(live.id).read_text()
