@@ -16,12 +16,12 @@ from ctxkit.policies.summary import Summary
 if TYPE_CHECKING:
     from typing import Any
 
-    from ctxkit.agent.live import LiveSession
     from ctxkit.magics.kit import CtxKit
     from ctxkit.messages import Edit
     from ctxkit.session import Session
 
 
+EXTRACTIVE = "extractive summary, no LLM was called"
 NEWEST = Summary(keep_turns=1)
 """What is done where the rules' own policy finds nothing to do: all but the newest turn is summarised."""
 
@@ -95,14 +95,15 @@ def do(kit: CtxKit, asked: Compact, body: str) -> object:
     policy = _policy(kit, asked)
     choices = [policy] if policy is not None else [None, NEWEST]
     compactor = live.agent.compactor
-    before, notice = compactor.context.tokens, _notice(live)
+    before = compactor.context.tokens
     for choice in choices:
         if asked.dry_run:
-            cut = compactor.context.tried(compactor.chosen(choice, focus))
+            cut = compactor.context.tried(compactor.chosen(choice, focus, draft=True))
             if cut is not None:
-                return Compaction(cut.edits, cut.before, cut.after, live.session, done=False, notice=notice)
+                return Compaction(cut.edits, cut.before, cut.after, live.session, done=False, notice=EXTRACTIVE)
         elif edits := run(live.compact(choice, focus=focus)):
             kit.sessions.put(live.session, live.name)
+            notice = EXTRACTIVE if all(e.model is None for e in edits) else ""
             return Compaction(edits, before, compactor.context.tokens, live.session, done=True, notice=notice)
     return Page("Compaction skipped: there is too little history to compact.")
 
@@ -111,7 +112,3 @@ def _policy(kit: CtxKit, asked: Compact) -> Any:
     if asked.keep is not None:
         return Summary(keep_turns=asked.keep) if asked.keep else Summary(keep_messages=1)
     return kit.lives.rules(asked.rules).policy if asked.rules else None
-
-
-def _notice(live: LiveSession) -> str:
-    return "" if live.agent.writer is not None else "extractive summary, no LLM was called"

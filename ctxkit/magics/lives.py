@@ -17,6 +17,7 @@ from ctxkit.tools.tool import Tool, tool
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ctxkit.agent.events import Listener
     from ctxkit.agent.live import LiveSession
     from ctxkit.agent.threads import Background
     from ctxkit.magics.kit import CtxKit
@@ -88,13 +89,16 @@ class Lives:
         self.free(name)
         settings = self.settings(name, asked)
         parts = self.parts(settings)  # what does not exist is refused before anything is closed
+        heard: tuple[Listener, ...] = ()
         if name in self._known and self._made[name] != parts:
             old = self._known.pop(name)
-            self._remembered[name] = old.settings
+            self._remembered[name], heard = old.settings, old.listeners
             old.close()
         if name not in self._known:
             self._known[name] = self._opened(name, settings, parts)
             self._made[name] = parts
+            for hear in heard:
+                self._known[name].listen(hear)
         self.current, live = name, self._known[name]
         self._kit.sessions.add(live.session, name)
         return live

@@ -1,4 +1,4 @@
-"""Widgets: scrub through a session in the notebook."""
+"""Widgets: scrub through a session, turn the settings of rules, watch a session while it runs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from ctxkit.session import Session
     from ctxkit.widgets.explorer import Explorer
+    from ctxkit.widgets.tune import Tuner
+    from ctxkit.widgets.watch import Watcher
 
-__all__ = ["explore"]
+__all__ = ["explore", "tune", "watch"]
 
 
 def explore(session: Session, call: int = -1) -> Explorer:
@@ -31,3 +35,42 @@ def explore(session: Session, call: int = -1) -> Explorer:
         raise BadArguments(f"Give a session, not {type(session).__name__}; read files with ctxkit.read first.")
     index = session.call(call).index if session.calls else 0
     return Explorer(Scenes(session), index)
+
+
+def tune(session: Session, rules: Any, **ranges: tuple[float, ...]) -> Tuner:
+    """Return a widget with a slider for each numeric setting; the replay of the session is drawn as they move.
+
+    Args:
+        session: a recorded session; of a replay the recorded one is taken.
+        rules: the name of a preset, rules (with the settings that they have), or a function of yours that makes rules
+            from numbers that it has defaults for, such as ``def rules(trigger=30_000, keep=8_000)``.
+        ranges: ends (and step) of a setting's slider, such as ``keep=(1_000, 20_000, 500)``.
+
+    Raises:
+        BadArguments: not a session; rules without a numeric setting; a range for a setting that does not exist.
+    """
+    from ctxkit.session import Session
+    from ctxkit.widgets.knobs import knobs
+    from ctxkit.widgets.trials import Trials
+    from ctxkit.widgets.tune import Tuner
+
+    if not isinstance(session, Session):
+        raise BadArguments(f"Give a session, not {type(session).__name__}; read files with ctxkit.read first.")
+    session = session.origin or session
+    return Tuner(Trials(session), knobs(rules, session, ranges))
+
+
+def watch(session: Any = None) -> Watcher:
+    """Return a widget that shows how full a context is, how it grew, and its last calls.
+
+    Args:
+        session: the name of a session of `%%agent`, or a live session: it is followed while it runs; a session: it
+            is shown as it stands. None: the session that the magics speak of.
+
+    Raises:
+        BadArguments: there is no such session.
+    """
+    from ctxkit.widgets.sources import source
+    from ctxkit.widgets.watch import Watcher
+
+    return Watcher(*source(session))

@@ -1,0 +1,144 @@
+"""The numeric settings of rules, each with the span in which it may be turned, and how rules are made of them again."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass, replace
+from inspect import signature
+from math import floor, log10
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
+from ctxkit.policies.rules import Rules, as_rules
+from ctxkit.presets.catalogue import names, preset
+from ctxkit.replays import window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ctxkit.session import Session
+
+_SMALL = 50
+"""Up to here a whole number is turned by ones."""
+
+
+class Knob(NamedTuple):
+    """One setting and its span."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    step: float
+
+    @property
+    def whole(self) -> bool:
+        """True for counts and tokens, False for shares and seconds."""
+        return isinstance(self.value, int) and isinstance(self.step, int)
+
+
+class Knobs(NamedTuple):
+    """The knobs of rules, and the rules that any setting of them gives."""
+
+    label: str
+    every: tuple[Knob, ...]
+    make: Callable[[Mapping[str, float]], Rules]
+    """Takes the settings that were turned; raises BadArguments where they cannot work."""
+
+
+def knobs(rules: Any, session: Session, ranges: Mapping[str, tuple[float, ...]]) -> Knobs:
+    """Return the knobs of a preset, of rules, or of a function that makes rules.
+
+    Raises:
+        BadArguments: there is no numeric setting, or a range is none.
+        UnknownPreset: a name means nothing, or a range is for a setting that does not exist.
+    """
+    label, values, make = _settings(rules, session)
+    for name in ranges:
+        if name not in values:
+            raise UnknownPreset(f"{label} has no numeric setting {name!r}; it has {', '.join(values)}."
+                                f"{did_you_mean(name, values)}")  # fmt: skip
+    if not values:
+        raise BadArguments(f"{label} has no numeric setting to turn; write a function that makes rules from numbers.")
+    every = (_ranged(n, v, ranges[n]) if n in ranges else _spanned(n, v) for n, v in values.items())
+    return Knobs(label, tuple(every), make)
+
+
+def _settings(rules: Any, session: Session) -> tuple[str, dict[str, float], Callable[[Mapping[str, float]], Rules]]:
+    if isinstance(rules, str) and rules.strip().lower().replace("-", "_") in names():
+        rules = preset(rules)
+    if isinstance(rules, Rules) and rules.name in names() and rules.parameters:
+        given = dict(rules.parameters)
+        known = {n: v for n, v in given.items() if _number(v)}
+        if "context_window" in given:
+            known["context_window"] = given["context_window"] or window(session) or 200_000
+        return rules.name, known, lambda turned: preset(rules.name, **{**given, **turned})
+    if not isinstance(rules, Rules) and callable(rules) and not is_dataclass(rules):
+        defaults = {n: p.default for n, p in signature(rules).parameters.items()}
+        known = {n: v for n, v in defaults.items() if _number(v)}
+        if known or not defaults:
+            label = getattr(rules, "__name__", "rules")
+            return label, known, lambda turned: as_rules(rules(**{**known, **turned}))
+    made = as_rules(rules)
+    places = _places(made)
+    return made.label, {n: value for n, (_, value) in places.items()}, lambda turned: _with(made, places, turned)
+
+
+def _places(rules: Rules) -> dict[str, tuple[tuple[str, int, str], float]]:
+    """Return the numeric settings of the policy, the trigger and the guards: name -> (part, number, field), value."""
+    parts = [("policy", 0, rules.policy), ("trigger", 0, rules.trigger)]
+    parts += [("guards", i, guard) for i, guard in enumerate(rules.guards)]
+    out: dict[str, tuple[tuple[str, int, str], float]] = {}
+    for part, i, value in parts:
+        for f in fields(value) if is_dataclass(value) else ():
+            if _number(getattr(value, f.name)):
+                name = f.name if f.name not in out else f"{part}_{f.name}"
+                out[name] = ((part, i, f.name), getattr(value, f.name))
+    return out
+
+
+def _with(rules: Rules, places: Mapping[str, tuple[tuple[str, int, str], float]], turned: Mapping[str, float]) -> Rules:
+    parts: dict[str, Any] = {"policy": rules.policy, "trigger": rules.trigger, "guards": list(rules.guards)}
+    for name, value in turned.items():
+        part, i, field = places[name][0]
+        if part == "guards":
+            parts[part][i] = replace(parts[part][i], **{field: value})
+        else:
+            parts[part] = replace(parts[part], **{field: value})
+    return rules.but(**parts)
+
+
+def _spanned(name: str, value: float) -> Knob:
+    """Return a span around a value: a share within 0 and 1, small counts by ones, the rest up to four times as much."""
+    whole = isinstance(value, int)
+    if not whole and 0 <= value <= 1:
+        return Knob(name, value, 0.0, 1.0, 0.01)
+    if not whole:
+        return Knob(name, value, 0.0, 4 * value, _round(value / 20))
+    if value <= _SMALL:
+        return Knob(name, value, 0, max(4 * value, 20), 1)
+    step = int(_round(value / 20))
+    return Knob(name, value, step if value > step else 0, 4 * value, max(step, 1))
+
+
+def _ranged(name: str, value: float, span: tuple[float, ...]) -> Knob:
+    ends: Any = span
+    if not isinstance(ends, (tuple, list)) or len(ends) not in (2, 3) or not all(map(_number, ends)):
+        raise BadArguments(f"A range is two ends and maybe a step, such as {name}=(1_000, 20_000, 500); not {span!r}.")
+    low, high = span[0], span[1]
+    whole = isinstance(value, int) and isinstance(low, int) and isinstance(high, int)
+    step = span[2] if len(span) > 2 else max(int(_round((high - low) / 100)), 1) if whole else (high - low) / 100
+    if not low < high or not step > 0:
+        raise BadArguments(f"The range {span!r} of {name} has nothing between its ends.")
+    return Knob(name, min(max(value, low), high), low, high, step)
+
+
+def _round(value: float) -> float:
+    """Return the power of ten times 1, 2 or 5 that lies at or below a value."""
+    if value <= 0:
+        return 1.0
+    unit = 10.0 ** floor(log10(value))
+    return next(s * unit for s in (5, 2, 1) if s * unit <= value * (1 + 1e-9))
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

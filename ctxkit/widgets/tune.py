@@ -1,0 +1,153 @@
+"""A tuner: a slider for each numeric setting of rules; the replay is drawn again as they move."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets as w
+
+from ctxkit.errors import CtxkitError
+from ctxkit.widgets import dials
+from ctxkit.widgets.trials import average_summary
+
+if TYPE_CHECKING:
+    from ctxkit.policies.rules import Rules
+    from ctxkit.widgets.knobs import Knob, Knobs
+    from ctxkit.widgets.trials import Trial, Trials
+
+_SMOOTH = 0.15
+"""Seconds that a step may take to be drawn while a slider moves; where it takes longer, when it comes to rest."""
+_FEW = 6
+"""With more knobs than this their box scrolls."""
+
+
+class Tuner(w.VBox):  # type: ignore[misc]
+    """The widget that `ctxkit.tune` returns; `settings` are the values of its sliders, and can be set.
+
+    While a slider moves, each summary is taken to have the size that summaries had at the beginning; with `exact` they
+    are written, and what would have been lost is worked out. Front ends without widgets get text and HTML.
+
+    Args:
+        trials: the session.
+        knobs: the settings, and how rules are made of them.
+    """
+
+    def __init__(self, trials: Trials, knobs: Knobs) -> None:
+        self.trials, self.knobs, self._error = trials, knobs, ""
+        self.begun = self._trial = trials.at(knobs.make({}))
+        self._summary = average_summary(self.begun)
+        self.sliders = {k.name: _slider(k) for k in knobs.every}
+        self.exact = w.ToggleButton(
+            value=False, description="exact, with loss", tooltip="Write the summaries and work out what was lost"
+        )
+        self.back = w.Button(description="as begun", tooltip="Turn all settings back")
+        wide = w.Layout(width="auto")
+        self.growth, self.figures, self.steps = w.HTML(layout=wide), w.HTML(layout=wide), w.HTML(layout=wide)
+        super().__init__(self._arranged(), layout=w.Layout(width="100%"))
+        self._time_a_step()
+        for slider in self.sliders.values():
+            slider.observe(self._moved, "value")
+        self.exact.observe(self._moved, "value")
+        self.back.on_click(lambda _: self._turned_back())
+        self._moved()
+
+    def _arranged(self) -> list[w.Widget]:
+        many = len(self.sliders) > _FEW
+        grid = w.Layout(grid_template_columns="repeat(auto-fill, minmax(380px, 1fr))", flex="0 0 auto")
+        grid.max_height, grid.overflow = ("170px", "hidden auto") if many else (None, None)
+        box = w.GridBox(list(self.sliders.values()), layout=grid)
+        return [box, w.HBox([self.exact, self.back]), self.growth, self.figures, self.steps]
+
+    def _time_a_step(self) -> None:
+        """Follow the sliders while they move only where a step is quick enough for it."""
+        started = time.perf_counter()
+        self.trials.at(self.knobs.make({}), self._summary)
+        quick = time.perf_counter() - started < _SMOOTH
+        for slider in self.sliders.values():
+            slider.continuous_update = quick
+
+    @property
+    def settings(self) -> dict[str, float]:
+        """The values of the sliders, by the names of the settings."""
+        return {name: slider.value for name, slider in self.sliders.items()}
+
+    @settings.setter
+    def settings(self, values: dict[str, float]) -> None:
+        with self.hold_trait_notifications():
+            for name, value in values.items():
+                self.sliders[name].value = value
+
+    @property
+    def turned(self) -> dict[str, float]:
+        """The settings that are not as they were."""
+        return {k.name: self.settings[k.name] for k in self.knobs.every if self.settings[k.name] != k.value}
+
+    @property
+    def rules(self) -> Rules:
+        """The rules as they are set.
+
+        Raises:
+            BadArguments: these settings cannot work together.
+        """
+        return self.knobs.make(self.turned)
+
+    @property
+    def trial(self) -> Trial:
+        """What is drawn, as plain values."""
+        return self._trial
+
+    def _turned_back(self) -> None:
+        self.settings = {k.name: k.value for k in self.knobs.every}
+
+    def _moved(self, _: Any = None) -> None:
+        """Try the settings and draw; settings that cannot work leave the picture and say why."""
+        exact, turned = self.exact.value, self.turned
+        try:
+            if turned or exact:
+                trial = self.trials.at(self.rules, None if exact else self._summary)
+                trial = trial.with_loss(self.trials.loss(trial)) if exact else trial
+            else:
+                trial = self.begun
+            self._trial, self._error = trial, ""
+        except CtxkitError as error:
+            self._error = str(error)
+        self._draw()
+
+    def _draw(self) -> None:
+        rough = bool(self.turned) and not self.exact.value and self._trial.wrote
+        note = f"Each summary is taken to have {self._summary:,} tokens; `exact` writes them." if rough else ""
+        self.growth.value = dials.growth(self.trials.prompts, self._trial, self._error)
+        rows = {"recorded": self.trials.recorded, "as begun": self.begun.row, "now": self._trial.row}
+        self.figures.value = dials.figures(rows, note)
+        self.steps.value = dials.steps(self._trial)
+
+    def to_text(self) -> str:
+        """Return what is shown as text: the settings, the figures, the compactions."""
+        settings = ", ".join(f"{name}={value:,g}" for name, value in self.settings.items())
+        rows = {"recorded": self.trials.recorded, "as begun": self.begun.row, "now": self._trial.row}
+        head = [f"{self.knobs.label}: {settings}", *([f"These cannot work: {self._error}"] if self._error else [])]
+        return "\n".join([*head, *dials.twin(rows), dials.told(self._trial)])
+
+    def to_html(self) -> str:
+        """Return what is shown as HTML that needs no kernel."""
+        return f"{self.growth.value}{self.figures.value}{self.steps.value}"
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        bundle = super()._repr_mimebundle_(**kwargs) or {}
+        return {**bundle, "text/plain": self.to_text(), "text/html": self.to_html()}
+
+
+def _slider(knob: Knob) -> w.Widget:
+    """Return a slider that the keyboard moves too."""
+    common: dict[str, Any] = {
+        "value": knob.value, "min": knob.low, "max": knob.high, "step": knob.step,
+        "description": knob.name.replace("_", " "), "style": {"description_width": "190px"},
+        "layout": w.Layout(width="auto"),
+    }  # fmt: skip
+    if knob.whole:
+        return w.IntSlider(readout_format=",d", **common)
+    return w.FloatSlider(readout_format=".2f", **common)

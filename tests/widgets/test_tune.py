@@ -1,0 +1,172 @@
+"""The tuner: a slider a setting, drawn by the same engine as a replay; settings that cannot work; twins."""
+
+from __future__ import annotations
+
+import pytest
+from builders import assistant, session, step, usage, user
+from reports.hostile import hostile, intruders
+
+import ctxkit as ck
+from ctxkit.errors import BadArguments, UnknownPreset
+from ctxkit.policies.guards import AntiThrash
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.triggers import Above
+from ctxkit.widgets import dials
+from ctxkit.widgets.knobs import knobs
+
+
+@pytest.fixture(scope="module")
+def sample():
+    return ck.read(ck.samples.path())
+
+
+def rules(trigger: int = 20_000, keep: int = 6_000, guard: int = 3) -> Rules:
+    return Rules(policy=Summary(keep_tokens=keep), trigger=Above(trigger), guards=(AntiThrash(window=guard),))
+
+
+def sizes(tuner) -> list[int]:
+    return list(tuner.trial.prompts)
+
+
+def replayed(log, made) -> list[int]:
+    return [c.message.usage.prompt_tokens for c in ck.replay(log, made).calls]
+
+
+def test_it_begins_with_the_replay_of_these_rules(sample):
+    tuner = ck.tune(sample, rules)
+    assert sizes(tuner) == replayed(sample, rules())
+    assert tuner.settings == {"trigger": 20_000, "keep": 6_000, "guard": 3}
+    assert len(tuner.trial.steps) == len(ck.replay(sample, rules()).edits) > 3
+
+
+def test_a_moved_slider_draws_what_an_exact_replay_gives(sample):
+    tuner = ck.tune(sample, rules)
+    tuner.exact.value = True
+    before = tuner.growth.value
+    tuner.sliders["trigger"].value = 31_000
+    assert sizes(tuner) == replayed(sample, rules(trigger=31_000))
+    assert tuner.growth.value != before
+    assert (
+        tuner.trial.row["needed_later_loss"] == ck.score(ck.replay(sample, rules(trigger=31_000)))["needed_later_loss"]
+    )
+
+
+def test_while_it_moves_a_summary_has_the_size_it_had_and_says_so(sample):
+    tuner = ck.tune(sample, rules)
+    tuner.settings = {"keep": 7_000}
+    exact = replayed(sample, rules(keep=7_000))
+    assert max(sizes(tuner)) == pytest.approx(max(exact), rel=0.05)
+    assert "Each summary is taken to have" in tuner.figures.value
+    assert "needed, lost" not in tuner.figures.value
+    tuner.exact.value = True
+    assert "Each summary is taken to have" not in tuner.figures.value
+    assert "needed, lost" in tuner.figures.value
+
+
+def test_settings_that_cannot_work_leave_the_picture_and_say_why(sample):
+    tuner = ck.tune(sample, rules, keep=(1_000, 40_000, 1_000))
+    shown = sizes(tuner)
+    tuner.sliders["keep"].value = 30_000
+    assert "frees nothing" in tuner.growth.value
+    assert sizes(tuner) == shown
+    assert "frees nothing" in tuner.to_text()
+    tuner.sliders["keep"].value = 7_000
+    assert "cannot work" not in tuner.growth.value
+
+
+def test_as_begun_turns_everything_back(sample):
+    tuner = ck.tune(sample, rules)
+    tuner.settings = {"trigger": 30_000, "keep": 5_000}
+    tuner.back.click()
+    assert tuner.turned == {}
+    assert tuner.trial is tuner.begun
+
+
+@pytest.mark.parametrize("name", ["fuseraft", "fased", "pi", "codex"])
+def test_the_numbers_of_a_preset_are_its_sliders(sample, name: str):
+    tuner = ck.tune(sample, name)
+    numbers = {k for k, v in ck.presets.preset(name).parameters.items() if type(v) in (int, float)}
+    assert numbers <= set(tuner.sliders)
+    assert tuner.settings["context_window"] == 48_000
+    assert sizes(tuner) == replayed(sample, getattr(ck.presets, name)())
+
+
+def test_a_presets_setting_reaches_the_preset(sample):
+    tuner = ck.tune(sample, ck.presets.fuseraft(trigger_turn_count=6, keep_recent_turns=3))
+    tuner.sliders["trigger_turn_count"].value = 9
+    assert tuner.rules.parameters["trigger_turn_count"] == 9
+    assert tuner.rules.parameters["keep_recent_turns"] == 3
+
+
+def test_rules_built_by_hand_have_the_sliders_of_their_parts(sample):
+    found = knobs(rules(), sample, {})
+    assert {"keep_tokens", "limit", "min_savings", "window"} <= {k.name for k in found.every}
+    made = found.make({"keep_tokens": 5_000, "window": 7})
+    assert (made.policy.keep_tokens, made.trigger.limit, made.guards[0].window) == (5_000, 20_000, 7)
+
+
+def test_a_held_back_compaction_is_a_row_with_its_reason(sample):
+    tight = Rules(
+        policy=Summary(keep_tokens=15_000), trigger=Above(15_500), guards=(AntiThrash(window=1, min_savings=0.5),)
+    )
+    tuner = ck.tune(sample, tight)
+    held = [s for s in tuner.trial.steps if s.after is None]
+    assert held
+    assert "AntiThrash" in held[0].why
+    assert f"{len(held):,} held back" in tuner.steps.value
+
+
+def test_sliders_of_rules_that_take_long_wait_for_rest(sample, monkeypatch):
+    monkeypatch.setattr("ctxkit.widgets.tune._SMOOTH", 0.0)
+    assert not ck.tune(sample, rules).sliders["keep"].continuous_update
+    monkeypatch.setattr("ctxkit.widgets.tune._SMOOTH", 60.0)
+    assert ck.tune(sample, rules).sliders["keep"].continuous_update
+
+
+def test_spans_hold_the_value_and_step_in_round_numbers(sample):
+    by_name = {k.name: k for k in knobs("fuseraft", sample, {}).every}
+    assert by_name["anti_thrash_min_savings_ratio"][1:] == (0.1, 0.0, 1.0, 0.01)
+    assert by_name["trigger_turn_count"][1:] == (50, 0, 200, 1)
+    assert by_name["token_budget"][1:] == (80_000, 2_000, 320_000, 2_000)
+    assert all(k.low <= k.value <= k.high for k in by_name.values())
+
+
+@pytest.mark.parametrize(
+    ("what", "ranges", "kind", "said"),
+    [
+        ("fasd", {}, BadArguments, "fasd"),
+        ("fased", {"reserve": (0, 1)}, UnknownPreset, "Did you mean 'reserve_tokens_floor'"),
+        (rules, {"keep": (5, 5)}, BadArguments, "nothing between"),
+        (rules, {"keep": 5}, BadArguments, "two ends"),
+        (lambda history, room: history, {}, BadArguments, "no numeric setting"),
+    ],
+)
+def test_a_mistake_is_named(sample, what, ranges, kind, said):
+    with pytest.raises(kind, match=said):
+        ck.tune(sample, what, **ranges)
+
+
+def test_a_path_instead_of_a_session_is_explained():
+    with pytest.raises(BadArguments, match=r"ctxkit\.read"):
+        ck.tune("session.jsonl", "fased")
+
+
+def test_it_has_a_text_twin_and_an_html_twin(sample):
+    bundle = ck.tune(sample, rules)._repr_mimebundle_()
+    assert "trigger=20,000" in bundle["text/plain"]
+    assert "as begun" in bundle["text/plain"]
+    assert "<svg" in bundle["text/html"]
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+
+
+def test_text_of_a_log_stays_text():
+    assert intruders(ck.tune(hostile(), rules).to_html()) == []
+
+
+def test_a_session_without_usage_or_calls_can_be_tried():
+    bare = session(user("a"), step(text="x" * 400), assistant("b"))
+    assert "0 compactions" in ck.tune(bare, rules).to_text()
+    assert ck.tune(session(user("only")), rules).trial.prompts == []
+    priced = session(user("a"), assistant("b", usage=usage(50)))
+    assert "prompt tokens" in dials.twin({"recorded": ck.tune(priced, rules).trials.recorded})[0]
