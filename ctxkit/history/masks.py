@@ -29,8 +29,8 @@ class Masks(Ranges, frozen=True, gc=False):
 
     def drop(self, which: Mask | int, reason: str = "", *, start: int = 0, method: str | None = None) -> Self:
         """Remove the messages of a mask, or all at positions start..which where `which` is an int."""
-        if isinstance(which, (int, np.integer)) and not isinstance(which, (bool, np.bool_)):
-            return self._drop_range(start, int(which), reason, method)
+        if type(which) is int or (isinstance(which, (int, np.integer)) and not isinstance(which, bool)):
+            return self if which <= start else self._cut(start, int(which), (), None, ("dropped", reason, method, None))
         return self.keep(~self.mask(which), reason, method=method)
 
     def keep(self, mask: Mask, reason: str = "", *, method: str | None = None) -> Self:

@@ -56,21 +56,16 @@ class Ranges(Searches, frozen=True, gc=False):
             method: the policy's own word for how it was done.
             usage: what the summariser's call cost, or would have cost.
         """
-        return (
-            self
-            if before <= start
-            else self._cut(start, before, summary, tokens, ("summarised", reason, method, usage))
-        )
-
-    def _drop_range(self, start: int, before: int, reason: str, method: str | None) -> Self:
-        return self if before <= start else self._cut(start, before, (), None, ("dropped", reason, method, None))
+        if before <= start:
+            return self
+        return self._cut(start, before, summary, tokens, ("summarised", reason, method, usage))
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _cut(self, start: int, before: int, summary: Any, tokens: int | None, words: Words) -> Self:
         """Return the history without the positions start..before; what came for them stands where the first stood."""
         log, head, lo = self.log, self.head, self.lo
-        nh, cuts = head.size, log.cuts
+        nh, cuts, stays = head.size, log.cuts, log.stays
         row = lo + before - nh
         if row > self.hi:
             before, row = nh + self.hi - lo, self.hi
@@ -81,36 +76,42 @@ class Ranges(Searches, frozen=True, gc=False):
             start = self.safe(start) or len(self)
         if before <= start:
             return self
-        firm = head.firm(log) if nh else ()
-        rows: list[int] = []
-        if row > lo and log.stays and log.stays[-1] >= lo:
-            rows = log.stays[bisect_left(log.stays, lo + max(start - nh, 0)) : bisect_left(log.stays, row)]
+        firm = head.firm_ if nh else ()
+        if firm is None:
+            firm = head.firm(log)
         lead = len(firm)
-        if start or rows or row < lo or (lead and firm[-1] >= lead):
+        rows: list[int] = []
+        if row > lo and stays and stays[-1] >= lo:
+            rows = stays[bisect_left(stays, lo + start - nh if start > nh else lo) : bisect_left(stays, row)]
+        if start or row < lo or (lead and firm[-1] >= lead) or (rows and (lead < nh or rows[-1] - lo >= len(rows))):
             return self._cut_around(start, before, (firm, rows), (summary, tokens), words)
+        if rows:  # all of the head stays, and the first rows behind it
+            lead += len(rows)
+            firm = tuple(range(lead))
         return self if before <= lead else self._cut_behind(firm, before, summary, tokens, words)
 
     def _cut_behind(self, firm: tuple[int, ...], before: int, summary: Any, tokens: int | None, words: Words) -> Self:
-        """Cut all behind what stays at the front of the head: the way of nearly every compaction."""
+        """Cut all behind what stays at the front: the way of nearly every compaction."""
         head, lead = self.head, len(firm)
+        items: tuple[Item, ...] = ()
         new: tuple[Item, ...] = ()
         sure: tuple[int, ...] | None = firm
+        if lead:
+            items = head.tuple_[:lead] if head.tuple_ and lead <= head.size else tuple(map(self.item, firm))
         if type(summary) is int:
-            new = (Item(-1, summary, summary, Tokens(summary, self.call, len(self.steps)), self.row(before - 1)),)
+            stands = self.lo + before - 1 - head.size if before > head.size else self.row(before - 1)
+            new = (Item(-1, summary, summary, Tokens(summary, self.call, len(self.steps)), stands),)
         elif summary != ():
             new, sure = self._summaries(summary, tokens, before), None
-        items, ahead, estimate = new, 0, 0
-        if lead:
-            kept = head.items[:lead] if head.tuple_ else tuple(map(head.item, firm))
-            for item in kept:
-                ahead += item.tokens
-                estimate += item.estimate
-            items = kept + new
-        tokens_after = ahead
-        for item in new:
-            tokens_after += item.tokens
+        ahead = estimate = 0
+        for item in items:
+            ahead += item.tokens
             estimate += item.estimate
-        after = Head(len(items), tokens_after, estimate, items, sure)
+        size = ahead
+        for item in new:
+            size += item.tokens
+            estimate += item.estimate
+        after = Head(lead + len(new), size, estimate, items + new, sure)
         return self._with(after, before, lead, words, ((lead, before), new), ahead=ahead)
 
     def _cut_around(self, start: int, before: int, stay: Any, summary: tuple[Any, int | None], words: Words) -> Self:

@@ -34,12 +34,14 @@ class Searches(View, frozen=True, gc=False):
         """
         if not estimated:
             budget -= self.fixed
-        log = self.log
+        log, head = self.log, self.head
         if not log.stays or log.stays[-1] < self.lo:
-            firm = self.head.firm(log)
-            if not firm or firm[-1] == len(firm) - 1:  # what stays stands first
-                lead = max(start, len(firm))
-                found = self._suffix(budget - self.before(lead, estimated=estimated), lead, estimated)
+            firm = head.firm_ if head.firm_ is not None else head.firm(log)
+            lead = len(firm)
+            if not lead or firm[-1] == lead - 1:  # what stays stands first
+                lead = max(start, lead)
+                budget -= head.tokens if lead == head.size and not estimated else self.before(lead, estimated=estimated)
+                found = self._suffix(budget, lead, estimated)
                 return found if found > lead else start
         remains = self.before(start, estimated=estimated)
         found = self._suffix(budget - remains, start, estimated)
