@@ -23,9 +23,9 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
     history, call, policy = run.history, run.call, rules.policy
     if stop > call:
         run.clock.sync()
-    trigger = name_of(rules.trigger)
     idle = policy is None or not rules.auto
     first = None if rules.guards or hasattr(policy, "first") else getattr(rules.trigger, "first", None)
+    trigger = ""
     look: Straight | None = None
     while call < stop:
         if look is None:
@@ -39,14 +39,14 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
         if due == stop:
             break
         was = history.at(due)
-        new, outcome, why = _compacted(run, rules, was)
+        new = _compacted(run, rules, was)
         if new is was:
-            run.asked.append((was, outcome, why))
             run.bill(look, due, due + 1)
         else:
+            trigger = trigger or name_of(rules.trigger)
             run.take(Cut(due, was, new, trigger), look)
-            history, look = new, None
-            run.history = history
+            run.history = history = new
+            look = look.after(new) if type(look) is Straight else None
         call = due + 1
         run.call = call
     run.history, run.call = history, call
@@ -92,7 +92,7 @@ def _wanted(rules: Rules, look: Straight, start: int, stop: int) -> int:
     return call
 
 
-def _compacted(run: Run, rules: Rules, was: History) -> tuple[History, str, str | None]:
+def _compacted(run: Run, rules: Rules, was: History) -> History:
     """Ask the policy; a failure or a refused result leaves the history as it was, and a note."""
     try:
         new = rules.policy(was, run.room)
@@ -100,12 +100,15 @@ def _compacted(run: Run, rules: Rules, was: History) -> tuple[History, str, str 
             new = as_history(new, was, rules.policy)
     except ModelError as error:
         run.held.append(Held(was.call, name_of(rules.policy), f"failed: {error}"))
-        return was, "failed", str(error)
+        run.asked.append((was, "failed", str(error)))
+        return was
     if new is was:
-        return was, "nothing", None
+        run.asked.append((was, "nothing", None))
+        return was
     for guard in rules.guards:
         why = guard.refuses(run, was, new)
         if why:
             run.held.append(Held(was.call, name_of(guard), why))
-            return was, "refused", why
-    return new, "compacted", None
+            run.asked.append((was, "refused", why))
+            return was
+    return new

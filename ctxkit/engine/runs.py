@@ -88,13 +88,13 @@ class Run:
         """Sum up the stretches: O(1) each, from the log's running sums."""
         total, fresh, peak = self._sums
         tokens, clock = self.log.tokens, self.clock
-        sums, sizes, rising = tokens.Q, tokens.C, tokens.rising
+        Q, C, F, N = tokens.Q, tokens.C, clock.F, clock.N  # noqa: N806  as they are called there
         for a, b, size, own in self._stretches[self._summed :]:
             if own is None:
-                total += size * (b - a) + sums[b] - sums[a]
-                fresh += clock.F[b] - clock.F[a] + size * (clock.N[b] - clock.N[a])
-                most = size + (sizes[b - 1] if rising else int(tokens.calls(a, b).max()))
-            elif isinstance(size, int):
+                total += size * (b - a) + Q[b] - Q[a]
+                fresh += F[b] - F[a] + size * (N[b] - N[a])
+                most = size + (C[b - 1] if tokens.rising else int(tokens.calls(a, b).max()))
+            elif type(size) is int:
                 total, fresh, most = total + size, fresh + own, size
             else:
                 total, fresh, most = total + int(size.sum()), fresh + int(own.sum()), int(size.max())
@@ -172,8 +172,9 @@ class Run:
         """Write down a compaction and the call that follows it."""
         call, new = cut.call, cut.new
         if type(look) is Straight and self._unsent is None and len(new.steps) == 1:
-            size = new.tokens
-            cached = min(new.stable, look.off + self.clock.before[call])
+            tokens, cached = self.log.tokens, look.off + self.clock.before[call]
+            size = new.head.tokens - tokens.P[new.lo] + tokens.C[call]
+            cached = min(cached, new.stable)
         else:
             view = self._view(new)
             size, cached = view.tokens, self._prefix(call, self._unsent or self.history, view)

@@ -35,6 +35,12 @@ class Straight:
         tokens = self.log.tokens
         self.off = history.head.tokens - tokens.P[history.lo]
 
+    def after(self, history: History) -> Straight:
+        """Return the outlook on another history of the same log: this one, turned to it."""
+        self.history = history
+        self.off = history.head.tokens - self.log.tokens.P[history.lo]
+        return self
+
     # -- searches of triggers ------------------------------------------------------------------------------------------
 
     def above(self, limit: float, start: int, stop: int, *, estimated: bool = False) -> int:
