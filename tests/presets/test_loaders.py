@@ -83,6 +83,13 @@ def test_without_a_name_agents_give_what_they_agree_in():
     assert differing.parameters["context_window"] == 131_072  # both through an alias in Models
 
 
+def test_what_an_agent_leaves_out_and_what_it_turns_off_are_the_same(config):
+    text = "Agents: [{Name: A, ContextWindow: {TextOnly: false, MaxTurnAge: 3}}, {Name: B, ContextWindow: {MaxTurnAge: 3}}]"
+    rules, said = load(config(text + "\nCompaction: {Mode: llm}\n"))
+    assert rules.parameters["max_turn_age"] == 3
+    assert said == ""
+
+
 def test_an_agent_that_is_not_there_is_named_with_the_nearest():
     with pytest.raises(BadArguments, match=r"no agent 'Reviewr'.*Did you mean 'Reviewer'"):
         load(SAMPLES / "orchestration.yaml", agent="Reviewr")
@@ -137,6 +144,7 @@ def test_a_slip_in_a_key_is_named_with_the_nearest(config):
 def test_keys_of_parts_that_are_not_there_are_named_as_such(config):
     _, said = load(config("Memory: {Provider: local}\nCompaction: {Model: m, TriggerTurnCount: 20}\n"))
     assert "belong to parts that the kit does not have: Memory, Compaction.Model." in said
+    assert "Selection (but for its signals)" in load(SAMPLES / "research-team.yaml")[1]
 
 
 def test_a_file_without_compaction_compacts_nothing(config):

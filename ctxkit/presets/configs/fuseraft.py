@@ -6,116 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.markup import plain
-from ctxkit.presets.configs.tables import Config, Found, Key, Table, taken
-from ctxkit.presets.configs.values import COUNTS, FLAG, NAMES, NUMBER, POSITIVE, TEXT, WHOLE, choice
+from ctxkit.presets.configs.fuseraft_keys import AGENT, AGENT_KEYS, KEYS, PIN, TABLE, WINDOW
+from ctxkit.presets.configs.tables import Config, Found, Table, taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-AGENT_KEYS = (
-    Key("ContextWindow.TextOnly", "text_only", FLAG),
-    Key("ContextWindow.ExcludeAgents", "exclude_agents", NAMES),
-    Key("ContextWindow.MaxTurnAge", "max_turn_age", WHOLE),
-    Key("ContextWindow.MaxTailMessages", "max_tail_messages", WHOLE),
-    Key("ContextWindow.MaxToolResultChars", "max_tool_result_chars", WHOLE),
-    Key("ContextWindow.ToolResultCharOverrides", "tool_result_char_overrides", COUNTS),
-    Key("ContextWindow.MaxReplayChars", "max_replay_chars", WHOLE),
-    Key("MaxInTurnToolPairs", "max_in_turn_tool_pairs", WHOLE),
-    Key("MaxInTurnContextTokens", "max_in_turn_context_tokens", WHOLE),
-)
-AGENT_ELSEWHERE = frozenset(
-    {
-        "ContextWindow.ContextCapFraction",
-        "Context",
-        "Isolation",
-        "KnowledgeWeight",
-        "SkipExecutionState",
-        "EnableMemory",
-        "Produces",
-        "Requires",
-        "RemoteAgent",
-        "AgentFile",
-        "SubAgentModel",
-        "SubAgentPlugins",
-        "SubAgentMaxToolCalls",
-    }
-)
-AGENT_SILENT = frozenset(
-    {
-        "Name",
-        "Description",
-        "Instructions",
-        "Plugins",
-        "Capabilities",
-        "Model",
-        "FunctionChoice",
-        "TrustScore",
-        "MaxToolCallsPerTurn",
-    }
-)
-AGENT = Table(AGENT_KEYS, AGENT_ELSEWHERE, AGENT_SILENT, any_case=True, open=frozenset())
-KEYS = (
-    Key("ContextBudget.WarnAt", "warn_at", WHOLE),
-    Key("ContextBudget.CutoverAt", "cutover_at", WHOLE),
-    Key("ContextBudget.MaxSingleTurnInputTokens", "max_single_turn_input_tokens", WHOLE),
-    Key("ContextBudget.MaxToolResultTokens", "max_tool_result_tokens", WHOLE),
-    Key("ContextBudget.InTurnToolWindow", "in_turn_tool_window", WHOLE),
-    Key("Compaction.Mode", "mode", choice("llm", "intent", "lossless", "hybrid", "window")),
-    Key("Compaction.TriggerTurnCount", "trigger_turn_count", WHOLE),
-    Key("Compaction.KeepRecentTurns", "keep_recent_turns", WHOLE),
-    Key("Compaction.TokenBudget", "token_budget", WHOLE),
-    Key("Compaction.IncludeReasoning", "include_reasoning", FLAG),
-    Key("Compaction.IncludeSymbolGraph", "include_symbol_graph", FLAG),
-    Key("Compaction.IncludeExploration", "include_exploration", FLAG),
-    Key("Compaction.SummaryTemplate", "summary_template", TEXT),
-    Key("Compaction.MaxCharsPerHistoryMessage", "max_chars_per_history_message", WHOLE),
-    Key("Compaction.AntiThrashMinSavingsRatio", "anti_thrash_min_savings_ratio", NUMBER),
-    Key("Compaction.AntiThrashWindow", "anti_thrash_window", WHOLE),
-)
-ELSEWHERE = frozenset(
-    {
-        "Compaction.Model",
-        "Memory",
-        "MaxTotalTokens",
-        "WarnTurnTokens",
-        "Validation",
-        "ChangeTracking",
-        "EvidenceStore",
-        "Checkpoint",
-        "Contracts",
-        "Verifier",
-        "FailureHandling",
-        "Termination",
-        "Scratchpad",
-        "Chatroom",
-        "Saga",
-        "Brownfield",
-        "TestSelector",
-        "SkillCuration",
-        "SystemPrompt",
-        "SystemPromptPath",
-    }
-)
-SILENT = frozenset(
-    {
-        "SchemaVersion",
-        "Name",
-        "Description",
-        "Models",
-        "Agents",
-        "Selection",
-        "Compaction.PinLastRoutingSignal",
-        "Security",
-        "McpServers",
-        "Telemetry",
-        "ApiProfiles",
-        "Events",
-        "Output",
-    }
-)
-TABLE = Table(KEYS + AGENT_KEYS, ELSEWHERE | AGENT_ELSEWHERE, SILENT | AGENT_SILENT, any_case=True, open=frozenset())
-WINDOW = Key("Model.MaxContextTokens", "context_window", POSITIVE)
-PIN = Key("Compaction.PinLastRoutingSignal", "routing_signals", FLAG)
+STATE = "Any"
+"""The one state under which signals are written: rules hold no routes."""
 
 
 def weigh(config: Mapping[str, Any]) -> int:
@@ -152,6 +50,8 @@ def read(config: Mapping[str, Any], agent: str | None) -> Found:
         signals = tuple(dict.fromkeys(_signals(_get(body, "Selection"))))
         if signals:
             found.settings["routing_signals"] = signals
+    if _routes(_get(body, "Selection")):
+        found.elsewhere.append("Selection (but for its signals)")
     if (body is not config or agents) and _get(body, "Compaction") is None:
         _uncompacted(found)
     return found
@@ -164,11 +64,11 @@ def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
         own["Model"] = {"MaxContextTokens": parameters["context_window"]}
     body = Table(KEYS).tree(parameters)
     signals = parameters.get("routing_signals") or ()
-    body.setdefault("Compaction", {})["PinLastRoutingSignal"] = bool(signals)
     body["Agents"] = [own]
     if signals:
+        body["Compaction"]["PinLastRoutingSignal"] = True
         step = {"Transitions": [{"Signal": s} for s in signals]}
-        body["Selection"] = {"Type": "statemachine", "StateMachine": {"States": {"Any": step}}}
+        body["Selection"] = {"Type": "statemachine", "StateMachine": {"States": {STATE: step}}}
     return {"Orchestration": body}
 
 
@@ -229,10 +129,10 @@ def _shared(agents: list[tuple[str, Found]], found: Found) -> None:
     for _, own in agents:
         found.unknown += own.unknown
         found.elsewhere += own.elsewhere
-    found.subject = agents[0][0] if len(agents) == 1 else ""
+    found.subject = agents[0][0] if len(agents) == 1 and not agents[0][0].isdigit() else ""
     differ = []
     for key in (*AGENT_KEYS, WINDOW):
-        values = [own.settings.get(key.parameter) for _, own in agents]
+        values = [own.settings.get(key.parameter) or None for _, own in agents]  # left out, or 0: the same
         if all(v == values[0] for v in values):
             if values[0] is not None:
                 found.settings[key.parameter] = values[0]
@@ -253,6 +153,12 @@ def _signals(selection: Any) -> Iterator[str]:
     for signal in (*(_get(s, "Signal") for s in steps), *(_get(r, "Keyword") for r in _all(_get(selection, "Routes")))):
         if isinstance(signal, str) and signal:
             yield signal
+
+
+def _routes(selection: Any) -> bool:
+    """Say whether a selection says more than the signals that `tree` writes."""
+    states = _get(_get(selection, "StateMachine"), "States")
+    return selection is not None and not (isinstance(states, dict) and set(states) == {STATE})
 
 
 def _all(section: Any) -> list[Any]:
