@@ -83,7 +83,7 @@ def session_of(session: Session, done: Run, children: tuple[Session, ...] = ()) 
             entry = _reply(entry, prompts[call], fresh[call] if cached else None, shared[call])  # noqa: PLW2901
             call += 1
         log.append(entry)
-    return _replace(
+    made = _replace(
         session,
         format="replay",
         log=tuple(log),
@@ -93,6 +93,14 @@ def session_of(session: Session, done: Run, children: tuple[Session, ...] = ()) 
         details={**session.details, "replay": summary(done)},
         origin=session.origin or session,
     )
+    made.__dict__["run"] = done  # beside the fields: it is neither compared nor written
+    return made
+
+
+def run_behind(session: Session) -> Run | None:
+    """Return the run that a replay was made of, in the process that made it; None for a session from a file."""
+    run: Run | None = session.__dict__.get("run")
+    return run
 
 
 def summary(done: Run) -> dict[str, Any]:

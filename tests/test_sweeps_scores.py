@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 from builders import assistant, session, step, user
 
 import ctxkit as ck
 from ctxkit.messages import Usage
+from ctxkit.policies.recorded import recorded
 from ctxkit.prices import price
 from ctxkit.replays import replayed, shared_tokens
 from ctxkit.sweeps.columns import NAMES
+from ctxkit.sweeps.pages import page
 from ctxkit.sweeps.scores import Base, row_of, run_row
 
 MODEL = "claude-sonnet-4-5"
@@ -126,16 +130,25 @@ def test_unknown_rules_are_refused_with_the_nearest_name():
 
 def test_pis_session_replayed_as_recorded_costs_what_it_did(real):
     """$37.90 on the input side; the table of the field's study was 5.5 % off when it carried the misses over."""
-    from ctxkit.policies.recorded import recorded
-
     s = ck.read(real / "pi/before-compaction.jsonl")
     assert ck.score(ck.replay(s, recorded()), loss=False)["input_usd"] == pytest.approx(37.90, rel=0.005)
     assert ck.score(s, loss=False)["prompt_tokens"] == 56_382_684
 
 
+def test_every_real_session_replayed_as_recorded_costs_what_it_did(real):
+    """Prompts to the token, the input side within 3 %: the model is told neither the split nor the recorded sizes."""
+    checked = 0
+    for s in ck.read_all(real, progress=False):
+        for each in (s, *s.children):
+            bill = ck.score(each, loss=False) if each.has_cache else None
+            if bill is None or bill["input_usd"] is pd.NA or not bill["input_usd"]:
+                continue
+            again = ck.score(ck.replay(each, recorded()), loss=False)
+            checked += 1
+            assert again["prompt_tokens"] == bill["prompt_tokens"], each.path_
+            assert again["input_usd"] == pytest.approx(bill["input_usd"], rel=0.03), each.path_
+    assert checked >= 25
+
+
 def test_the_page_on_scores_is_not_behind():
-    from pathlib import Path
-
-    from ctxkit.sweeps.pages import page
-
     assert (Path(__file__).parent.parent / "docs" / "scores.md").read_text(encoding="utf-8") == page()

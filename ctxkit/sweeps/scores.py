@@ -18,7 +18,7 @@ from ctxkit.metrics.quick import Quick
 from ctxkit.metrics.quick import hidden as hidden_quickly
 from ctxkit.metrics.size import Prompts, holds, sent, spots_in, spots_of, thrashes
 from ctxkit.metrics.thrash import aftermath, thrash
-from ctxkit.replays import hidden, shared_tokens
+from ctxkit.replays import hidden, run_behind, shared_tokens
 from ctxkit.session import Session
 from ctxkit.sizes import Sizes, sizes
 from ctxkit.sweeps.columns import NAMES
@@ -95,8 +95,8 @@ def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Ser
 
     Args:
         session: a session, or what `replay` returned.
-        loss: work out what was lost too; it reads every text once. Missing for a replay whose rules prune each call:
-            `compare` and `sweep`, which have the run, tell it.
+        loss: work out what was lost too; it reads every text once. Missing for a replay whose rules prune each call
+            and that was read from a file: what was hidden is then not known.
         reuse: the call that writes a summary reads the cached prompt; else it sends what it summarises afresh.
 
     Raises:
@@ -124,6 +124,7 @@ def row_of(
 
 def lost(base: Base, session: Session, done: Run | None = None) -> dict[str, Any]:
     """Return the columns of loss."""
+    done = done or run_behind(session)
     if done is not None and done.rules.pruning is not None:
         return sight.shares(done, base.index)
     return losses.shares(session, base.index)
