@@ -132,10 +132,10 @@ def _shared(agents: list[tuple[str, Found]], found: Found) -> None:
     found.subject = agents[0][0] if len(agents) == 1 and not agents[0][0].isdigit() else ""
     differ = []
     for key in (*AGENT_KEYS, WINDOW):
-        values = [own.settings.get(key.parameter) or None for _, own in agents]  # left out, or 0: the same
-        if all(v == values[0] for v in values):
-            if values[0] is not None:
-                found.settings[key.parameter] = values[0]
+        values = [own.settings.get(key.parameter) for _, own in agents]
+        given = [v for v in values if v is not None]
+        if all((v or None) == (values[0] or None) for v in values):  # left out, or 0: the same
+            found.settings |= {key.parameter: given[0]} if given else {}
         else:
             differ.append(key.path)
     if differ:
