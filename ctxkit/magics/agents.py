@@ -94,16 +94,18 @@ def foreground(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> 
 
 
 def background(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> Handle:
-    """Take a turn beside the notebook."""
+    """Take a turn beside the notebook; the variable that was asked for has the handle at once."""
     screen = Screen(live, rich=kit.rich)
 
     async def work() -> Answer:
         with screen:
             outcome = await live.turn(prompt)
-        return _answer(kit, live, outcome, out)
+        return _answer(kit, live, outcome, None)
 
     handle = Handle(live.name, Background(work(), lambda: _keep(kit, live)))
     kit.lives.runs(live.name, handle.running)
+    if out:
+        kit.shell.user_ns[out] = handle
     return handle
 
 

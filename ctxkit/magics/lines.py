@@ -29,7 +29,7 @@ class Ask:
     max_cost: float | None = option("dollars in this turn, at most; checked before each call")
     max_tokens: int | None = option("tokens billed in this turn, at most")
     max_seconds: float | None = option("seconds of this turn, at most")
-    out: str | None = option("variable that gets the turn's outcome")
+    out: str | None = option("variable that gets the answer; with --background the handle")
     background: bool = option("run beside the notebook; gives a handle with a Stop button", default=False)
     expand: bool = option("put the values of variables in place of {{name}}", default=False)
     dry_run: bool = option("show what would be sent, and send nothing", default=False)

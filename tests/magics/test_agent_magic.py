@@ -195,7 +195,8 @@ def test_a_turn_beside_the_notebook_is_busy_until_it_ends(shell):
     assert handle.state == "running"
     lines_of_error(shell, "%%agent\nmore", BadArguments, "busy")
     lines_of_error(shell, "%compact", BadArguments, "busy")
-    assert handle.result(20) is shell.user_ns["r"]
+    assert shell.user_ns["r"] is handle
+    assert handle.result(20).text.startswith("`heat.py`")
     assert handle.state == "done"
     assert run(shell, "%%agent\nmore").session.turns[-1] == 1
 
