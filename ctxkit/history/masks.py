@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from ctxkit.errors import BadArguments
+from ctxkit.history.columns import ASSISTANT
 from ctxkit.history.head import Given, Head, Maker, Placeholder, renamed
 from ctxkit.history.invariants import check
 from ctxkit.history.ranges import Ranges
@@ -127,9 +128,13 @@ class Masks(Ranges, frozen=True, gc=False):
 
     def _head_arrays(self, upto: int) -> tuple[dict[str, NDArray[Any]], dict[int, Maker]]:
         """Return the columns of a head that swallows all positions before `upto`."""
-        upto = max(upto, self.head.size)
-        names = ("rows", "stands", "keys", "tokens", "estimates")
-        return {name: self.column(name)[:upto].copy() for name in names}, dict(self.head.makers)
+        log, head, lo = self.log, self.head, self.lo
+        end = lo + max(upto - head.size, 0)
+        rows = np.arange(lo, end)
+        tail = {"rows": rows, "stands": rows, "keys": np.zeros(end - lo, np.int64)}
+        tail |= {name: log.column(name, end)[lo:] for name in ("tokens", "estimates")}
+        columns = {name: np.concatenate((head.column(log, name), part)) for name, part in tail.items()}
+        return columns, dict(head.makers)
 
     def _change(
         self,
@@ -159,19 +164,31 @@ class Masks(Ranges, frozen=True, gc=False):
 
     def _changed_alike(self, mask: NDArray[Any], text: str, smaller: bool) -> tuple[Any, Any, Any, list[Maker]]:
         """One placeholder for all messages of the mask; replies with tool calls keep those and are done one by one."""
-        asking = np.flatnonzero(mask & self.role("assistant"))
-        odd = [p for p in asking.tolist() if self[p].tool_calls]
-        odd += np.flatnonzero(mask & (self.column("rows") < 0)).tolist()
-        if odd:
-            return self._changed_each(dict.fromkeys(np.flatnonzero(mask).tolist(), text), smaller)
-        at = np.flatnonzero(mask & ~self.stays)
+        at = np.flatnonzero(mask)
         if not len(at):
             return at, at, at, []
+        odd = [p for p in at[self._pick("roles", at) == ASSISTANT].tolist() if self[p].tool_calls]
+        if odd or (self._pick("rows", at) < 0).any():
+            return self._changed_each(dict.fromkeys(at.tolist(), text), smaller)
+        at = at[~self._pick("stays", at)]
         maker, size = Placeholder(text), self._placeholder(text)
-        at = at[self.column("keys")[at] != maker.key]
+        at = at[self._pick("keys", at) != maker.key]
         if smaller:
-            at = at[self.sizes[at] > size[0]]
+            at = at[self._pick("tokens", at) > size[0]]
         return at, size[0], size[1], [maker]
+
+    def _pick(self, name: str, at: NDArray[Any]) -> NDArray[Any]:
+        """Return the values of a column at some rising positions, without making the whole of it."""
+        nh = self.head.size
+        if not len(at) or at[0] < nh:
+            return self.column(name)[at]
+        rows = at + (self.lo - nh)
+        if name == "rows":
+            return rows
+        if name == "keys":
+            return np.zeros(len(at), np.int64)
+        values: NDArray[Any] = self.log.column(name, self.hi)[rows]
+        return values
 
     def _placeholder(self, text: str) -> tuple[int, int]:
         """Return the tokens and the estimate of a tool result that says only this text: counted once for a log."""

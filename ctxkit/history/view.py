@@ -129,6 +129,10 @@ class View(msgspec.Struct, frozen=True, gc=False):
             tail = self.log.column(name, self.hi)[self.lo :]
         return np.concatenate((self.head.column(self.log, name), tail)) if self.head.size else tail
 
+    def front(self, name: str, n: int) -> NDArray[Any]:
+        """Return the first `n` values of a column."""
+        return self.head.column(self.log, name)[:n] if n <= self.head.size else self.column(name)[:n]
+
     @property
     def sizes(self) -> NDArray[Any]:
         """Tokens of each message."""

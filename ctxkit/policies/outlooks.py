@@ -211,11 +211,13 @@ def common(a: History, b: History) -> int:
     if a.head is b.head and a.lo == b.lo:
         return b.fixed + b.before(n)
     edited = min(n, max(a.head.size, b.head.size))  # behind both heads are rows as they were said
-    differ = np.zeros(edited, bool)
+    same = edited
     for name in ("rows", "keys", "tokens"):
-        differ |= a.column(name)[:edited] != b.column(name)[:edited]
-    if differ.any():
-        return b.fixed + b.before(int(differ.argmax()))
+        differ = a.front(name, same) != b.front(name, same)
+        if differ.any():
+            same = int(differ.argmax())
+    if same < edited:
+        return b.fixed + b.before(same)
     return b.fixed + b.before(n if edited == n or a.row(edited) == b.row(edited) else edited)
 
 
