@@ -20,6 +20,8 @@ rules = ck.load_rules("team.yaml", agent="Reviewer")    # one agent of a fuseraf
 print(rules.to_config())                                # the same settings, in the system's own syntax and spelling
 best = ck.presets.fased(reserve_tokens=40_000)          # rules that a preset made can be written too
 print(best.to_config())
+tuner = ck.tune(session, rules)                         # turn the sliders, then take the setting back
+print(tuner.rules.to_config())
 ```
 
 - What a file leaves out is the preset's default. An unknown key, a key of a part that these rules do not have, and

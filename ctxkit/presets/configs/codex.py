@@ -1,4 +1,7 @@
-"""Codex's `config.toml`: its keys about the window (https://developers.openai.com/codex/config-reference)."""
+"""Codex's `config.toml`: its keys about the window.
+
+The names are those of its configuration reference (https://developers.openai.com/codex/config-reference), late 2026.
+"""
 
 from __future__ import annotations
 

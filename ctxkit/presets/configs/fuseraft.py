@@ -1,4 +1,4 @@
-"""fuseraft's orchestration file (YAML or JSON; docs/configuration.md): one agent's settings and those of all agents."""
+"""fuseraft's orchestration file (YAML or JSON): one agent's settings and those of all agents."""
 
 from __future__ import annotations
 

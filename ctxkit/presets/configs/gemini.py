@@ -1,4 +1,7 @@
-"""Gemini CLI's `settings.json`: `model.compressionThreshold`, `contextManagement` (docs/reference/configuration.md)."""
+"""Gemini CLI's `settings.json`: `model.compressionThreshold`, `contextManagement`.
+
+Read in its docs/reference/configuration.md at 5ce6e01.
+"""
 
 from __future__ import annotations
 

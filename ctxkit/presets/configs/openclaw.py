@@ -1,4 +1,7 @@
-"""OpenClaw's `openclaw.json` (JSON5; https://docs.openclaw.ai/gateway/configuration-reference)."""
+"""OpenClaw's `openclaw.json` (JSON5).
+
+Read in its configuration reference (https://docs.openclaw.ai/gateway/configuration-reference), 2026.
+"""
 
 from __future__ import annotations
 

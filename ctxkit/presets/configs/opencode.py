@@ -1,4 +1,8 @@
-"""OpenCode's `opencode.json` (JSON with comments): `compaction` and a model's `limit` (https://opencode.ai/docs/config)."""
+"""OpenCode's `opencode.json` (JSON with comments): `compaction` and a model's `limit`.
+
+The keys of `compaction` are those of its first schema (https://opencode.ai/config.json); version 2 has `keep` and
+`buffer`, which are only named.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +92,8 @@ def _yaml(text: str) -> Any:
 
 
 def _toml(text: str) -> Any:
+    import tomllib
+
     return tomllib.loads(text)
 
 
