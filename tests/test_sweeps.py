@@ -157,3 +157,22 @@ def test_batches_are_neither_tiny_nor_endless():
     assert size(1000, 1, 2, 0.0001) == 500
     assert size(4, 1, 4, 0.001) == 50
     assert size(1000, 100, 2, 1.0) == 5
+
+
+def test_equal_rules_and_functions_of_one_name_are_told_apart():
+    def dropping(n):
+        return lambda history, room: history.drop(n, "old") if len(history) > 12 else history
+
+    s = talk(12)
+    runs = ck.sweep(s, [ck.presets.none(), ck.presets.none(), dropping(1), dropping(4)])
+    assert runs["rules"].tolist() == ["none", "none (2)", "<lambda>", "<lambda> (2)"]
+    assert runs["cuts_n"][2] > runs["cuts_n"][3] > runs["cuts_n"][0] == runs["cuts_n"][1] == 0
+
+
+def test_a_shared_log_gives_every_preset_its_own_rows():
+    s = talk(25)
+    runs = ck.sweep(s, "all")
+    for rules, (_, row) in zip(ck.presets.names(), runs.iterrows(), strict=True):
+        again = ck.score(ck.replay(s, ck.presets.preset(rules)), loss=False)
+        for name in ("prompt_tokens", "peak_tokens", "cuts_n", "cost_usd", "hidden_messages_n"):
+            assert row[name] == again[name], (rules, name)

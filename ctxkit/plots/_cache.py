@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.metrics.bills import Sheet
 from ctxkit.metrics.misses import misses
-from ctxkit.metrics.money import recorded
+from ctxkit.metrics.money import recorded, reproduction_error
 from ctxkit.metrics.size import sent, spots_in
 from ctxkit.plots.axes import Axes, Trace
 from ctxkit.plots.chart import Chart
@@ -80,10 +80,11 @@ def cache(session: Session) -> Chart:
         BadArguments: it is no session.
     """
     ((name, session),) = name_all(session).items()
-    return _chart(name, cache_data(session), replayed=session.origin is not None)
+    error = reproduction_error(session.origin) if session.origin is not None else None
+    return _chart(name, cache_data(session), replayed=session.origin is not None, error=error)
 
 
-def _chart(name: str, data: Sequence[CacheCall], *, replayed: bool) -> Chart:
+def _chart(name: str, data: Sequence[CacheCall], *, replayed: bool, error: float | None) -> Chart:
     def hover(k: int) -> str:
         c = data[k]
         why = f"\nmissed: {_KINDS[c.miss]}, {c.lost:,} tokens again" if c.miss else ""
@@ -97,7 +98,8 @@ def _chart(name: str, data: Sequence[CacheCall], *, replayed: bool) -> Chart:
         _misses(kind, data, i) for kind, i in zip(_KINDS, _LOOKS, strict=True) if any(c.miss == kind for c in data)
     ]
     source = "as the record's cache behaviour would have it (derived)" if replayed else "as recorded"
-    told = f"Prompt tokens of each call by class, {source}. Marks are misses." if data else ""
+    checked = f" The record's own input side is reproduced within {abs(error):.1%}." if error is not None else ""
+    told = f"Prompt tokens of each call by class, {source}. Marks are misses.{checked}" if data else ""
     axes = Axes(x="call", y="tokens in the prompt", traces=tuple(traces), stacked=True)
     return Chart(
         title=f"Prompt cache of {name}",

@@ -10,7 +10,7 @@ from ctxkit.metrics.cells import summary
 from ctxkit.metrics.fronts import front
 from ctxkit.plots.axes import Axes, Trace
 from ctxkit.plots.chart import Chart
-from ctxkit.plots.words import figure
+from ctxkit.plots.words import figure, trust
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,10 +70,10 @@ def frontier_data(
 
 def frontier(runs: pd.DataFrame, x: str = "cost_usd", y: str = "needed_later_loss", *, by: str = "rules") -> Chart:
     """Chart settings by their dollars and their needed-later loss, the Pareto front drawn; see `frontier_data`."""
-    return _chart(frontier_data(runs, x, y, by=by), x, y)
+    return _chart(frontier_data(runs, x, y, by=by), x, y, trust(runs))
 
 
-def _chart(points: Sequence[Point], x: str, y: str) -> Chart:
+def _chart(points: Sequence[Point], x: str, y: str, checked: str) -> Chart:
     best = [p for p in points if p.on_front]
     rest = [p for p in points if not p.on_front]
     traces = [
@@ -86,7 +86,7 @@ def _chart(points: Sequence[Point], x: str, y: str) -> Chart:
     return Chart(
         title=f"{_words(y)} against {_words(x)}".capitalize(),
         caption=f"Each point is a setting, its mean over {n} session{'s' if n != 1 else ''}; a setting on the line is "
-        f"beaten by no other in both.{few} A replay tells the bill and the opportunity for loss, not the outcome.",
+        f"beaten by no other in both.{few} A replay tells the bill and the opportunity for loss, not the outcome.{checked}",
         drawing=Axes(x=_words(x), y=_words(y), traces=tuple(t for t in traces if len(t.x)), y_share=y in _SHARES),
         head=("setting", _words(x), "90 %", _words(y), "90 %", "sessions", "front"),
         rows=tuple(

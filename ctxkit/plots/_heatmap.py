@@ -8,7 +8,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.metrics.cells import summary
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.tables import Cells
-from ctxkit.plots.words import figure
+from ctxkit.plots.words import figure, trust
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +66,7 @@ def heatmap(runs: pd.DataFrame, x: str, y: str, z: str = "cost_usd") -> Chart:
     few = " * fewer than five sessions." if any(c.few for c in data) else ""
     return Chart(
         title=f"{z} over {x} and {y}",
-        caption=f"Means over sessions; empty where no run has the figure.{few}",
+        caption=f"Means over sessions; empty where no run has the figure.{few}{trust(runs) if z.endswith('_usd') else ''}",
         drawing=Cells(
             x=x,
             y=y,

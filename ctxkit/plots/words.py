@@ -12,6 +12,8 @@ from ctxkit.session import Session
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    import pandas as pd
+
 
 def name_all(sessions: Session | Iterable[Session] | Mapping[str, Session]) -> dict[str, Session]:
     """Return the sessions under the names by which a legend tells them apart.
@@ -55,3 +57,17 @@ def figure(column: str, value: float | None) -> str:
     if column.endswith(_SHARES):
         return f"{value:.1%}"
     return f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.3g}"
+
+
+def trust(runs: pd.DataFrame) -> str:
+    """How far the cost model of a sweep can be believed, in a sentence; nothing where the runs do not say."""
+    if not {"session", "reproduction_error", "unexplained_misses"} <= set(runs.columns):
+        return ""
+    each = runs.drop_duplicates("session")
+    errors, riddles = each["reproduction_error"].dropna().abs(), each["unexplained_misses"].dropna()
+    if errors.empty:
+        return " No session tells cached from uncached input, so the cost model could not be checked."
+    return (
+        f" The cost model reproduces the recorded input side of {len(errors)} of {len(each)} sessions within "
+        f"{float(errors.max()):.1%}; {float(riddles.mean()):.1%} of the calls missed the cache without an explanation."
+    )

@@ -41,7 +41,9 @@ class Setting(NamedTuple):
     def of(cls, label: str, rules: Rules | Refused) -> Setting:
         """Return the setting with its key: equal for equal rules, in this process and in any other."""
         told = repr((rules.label, sorted((k, repr(v)) for k, v in rules.parameters.items())))
-        told += "" if isinstance(rules, Refused) else repr(rules)
+        if not isinstance(rules, Refused):
+            parts = (rules.policy, rules.trigger, rules.pruning, rules.summariser)
+            told += repr(rules) + "".join(map(_code, parts))
         return cls(label, rules, _digest(_ADDRESS.sub("", told)))
 
 
@@ -97,6 +99,12 @@ def key_of(session: Session) -> str:
     last = session.log[-1].id if session.log else ""
     usages = [(c.message.usage.prompt_tokens if c.message.usage else None, c.position) for c in session.calls]
     return _digest(repr((session.id, session.format, session.agent, len(session.log), session.leaf, last, usages)))
+
+
+def _code(part: Any) -> str:
+    """Return what a user's function does, as far as its code tells: under the same name it may have been changed."""
+    code = getattr(part, "__code__", None)
+    return "" if code is None else repr((code.co_code, code.co_consts, code.co_names))
 
 
 def _digest(text: str) -> str:

@@ -75,7 +75,7 @@ def sweep(
         StoreError: the file cannot be written.
     """
     given = sessions_of(sessions)
-    settings = [Setting.of(label, each) for each, label in _named(rules)]
+    settings = _settings(rules)
     if executor is not None and not hasattr(executor, "submit"):
         raise BadArguments(
             f"An executor has `submit`, as a ProcessPoolExecutor does; {type(executor).__name__} has not."
@@ -93,7 +93,7 @@ def sweep(
                 if row is None:
                     left.append(s)
                 else:
-                    rows[i, s.key] = row | {"rules": s.label}
+                    rows[i, s.key] = row
             bar.update((len(settings) - len(left)) * _weight(session))
             if left:
                 tasks.append((i, Task(session, tuple(left))))
@@ -104,7 +104,7 @@ def sweep(
                 bar.update(len(done) * _weight(given[i]))
         except KeyboardInterrupt:
             interrupted = True
-    ordered = [rows[i, s.key] for i in range(len(given)) for s in settings if (i, s.key) in rows]
+    ordered = [rows[i, s.key] | {"rules": s.label} for i in range(len(given)) for s in settings if (i, s.key) in rows]
     frame: pd.DataFrame = typed(ordered, tuple(n for n in differing([s.rules for s in settings]) if n not in NAMES))
     frame.attrs["interrupted"] = interrupted
     if interrupted:
@@ -127,9 +127,18 @@ def sessions_of(sessions: Session | Iterable[Session]) -> list[Session]:
     return [s.origin or s for s in given]
 
 
-def _named(rules: Any) -> Iterator[tuple[Any, str]]:
+def _settings(rules: Any) -> list[Setting]:
+    """Return the settings; functions that cannot be told apart by name and code get keys of their own."""
     found = rules_of(rules)
-    return zip(found, labels(found), strict=True)
+    out: list[Setting] = []
+    keys: dict[str, list[Any]] = {}
+    for each, label in zip(found, labels(found), strict=True):
+        setting = Setting.of(label, each)
+        same = keys.setdefault(setting.key, [])
+        n = same.index(each) if each in same else len(same)
+        same += [each] if n == len(same) else []
+        out.append(setting._replace(key=f"{setting.key}-{n}") if n else setting)
+    return out
 
 
 def _weight(session: Session) -> int:
