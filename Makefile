@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab install test test-all check format bench conformance frontier clean
+.PHONY: help lab install test test-all test-peers check format bench conformance frontier clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -29,6 +29,11 @@ test: $(STAMP)  ## the suite, under ten minutes (long families sampled with a pr
 test-all: $(STAMP)  ## everything, also what is long: all mutations, all kills, both themes
 	CTXKIT_TEST_ALL=1 $(BIN)/python -m pytest -n 2 tests
 	$(BIN)/python -m pytest --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
+
+test-peers:  ## the presets beside the packages they follow, in a .venv-peers of their own
+	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test,peers]'
+	.venv-peers/bin/python -m pytest -q tests/peers
 
 check: $(STAMP)  ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .
