@@ -190,6 +190,7 @@ def test_a_value_that_cannot_work_is_named_with_file_and_key(config, text, sente
         ("just words", "notes.txt", ReadError),
         ("[1, 2]", "list.json", UnknownFormat),
         ("", "empty.yaml", UnknownFormat),
+        ("{}", "empty.json", UnknownFormat),
         ('{"name": "x"}', "package.json", UnknownFormat),
         ("a: [", "broken.yaml", ReadError),
         ("[project]\nname = 'x'\n", "pyproject.toml", UnknownFormat),
@@ -235,6 +236,7 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
 def test_a_system_can_be_named_and_misnamed(config):
     path = config('{"theme": "dark"}', "settings.json")
     assert load(path, system="pi")[0].parameters == ck.presets.pi().parameters
+    assert load(config("{}", "settings.json"), system="gemini")[0] == ck.presets.gemini()
     with pytest.raises(BadArguments, match="Did you mean 'codex'"):
         ck.load_rules(path, system="codx")
 

@@ -38,7 +38,7 @@ def load(path: str | Path) -> tuple[dict[str, Any], str]:
         except ValueError as error:
             why = why or plain(" ".join(str(error).split()), 300)
             continue
-        if isinstance(value, dict) and value:
+        if isinstance(value, dict):
             return value, syntax
         raise UnknownFormat("This is no config file: it holds no keys and values.", path)
     raise ReadError(f"This cannot be read as a config file: {why}.", path)
