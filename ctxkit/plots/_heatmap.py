@@ -63,10 +63,11 @@ def heatmap(runs: pd.DataFrame, x: str, y: str, z: str = "cost_usd") -> Chart:
     across, upward = (sorted({c[i] for c in data}, key=_order) for i in (0, 1))
     found = {(c.x, c.y): c for c in data}
     cells = [[found.get((a, b)) for a in across] for b in upward]
+    checked = trust(runs) if z.endswith("_usd") else ""
     few = " * fewer than five sessions." if any(c.few for c in data) else ""
     return Chart(
         title=f"{z} over {x} and {y}",
-        caption=f"Means over sessions; empty where no run has the figure.{few}{trust(runs) if z.endswith('_usd') else ''}",
+        caption=f"Means over sessions; empty where no run has the figure.{few}{checked}",
         drawing=Cells(
             x=x,
             y=y,
