@@ -85,8 +85,8 @@ def _chart(points: Sequence[Point], x: str, y: str, checked: str) -> Chart:
     few = " Fewer than five sessions: the order may change with the next one." if any(p.few for p in points) else ""
     return Chart(
         title=f"{_words(y)} against {_words(x)}".capitalize(),
-        caption=f"Each point is a setting, its mean over {n} session{'s' if n != 1 else ''}; a setting on the line is "
-        f"beaten by no other in both.{few} Replays tell the bill and the opportunity for loss, not the outcome.{checked}",
+        caption=f"Each point is a setting, its mean over {n} session{'s' if n != 1 else ''}; one on the line is "
+        f"beaten by no other in both.{few} Replays tell the bill and the chance of loss, not the outcome.{checked}",
         drawing=Axes(x=_words(x), y=_words(y), traces=tuple(t for t in traces if len(t.x)), y_share=y in _SHARES),
         head=("setting", _words(x), "90 %", _words(y), "90 %", "sessions", "front"),
         rows=tuple(

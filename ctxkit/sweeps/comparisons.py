@@ -108,7 +108,9 @@ class Comparison(pd.DataFrame):
         return self.to_text()
 
 
-def compare(session: Session, rules: Any = "all", *, loss: bool = True, reuse: bool = False) -> Comparison:
+def compare(
+    session: Session, rules: Any = "all", *, loss: bool = True, reuse: bool = False, progress: bool = True
+) -> Comparison:
     """Return a session's score as recorded and under each of several rules, one row each.
 
     Args:
@@ -116,6 +118,7 @@ def compare(session: Session, rules: Any = "all", *, loss: bool = True, reuse: b
         rules: rules, policies, names of presets or chains in a list, or ``"all"`` for every preset.
         loss: work out what was lost too.
         reuse: the call that writes a summary reads the cached prompt; else it sends what it summarises afresh.
+        progress: show a bar where it takes longer than a second.
 
     Raises:
         BadArguments: it is no session, or there are no rules.
@@ -124,10 +127,15 @@ def compare(session: Session, rules: Any = "all", *, loss: bool = True, reuse: b
     if not isinstance(session, Session):
         raise BadArguments(f"One session is compared under several rules, not {type(session).__name__}.")
     session = identified(session.origin or session)
+    from tqdm.auto import tqdm
+
     given = rules_of(rules)
     base = Base(session)
     rows, replays = [row_of(session, base, loss=loss, reuse=reuse)], {"recorded": session}
-    for each, label in zip(given, labels(given), strict=True):
+    bar = tqdm(
+        zip(given, labels(given), strict=True), "compare", len(given), delay=1, disable=not progress, leave=False
+    )
+    for each, label in bar:
         row: dict[str, Any] = {"session": session.id}
         try:
             if isinstance(each, Refused):
