@@ -102,7 +102,13 @@ def background(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> 
             outcome = await live.turn(prompt)
         return _answer(kit, live, outcome, None)
 
-    handle = Handle(live.name, Background(work(), lambda: _keep(kit, live)))
+    handle = Handle(live.name)
+
+    def over() -> None:
+        handle.over()
+        _keep(kit, live)
+
+    handle.running = Background(work(), over)
     kit.lives.runs(live.name, handle.running)
     if out:
         kit.shell.user_ns[out] = handle
@@ -112,8 +118,13 @@ def background(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> 
 class Handle:
     """A turn in the background: `state`, `stop()`, `result()`."""
 
-    def __init__(self, name: str, running: Background[Answer]) -> None:
-        self.name, self.running = name, running
+    running: Background[Answer]
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._over = False
+        self._shown: list[tuple[Any, Any]] = []
+        """Stop buttons on the screen, with the words beside them."""
 
     @property
     def state(self) -> str:
@@ -145,7 +156,18 @@ class Handle:
 
         button = Button(description="Stop", icon="stop", tooltip=f"Stop the turn of session {self.name}")
         button.on_click(lambda _: self.stop())
-        display(HBox([button, Label(repr(self))]))  # type: ignore[no-untyped-call]
+        label = Label(repr(self))
+        self._shown.append((button, label))
+        if self._over:
+            self.over()
+        display(HBox([button, label]))  # type: ignore[no-untyped-call]
+
+    def over(self) -> None:
+        """Say on the screen that the turn is over."""
+        self._over = True
+        for button, label in self._shown:
+            button.disabled = True
+            label.value = f"The turn of session {self.name!r} is over: `.result()` has its answer."
 
 
 def standing(kit: CtxKit, name: str | None) -> Page:

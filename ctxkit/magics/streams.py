@@ -98,6 +98,21 @@ def _bar(share: float, width: int = 30) -> str:
     return "#" * filled + "." * (width - filled)
 
 
+class Sketch:
+    """A chart that changes while it is shown: its picture alone, as the lab never draws a plotly figure again."""
+
+    def __init__(self, chart: Any) -> None:
+        self._chart = chart
+
+    def __repr__(self) -> str:
+        return self._chart.to_text() if self._chart is not None else ""
+
+    def _repr_html_(self) -> str:
+        if self._chart is None:
+            return "<span></span>"
+        return f'<div role="img" aria-label="{escape(self._chart.caption, 300)}">{self._chart.drawing.svg()}</div>'
+
+
 class Screen:
     """Shows a turn while it runs: updated in place in a notebook, printed once at the end in a terminal.
 
@@ -118,14 +133,14 @@ class Screen:
             from IPython.display import display
 
             self._words = display(self.turn, display_id=True)  # type: ignore[no-untyped-call]
-            self._chart = display(self._growth(), display_id=True)  # type: ignore[no-untyped-call]
+            self._chart = display(self._sketch(), display_id=True)  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *_: object) -> None:
         self._live.unlisten(self.hear)
         if self._rich:
             self._words.update(self.turn)
-            self._chart.update(self._growth())
+            self._chart.update(self._growth() if self._live.session.calls else Sketch(None))
         else:
             print(self.turn)  # noqa: T201  a terminal has nothing else
 
@@ -140,7 +155,10 @@ class Screen:
             self._words.update(self.turn)
         if event.kind == "model_response" and now - self._charted > _CHART_PAUSE:
             self._charted = now
-            self._chart.update(self._growth())
+            self._chart.update(self._sketch())
+
+    def _sketch(self) -> Sketch:
+        return Sketch(self._growth() if self._live.session.calls else None)
 
     def _growth(self) -> Any:
         from ctxkit.plots import growth

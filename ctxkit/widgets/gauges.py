@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ctxkit.markup import escape, line
 from ctxkit.plots.chart import table
 from ctxkit.plots.palette import COLOURS
+from ctxkit.widgets.dials import dense
 from ctxkit.widgets.panels import SOFT, TEXT
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def rows(session: Session) -> list[tuple[str, ...]]:
 def listing(session: Session) -> str:
     """Return the last calls as a table."""
     found = rows(session)
-    return table(_HEAD, found, caption=f"The last {len(found)} calls, the newest first") if found else ""
+    return dense(table(_HEAD, found, caption=f"The last {len(found)} calls, the newest first")) if found else ""
 
 
 def twin(session: Session) -> list[str]:

@@ -1,0 +1,123 @@
+"""`%%agent` in real kernels: an interrupt, a stop, two kernels on one session, a kernel that is killed."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not find_spec("ipykernel"), reason="ipykernel is not installed")
+
+SLOW = "import time\ndef list_files():\n    'List.'\n    time.sleep(60)"
+LAST = "print(get_ipython().magics_manager.registry['CtxKit'].session().messages[-1].text)"
+WAIT = 25
+"""Seconds, less than the slow tool sleeps: who waits for it fails."""
+
+
+class Kernel:
+    """A real kernel in a folder."""
+
+    def __init__(self, folder) -> None:
+        from jupyter_client.manager import start_new_kernel
+
+        self.manager, self.client = start_new_kernel(kernel_name="python3", cwd=str(folder))
+        self.run("%load_ext ctxkit")
+
+    def begin(self, code: str) -> str:
+        """Send a cell without waiting for it."""
+        return self.client.execute(code)
+
+    def until(self, wanted) -> list[dict]:
+        """Read what is shown until a message is what is wanted."""
+        seen = []
+        while not seen or not wanted(seen[-1]):
+            seen.append(self.client.get_iopub_msg(timeout=WAIT))
+        return seen
+
+    def end(self, sent: str) -> list[dict]:
+        """Read what a cell shows until it has ended."""
+        over = {"status"}
+        seen = self.until(
+            lambda m: (
+                m["parent_header"].get("msg_id") == sent
+                and m["msg_type"] in over
+                and m["content"]["execution_state"] == "idle"
+            )
+        )
+        return [m for m in seen if m["parent_header"].get("msg_id") == sent]
+
+    def run(self, code: str) -> list[dict]:
+        return self.end(self.begin(code))
+
+    def close(self) -> None:
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture
+def kernels(tmp_path):
+    """Make kernels in one folder; all are ended at the end."""
+    made: list[Kernel] = []
+
+    def new() -> Kernel:
+        made.append(Kernel(tmp_path))
+        return made[-1]
+
+    yield new
+    for kernel in made:
+        kernel.close()
+
+
+def errors(seen: list[dict]) -> list[tuple[str, str]]:
+    return [(m["content"]["ename"], m["content"]["evalue"]) for m in seen if m["msg_type"] == "error"]
+
+
+def shown(seen: list[dict]) -> str:
+    texts = [m["content"].get("text") or m["content"].get("data", {}).get("text/plain", "") for m in seen]
+    return "\n".join(texts)
+
+
+def calls_the_tool(message: dict) -> bool:
+    return "▸ list_files" in message["content"].get("data", {}).get("text/plain", "")
+
+
+def test_an_interrupt_keeps_the_partial_turn_and_the_session_goes_on(kernels):
+    kernel = kernels()
+    kernel.run(SLOW)
+    sent = kernel.begin("%%agent --tools list_files\nWrite it")
+    kernel.until(calls_the_tool)
+    kernel.manager.interrupt_kernel()
+    seen = kernel.end(sent)
+    assert errors(seen) == [("Interrupted", "Interrupted. What was said so far is kept in session 'main'.")]
+    [error] = [m for m in seen if m["msg_type"] == "error"]
+    assert len(error["content"]["traceback"]) == 1
+    assert shown(kernel.run(LAST)).strip() == "Interrupted by the user before it ended."
+    again = kernel.run("%%agent --tools files\nCheck it")
+    assert errors(again) == []
+    assert "no LLM was called" in shown(again)
+
+
+def test_a_turn_beside_the_notebook_can_be_stopped(kernels):
+    kernel = kernels()
+    kernel.run(SLOW)
+    kernel.begin("%%agent --background --tools list_files --out turn\nWrite it")
+    kernel.until(calls_the_tool)
+    assert "running" in shown(kernel.run("turn.state"))  # the kernel is free meanwhile
+    kernel.run("turn.stop()")
+    stopped = errors(kernel.run("turn.result(20)"))
+    assert stopped == [("Interrupted", "Stopped. What was said so far is kept in session 'main'.")]
+    assert shown(kernel.run("print(turn.state)")).strip() == "stopped"
+
+
+def test_a_second_kernel_is_told_who_holds_the_session_and_resumes_it_when_that_one_is_killed(kernels):
+    first, second = kernels(), kernels()
+    first.run("%%agent\nWrite it")
+    pid = shown(first.run("import os; print(os.getpid())")).strip()
+    [(name, said)] = errors(second.run("%%agent --session main\nMore"))
+    assert name == "StoreError"
+    assert said.startswith(f"Session 'main' is being written by process {pid} on ")
+    first.manager.shutdown_kernel(now=True)  # SIGKILL: nothing is tidied up
+    resumed = second.run("%%agent --session main\nCheck it")
+    assert errors(resumed) == []
+    assert "The constant was 30 and is 32 now" in shown(resumed)
+    assert "8" in shown(second.run("len(get_ipython().magics_manager.registry['CtxKit'].session().calls)"))
