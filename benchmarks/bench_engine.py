@@ -109,6 +109,8 @@ class Last:
 
 
 class Curved(Last):
+    changes = ("tool",)
+
     def curve(self, h: Any, start: int, stop: int, clock: Any, _room: Any) -> Any:
         return last_results(h, (start, stop), clock, self.n, "[cleared]")
 

@@ -26,10 +26,8 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
     idle = policy is None or not rules.auto
     first = None if rules.guards or hasattr(policy, "first") else getattr(rules.trigger, "first", None)
     trigger = ""
-    look: Straight | None = None
+    look = _outlook(run, rules, history, call, stop)
     while call < stop:
-        if look is None:
-            look = _outlook(run, rules, history, call, stop)
         due = stop if idle else first(look, call, stop) if first else _due(run, rules, look, call, stop)
         if rules.warnings:
             run.note(look, call, min(due + 1, stop))
@@ -44,9 +42,12 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
             run.bill(look, due, due + 1)
         else:
             trigger = trigger or name_of(rules.trigger)
+            if type(look) is not Straight:
+                look = _outlook(run, rules, new, due, stop, edited=True)
             run.take(Cut(due, was, new, trigger), look)
             run.history = history = new
-            look = look.after(new) if type(look) is Straight else None
+            if type(look) is Straight:
+                look.after(new)
         call = due + 1
         run.call = call
     run.history, run.call = history, call
@@ -58,10 +59,11 @@ def run(log: Log, rules: Rules, limit: int | None = None) -> Run:
     return advance(Run(log, rules, limit), rules, log.calls)
 
 
-def _outlook(run: Run, rules: Rules, history: History, call: int, stop: int) -> Straight:
+def _outlook(run: Run, rules: Rules, history: History, call: int, stop: int, *, edited: bool = False) -> Straight:
+    """Return the outlook from a call on; `edited`: the history was changed just before it."""
     if rules.pruning is None:
         return Straight(history, run.room, run.sent)
-    warm = call > run.begin and run.in_step
+    warm = call > run.begin and run.in_step and not edited
     return Sampled(history, run.room, rules.pruning, run.clock, (call, stop), warm=warm, sent=run.sent)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from ctxkit.engine.marks import Cut, Event, Held
 from ctxkit.history import History, Log
 from ctxkit.policies.chain import applied
-from ctxkit.policies.outlooks import Straight, common
+from ctxkit.policies.outlooks import Sampled, Straight, common
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.triggers import first_due
 
@@ -169,12 +169,14 @@ class Run:
             self._stretches.append((start, stop, look.prompts(start, stop), look.fresh(start, stop, self.clock)))
 
     def take(self, cut: Cut, look: Straight) -> None:
-        """Write down a compaction and the call that follows it."""
+        """Write down a compaction and the call that follows it; a `Sampled` outlook looks at the history after it."""
         call, new = cut.call, cut.new
         if type(look) is Straight and self._unsent is None and len(new.steps) == 1:
             tokens, cached = self.log.tokens, look.off + self.clock.before[call]
             size = new.head.tokens - tokens.P[new.lo] + tokens.C[call]
             cached = min(cached, new.stable)
+        elif type(look) is Sampled and self._front_stays(cut, look):
+            size, cached = look.size(call), new.stable
         else:
             view = self._view(new)
             size, cached = view.tokens, self._prefix(call, self._unsent or self.history, view)
@@ -186,6 +188,13 @@ class Run:
             self._noted.clear()
         if self.rules.on_compacted is not None:
             self.rules.on_compacted(new.messages)
+
+    def _front_stays(self, cut: Cut, look: Sampled) -> bool:
+        """Return True where the call before was sent all in front of the edit, and no pruning touches that."""
+        steps, call = cut.new.steps, cut.call
+        if self._unsent is not None or call == self.begin or len(steps) != 1:
+            return False
+        return steps[0].first <= len(cut.was.at(call - 1)) and look.leaves(steps[0].first)
 
     def note(self, look: Straight, start: int, stop: int) -> None:
         """Write down each warning that is due in the calls start..stop, once until the next compaction."""

@@ -182,7 +182,7 @@ class Masks(Ranges, frozen=True, gc=False):
         nh = self.head.size
         if not len(at) or at[0] < nh:
             return self.column(name)[at]
-        rows = at + (self.lo - nh)
+        rows: NDArray[Any] = at + (self.lo - nh)
         if name == "rows":
             return rows
         if name == "keys":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ctxkit.history.columns import ROLES
 from ctxkit.history.view import role_code
 from ctxkit.policies.chain import applied
 
@@ -35,11 +36,10 @@ class Straight:
         tokens = self.log.tokens
         self.off = history.head.tokens - tokens.P[history.lo]
 
-    def after(self, history: History) -> Straight:
-        """Return the outlook on another history of the same log: this one, turned to it."""
+    def after(self, history: History) -> None:
+        """Turn to another history of the same log."""
         self.history = history
         self.off = history.head.tokens - self.log.tokens.P[history.lo]
-        return self
 
     # -- searches of triggers ------------------------------------------------------------------------------------------
 
@@ -169,6 +169,13 @@ class Sampled(Straight):
                 return call
             sums[log.agents[call]] = sums.get(log.agents[call], 0) + self.size(call)
         return stop
+
+    def leaves(self, before: int) -> bool:
+        """Return True where the pruning says that it changes none of the messages before a position, at any call."""
+        changes = getattr(self._pruning, "changes", None)
+        if changes is None or before > self.history.head.size or before > 8:
+            return False
+        return not any(ROLES[self.history.item(p).role(self.log)] in changes for p in range(before))
 
     def size(self, call: int) -> int:
         """Return the prompt tokens of one call."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from talks_by_chance import Fours, by_chance
 
 from ctxkit.engine import Run, advance, log_of, run
+from ctxkit.history import Log
 from ctxkit.policies import triggers
 from ctxkit.policies.clear import Clear
 from ctxkit.policies.curves import last_results
@@ -31,19 +33,30 @@ class Curved(Last):
         return last_results(h, (start, stop), clock, self.n, self.text)
 
 
-@given(st.integers(0, 10**6), st.integers(0, 9), st.integers(300, 5000))
+class Told(Curved):
+    changes = ("tool",)
+
+
+def summing(h, room):
+    return h.summarise(h.safe(h.back(300)), 80, "full")
+
+
+def dropping(h, room):
+    return h.drop(h.safe(len(h) // 2), "the middle", start=h.safe(len(h) // 4))
+
+
+@given(st.integers(0, 10**6), st.integers(0, 9), st.integers(300, 5000), st.sampled_from([summing, dropping]))
 @settings(max_examples=40)
-def test_the_curve_is_the_call(seed, n, at):
-    policy = lambda h, room: h.summarise(h.safe(h.back(300)), 80, "full")
+def test_the_curve_is_the_call(seed, n, at, policy):
     log = log_of(by_chance(seed, 50), Rules(counter=Fours()))
-    plain, curved = (Rules(policy, triggers.Above(at), pruning=p(n), counter=Fours()) for p in (Last, Curved))
-    a, b = run(log, plain), run(log, curved)
-    assert a.prompts.tolist() == b.prompts.tolist()
-    assert a.fresh_tokens.tolist() == b.fresh_tokens.tolist()
-    assert [c.call for c in a.cuts] == [c.call for c in b.cuts]
+    runs = [run(log, Rules(policy, triggers.Above(at), pruning=p(n), counter=Fours())) for p in (Last, Curved, Told)]
+    for done in runs[1:]:
+        assert done.prompts.tolist() == runs[0].prompts.tolist()
+        assert done.fresh_tokens.tolist() == runs[0].fresh_tokens.tolist()
+        assert [c.call for c in done.cuts] == [c.call for c in runs[0].cuts]
 
 
-@pytest.mark.parametrize("step", [1, 7])
+@pytest.mark.parametrize("step", [1, 7, 20])
 def test_the_curve_may_be_taken_in_pieces(step):
     log = log_of(by_chance(9, 50), Rules(counter=Fours()))
     rules = Rules(pruning=Curved(2), counter=Fours())
@@ -63,3 +76,14 @@ def test_clear_says_of_all_calls_what_it_says_of_each(seed, n, deny):
     b = run(log, Rules(pruning=clear, counter=Fours()))
     assert a.prompts.tolist() == b.prompts.tolist()
     assert a.fresh_tokens.tolist() == b.fresh_tokens.tolist()
+
+
+def test_a_result_that_comes_to_stay_is_no_longer_cleared():
+    log = Log.of(messages := list(by_chance(3, 12).messages), Fours())
+    tools = [m for m in messages if m.role == "tool"]
+    rules = Rules(pruning=Told(0), counter=Fours())
+    run(log, rules)
+    log.append(msgspec.structs.replace(tools[0], id="late", pinned=True))
+    log.open()
+    done, plain = run(log, rules), run(log, Rules(pruning=Last(0), counter=Fours()))
+    assert done.prompts.tolist() == plain.prompts.tolist()
