@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MARK = "[redacted]"
-_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL")
+_NAMES = re.compile(r"(?i)KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL")
 _LEAST = 8
 """Characters that a value of the environment must have to count as a secret: shorter ones occur by chance."""
 _KEYS = re.compile(
@@ -54,8 +54,8 @@ def redacted(value: Any, known: Sequence[str] | None = None) -> Any:
 
 def secrets() -> list[str]:
     """Return the values of environment variables that are named like secrets, the longest first."""
-    found = {v for k, v in os.environ.items() if len(v) >= _LEAST and _NAMES.search(k.upper()) and not _path(v)}
-    return sorted(found, key=len, reverse=True)
+    named = (os.environ.get(name, "") for name in os.environ if _NAMES.search(name))  # values cost: only those asked
+    return sorted({v for v in named if len(v) >= _LEAST and not _path(v)}, key=len, reverse=True)
 
 
 def _path(value: str) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.compactor import Compactor
-from ctxkit.agent.contents import contents
+from ctxkit.agent.contents import Contents
 from ctxkit.agent.events import Event, Listener, deaf
 from ctxkit.agent.limits import Limits, Spent
 from ctxkit.agent.memories import Memory
@@ -79,6 +79,9 @@ class Agent:
         self._seconds = summary_seconds
         self._memory = Memory(rules.flush, memory, self._writer, clock, self._tell) if rules.flush and memory else None
         self._spent, self._attempts, self._wanted, self._sent = Spent(), 0, False, 0
+        self._steps = 0
+        """Replies of this turn so far: failed calls do not count, so a retry asks for the same step."""
+        self._contents = Contents()
         self._last, self._began = Message(role="assistant"), 0.0
         self._deadline: asyncio.Timeout | None = None
         self.transcript = Transcript(session, keep, clock)
@@ -133,7 +136,7 @@ class Agent:
             self.limits, self.model.name, 0
         )  # a limit that cannot be kept is said before anything is written
         self._spent, self._attempts, self.compactor.made, self._wanted = spent, 0, 0, False
-        self._last, self._began = Message(role="assistant"), self._clock()
+        self._last, self._began, self._steps = Message(role="assistant"), self._clock(), 0
         for call in self.transcript.unanswered():  # the kernel was killed, or the kit failed, while a tool ran
             self._said(self.transcript.unrun(call, LOST))
         self.transcript.begin()
@@ -226,9 +229,9 @@ class Agent:
 
     async def _ask(self, messages: tuple[Message, ...], tokens: int) -> Message:
         schemas = tuple(t.schema for t in self.tools.values())
-        request = Request(messages=messages, tools=schemas, turn=self.transcript.turn, step=self._step)
+        request = Request(messages=messages, tools=schemas, turn=self.transcript.turn, step=self._steps)
         chars, seq = sum(s.chars or 0 for s in schemas), self._spent.calls + 1
-        self._tell("inner_call_context", contents(messages, seq=seq, schema_chars=chars, tokens=tokens))
+        self._tell("inner_call_context", self._contents.of(messages, seq=seq, schema_chars=chars, tokens=tokens))
         self._tell("model_call", {"model": self.model.name, "message_count": len(messages), "call_seq": seq})
         heard: list[str] = []
 
@@ -258,17 +261,9 @@ class Agent:
             raise ModelError(f"{self.model.name} cut the prompt: it is larger than {window:,} tokens.", overflow=True)
         return reply
 
-    @property
-    def _step(self) -> int:
-        """Replies of this turn so far: failed calls do not count, so a retry asks for the same step."""
-        return sum(
-            1
-            for e in reversed(self.session.path)
-            if isinstance(e, Message) and e.role == "assistant" and e.turn == self.transcript.turn and not e.is_error
-        )
-
     def _replied(self, reply: Message) -> Message:
         kept = self._said(self.transcript.add(reply, "a"))
+        self._steps += 1
         self._spent.add(kept.usage, self.model.name, self._sent)
         u = kept.usage
         self.compactor.budget.called(u)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,37 +15,60 @@ if TYPE_CHECKING:
     from ctxkit.messages import Message
 
 
-def contents(messages: Sequence[Message], *, seq: int, schema_chars: int, tokens: int) -> dict[str, Any]:
-    """Return the composition of a prompt.
+KINDS = ("text", "reasoning_text", "reasoning_protected_data", "fn_call_args", "fn_results")
+ROLES = ("user", "assistant", "tool", "summary")
 
-    Args:
-        messages: what is sent, after trimming.
-        seq: number of the call in its turn, from 1.
-        schema_chars: characters of the tool schemas.
-        tokens: the prompt as it is counted here (fuseraft gives characters / 4).
-    """
-    chars = dict.fromkeys(("text", "reasoning_text", "reasoning_protected_data", "fn_call_args", "fn_results"), 0)
-    blobs = 0
-    for m in messages:
-        for part in m.parts:
-            if isinstance(part, Text):
-                chars["fn_results" if m.role == "tool" else "text"] += len(part.text)
-            elif isinstance(part, Thinking):
-                chars["reasoning_text"] += len(part.text)
-                chars["reasoning_protected_data"] += len(part.signature or "")
-                blobs += part.signature is not None
-            elif isinstance(part, ToolCall):
-                chars["fn_call_args"] += len(part.raw or msgspec.json.encode(part.arguments))
-    total = sum(chars.values())
-    return {
-        "seq": seq,
-        "msg_counts": {r: sum(m.role == r for m in messages) for r in ("user", "assistant", "tool", "summary")},
-        "content_chars": {
-            **chars,
-            "content_total": total,
-            "tool_schema_est": schema_chars,
-            "grand_total": total + schema_chars,
-        },
-        "protected_data_blobs": blobs,
-        "est_tokens": tokens,
-    }
+
+class Contents:
+    """Composes the report of each call; a message is counted once in its life."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Message, list[int]]] = {}
+
+    def of(self, messages: Sequence[Message], *, seq: int, schema_chars: int, tokens: int) -> dict[str, Any]:
+        """Return the composition of a prompt.
+
+        Args:
+            messages: what is sent, after trimming.
+            seq: number of the call in its turn, from 1.
+            schema_chars: characters of the tool schemas.
+            tokens: the prompt as it is counted here (fuseraft gives characters / 4).
+        """
+        *chars, blobs = map(sum, zip(*map(self._counted, messages), strict=True)) if messages else [0] * 6
+        roles: Counter[str] = Counter([m.role for m in messages])
+        total = sum(chars)
+        return {
+            "seq": seq,
+            "msg_counts": {role: roles[role] for role in ROLES},
+            "content_chars": {
+                **dict(zip(KINDS, chars, strict=True)),
+                "content_total": total,
+                "tool_schema_est": schema_chars,
+                "grand_total": total + schema_chars,
+            },
+            "protected_data_blobs": blobs,
+            "est_tokens": tokens,
+        }
+
+    def _counted(self, message: Message) -> list[int]:
+        known = self._known.get(message.id)
+        if known is not None and known[0] is message:
+            return known[1]
+        counts = _counts(message)
+        self._known[message.id] = (message, counts)
+        return counts
+
+
+def _counts(message: Message) -> list[int]:
+    """Return the characters of a message by kind, and how many of its parts are sealed."""
+    chars, blobs = dict.fromkeys(KINDS, 0), 0
+    for part in message.parts:
+        if isinstance(part, Text):
+            chars["fn_results" if message.role == "tool" else "text"] += len(part.text)
+        elif isinstance(part, Thinking):
+            chars["reasoning_text"] += len(part.text)
+            chars["reasoning_protected_data"] += len(part.signature or "")
+            blobs += part.signature is not None
+        elif isinstance(part, ToolCall):
+            chars["fn_call_args"] += len(part.raw or msgspec.json.encode(part.arguments))
+    return [*chars.values(), blobs]

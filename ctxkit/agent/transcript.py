@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ctxkit.engine import identified
 from ctxkit.messages import Edit, Message, Part, Text, Thinking, ToolCall
-from ctxkit.redaction import redacted
+from ctxkit.redaction import redacted, secrets
 
 if TYPE_CHECKING:
     from ctxkit.session import Session
@@ -66,10 +66,11 @@ class Transcript:
 
     def add(self, message: Message, kind: str) -> Message:
         """Write a message under a new id that begins with `kind`; it comes back as it was kept."""
-        time = message.time or self.clock()
-        kept = replace(message, id=self._new(kind), turn=self.turn, time=time, parts=self._clean(message.parts))
+        time, known = message.time or self.clock(), secrets()
+        parts = self._clean(message.parts, known)
+        kept = replace(message, id=self._new(kind), turn=self.turn, time=time, parts=parts)
         if kept.error:
-            kept = replace(kept, error=_text(kept.error))
+            kept = replace(kept, error=_text(kept.error, known))
         self.session = self._keep(kept)
         return kept
 
@@ -103,33 +104,33 @@ class Transcript:
         self._ids.add(name)
         return name
 
-    def _clean(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    def _clean(self, parts: tuple[Part, ...], known: list[str]) -> tuple[Part, ...]:
         out: list[Part] = []
         for part in parts:
             if isinstance(part, Text):
-                out.append(Text(_text(part.text)))
+                out.append(Text(_text(part.text, known)))
             elif isinstance(part, Thinking):
-                out.append(replace(part, text=_text(part.text)))
+                out.append(replace(part, text=_text(part.text, known)))
             elif isinstance(part, ToolCall):
-                out.append(self._called(part))
+                out.append(self._called(part, known))
             else:
                 out.append(part)
         return tuple(out)
 
-    def _called(self, call: ToolCall) -> ToolCall:
+    def _called(self, call: ToolCall, known: list[str]) -> ToolCall:
         """Give a call an id that no other call of the session has: providers refuse two of one id."""
         name, n = call.id or "call", 1
         while name in self._calls:
             n += 1
             name = f"{call.id or 'call'}_{n}"
         self._calls.add(name)
-        arguments: dict[str, Any] = redacted(_sound(call.arguments))
-        return replace(call, id=name, arguments=arguments, raw=None if call.raw is None else _text(call.raw))
+        arguments: dict[str, Any] = redacted(_sound(call.arguments), known)
+        return replace(call, id=name, arguments=arguments, raw=None if call.raw is None else _text(call.raw, known))
 
 
-def _text(text: str) -> str:
+def _text(text: str, known: list[str]) -> str:
     """Return text as it is kept: without keys, and without halves of characters, which no file can hold."""
-    return str(redacted(_sound(text)))
+    return str(redacted(_sound(text), known))
 
 
 def _sound(value: Any) -> Any:

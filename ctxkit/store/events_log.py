@@ -36,7 +36,7 @@ class EventsLog:
         """Write one event."""
         stamp = datetime.fromtimestamp(time, UTC).isoformat(timespec="microseconds")
         line = {"ts": stamp, "session": self._session, "agent": self._agent, "turn": max(turn, 0), "event_type": kind,
-                "payload": {k: _short(redacted(v)) for k, v in payload.items() if v is not None}}  # fmt: skip
+                "payload": {k: _short(v) for k, v in redacted(dict(payload)).items() if v is not None}}  # fmt: skip
         os.write(self._handle, msgspec.json.encode(line, enc_hook=str) + b"\n")
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timezone
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -115,8 +116,12 @@ class Tree:
 
     def __init__(self, session: Session) -> None:
         self.parents = session.parents or tuple(range(-1, len(session.log) - 1))
-        self.index = {e.id: i for i, e in enumerate(session.log) if isinstance(e, Message)}
         self.log = session.log
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Places of the messages by id; made when an edit asks: a message that is appended needs none."""
+        return {e.id: i for i, e in enumerate(self.log) if isinstance(e, Message)}
 
     @staticmethod
     def id(i: int) -> str:
