@@ -262,5 +262,5 @@ def test_paths_in_a_config_are_never_opened(config, tmp_path):
     ("ttl", "seconds"), [('"10"', 600), ("10", 600), ('"90s"', 90), ('"250ms"', 0.25), ('"1h5m"', 3900)]
 )
 def test_a_bare_duration_is_minutes(config, ttl, seconds):
-    text = "{agents: {defaults: {contextPruning: {mode: 'cache-ttl', ttl: %s}}}}" % ttl
+    text = "{agents: {defaults: {contextPruning: {mode: 'cache-ttl', ttl: " + ttl + "}}}}"
     assert load(config(text, "fased.json"))[0].parameters["ttl_seconds"] == seconds
