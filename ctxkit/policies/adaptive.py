@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from ctxkit.policies import contents, trims
 from ctxkit.policies.setting import Setting
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ctxkit.history import History
     from ctxkit.messages import Message
     from ctxkit.tokens import Room
@@ -40,6 +42,10 @@ class AdaptiveTrim(Setting):
                 break
             new = self.stage(history, stage)
         return new
+
+    def acts(self, _history: History, _span: tuple[int, int], prompts: NDArray[Any], room: Room) -> NDArray[Any]:
+        """Say at which calls of a span it does anything, from the prompts that it would be given."""
+        return np.asarray(prompts > room.limit)
 
     def stage(self, history: History, stage: int) -> History:
         """Return the history as one stage leaves it, counted from 0."""

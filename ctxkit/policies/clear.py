@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.policies import contents, trims
+from ctxkit.policies.courses import Traced, Untraceable
 from ctxkit.policies.curves import last_results
 from ctxkit.policies.setting import Setting, at_least
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.history.log import Clock
     from ctxkit.messages import Message
+    from ctxkit.policies.courses import Course
     from ctxkit.tokens import Room
 
 CLEARED = "[Old tool result content cleared]"
@@ -126,7 +128,7 @@ class Clear(Setting):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ToolPairs(Setting):
+class ToolPairs(Traced, Setting):
     """Keep the last pairs of call and result whole; older results become a placeholder (fuseraft's in-turn window)."""
 
     keep_pairs: int = 12
@@ -153,6 +155,30 @@ class ToolPairs(Setting):
             return history
         old = results & np.isin(history.groups, pairs[: len(pairs) - keep])
         return history.shorten(old, self.placeholder, reason=f"older than the last {keep} tool pairs")
+
+    @property
+    def alone(self) -> bool:
+        """Whether only what comes after a pair matters: not where all messages or pairs are counted."""
+        return self.step == 1 and not self.from_chars
+
+    def trace(self, course: Course, _room: Room) -> None:
+        """Say when each pair leaves the window: at the first call that has enough newer ones."""
+        if self.from_chars and course.states:
+            raise Untraceable
+        shown = course.shown
+        at = np.flatnonzero(shown.role("tool"))
+        pairs, firsts, which = np.unique(shown.groups[at], return_index=True, return_inverse=True)
+        come = course.arrive[at[firsts]]
+        if (np.diff(come) < 0).any() or (len(pairs) and pairs[0] < 0):
+            raise Untraceable
+        begin = int(np.searchsorted(np.cumsum(shown.chars), self.from_chars)) if self.from_chars else 0
+        if begin == len(shown):
+            return
+        least = float(course.arrive[begin]) if self.from_chars else 0
+        for p, n in zip(at.tolist(), which.tolist(), strict=True):
+            newest = self.keep_pairs + (n // self.step + 1) * self.step - 1
+            if newest < len(pairs):
+                course.text(p, max(least, float(come[newest]), float(course.arrive[p])), self.placeholder)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -11,10 +11,12 @@ import numpy as np
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Text
 from ctxkit.policies import contents, trims
+from ctxkit.policies.courses import Traced
 from ctxkit.policies.setting import Setting, at_least
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.courses import Course
     from ctxkit.tokens import Room
 
 ARCHIVED = "[archived: see the digest]"
@@ -59,7 +61,7 @@ class Digest(Setting):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Excerpts(Setting):
+class Excerpts(Traced, Setting):
     """Put a short excerpt, with tool, call and status, in the place of each tool result but the last (as `ai`)."""
 
     keep_last: int = 10
@@ -80,6 +82,15 @@ class Excerpts(Setting):
             p: _archived(history[p], self.excerpt(history[p])) for p in _old(history, self.keep_last)
         }
         return history.shorten(changes, reason="old results are excerpts") if changes else history
+
+    def trace(self, course: Course, _room: Room) -> None:
+        """Say when each result becomes an excerpt: as soon as `keep_last` newer ones are there."""
+        if self.strategy == "off":
+            return
+        found = np.flatnonzero(course.shown.role("tool") & ~course.stays)
+        late = course.arrive[found[self.keep_last :]].tolist()
+        for p, call in zip(found.tolist(), late, strict=False):
+            course.change(p, call, lambda m: m if m.kind == KIND else _archived(m, self.excerpt(m)))
 
     def excerpt(self, result: Message) -> str:
         """Return the text that stands for a result."""

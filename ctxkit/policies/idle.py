@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.policies import contents, trims
+from ctxkit.policies.courses import traced
 from ctxkit.policies.setting import Setting, at_least, share
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from ctxkit.history import History
+    from ctxkit.history.log import Clock
     from ctxkit.messages import Message
     from ctxkit.tokens import Room
 
@@ -69,6 +73,29 @@ class CacheTtl(Setting):
         if not which.any() or int(history.chars.sum()) < self.soft_trim_ratio * window:
             return history
         return self.cleared(self.trimmed(history, which), which, window)
+
+    @property
+    def curve(self) -> Callable[..., tuple[NDArray[Any], NDArray[Any]]]:
+        """What all coming calls are sent at once; not there where it may act at every call."""
+        if not self.ttl_seconds:
+            raise AttributeError("curve")
+        return self._curve
+
+    def _curve(
+        self, history: History, start: int, stop: int, clock: Clock, room: Room
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        return traced((self,), self, history, (start, stop), clock, room)
+
+    def acts(self, history: History, span: tuple[int, int], _prompts: NDArray[Any], _room: Room) -> NDArray[Any]:
+        """Say at which calls of a span it may do anything: those after a long pause."""
+        start, stop = span
+        log, acts = history.log, np.zeros(stop - start, bool)
+        if not self.ttl_seconds:
+            return ~acts
+        first = max(start, 1)
+        pause = np.array(log.sent[first:stop]) - np.array(log.done[first - 1 : stop - 1])
+        acts[first - start :] = pause >= self.ttl_seconds  # an unknown time is no pause
+        return acts
 
     def due(self, history: History) -> bool:
         """Say whether the pause before this call was long enough."""

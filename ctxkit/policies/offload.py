@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ctxkit.policies import contents
+from ctxkit.policies.courses import Traced, Untraceable
 from ctxkit.policies.setting import Setting, at_least
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from ctxkit.history import History
     from ctxkit.messages import Message, ToolCall
+    from ctxkit.policies.courses import Course
     from ctxkit.tokens import Room
 
 STUB = "[result offloaded — "
@@ -24,7 +26,7 @@ HINTS = ("path", "command", "script", "url", "key", "query", "message", "branch"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Offload(Setting):
+class Offload(Traced, Setting):
     """Put a stub in the place of each result longer than a threshold; the newest result too, as soon as it is there."""
 
     threshold: int = 40_000
@@ -39,16 +41,25 @@ class Offload(Setting):
 
     def __call__(self, history: History, _room: Room) -> History:
         """Return the history with stubs; a result that could not be saved stays as it is."""
-        changes: dict[int, Message | str] = {}
-        for p in np.flatnonzero(history.tool(*self.tools) & (history.chars > self.threshold)).tolist():
-            message = history[p]
-            text = contents.texts(message)
-            if len(text) <= self.threshold or text.startswith(STUB) or contents.has_images(message):
-                continue
-            artifact = sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
-            if self._saved(artifact, text):
-                changes[p] = contents.with_text(message, stub(text, message, _asked(history, p), artifact))
+        long = np.flatnonzero(history.tool(*self.tools) & (history.chars > self.threshold)).tolist()
+        changes: dict[int, Message | str] = {p: self._stub(history, p, history[p]) for p in long}
         return history.shorten(changes, reason="offloaded to an artifact") if changes else history
+
+    def trace(self, course: Course, _room: Room) -> None:
+        """Offload each result as soon as it is there; one that is saved somewhere is offloaded when it is sent."""
+        if self.save is not None:
+            raise Untraceable
+        for p in course.long(course.shown.tool(*self.tools), self.threshold):
+            course.each([p], self.threshold, lambda m, p=p: self._stub(course.shown, p, m))  # type: ignore[misc]
+
+    def _stub(self, history: History, position: int, message: Message) -> Message:
+        text = contents.texts(message)
+        if len(text) <= self.threshold or text.startswith(STUB) or contents.has_images(message):
+            return message
+        artifact = sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+        if not self._saved(artifact, text):
+            return message
+        return contents.with_text(message, stub(text, message, _asked(history, position), artifact))
 
     def _saved(self, artifact: str, text: str) -> bool:
         if self.save is None:

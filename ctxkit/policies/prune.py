@@ -5,24 +5,32 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Literal
+from itertools import pairwise
+from math import inf
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies import contents
+from ctxkit.policies.courses import Traced, Untraceable
 from ctxkit.policies.setting import Setting, at_least
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
     from ctxkit.history import History
     from ctxkit.messages import Message
+    from ctxkit.policies.courses import Course
     from ctxkit.tokens import Room
 
 _MODE = re.compile(r"none|all|before-last-message|before-last-(\d+)-messages")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Prune(Setting):
+class Prune(Traced, Setting):
     """Drop tool calls with their results, and reasoning, from what lies before the last messages.
 
     A call is kept where its own id occurs among the last messages, so a call just before them survives with its result.
@@ -56,18 +64,70 @@ class Prune(Setting):
         gone = self._dropped(messages, units, [bool(s) for s in stays])
         changes: dict[int, Message | None] = {}
         for p, message in enumerate(messages):
-            new: Message | None = message
-            if message.role == "tool":
-                new = None if message.call_id in gone else message
-            elif message.role == "assistant":
-                new = contents.without_calls(message, gone)
-                if self.reasoning == "all" or (self.reasoning != "none" and p < len(messages) - 1):
-                    new = contents.without_reasoning(new)
-            if new is not None and self.empty_messages == "remove" and _empty(new) and not stays[p]:
-                new = None
+            new = self._left(message, gone, last=p == len(messages) - 1, stays=bool(stays[p]))
             if new is not message:
                 changes[p] = new
         return changes
+
+    def _left(self, message: Message, gone: frozenset[str], *, last: bool, stays: bool) -> Message | None:
+        """Return what is left of a message without these calls."""
+        new = message
+        if message.role == "tool" and message.call_id in gone:
+            return None
+        if message.role == "assistant":
+            new = contents.without_calls(message, gone)
+            if self.reasoning == "all" or (self.reasoning != "none" and not last):
+                new = contents.without_reasoning(new)
+        return None if self.empty_messages == "remove" and _empty(new) and not stays else new
+
+    def trace(self, course: Course, _room: Room) -> None:
+        """Say when each message loses its calls: as soon as no message that names them is among the last."""
+        if course.states:
+            raise Untraceable
+        messages = course.shown.messages
+        times = self._times(course, messages)
+        for p, message in enumerate(messages):
+            ids = [c.id for c in message.tool_calls] if message.role == "assistant" else [message.call_id or ""]
+            spans = {i: times[i] for i in ids if times.get(i)}
+            if not spans and message.role == "tool":
+                continue
+            begin, later = int(course.arrive[p]), inf
+            if self.reasoning == "before-last-message" and p + 1 < len(messages):
+                later = float(course.arrive[p + 1])
+            bounds = {begin, later, *(float(t) for of in spans.values() for span in of for t in span)}
+            at = [*sorted(t for t in bounds if begin <= t < inf), inf]
+            for start, stop in pairwise(at):
+                gone = frozenset(i for i, of in spans.items() if any(a <= start < b for a, b in of))
+                course.change(p, start, self._make(gone, last=start < later), stop=stop, smaller=False)
+
+    def _make(self, gone: frozenset[str], *, last: bool) -> Callable[[Message], Message | None]:
+        return lambda m: self._left(m, gone, last=last, stays=False)
+
+    def _times(self, course: Course, messages: tuple[Message, ...]) -> dict[str, list[tuple[float, float]]]:
+        """Return for each call id from which to which call it is gone; a late result brings its call back."""
+        match = _MODE.fullmatch(self.tool_calls)
+        if self.tool_calls == "none" or match is None or match[1] == "0" or not messages:
+            return {}
+        last = 0 if self.tool_calls == "all" else int(match[1] or 1)
+        units = np.array(self._units(messages))
+        firsts = np.where(course.count > 0, units[np.maximum(course.count - 1, 0)] + 1 - last, -1)
+        where: dict[str, list[int]] = {}
+        for p, m in enumerate(messages):
+            for i in (*(c.id for c in m.tool_calls), *([m.call_id] if m.call_id is not None else ())):
+                where.setdefault(i, []).append(p)
+        named = self._named(messages, where)
+        passed = np.searchsorted(firsts, units, side="right")  # the first call to which each is none of the last
+        return {i: _gone(places, course, passed) for i, places in where.items() if self._concerns(named.get(i, ""))}
+
+    def _named(self, messages: tuple[Message, ...], where: dict[str, list[int]]) -> dict[str, str]:
+        """Return the tool of each call id; ids that are used twice, or answered first, matter where tools are named."""
+        named: dict[str, str] = {}
+        for p, m in enumerate(messages):
+            for call in m.tool_calls:
+                if self.tools != ("*",) and (call.id in named or where[call.id][0] != p):
+                    raise Untraceable
+                named[call.id] = call.name
+        return named
 
     def _units(self, messages: tuple[Message, ...]) -> list[int]:
         """Return for each message which message of the SDK it is in: results in a row are one."""
@@ -110,6 +170,15 @@ class Cap(Setting):
     def __post_init__(self) -> None:
         at_least(self, 0, "max_messages")
 
+    alone = True
+
+    @property
+    def trace(self) -> Callable[[Course, Room], None]:
+        """Say that nothing is done; not there where messages are counted."""
+        if self.max_messages:
+            raise AttributeError("trace")
+        return lambda _course, _room: None
+
     def __call__(self, history: History, _room: Room) -> History:
         """Return the head and the tail."""
         while self.max_messages and len(history) > self.max_messages:
@@ -127,6 +196,18 @@ class Cap(Setting):
             return history.keep(np.arange(n) < self.max_messages, why)
         first = n - (self.max_messages - head)
         return history.drop(history.safe(first) or n, why, start=head)
+
+
+def _gone(places: list[int], course: Course, passed: NDArray[Any]) -> list[tuple[float, float]]:
+    """Return from which to which call an id is gone that stands at these places."""
+    out: list[tuple[float, float]] = []
+    for p, later in zip(places, [*places[1:], None], strict=True):
+        if course.stays[p]:
+            break
+        start, stop = max(int(passed[p]), int(course.arrive[p])), inf if later is None else int(course.arrive[later])
+        if start < stop:
+            out.append((start, stop))
+    return out
 
 
 def _empty(message: Message) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies import contents, trims
+from ctxkit.policies.courses import Traced
 from ctxkit.policies.setting import Setting, at_least
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from ctxkit.history import History
     from ctxkit.messages import Message
+    from ctxkit.policies.courses import Course
     from ctxkit.policies.trims import Mode
     from ctxkit.tokens import Room
 
@@ -128,7 +130,7 @@ class Replies(Setting):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Outputs(Setting):
+class Outputs(Traced, Setting):
     """Cut raw tool output by lines, then characters, then bytes, with a last line that says so (as the agent `ai`)."""
 
     max_lines: int = 2000
@@ -149,17 +151,26 @@ class Outputs(Setting):
 
     def __call__(self, history: History, _room: Room) -> History:
         """Return the history with output within its limits."""
-        low = min(n for n in (self.max_lines, self.max_chars, self.max_bytes // 4, 1 << 62) if n)
-        changes: dict[int, Message | str] = {}
-        for p in np.flatnonzero(history.tool(*self.tools) & (history.chars > low)).tolist():
-            message = history[p]
-            text = contents.texts(message)
-            short = trims.output(
-                text, max_lines=self.max_lines, max_chars=self.max_chars, max_bytes=self.max_bytes, mode=self.mode
-            )
-            if short != text and "\n[tool output truncated: " not in text[-200:]:
-                changes[p] = contents.with_text(message, short)
+        long = np.flatnonzero(history.tool(*self.tools) & (history.chars > self._low)).tolist()
+        changes: dict[int, Message | str] = {p: self._cut(history[p]) for p in long}
         return history.shorten(changes, reason="tool output beyond its limits is cut") if changes else history
+
+    def trace(self, course: Course, _room: Room) -> None:
+        """Cut each output as soon as it is there."""
+        course.each(course.long(course.shown.tool(*self.tools), self._low), self._low, self._cut)
+
+    @property
+    def _low(self) -> int:
+        """Characters up to which nothing can be too long."""
+        return min(n for n in (self.max_lines, self.max_chars, self.max_bytes // 4, 1 << 62) if n)
+
+    def _cut(self, message: Message) -> Message:
+        text = contents.texts(message)
+        short = trims.output(
+            text, max_lines=self.max_lines, max_chars=self.max_chars, max_bytes=self.max_bytes, mode=self.mode
+        )
+        done = short == text or "\n[tool output truncated: " in text[-200:]
+        return message if done else contents.with_text(message, short)
 
 
 def consumed(history: History, readers: Iterable[str] = READERS, writers: Iterable[str] = WRITERS) -> frozenset[int]:

@@ -1,0 +1,90 @@
+"""What a pruning's course says of all calls at once is what its calls say one by one."""
+
+import numpy as np
+import pytest
+from conftest import sample
+from contracts import messages
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from talks_by_chance import Fours, by_chance
+
+from ctxkit.engine import log_of, run
+from ctxkit.history import Log
+from ctxkit.policies import triggers
+from ctxkit.policies.adaptive import AdaptiveTrim
+from ctxkit.policies.clear import ToolPairs
+from ctxkit.policies.digest import Excerpts
+from ctxkit.policies.idle import CacheTtl
+from ctxkit.policies.offload import Offload
+from ctxkit.policies.prune import Cap, Prune
+from ctxkit.policies.prunings import Prunings
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.shorten import Outputs
+from ctxkit.tokens import Room
+
+PRUNINGS = {
+    "prune": Prune(tool_calls="before-last-4-messages"),
+    "prune all": Prune(tool_calls="all", reasoning="all"),
+    "prune one": Prune(tool_calls="before-last-message", reasoning="before-last-message", empty_messages="keep"),
+    "prune by tool": Prune(tool_calls="before-last-2-messages", tools=("read_*", "bash")),
+    "tyrum": Prunings.of(Prune(tool_calls="before-last-4-messages"), Cap()),
+    "outputs": Outputs(max_chars=300),
+    "excerpts": Excerpts(keep_last=1),
+    "ai": Prunings.of(Outputs(max_lines=5, max_chars=400), Excerpts(keep_last=2, strategy="llm")),
+    "offload": Offload(threshold=300),
+    "fuseraft": Prunings.of(Offload(threshold=8000), ToolPairs(keep_pairs=1), AdaptiveTrim(stages=(300, 50))),
+    "pairs": ToolPairs(keep_pairs=1),
+    "pairs in steps": ToolPairs(keep_pairs=1, step=3, from_chars=500),
+    "idle": CacheTtl(min_prunable_tool_chars=0, soft_trim_ratio=0.1, hard_clear_ratio=0.3, keep_last_assistants=1),
+}
+POLICIES = {
+    "none": None,
+    "summary": lambda h, _room: h.summarise(h.safe(h.back(300)), 80, "full"),
+    "clearing": lambda h, _room: h.shorten(np.flatnonzero(h.role("tool"))[:-2], "[gone]", "old"),
+    "window": lambda h, _room: h.drop(h.safe(h.back(200)), "window", start=1),
+}
+
+
+def same(log, pruning, policy, room):
+    """Assert that prompts and fresh tokens of every call are the same with the curve and without."""
+    due = None if policy is None else triggers.Above(room.limit // 2)
+    plain, curved = (
+        run(log, Rules(policy, due, pruning=p, counter=room.counter, window=room.limit, reserve=0))
+        for p in (pruning.__call__, pruning)
+    )
+    assert hasattr(pruning, "curve")
+    assert curved.prompts.tolist() == plain.prompts.tolist()
+    assert curved.fresh_tokens.tolist() == plain.fresh_tokens.tolist()
+    assert [c.call for c in curved.cuts] == [c.call for c in plain.cuts]
+
+
+@pytest.mark.parametrize("name", PRUNINGS)
+@settings(max_examples=8)
+@given(seed=st.integers(0, 10**6), policy=st.sampled_from(sorted(POLICIES)), window=st.integers(1500, 9000))
+def test_the_course_is_the_call_in_long_talks(name, seed, policy, window):
+    log = log_of(by_chance(seed, 25), Rules(counter=Fours()))
+    same(log, PRUNINGS[name], POLICIES[policy], Room(window, 0, Fours()))
+
+
+@pytest.mark.parametrize("name", PRUNINGS)
+@settings(max_examples=25)
+@given(rows=messages(), policy=st.sampled_from(sorted(POLICIES)))
+def test_the_course_is_the_call_in_odd_talks(name, rows, policy):
+    same(Log.of(rows, Fours()), PRUNINGS[name], POLICIES[policy], Room(900, 0, Fours()))
+
+
+@pytest.fixture(scope="module")
+def real_sessions(real):
+    from ctxkit.readers.catalogue import read_all
+
+    paths = sample(sorted(p for p in real.rglob("*.json*") if p.stat().st_size < 400_000), 6)
+    return [s for path in paths for s in read_all(path, progress=False) if 3 < len(s.calls) < 150][:8]
+
+
+@pytest.mark.parametrize("name", PRUNINGS)
+def test_the_course_is_the_call_in_real_sessions(name, real_sessions):
+    for session in real_sessions:
+        log = log_of(session, Rules(counter=Fours()))
+        limit = max(log.tokens.C) * 2 // 3
+        same(log, PRUNINGS[name], POLICIES["summary"], Room(limit, 0, Fours()))
+        same(log, PRUNINGS[name], None, Room(limit, 0, Fours()))
