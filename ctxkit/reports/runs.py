@@ -37,6 +37,7 @@ def cell(name: str, value: Any) -> str:
         return f"{value:,.1f}"
     if kind == FLOAT:
         return dollars(value) if name.endswith("_usd") else percent(value) if abs(value) >= 0.1 else f"{value:.1%}"
+    value = value.item() if hasattr(value, "item") else value
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else line(str(value), 160)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 from builders import assistant, session, step, usage, user
@@ -127,6 +128,7 @@ def test_the_worst_of_several_sessions_is_named():
         ("thrash", True, "yes"),
         ("first_use_delay", 2.5, "2.5"),
         ("reserve_tokens", 8_000, "8,000"),
+        ("reserve_tokens", np.int64(8_000), "8,000"),
     ],
 )
 def test_figures_are_written_by_their_kind(name, value, text):
