@@ -46,12 +46,15 @@ class Quick:
         self.billed, self.kept = sheet.billed.tolist(), sheet.kept.tolist()
         self.last = dict(sheet.far)
         odd = {c for c, kept in enumerate(self.kept) if kept < _ALWAYS and self.billed[c]} | set(self.last)
-        self.odd = sorted(odd)
         self.output = int(sheet.output[sheet.billed].sum())
         self.cold = [c for c, cold in enumerate(sheet.cold.tolist()) if cold]
         before = [sizes[0], *sizes[:-1]] if sizes else []
         own = [min(min(b, n) - self.lag, n) for b, n in zip(before, sizes, strict=True)]
         plain = [b and c not in odd for c, b in enumerate(self.billed)]
+        self.next_odd = _next(odd, len(sizes))
+        """For each call the first one from it on that is looked at by itself."""
+        self.last_billed = [-1, *accumulate((c if b else -1 for c, b in enumerate(self.billed)), max)]
+        """For each call the last billed one before it: prompts rise within a stretch."""
         self.N = [0, *accumulate(plain)]
         self.R = [0, *accumulate(r if p else 0 for r, p in zip(own, plain, strict=True))]
         self.B = [0, *accumulate(self.billed)]
@@ -80,12 +83,13 @@ class Quick:
                 at.append((a, off))
                 total += self.S[b] - self.S[a] + off * (self.B[b] - self.B[a])
                 read += self.R[b] - self.R[a] + off * (self.N[b] - self.N[a])
-                most = self._last(a, b)
-                peak = max(peak, sizes[most] + off if most >= a else 0)
-                first = bisect_left(self.odd, a)
-                for k in range(first, bisect_left(self.odd, b, first)):
-                    c = self.odd[k]
+                most = self.last_billed[b]
+                if most >= a and sizes[most] + off > peak:
+                    peak = sizes[most] + off
+                c = self.next_odd[a]
+                while c < b:
                     read += self._odd(c, at, shared)
+                    c = self.next_odd[c + 1]
                 continue
             cut = next(cuts, None)
             if cut is None or cut.call != a or b != a + 1 or len(cut.new.steps) != 1 or off < self.smallest:
@@ -117,13 +121,6 @@ class Quick:
             self.output * p.output
         ) if sheet.has_output else None
 
-    def _last(self, a: int, b: int) -> int:
-        """Return the last billed call before b: prompts rise within a stretch."""
-        c = b - 1
-        while c >= a and not self.billed[c]:
-            c -= 1
-        return c
-
     def _prompt(self, c: int, at: list[tuple[int, int]]) -> int:
         i = len(at) - 1
         while i and at[i][0] > c:
@@ -145,6 +142,13 @@ class Quick:
         if c in shared and self.floor is not None:
             read = min(base, self.floor)
         return int(max(min(read, self.kept[c], prompt), 0))
+
+
+def _next(odd: set[int], n: int) -> list[int]:
+    out = [n] * (n + 1)
+    for c in range(n - 1, -1, -1):
+        out[c] = c if c in odd else out[c + 1]
+    return out
 
 
 class Prompts:

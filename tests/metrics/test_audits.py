@@ -10,6 +10,7 @@ import ctxkit as ck
 from ctxkit.metrics.audits import audits
 from ctxkit.metrics.drift import drift
 from ctxkit.metrics.planted import available, facts, mcnemar, plant
+from ctxkit.metrics.thrash import aftermath, thrash
 
 
 def test_a_good_summary_passes_and_a_bad_one_is_named():
@@ -75,3 +76,10 @@ def test_unpaired_outcomes_and_sessions_without_a_user_are_refused():
         mcnemar([True], [])
     with pytest.raises(ck.BadArguments, match="user message"):
         plant(session(assistant()), facts(1))
+
+
+def test_what_follows_cuts_is_what_thrash_says(real):
+    s = ck.read(real / "pi/before-compaction.jsonl")
+    whole = thrash(s)
+    assert aftermath(s) == (whole.reread_rate, whole.reorientation)
+    assert aftermath(session(user(), assistant())) == (None, None)
