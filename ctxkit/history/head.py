@@ -275,7 +275,11 @@ class Head(msgspec.Struct, gc=False):
             self.counts_ = {}
         n = self.counts_.get(role)
         if n is None:
-            n = self.counts_[role] = int((self.column(log, "roles") == role).sum())
+            if self.tuple_ is not None and self.size <= 16:
+                n = [i.role(log) for i in self.tuple_].count(role)
+            else:
+                n = int((self.column(log, "roles") == role).sum())
+            self.counts_[role] = n
         return n
 
     def sums(self, estimated: bool) -> list[int]:

@@ -91,6 +91,7 @@ class Savings:
         tools, sums, counts = log.of_role[TOOL], self.sums, log.counts[TOOL]
         self._sums = Column(lambda a, b: sums[a:b], np.int64)
         self._before = Column(lambda a, b: [log.tokens.P[r] for r in tools[a:b]], np.int64)
+        self._fixed = Column(lambda a, b: log.fixed_at[a:b], np.int64)
         self._shown = Column(lambda a, b: [counts[u] for u in log.upto[a:b]], np.int64)
 
     @classmethod
@@ -154,10 +155,10 @@ class Savings:
         at = np.flatnonzero(saved[1:] > past)
         first = np.searchsorted(sums, past[at], "right") - 1  # the first that was not changed at the call before
         ahead = self._before.upto(len(sums) - 1)[first] + (off + int(sums[none])) - past[at]
-        fixed = np.array(log.fixed_at[start + 1 : stop], np.int64)[at]
-        cached[at] = np.minimum(fixed + ahead, cached[at])
+        cached[at] = np.minimum(self._fixed.upto(stop)[start + 1 :][at] + ahead, cached[at])
         fresh = prompts.copy()
         fresh[1:] = np.maximum(prompts[1:] - cached, 0)
-        cold = np.array(clock.cold[start:stop])
+        calls = clock.calls
+        cold = [c - start for c in calls[bisect_left(calls, start) : bisect_left(calls, stop)]]
         fresh[cold] = prompts[cold]
         return prompts, fresh
