@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+import msgspec
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.models.scripted import Scripted, turns_of
@@ -30,14 +33,15 @@ def model(
     """Return a model by its name.
 
     Args:
-        name: `scripted` or `scripted/NAME`; `local` or `local/PATH`; else LiteLLM's name for a provider's model.
+        name: `scripted` or `scripted/NAME`; `local` or `local/PATH`; else LiteLLM's name for a provider's model, with
+            options after a question mark where there are any: `ollama_chat/qwen3:4b?num_ctx=8192&temperature=0`.
         counter: counts for the scripted model.
         clock: seconds since 1970.
         scripts: sessions of the user's own by name, of which `scripted/NAME` replays the replies.
         options: passed to the provider (`api_base`, `temperature`, `server_edits`, `context_window`, ...).
 
     Raises:
-        BadArguments: the name is empty, or a script of that name does not exist.
+        BadArguments: the name is empty, holds a key, or is of a script that does not exist.
         ModelError: there is no local model.
     """
     kind, _, rest = name.strip().partition("/")
@@ -49,7 +53,21 @@ def model(
         from ctxkit.models.local import Local
 
         return Local(rest or None, **options)
-    return _provider(name.strip(), options)
+    name, _, query = name.strip().partition("?")
+    return _provider(name, {**_asked(query), **options})
+
+
+def _asked(query: str) -> dict[str, Any]:
+    """Return the options that stand after a model's name; numbers become numbers."""
+    out: dict[str, Any] = {}
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        if "key" in key.lower() or key.lower() == "token":
+            raise BadArguments("A key does not belong in a model's name: set the provider's environment variable.")
+        try:
+            out[key] = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            out[key] = value
+    return out
 
 
 def _scripted(name: str, counter: Counter, clock: Callable[[], float], own: dict[str, Any]) -> Scripted:

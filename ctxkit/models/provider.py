@@ -139,6 +139,8 @@ class Provider:
             options |= {"tools": to_tools(request.tools), "_skip_mcp_handler": True}
         if request.max_output_tokens:
             options["max_tokens"] = request.max_output_tokens
+        if self.name.startswith("openai/") and "api_base" in options and not os.environ.get("OPENAI_API_KEY"):
+            options.setdefault("api_key", "none")  # a server of one's own asks for none, its client insists on one
         if self._server_edits is not None:
             options["context_management"] = self._server_edits
         chunks, loop = [], asyncio.get_running_loop()

@@ -39,3 +39,11 @@ def test_a_provider_knows_its_limit_without_being_imported():
 def test_what_does_not_exist_is_said(name):
     with pytest.raises(BadArguments):
         get(name)
+
+
+def test_options_stand_after_a_providers_name():
+    made = model("ollama_chat/qwen3:4b?num_ctx=8192&api_base=http://localhost:1", counter=COUNT, clock=float)
+    assert (made.name, made.context_window) == ("ollama_chat/qwen3:4b", 8192)
+    assert made._options == {"num_ctx": 8192, "api_base": "http://localhost:1"}
+    with pytest.raises(BadArguments, match="environment variable"):
+        model("openai/x?api_key=abc", counter=COUNT, clock=float)

@@ -13,7 +13,6 @@ from ctxkit.messages import ToolSchema
 from ctxkit.models.chat import to_chat, usage_of, with_cache_marks
 from ctxkit.models.model import Request, silent
 from ctxkit.models.provider import Provider, anthropic_clearing, load_litellm, openai_compaction
-
 from ctxkit.redaction import redact
 
 TOOLS = (ToolSchema(name="look", parameters={"type": "object", "properties": {"x": {"type": "string"}}}),)
