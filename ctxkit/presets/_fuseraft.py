@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.adaptive import AdaptiveTrim
-from ctxkit.policies.chain import Chain
 from ctxkit.policies.clear import Budget, ToolPairs
 from ctxkit.policies.guards import AntiThrash, Grace, Open
 from ctxkit.policies.keep import Tail, TextOnly, TurnAge, WithoutAgents
 from ctxkit.policies.narrative import Narrative
 from ctxkit.policies.offload import Offload
+from ctxkit.policies.prunings import Prunings
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Replies, Results
 from ctxkit.policies.superseded import Intermediate, RepeatedCommands, Superseded
@@ -263,4 +263,4 @@ def _pruning(p: dict[str, Any]) -> Any:
         AdaptiveTrim() if p["adaptive_trim"] else None,
     ]
     found = [part for part in parts if part is not None]
-    return Chain.of(*found) if found else None
+    return Prunings.of(*found) if found else None

@@ -12,6 +12,7 @@ from ctxkit.messages import Message, Text
 from ctxkit.policies import identifiers, obligations, prompts
 from ctxkit.policies.flushes import MemoryFlush
 from ctxkit.policies.prune import Cap, Prune
+from ctxkit.policies.prunings import Prunings
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
@@ -162,7 +163,8 @@ def pruning(max_messages: int = 0, keep: int = 4) -> Any:
     keep = max(2, keep)
     if cap:
         keep = min(keep, max(2, cap - 1))
-    return Prune(tool_calls=f"before-last-{keep}-messages", empty_messages="remove") | Cap(max_messages=cap)
+    prune = Prune(tool_calls=f"before-last-{keep}-messages", empty_messages="remove")
+    return Prunings.of(prune, Cap(max_messages=cap))
 
 
 def tyrum(
