@@ -33,7 +33,8 @@ test-all: $(STAMP)  ## everything, also what is long: all mutations, all kills, 
 test-peers:  ## the presets beside the packages they follow, in a .venv-peers of their own
 	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test,peers]'
-	.venv-peers/bin/python -m pytest -q tests/peers
+	CTXKIT_PEERS=docs/peers.json .venv-peers/bin/python -m pytest -q tests/peers
+	.venv-peers/bin/python docs/make_conformance.py
 
 check: $(STAMP)  ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

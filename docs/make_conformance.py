@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import sys
 from pathlib import Path
@@ -67,6 +68,22 @@ def further() -> list[tuple[str, str, str]]:
     return out
 
 
+def peers() -> list[tuple[str, str, str]]:
+    """Return what `make test-peers` found last: package and version, what is compared, how many cases agreed."""
+    found = json.loads((ROOT / "docs" / "peers.json").read_text(encoding="utf-8"))
+    out = []
+    for name, row in found.items():
+        tree = ast.parse((ROOT / "tests" / "peers" / f"test_peer_{name}.py").read_text(encoding="utf-8"))
+        tests = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")]
+        says = "; ".join(
+            n.name.removeprefix("test_").replace("_", " ")
+            + (f" ({first})" if (first := (ast.get_docstring(n) or "").split("\n")[0]) else "")
+            for n in tests
+        )
+        out.append((f"{row['package']} {row['version']}", says, f"{row['passed']} of {row['cases']}"))
+    return out
+
+
 def page() -> str:
     """Return the whole page."""
     found = cases()
@@ -91,6 +108,20 @@ def page() -> str:
         "| system | what is asserted | test |",
         "| --- | --- | --- |",
         *(f"| {system} | {_cell(says)} | `{where}` |" for system, says, where in further()),
+        "",
+        "## Beside the real packages",
+        "",
+        "`make test-peers` runs the packages themselves on the same messages, 20 made talks a case, and compares what",
+        "is kept message by message. The last run:",
+        "",
+        "| package | what is compared | cases that agree |",
+        "| --- | --- | --- |",
+        *(f"| {package} | {_cell(says)} | {agreed} |" for package, says, agreed in peers()),
+        "",
+        "ADK and OpenHands keep their history in sessions and events of a running agent; their cases above come from",
+        "their sources. OpenHands' SDK was not to be had from the package index at the time.",
+        "semantic-kernel asks for an older `mcp` than the others, so it is not in the extra `peers`: its case runs",
+        "where the package is installed besides.",
         "",
         "## Not yet, and why",
         "",

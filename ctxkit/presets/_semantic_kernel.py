@@ -77,19 +77,29 @@ class Truncated(Setting):
 
 
 def reduction(history: History, target: int, threshold: int) -> int:
-    """Return the first position that is kept: at the target, or at a user message up to `threshold` before it."""
+    """Return the first position that is kept: the target, moved back over a run of tool use, then to a user message."""
     n = len(history)
-    system = sum(history[p].role == "system" for p in range(min(n, 1)))
-    target = max(target - system, 1)
-    lead = sum(history[p].role == "summary" for p in range(system, min(n, system + 1)))
-    latest = n - target
-    if n <= target + threshold + system or latest - threshold <= system + lead:
+    if n <= target + threshold:
         return 0
-    first = history.safe_before(latest)
-    for p in range(first, max(latest - threshold, 0) - 1, -1):
-        if history[p].role == "user":
-            return p
-    return first
+    if history[0].role == "system" and n > target:  # it is put back in front, and counts
+        target -= 1
+        if not target:
+            return n
+    offset = int(history[0].role == "summary")
+    least = n - threshold - target
+    if least <= offset:
+        return 0
+    first = n - target
+    while first > offset and tool_use(history, first) and tool_use(history, first - 1):
+        first -= 1
+    asked = next((p for p in range(first, least - 1, -1) if history[p].role == "user"), first)
+    return history.safe_before(asked)
+
+
+def tool_use(history: History, position: int) -> bool:
+    """Say whether a message is a tool's result or holds a call."""
+    message = history[position]
+    return message.role == "tool" or bool(message.tool_calls)
 
 
 def semantic_kernel(
