@@ -1,0 +1,66 @@
+"""A live session as a person uses it: the chart at a turn's end, the watcher beside it, the tuner, the Stop button."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import nbformat
+import pytest
+from browser.lab import CHROMIUM, run_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"there is no browser at {CHROMIUM}"),
+    pytest.mark.skipif(not find_spec("jupyterlab"), reason="JupyterLab is not installed"),
+    pytest.mark.skipif(not find_spec("playwright"), reason="playwright is not installed"),
+]
+
+TUNE = """\
+def rules(trigger=20_000, keep=6_000):
+    policy, trigger = f"summary:keep_tokens={keep}", ck.policies.triggers.Above(trigger)
+    return ck.policies.Rules(policy=policy, trigger=trigger)
+
+ck.tune(ck.read(ck.samples.path()), rules)"""
+CELLS = (
+    "%load_ext ctxkit",
+    "%%agent\nWrite it",
+    'import ctxkit as ck\nck.watch("main")',
+    "%%agent --model scripted/audit\nGo",
+    "import time\ndef write_file(path, content):\n    'Write.'\n    time.sleep(60)",
+    "%%agent --background --tools write_file --out turn\nGo on",
+    TUNE,
+)
+POINTS = "() => [...document.querySelectorAll('.js-plotly-plot')].map(p => p.data[0].x.length)"
+
+
+def test_a_session_is_run_watched_stopped_and_tuned(tmp_path: Path):
+    from playwright.sync_api import sync_playwright
+
+    folder = tmp_path / "live"
+    folder.mkdir()
+    cells = [new_markdown_cell("# Live"), *map(new_code_cell, CELLS)]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(new_notebook(cells=cells, metadata={"kernelspec": kernel}), folder / "live.ipynb")
+    seen_points: list[int] = []
+
+    def use(page, _) -> None:
+        page.set_default_timeout(20_000)
+        seen_points.extend(page.evaluate(POINTS))
+        page.locator("button:has-text('Stop')").click()
+        page.wait_for_selector("text=The turn of session 'main' is over")
+        page.wait_for_selector("text=at rest")
+        page.locator(".widget-slider .noUi-handle").first.focus()
+        for _key in range(3):
+            page.keyboard.press("ArrowRight")
+        page.wait_for_selector("text=Each summary is taken to have")
+        page.locator("button:has-text('exact, with loss')").click()
+        page.wait_for_selector("text=needed, lost")
+
+    shots = Path(os.environ.get("CTXKIT_SHOTS") or tmp_path / "shots")
+    with sync_playwright() as playwright:
+        seen = run_notebook(playwright, folder / "live.ipynb", tmp_path, shots, act=use)
+    assert seen.problems == []
+    assert seen_points == [4, 10]
