@@ -304,6 +304,8 @@ class Clock:
     def sync(self) -> Clock:
         """Bring the columns up to the calls that the log has by now."""
         log, known = self.log, len(self.cold)
+        if known == len(log.upto):
+            return self
         for c in range(known, len(log.upto)):
             cold = c == 0 or log.sent[c] - log.done[c - 1] >= self.life
             size, before = log.tokens.C[c], log.tokens.C[c - 1] if c else 0

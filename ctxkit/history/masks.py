@@ -180,14 +180,16 @@ class Masks(Ranges, frozen=True, gc=False):
     def _pick(self, name: str, at: NDArray[Any]) -> NDArray[Any]:
         """Return the values of a column at some rising positions, without making the whole of it."""
         nh = self.head.size
+        values: NDArray[Any]
         if not len(at) or at[0] < nh:
-            return self.column(name)[at]
+            values = self.column(name)[at]
+            return values
         rows: NDArray[Any] = at + (self.lo - nh)
         if name == "rows":
             return rows
         if name == "keys":
             return np.zeros(len(at), np.int64)
-        values: NDArray[Any] = self.log.column(name, self.hi)[rows]
+        values = self.log.column(name, self.hi)[rows]
         return values
 
     def _placeholder(self, text: str) -> tuple[int, int]:

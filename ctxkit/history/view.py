@@ -212,7 +212,8 @@ class View(msgspec.Struct, frozen=True, gc=False):
     @classmethod
     def start(cls, log: Log, call: int = 0) -> Self:
         """Return the log as it was said, before any edit."""
-        return cls(log, EMPTY, 0, 0, 0).at(call)
+        upto = log.upto
+        return cls(log, EMPTY, 0, upto[call] if call < len(upto) else len(log.messages), call)
 
 
 def role_code(role: str) -> int:
