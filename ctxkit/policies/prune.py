@@ -179,6 +179,13 @@ class Cap(Setting):
             raise AttributeError("trace")
         return lambda _course, _room: None
 
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """No roles: without a limit nothing is changed; with one, messages go."""
+        if self.max_messages:
+            raise AttributeError("changes")
+        return ()
+
     def __call__(self, history: History, _room: Room) -> History:
         """Return the head and the tail."""
         while self.max_messages and len(history) > self.max_messages:

@@ -28,6 +28,14 @@ class Prunings(Chain):
             raise AttributeError("curve")
         return self._curve
 
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """The roles of which alone it changes messages, each in its place; not there where a part does not say it."""
+        roles = [getattr(p, "changes", None) for p in self.parts]
+        if None in roles:
+            raise AttributeError("changes")
+        return tuple({role: None for some in roles for role in some or ()})
+
     def _curve(
         self, history: History, start: int, stop: int, clock: Clock, room: Room
     ) -> tuple[NDArray[Any], NDArray[Any]]:
