@@ -76,3 +76,11 @@ def test_an_interrupt_cancels_and_waits_for_the_end():
     assert child.stdout.readline() == "begun\n"
     child.send_signal(signal.SIGINT)
     assert child.communicate(timeout=20)[0].split("\n")[:2] == ["left whole", "interrupted"]
+
+
+def test_an_ending_that_fails_is_raised_and_not_waited_for():
+    async def work():
+        return 1
+
+    with pytest.raises(ZeroDivisionError):
+        Background(work(), lambda: 1 / 0).result(5)

@@ -32,6 +32,7 @@ def litellm():
         class Handler(module.CustomLLM):
             failures: list = []
             asked: list = []
+            halts: list = []
 
             async def astreaming(self, *args, **kwargs):
                 Handler.asked.append(kwargs)
@@ -45,6 +46,8 @@ def litellm():
                     "usage": None,
                     "index": 0,
                 }
+                for halt in Handler.halts:
+                    await halt()
                 tool = {
                     "id": "c1",
                     "type": "function",
@@ -166,3 +169,28 @@ def test_loading_leaves_the_users_token_cache_alone(monkeypatch, litellm):
     load_litellm()
     assert os.environ["TIKTOKEN_CACHE_DIR"] == "mine"
     assert redact("token ghp_abcdefghijklmnop!") == "token [redacted]!"
+
+
+def test_a_provider_that_falls_silent_is_given_up(litellm, monkeypatch):
+    async def forever():
+        await asyncio.sleep(3600)
+
+    monkeypatch.setattr(litellm, "halts", [forever])
+    with pytest.raises(ModelError, match=r"said nothing for 0\.2 s"):
+        ask(Provider("ctxkit-test/one", silence=0.2))
+
+
+def test_a_rate_limit_in_the_middle_of_a_stream_is_not_said_twice(litellm, monkeypatch):
+    async def limited():
+        raise RuntimeError("429 Too Many Requests")
+
+    heard = []
+    monkeypatch.setattr(litellm, "halts", [limited])
+    with pytest.raises(ModelError):
+        ask(Provider("ctxkit-test/one", pause=0.001), emit=heard.append)
+    assert [d.text for d in heard] == ["Hello "]
+
+
+def test_a_local_server_needs_no_key(litellm, monkeypatch):
+    monkeypatch.delenv("OLLAMA_API_BASE", raising=False)
+    Provider("ollama_chat/qwen3:4b")._check_key(load_litellm())
