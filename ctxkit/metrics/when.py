@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from ctxkit.errors import BadArguments
 from ctxkit.markup import escape
 from ctxkit.metrics.breakeven import best_trigger, requests_until_reset_pays
 from ctxkit.metrics.paces import Pace
@@ -132,12 +133,15 @@ def when(session: Session, *, floor: int | None = None, summary_tokens: int | No
         summary_tokens: tokens of a summary; None: those of the log's own (median), else 1,000.
 
     Raises:
-        BadArguments: the log has no usage or no price, or its prompts do not grow.
+        BadArguments: the log has no usage or no price, its prompts do not grow, or the floor is no
+            smaller than the window.
     """
     pace = Pace(session)
     summary = summary_tokens or pace.summary
     kept, source = (floor, "given") if floor is not None else pace.floor(summary)
     window, window_source = pace.window
+    if not 0 <= kept < window:
+        raise BadArguments(f"A floor of {kept:,} tokens does not lie in a window of {window:,}: give a lower one.")
     bill = _Bill(pace, kept, summary)
     trigger = best_trigger(floor=kept, start=kept, growth=pace.growth, cost_usd=bill.fixed, read_price=bill.carry)
     best = min(max(round(trigger), kept + 1), window)

@@ -68,6 +68,8 @@ def test_a_log_that_cannot_say_is_refused_in_a_sentence():
         when(grown(model="nobody-knows-it"))
     with pytest.raises(BadArguments, match="do not grow"):
         when(grown(5, 0))
+    with pytest.raises(BadArguments, match="does not lie in a window"):
+        when(grown(), floor=300_000)
 
 
 def test_the_floor_is_measured_or_given_and_says_which():
