@@ -12,7 +12,7 @@ from ctxkit.engine import log_of, run
 from ctxkit.history import Log
 from ctxkit.policies import triggers
 from ctxkit.policies.adaptive import AdaptiveTrim
-from ctxkit.policies.clear import ToolPairs
+from ctxkit.policies.clear import Clear, ToolPairs
 from ctxkit.policies.digest import Excerpts
 from ctxkit.policies.idle import CacheTtl
 from ctxkit.policies.offload import Offload
@@ -71,6 +71,13 @@ def test_the_course_is_the_call_in_long_talks(name, seed, policy, window):
 @given(rows=messages(), policy=st.sampled_from(sorted(POLICIES)))
 def test_the_course_is_the_call_in_odd_talks(name, rows, policy):
     same(Log.of(rows, Fours()), PRUNINGS[name], POLICIES[policy], Room(900, 0, Fours()))
+
+
+@pytest.mark.parametrize("policy", [Clear(keep_last=1), ToolPairs(keep_pairs=1), Excerpts(keep_last=1)])
+def test_an_edit_may_write_what_the_pruning_wrote_before(policy):
+    for seed in range(4):
+        log = log_of(by_chance(seed, 25), Rules(counter=Fours()))
+        same(log, policy, policy, Room(5000, 0, Fours()))
 
 
 @pytest.fixture(scope="module")
