@@ -81,6 +81,11 @@ class Trials:
         """The score of the session as it was."""
         return row_of(self.session, self.base, loss=False)
 
+    @property
+    def loss_of_record(self) -> dict[str, Any]:
+        """What the recorded compactions lost."""
+        return lost(self.base, self.session)
+
     def at(self, rules: Rules, summary: int | None = None) -> Trial:
         """Return the session under rules.
 

@@ -37,6 +37,7 @@ class Tuner(w.VBox):  # type: ignore[misc]
         self.trials, self.knobs, self._error = trials, knobs, ""
         self.begun = self._trial = trials.at(knobs.make({}))
         self._summary = average_summary(self.begun)
+        self._losses: tuple[dict[str, Any], dict[str, Any]] | None = None
         self.sliders = {k.name: _slider(k) for k in knobs.every}
         self.exact = w.ToggleButton(
             value=False, description="exact, with loss", tooltip="Write the summaries and work out what was lost"
@@ -118,16 +119,22 @@ class Tuner(w.VBox):  # type: ignore[misc]
         rough = bool(self.turned) and not self.exact.value and self._trial.wrote
         note = f"Each summary is taken to have {self._summary:,} tokens; `exact` writes them." if rough else ""
         self.growth.value = dials.growth(self.trials.prompts, self._trial, self._error)
-        rows = {"recorded": self.trials.recorded, "as begun": self.begun.row, "now": self._trial.row}
-        self.figures.value = dials.figures(rows, note)
+        self.figures.value = dials.figures(self._rows(), note)
         self.steps.value = dials.steps(self._trial)
+
+    def _rows(self) -> dict[str, dict[str, Any]]:
+        """Return the figures of the record, of the beginning and of now; with `exact` all have their loss."""
+        recorded, begun = self.trials.recorded, self.begun.row
+        if self.exact.value:
+            self._losses = self._losses or (self.trials.loss_of_record, self.trials.loss(self.begun))
+            recorded, begun = recorded | self._losses[0], begun | self._losses[1]
+        return {"recorded": recorded, "as begun": begun, "now": self._trial.row}
 
     def to_text(self) -> str:
         """Return what is shown as text: the settings, the figures, the compactions."""
         settings = ", ".join(f"{name}={value:,g}" for name, value in self.settings.items())
-        rows = {"recorded": self.trials.recorded, "as begun": self.begun.row, "now": self._trial.row}
         head = [f"{self.knobs.label}: {settings}", *([f"These cannot work: {self._error}"] if self._error else [])]
-        return "\n".join([*head, *dials.twin(rows), dials.told(self._trial)])
+        return "\n".join([*head, *dials.twin(self._rows()), dials.told(self._trial)])
 
     def to_html(self) -> str:
         """Return what is shown as HTML that needs no kernel."""

@@ -64,6 +64,14 @@ def test_while_it_moves_a_summary_has_the_size_it_had_and_says_so(sample):
     assert "needed, lost" in tuner.figures.value
 
 
+def test_with_exact_every_row_has_its_loss(sample):
+    tuner = ck.tune(sample, rules)
+    tuner.exact.value = True
+    shown = [row.get("needed_later_loss") for row in tuner._rows().values()]
+    again = ck.replay(sample, rules())
+    assert shown == [ck.score(s)["needed_later_loss"] for s in (sample, again, again)]
+
+
 def test_settings_that_cannot_work_leave_the_picture_and_say_why(sample):
     tuner = ck.tune(sample, rules, keep=(1_000, 40_000, 1_000))
     shown = sizes(tuner)
