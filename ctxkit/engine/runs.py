@@ -194,6 +194,8 @@ class Run:
         steps, call = cut.new.steps, cut.call
         if self._unsent is not None or call == self.begin or len(steps) != 1:
             return False
+        if steps[0].kind not in ("summarised", "dropped"):  # a shortened message may be what the pruning had sent
+            return False
         return steps[0].first <= len(cut.was.at(call - 1)) and look.leaves(steps[0].first)
 
     def note(self, look: Straight, start: int, stop: int) -> None:

@@ -76,6 +76,8 @@ class Clear(Setting):
             new = history.shorten(which, self.placeholder, reason=why)
         return new if history.tokens - new.tokens >= self.at_least else history
 
+    changes = ("tool",)
+
     @property
     def curve(self) -> Callable[..., tuple[NDArray[Any], NDArray[Any]]]:
         """What all coming calls are sent at once; not there with `polling` or `at_least`."""
@@ -155,6 +157,8 @@ class ToolPairs(Traced, Setting):
             return history
         old = results & np.isin(history.groups, pairs[: len(pairs) - keep])
         return history.shorten(old, self.placeholder, reason=f"older than the last {keep} tool pairs")
+
+    changes = ("tool",)
 
     @property
     def alone(self) -> bool:

@@ -83,6 +83,8 @@ class Excerpts(Traced, Setting):
         }
         return history.shorten(changes, reason="old results are excerpts") if changes else history
 
+    changes = ("tool",)
+
     def trace(self, course: Course, _room: Room) -> None:
         """Say when each result becomes an excerpt: as soon as `keep_last` newer ones are there."""
         if self.strategy == "off":

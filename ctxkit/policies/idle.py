@@ -74,6 +74,8 @@ class CacheTtl(Setting):
             return history
         return self.cleared(self.trimmed(history, which), which, window)
 
+    changes = ("tool",)
+
     @property
     def curve(self) -> Callable[..., tuple[NDArray[Any], NDArray[Any]]]:
         """What all coming calls are sent at once; not there where it may act at every call."""

@@ -45,6 +45,8 @@ class Offload(Traced, Setting):
         changes: dict[int, Message | str] = {p: self._stub(history, p, history[p]) for p in long}
         return history.shorten(changes, reason="offloaded to an artifact") if changes else history
 
+    changes = ("tool",)
+
     def trace(self, course: Course, _room: Room) -> None:
         """Offload each result as soon as it is there; one that is saved somewhere is offloaded when it is sent."""
         if self.save is not None:

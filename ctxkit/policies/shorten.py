@@ -155,6 +155,8 @@ class Outputs(Traced, Setting):
         changes: dict[int, Message | str] = {p: self._cut(history[p]) for p in long}
         return history.shorten(changes, reason="tool output beyond its limits is cut") if changes else history
 
+    changes = ("tool",)
+
     def trace(self, course: Course, _room: Room) -> None:
         """Cut each output as soon as it is there."""
         course.each(course.long(course.shown.tool(*self.tools), self._low), self._low, self._cut)
