@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from ctxkit.session import Session
     from ctxkit.widgets.explorer import Explorer
-    from ctxkit.widgets.tune import Tuner
-    from ctxkit.widgets.watch import Watcher
+    from ctxkit.widgets.tuner import Tuner
+    from ctxkit.widgets.watcher import Watcher
 
 __all__ = ["explore", "tune", "watch"]
 
@@ -52,7 +52,7 @@ def tune(session: Session, rules: Any, **ranges: tuple[float, ...]) -> Tuner:
     from ctxkit.session import Session
     from ctxkit.widgets.knobs import knobs
     from ctxkit.widgets.trials import Trials
-    from ctxkit.widgets.tune import Tuner
+    from ctxkit.widgets.tuner import Tuner
 
     if not isinstance(session, Session):
         raise BadArguments(f"Give a session, not {type(session).__name__}; read files with ctxkit.read first.")
@@ -71,6 +71,6 @@ def watch(session: Any = None) -> Watcher:
         BadArguments: there is no such session.
     """
     from ctxkit.widgets.sources import source
-    from ctxkit.widgets.watch import Watcher
+    from ctxkit.widgets.watcher import Watcher
 
     return Watcher(*source(session))

@@ -126,9 +126,9 @@ def test_a_held_back_compaction_is_a_row_with_its_reason(sample):
 
 
 def test_sliders_of_rules_that_take_long_wait_for_rest(sample, monkeypatch):
-    monkeypatch.setattr("ctxkit.widgets.tune._SMOOTH", 0.0)
+    monkeypatch.setattr("ctxkit.widgets.tuner._SMOOTH", 0.0)
     assert not ck.tune(sample, rules).sliders["keep"].continuous_update
-    monkeypatch.setattr("ctxkit.widgets.tune._SMOOTH", 60.0)
+    monkeypatch.setattr("ctxkit.widgets.tuner._SMOOTH", 60.0)
     assert ck.tune(sample, rules).sliders["keep"].continuous_update
 
 
