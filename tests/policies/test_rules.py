@@ -75,7 +75,7 @@ def test_a_trigger_must_lie_above_what_is_kept():
         lambda: guards.Grace(-1),
         lambda: guards.Attempts(0),
         lambda: guards.Attempts(1, "day"),
-        lambda: guards.Hysteresis(),
+        guards.Hysteresis,
         lambda: Fixed(0),
         lambda: Ladder(()),
         lambda: Chain((1,)),

@@ -76,7 +76,8 @@ def test_the_recorded_summary_stands_where_the_cut_coincides():
 def test_a_passage_leaves_out_what_stays():
     h = shown(user("a"), user("b", pinned=True), *step())
     p = Passage(h, len(h))
-    assert [m.text for m in p.messages][0] == "a" and len(p.messages) == 3
+    assert p.messages[0].text == "a"
+    assert len(p.messages) == 3
     assert p.previous is None
     new = h.summarise(1, "Earlier.")
     assert Passage(new, 2).previous.text == "Earlier."
