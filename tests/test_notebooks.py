@@ -33,6 +33,7 @@ def test_a_notebook_says_where_it_goes_in_few_words(path: Path):
 
 
 @every
+@pytest.mark.long
 @pytest.mark.skipif(not find_spec("ipykernel"), reason="ipykernel is not installed")
 def test_a_notebook_runs_with_warnings_as_errors(path: Path, tmp_path: Path, monkeypatch):
     from nbclient import NotebookClient

@@ -132,9 +132,7 @@ def compare(
     given = rules_of(rules)
     base = Base(session)
     rows, replays = [row_of(session, base, loss=loss, reuse=reuse)], {"recorded": session}
-    bar = tqdm(
-        zip(given, labels(given), strict=True), "compare", len(given), delay=1, disable=not progress, leave=False
-    )
+    bar = tqdm(zip(given, labels(given), strict=True), "compare", len(given), delay=1, disable=not progress)
     for each, label in bar:
         row: dict[str, Any] = {"session": session.id}
         try:

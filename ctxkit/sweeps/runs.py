@@ -149,10 +149,9 @@ def _bar(sessions: Sequence[Session], settings: Sequence[Setting], progress: boo
     from tqdm.auto import tqdm
 
     total = sum(map(_weight, sessions)) * len(settings)
-    # smoothing 0: the remaining time follows from the mean of all that was done, by calls and not by runs
-    return tqdm(
-        total=total, unit="call", unit_scale=True, desc="sweep", smoothing=0, delay=1, disable=not progress, leave=False
-    )
+    # it stays when it is done: one that is taken away leaves a broken widget in a notebook. smoothing 0: the
+    # remaining time follows from the mean of all that was done, by calls and not by runs
+    return tqdm(total=total, unit="call", unit_scale=True, desc="sweep", smoothing=0, delay=1, disable=not progress)
 
 
 def _finished(

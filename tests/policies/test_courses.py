@@ -93,5 +93,7 @@ def test_the_course_is_the_call_in_real_sessions(name, real_sessions):
     for session in real_sessions:
         log = log_of(session, Rules(counter=Fours()))
         limit = max(log.tokens.C) * 2 // 3
+        if log.fixed >= limit:
+            continue  # no rules could work there
         same(log, PRUNINGS[name], POLICIES["summary"], Room(limit, 0, Fours()))
         same(log, PRUNINGS[name], None, Room(limit, 0, Fours()))
