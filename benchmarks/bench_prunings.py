@@ -6,7 +6,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
-from bench_engine import PiCut, talk
+from benchmarks.bench_engine import PiCut, talk
 
 from ctxkit.engine import run as replay
 from ctxkit.history import Log

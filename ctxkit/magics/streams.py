@@ -150,7 +150,9 @@ class Screen:
         now = time.monotonic()
         if not self._rich or self._words is None:
             return
-        if now - self._last > _PAUSE:
+        if (
+            event.kind == "tool_call" or now - self._last > _PAUSE
+        ):  # a tool may take long: what is called is always shown
             self._last = now
             self._words.update(self.turn)
         if event.kind == "model_response" and now - self._charted > _CHART_PAUSE:
