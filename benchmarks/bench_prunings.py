@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.bench_engine import PiCut, talk
-
 from ctxkit.engine import run as replay
 from ctxkit.history import Log
 from ctxkit.policies import triggers
