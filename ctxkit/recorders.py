@@ -37,6 +37,7 @@ class Recording:
         if not name.strip():
             raise BadArguments("Give the recording a name.")
         self.name = name
+        self.since = time.time()
         self._calls: list[dict[str, Any]] = []
         self._begun = self._ended = 0
         self._lock = threading.Lock()
@@ -83,7 +84,9 @@ class Recording:
             self._begun += 1
 
     def end(self, asked: dict[str, Any], response: Any, began: datetime, ended: datetime, error: str | None) -> None:
-        """Note what was asked and what came back."""
+        """Note what was asked and what came back, unless it was asked before this recording: reports come late."""
+        if began.timestamp() < self.since:
+            return
         optional = asked.get("optional_params") or {}
         request = {k: asked.get(k) or optional.get(k) for k in _SETTINGS}
         call: dict[str, Any] = {

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from datetime import datetime, timedelta
 from importlib.util import find_spec
 
 import pytest
 
 import ctxkit as ck
 from ctxkit.models.provider import load_litellm
+from ctxkit.recorders import Recording
 
 pytestmark = pytest.mark.filterwarnings("default")  # the libraries below warn about each other
 
@@ -131,6 +133,16 @@ def test_a_shortened_history_is_seen_as_a_compaction(provider):
     assert len(s.calls) == 4
     assert len(s.edits) == 1
     assert [m.text for m in s.view(-1)] == ["S", "a", "c", "reply 2", "d"]
+
+
+def test_a_call_from_before_the_recording_that_is_told_late_is_left_out():
+    live, asked = Recording("late"), {"messages": [{"role": "user", "content": "old"}], "model": "one"}
+    now = datetime.now()  # noqa: DTZ005  LiteLLM's own times are naive
+    answer = {"choices": [{"message": {"role": "assistant", "content": "said"}, "finish_reason": "stop"}]}
+    live.end(asked, answer, now - timedelta(seconds=60), now, None)
+    assert not live.session.calls
+    live.end(asked, answer, now, now, None)
+    assert len(live.session.calls) == 1
 
 
 def test_a_failed_call_leaves_no_key(provider, monkeypatch):
