@@ -55,7 +55,7 @@ class Recording:
     def sessions(self) -> list[Session]:
         """Every conversation by itself, in the order in which they began."""
         with self._lock:
-            calls = list(self._calls)
+            calls = sorted(self._calls, key=lambda c: c["startTime"])  # LiteLLM's threads tell them in any order
         threads: dict[bytes, list[dict[str, Any]]] = {}
         for call in calls:
             threads.setdefault(_opening(call), []).append(call)

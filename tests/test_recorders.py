@@ -145,6 +145,17 @@ def test_a_call_from_before_the_recording_that_is_told_late_is_left_out():
     assert len(live.session.calls) == 1
 
 
+def test_calls_told_out_of_order_are_put_into_the_order_in_which_they_were_asked():
+    live, now = Recording("order"), datetime.now()  # noqa: DTZ005  LiteLLM's own times are naive
+    talk = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "one"}, {"role": "user", "content": "b"}]
+    for size, word in ((3, "two"), (1, "one")):
+        answer = {"choices": [{"message": {"role": "assistant", "content": word}, "finish_reason": "stop"}]}
+        began = now + timedelta(seconds=size)
+        live.end({"messages": talk[:size], "model": "one"}, answer, began, began, None)
+    assert [m.text for m in live.session.messages] == ["a", "one", "b", "two"]
+    assert not live.session.edits
+
+
 def test_a_failed_call_leaves_no_key(provider, monkeypatch):
     monkeypatch.setenv("PLANTED_API_KEY", "planted-secret-1234")
     provider.replies[:] = [RuntimeError("denied for planted-secret-1234")]
