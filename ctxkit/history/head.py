@@ -155,6 +155,19 @@ class Item(msgspec.Struct, frozen=True, gc=False):
         return log.stays_in(self.row) if self.row >= 0 else self.maker is not None and self.maker.pinned
 
 
+class Front(msgspec.Struct, frozen=True, gc=False):
+    """The items at the front of a head that no policy may remove; a cut behind them keeps them as they are."""
+
+    items: tuple[Item, ...] = ()
+    tokens: int = 0
+    estimate: int = 0
+
+    def then(self, items: tuple[Item, ...]) -> Front:
+        """Return the front with more items behind."""
+        tokens, estimate = sum([i.tokens for i in items]), sum([i.estimate for i in items])
+        return Front(self.items + items, self.tokens + tokens, self.estimate + estimate)
+
+
 class Head(msgspec.Struct, gc=False):
     """The items of a head, either as a tuple (few) or as arrays (many); each is made from the other on demand."""
 
@@ -162,6 +175,8 @@ class Head(msgspec.Struct, gc=False):
     tokens: int = 0
     estimate: int = 0
     tuple_: tuple[Item, ...] | None = ()
+    front_: Front | None = None
+    """What stays, where it is known that it all stands at the front."""
     firm_: tuple[int, ...] | None = None
     columns_: dict[str, NDArray[Any]] | None = None
     makers_: dict[int, Maker] | None = None
@@ -170,18 +185,15 @@ class Head(msgspec.Struct, gc=False):
     sums_: tuple[list[int], list[int]] | None = None
 
     @classmethod
-    def of(cls, items: tuple[Item, ...], firm: tuple[int, ...] | None = None) -> Head:
-        """Return the head of some items; `firm` are the places of those that stay, where that is known."""
-        if len(items) == 1:
-            only = items[0]
-            return cls(1, only.tokens, only.estimate, items, firm)
-        return cls(len(items), sum([i.tokens for i in items]), sum([i.estimate for i in items]), items, firm)
+    def of(cls, items: tuple[Item, ...]) -> Head:
+        """Return the head of some items."""
+        return cls(len(items), sum([i.tokens for i in items]), sum([i.estimate for i in items]), items)
 
     @classmethod
     def of_columns(cls, columns: dict[str, NDArray[Any]], makers: dict[int, Maker]) -> Head:
         """Return a head from arrays `rows stands keys tokens estimates` and the makers of the keys that are not 0."""
         tokens, estimate = int(columns["tokens"].sum()), int(columns["estimates"].sum())
-        return cls(len(columns["rows"]), tokens, estimate, None, None, columns, makers)
+        return cls(len(columns["rows"]), tokens, estimate, None, columns_=columns, makers_=makers)
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -217,10 +229,20 @@ class Head(msgspec.Struct, gc=False):
             return self.items[place].row
         return int(self.columns_["rows"][place])
 
+    def front(self, log: Log) -> Front | None:
+        """Return what stays, where all of it stands at the front; None where some stands behind what may go."""
+        if self.front_ is None:
+            firm = self.firm(log)
+            if not firm or firm[-1] == len(firm) - 1:
+                self.front_ = Front().then(tuple([self.item(p) for p in firm]))
+        return self.front_
+
     def firm(self, log: Log) -> tuple[int, ...]:
         """Return the places of the items that no policy may remove."""
         if self.firm_ is None:
-            if self.tuple_ is None:
+            if self.front_ is not None:
+                self.firm_ = tuple(range(len(self.front_.items)))
+            elif self.tuple_ is None:
                 self.firm_ = tuple(np.flatnonzero(self.column(log, "stays")).tolist())
             else:
                 self.firm_ = tuple(p for p, i in enumerate(self.tuple_) if i.stays(log))
@@ -308,4 +330,4 @@ class Head(msgspec.Struct, gc=False):
         return self.rows_
 
 
-EMPTY = Head()
+EMPTY = Head(front_=Front())

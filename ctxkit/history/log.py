@@ -54,6 +54,7 @@ class Log:
         self.stays: list[int] = []
         self.cuts: list[int] = []
         self.cuts_before: list[int] = []
+        self.is_cut = bytearray()
         self.counts: tuple[list[int], ...] = tuple([0] for _ in ROLE_CODES)
         self.of_role: tuple[list[int], ...] = tuple([] for _ in ROLE_CODES)
         self.index: dict[str, int] = {}
@@ -191,12 +192,13 @@ class Log:
             self._asked.update({call.id: row for call in message.tool_calls})
         self.groups.append(group)
         self.cuts_before.append(len(self.cuts))
+        self.is_cut.append(group == row)
         if group == row:
             self.cuts.append(row)
         else:
             self.results.setdefault(group, []).append(row)
             while self.cuts[-1] > group:  # a late result: nothing between it and its call can be cut
-                self.cuts.pop()
+                self.is_cut[self.cuts.pop()] = False
             for r in range(row, group, -1):
                 if self.cuts_before[r] <= len(self.cuts):
                     break

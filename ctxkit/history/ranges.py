@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 import numpy as np
 
-from ctxkit.history.head import Given, Head, Item, Tokens
+from ctxkit.history.head import Front, Given, Head, Item, Tokens
 from ctxkit.history.searches import Searches
 from ctxkit.history.steps import Step
 from ctxkit.messages import Edit, EditKind, Message, Text, Usage
@@ -65,54 +65,58 @@ class Ranges(Searches, frozen=True, gc=False):
     def _cut(self, start: int, before: int, summary: Any, tokens: int | None, words: Words) -> Self:
         """Return the history without the positions start..before; what came for them stands where the first stood."""
         log, head, lo = self.log, self.head, self.lo
-        nh, cuts, stays = head.size, log.cuts, log.stays
+        stays, front = log.stays, head.front_
+        row = lo + before - head.size
+        plain = front is not None and not start and lo < row < self.hi and log.is_cut[row]
+        if plain and (not stays or stays[-1] < lo):
+            return self._cut_behind(front, before, summary, tokens, words)  # type: ignore[arg-type]
+        return self._cut_safely(start, before, summary, tokens, words)
+
+    def _cut_safely(self, start: int, before: int, summary: Any, tokens: int | None, words: Words) -> Self:
+        """Move the range to safe cuts, and look what stays in it."""
+        log, head, lo = self.log, self.head, self.lo
+        nh, stays = head.size, log.stays
+        before = min(before, nh + self.hi - lo)
+        if not self.is_safe(before):
+            before = self.safe(before) or self.safe_before(before)
         row = lo + before - nh
-        if row > self.hi:
-            before, row = nh + self.hi - lo, self.hi
-        if not lo < row < self.hi or (at := log.cuts_before[row]) >= len(cuts) or cuts[at] != row:
-            before = before if self.is_safe(before) else self.safe(before) or self.safe_before(before)
-            row = lo + before - nh
         if start and not self.is_safe(start):
             start = self.safe(start) or len(self)
         if before <= start:
             return self
-        firm = head.firm_ if nh else ()
-        if firm is None:
-            firm = head.firm(log)
-        lead = len(firm)
         rows: list[int] = []
         if row > lo and stays and stays[-1] >= lo:
             rows = stays[bisect_left(stays, lo + start - nh if start > nh else lo) : bisect_left(stays, row)]
-        if start or row < lo or (lead and firm[-1] >= lead) or (rows and (lead < nh or rows[-1] - lo >= len(rows))):
-            return self._cut_around(start, before, (firm, rows), (summary, tokens), words)
+        front = head.front(log)
+        if front is None or start or row < lo or (rows and (len(front.items) < nh or rows[-1] - lo >= len(rows))):
+            return self._cut_around(start, before, (head.firm(log), rows), (summary, tokens), words)
         if rows:  # all of the head stays, and the first rows behind it
-            lead += len(rows)
-            firm = tuple(range(lead))
-        return self if before <= lead else self._cut_behind(firm, before, summary, tokens, words)
+            front = front.then(tuple([self.item(nh + r - lo) for r in rows]))
+        return self if before <= len(front.items) else self._cut_behind(front, before, summary, tokens, words)
 
-    def _cut_behind(self, firm: tuple[int, ...], before: int, summary: Any, tokens: int | None, words: Words) -> Self:
-        """Cut all behind what stays at the front: the way of nearly every compaction."""
-        head, lead = self.head, len(firm)
-        items: tuple[Item, ...] = ()
+    def _cut_behind(self, front: Front, before: int, summary: Any, tokens: int | None, words: Words) -> Self:
+        """Cut all behind what stays at the front: the way of nearly every compaction, so it is kept short."""
+        log, lo, call, steps = self.log, self.lo, self.call, self.steps
+        n, size, estimate = len(front.items), front.tokens, front.estimate
+        row = lo + before - self.head.size
         new: tuple[Item, ...] = ()
-        sure: tuple[int, ...] | None = firm
-        if lead:
-            items = head.tuple_[:lead] if head.tuple_ and lead <= head.size else tuple(map(self.item, firm))
+        stay: Front | None = front
         if type(summary) is int:
-            stands = self.lo + before - 1 - head.size if before > head.size else self.row(before - 1)
-            new = (Item(-1, summary, summary, Tokens(summary, self.call, len(self.steps)), stands),)
+            stands = row - 1 if row > lo else self.row(before - 1)
+            new = (Item(-1, summary, summary, Tokens(summary, call, len(steps)), stands),)
+            size += summary
+            estimate += summary
         elif summary != ():
-            new, sure = self._summaries(summary, tokens, before), None
-        ahead = estimate = 0
-        for item in items:
-            ahead += item.tokens
-            estimate += item.estimate
-        size = ahead
-        for item in new:
-            size += item.tokens
-            estimate += item.estimate
-        after = Head(lead + len(new), size, estimate, items + new, sure)
-        return self._with(after, before, lead, words, ((lead, before), new), ahead=ahead)
+            new, stay = self._summaries(summary, tokens, before), None
+            size += sum([i.tokens for i in new])
+            estimate += sum([i.estimate for i in new])
+        fixed = log.fixed_at
+        stable = front.tokens + (fixed[call] if call < len(fixed) else log.fixed)
+        if steps and self.stable < stable:
+            stable = self.stable
+        head = Head(n + len(new), size, estimate, front.items + new, stay)
+        step = Step(words[0], words[1], self, (n, before), new, words[2], False, words[3])
+        return self.__class__(log, head, row, self.hi, call, call, stable, (*steps, step))
 
     def _cut_around(self, start: int, before: int, stay: Any, summary: tuple[Any, int | None], words: Words) -> Self:
         """Cut where something stays: before the range, in it, or of the head after it."""
@@ -137,12 +141,10 @@ class Ranges(Searches, frozen=True, gc=False):
         head = Head.of((*prefix, *kept[:lead], *new, *kept[lead:], *items[before:]))
         return self._with(head, before, first, words, ((first, before), new))
 
-    def _with(
-        self, head: Head, upto: int, first: int, words: Words, done: Any, *, added: bool = False, ahead: int = -1
-    ) -> Self:
+    def _with(self, head: Head, upto: int, first: int, words: Words, done: Any, *, added: bool = False) -> Self:
         """Return the history with a head that swallowed all positions before `upto`; `first` is not as before.
 
-        `done`: what a step holds as `at` and `new`; `ahead`: tokens before `first`, where they are known.
+        `done`: what a step holds as `at` and `new`.
         """
         lo, nh, call, steps = self.lo, self.head.size, self.call, self.steps
         if upto > nh:
@@ -150,7 +152,7 @@ class Ranges(Searches, frozen=True, gc=False):
         fixed = self.log.fixed_at
         stable = fixed[call] if call < len(fixed) else self.log.fixed
         if first:
-            stable += self.before(first) if ahead < 0 else ahead
+            stable += self.before(first)
         if steps:
             stable = min(stable, self.stable)
         kind, reason, method, usage = words

@@ -36,11 +36,14 @@ class Searches(View, frozen=True, gc=False):
             budget -= self.fixed
         log, head = self.log, self.head
         if not log.stays or log.stays[-1] < self.lo:
-            firm = head.firm_ if head.firm_ is not None else head.firm(log)
-            lead = len(firm)
-            if not lead or firm[-1] == lead - 1:  # what stays stands first
-                lead = max(start, lead)
-                budget -= head.tokens if lead == head.size and not estimated else self.before(lead, estimated=estimated)
+            front = head.front_ or head.front(log)
+            if front is not None:  # what stays stands first
+                lead = len(front.items)
+                if lead < start:
+                    lead, remains = start, self.before(start, estimated=estimated)
+                else:
+                    remains = front.estimate if estimated else front.tokens
+                budget -= remains
                 found = self._suffix(budget, lead, estimated)
                 return found if found > lead else start
         remains = self.before(start, estimated=estimated)
@@ -68,6 +71,8 @@ class Searches(View, frozen=True, gc=False):
             log, row = self.log, self.lo + position - nh
             if row >= self.hi:
                 return 0
+            if log.is_cut[row]:
+                return position
             after = log.cuts_before[row]
             cut = log.cuts[after] if after < len(log.cuts) else self.hi
             return nh + cut - self.lo if cut < self.hi else 0
@@ -90,10 +95,7 @@ class Searches(View, frozen=True, gc=False):
             if self.head.row(p) >= 0:
                 row = self.head.row(p)
                 break
-        if row >= self.hi:
-            return True
-        cuts, at = self.log.cuts, self.log.cuts_before[row]
-        return at < len(cuts) and cuts[at] == row
+        return row >= self.hi or bool(self.log.is_cut[row])
 
     def nth_last(self, role: str, n: int) -> int:
         """Return the position of the n-th last message of a role (1: the last); -1 where there are fewer."""
