@@ -121,7 +121,20 @@ def summary(done: Run) -> dict[str, Any]:
         "peak_tokens": done.peak,
         "hidden": list(hidden(done)),
         "pruning": None if rules.pruning is None else name_of(rules.pruning),
+        "note": crowded(done),
     }
+
+
+def crowded(done: Run) -> str | None:
+    """Return a note where the fixed part of the prompt alone fills the window that the rules go by; else None."""
+    fixed, room = done.log.fixed, done.room
+    if fixed < room.budget:
+        return None
+    held = f", {room.reserve:,} of them held free" if room.reserve else ""
+    return (
+        f"The fixed part of the prompt ({fixed:,} tokens) does not fit into the window that these rules go by "
+        f"({room.limit:,} tokens{held}), so no compaction makes a prompt fit."
+    )
 
 
 def shared_tokens(done: Run) -> NDArray[Any]:

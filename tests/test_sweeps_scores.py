@@ -9,6 +9,7 @@ import pytest
 from builders import assistant, session, step, user
 
 import ctxkit as ck
+from ctxkit.errors import BadArguments
 from ctxkit.messages import Usage
 from ctxkit.policies.recorded import recorded
 from ctxkit.prices import price
@@ -20,11 +21,11 @@ from ctxkit.sweeps.scores import Base, row_of, run_row
 MODEL = "claude-sonnet-4-5"
 
 
-def talk(n: int = 30, size: int = 2000, model: str | None = MODEL, **more):
+def talk(n: int = 30, size: int = 2000, model: str | None = MODEL, first: int = 10_000, **more):
     """A session of n calls whose prompt grows by `size` tokens each, every prefix read from the cache."""
     log, before = [], 0
     for i in range(n):
-        now = 10_000 + size * i
+        now = first + size * i
         u = Usage(input_tokens=0, cache_read_tokens=before, cache_write_tokens=now - before, output_tokens=100)
         log += [
             user(f"step {i} in src/part{i % 7}/file.py " + "word " * size),
@@ -126,6 +127,28 @@ def test_what_is_no_session_is_refused(bad):
 def test_unknown_rules_are_refused_with_the_nearest_name():
     with pytest.raises(ck.UnknownPreset, match="clear"):
         ck.compare(talk(2), ["cleer"])
+
+
+def test_every_preset_runs_by_itself_on_a_session_whose_fixed_part_fills_its_window():
+    runs = ck.sweep(
+        [
+            session(*talk(12, 200, model=None, first=300_000).log, id="of no known model"),
+            talk(12, 200, model="gpt-4", first=9000),
+        ],
+        "all",
+        progress=False,
+        loss=True,
+    )
+    assert not runs["error"].notna().any()
+    assert runs["note"].str.contains("no compaction makes a prompt fit").all()
+
+
+def test_a_window_that_was_asked_for_and_cannot_hold_the_fixed_part_is_refused():
+    s = talk(4, 200, first=70_000)
+    assert "64,000" in ck.score(ck.replay(s, ck.presets.pulse_coder()), loss=False)["note"]
+    assert pd.isna(ck.score(ck.replay(s, ck.presets.pi()), loss=False)["note"])
+    with pytest.raises(BadArguments, match=r"window of 60,000 tokens cannot hold the fixed part of the prompt"):
+        ck.replay(s, ck.presets.pulse_coder(context_window_tokens=60_000))
 
 
 def test_pis_session_replayed_as_recorded_costs_what_it_did(real):

@@ -35,6 +35,8 @@ class Rules:
     """What holds a due compaction back, or refuses its result."""
     window: int | None = None
     """Tokens that the model takes, prompt and reply together."""
+    assumed: bool = False
+    """The window is the system's own default, asked for by nobody: a prompt that does not fit is sent all the same."""
     reserve: int = 0
     """Tokens of it that stay free for the reply."""
     counter: Counter | str | None = None
@@ -127,11 +129,14 @@ class Rules:
     def room(self, log: Log, limit: int | None = None) -> Room:
         """Return the room for a log: this window, else the limit given, else 200,000 tokens.
 
+        A window that nobody asked for is no bound: the systems believe in theirs, and go on where the prompt is larger.
+
         Raises:
-            BadArguments: the reserve, or the part of the prompt that no policy can change, leaves no room.
+            BadArguments: the window was asked for, and the reserve, or the part of the prompt that no policy can
+                change, leaves no room in it.
         """
         window = self.window or limit or 200_000
-        if self.reserve + log.fixed >= window:
+        if self.window is not None and not self.assumed and self.reserve + log.fixed >= window:
             raise BadArguments(
                 f"A window of {window:,} tokens cannot hold the fixed part of the prompt ({log.fixed:,} tokens) "
                 f"and a reserve of {self.reserve:,}."
@@ -161,6 +166,8 @@ class Rules:
         for name in changes:
             if name not in known:
                 raise BadArguments(f"Rules have no setting {name!r}.{did_you_mean(name, known)}")
+        if "window" in changes:
+            changes.setdefault("assumed", False)
         return replace(self, **changes)
 
     def __or__(self, other: Any) -> Rules:

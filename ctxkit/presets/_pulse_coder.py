@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ctxkit.tokens import Room
 
 PREFIX = "[COMPACTED_CONTEXT]\n"
+WINDOW = 64_000
+"""Tokens, whatever the model (`CONTEXT_WINDOW_TOKENS`); the system prompt is passed apart and never weighed."""
 
 DIFFERENCES = (
     Difference(
@@ -103,7 +105,7 @@ def estimate(history: History) -> int:
 
 def pulse_coder(
     *,
-    context_window_tokens: int = 64_000,
+    context_window_tokens: int = WINDOW,
     compact_trigger: int | None = None,
     compact_target: int | None = None,
     keep_last_turns: int = 6,
@@ -115,7 +117,8 @@ def pulse_coder(
     """Return pulse-coder's rules: compact from 75 % of the window on, to 50 % at most.
 
     Args:
-        context_window_tokens: tokens that pulse-coder believes the model takes, whatever model it is.
+        context_window_tokens: tokens that pulse-coder believes the model takes, whatever model it is; what it assumes
+            by itself is no bound: a larger prompt is sent all the same.
         compact_trigger: tokens, by its own estimate, from which a compaction is due; None: 0.75 of the window.
         compact_target: tokens that the result may have; None: 0.5 of the window.
         keep_last_turns: user messages from the end that are kept with what follows them (later versions: 4).
@@ -144,6 +147,7 @@ def pulse_coder(
         trigger=Above(trigger, or_equal=True, estimated=True) | CutShort(),
         guards=(Attempts(max_compaction_attempts, per="turn"),),
         window=context_window_tokens,
+        assumed=context_window_tokens == WINDOW,
         estimator="pulse_coder",
         summariser=summariser,
         name="pulse_coder",

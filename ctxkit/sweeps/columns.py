@@ -60,6 +60,7 @@ COLUMNS = (
     Column("counter", TEXT, "who counts tokens that no usage anchors"),
     Column("counter_error", FLOAT, "its plain count / recorded growth - 1"),
     Column("source", TEXT, "where the sizes come from: recorded, derived (a replay on anchored sizes) or estimated"),
+    Column("note", TEXT, "what was odd, where there are figures all the same"),
     Column("error", TEXT, "why there is no figure; missing where all went well"),
 )
 NAMES = tuple(c.name for c in COLUMNS)

@@ -18,7 +18,7 @@ from ctxkit.metrics.quick import Quick
 from ctxkit.metrics.quick import hidden as hidden_quickly
 from ctxkit.metrics.size import Prompts, holds, sent, spots_in, spots_of, thrashes
 from ctxkit.metrics.thrash import aftermath, thrash
-from ctxkit.replays import hidden, run_behind, shared_tokens
+from ctxkit.replays import crowded, hidden, run_behind, shared_tokens
 from ctxkit.session import Session
 from ctxkit.sizes import Sizes, sizes
 from ctxkit.sweeps.columns import NAMES
@@ -133,7 +133,7 @@ def lost(base: Base, session: Session, done: Run | None = None) -> dict[str, Any
 def run_row(base: Base, done: Run, label: str, *, reuse: bool = False) -> dict[str, Any]:
     """Return the row of a run, equal to that of the session which `replay` makes of it, loss apart."""
     failed = sum(h.why.startswith("failed: ") for h in done.held) if done.held else 0
-    seen: dict[str, Any] = {"suppressed": len(done.held) - failed, "failed": failed}
+    seen: dict[str, Any] = {"suppressed": len(done.held) - failed, "failed": failed, "note": crowded(done)}
     spots, quick = spots_of(done), base.quick(done.log) if done.rules.pruning is None else None
     sums = quick.sums(done) if quick is not None else None
     if quick is None or sums is None:
@@ -154,6 +154,7 @@ def run_row(base: Base, done: Run, label: str, *, reuse: bool = False) -> dict[s
         "summaries_usd": extra,
         "suppressed_n": seen["suppressed"],
         "failed_n": seen["failed"],
+        "note": seen["note"],
         "fresh_tokens": 0 if writes else rest,
         "cache_read_tokens": sums.read,
         "cache_write_tokens": rest if writes else 0,
@@ -168,6 +169,7 @@ def _replayed(base: Base, session: Session, *, reuse: bool) -> dict[str, Any]:
         "hidden": told.get("hidden", (None, None)),
         "suppressed": len(told.get("held", ())) - failed,
         "failed": failed,
+        "note": told.get("note"),
     }
     return _row(base, str(told.get("rules", "replay")), sent(session), spots_in(session), seen, reuse=reuse)
 
@@ -196,6 +198,7 @@ def _row(
         "hidden_results_n": seen["hidden"][1],
         "suppressed_n": seen["suppressed"],
         "failed_n": seen["failed"],
+        "note": seen["note"],
     }
     if sheet.has_usage:
         split = (("fresh_tokens", bill.fresh), ("cache_read_tokens", bill.read), ("cache_write_tokens", bill.write))

@@ -146,3 +146,11 @@ def test_a_room_needs_space_beside_what_cannot_be_changed():
     with pytest.raises(BadArguments, match="fixed part of the prompt"):
         Rules(nothing, window=1000).room(Log(Fours(), fixed=1000))
     assert Rules(nothing).room(Log(Fours()), 128_000).limit == 128_000
+
+
+def test_a_window_that_nobody_asked_for_is_no_bound():
+    log = Log(Fours(), fixed=1000)
+    assert Rules(nothing, window=1000, assumed=True).room(log).budget == 1000
+    assert Rules(nothing, reserve=900).room(log, 1000).budget == 100
+    with pytest.raises(BadArguments, match="fixed part of the prompt"):
+        Rules(nothing, window=1000, assumed=True).but(window=900).room(log)
