@@ -43,9 +43,10 @@ class AdaptiveTrim(Setting):
             new = self.stage(history, stage)
         return new
 
-    def acts(self, _history: History, _span: tuple[int, int], prompts: NDArray[Any], room: Room) -> NDArray[Any]:
-        """Say at which calls of a span it does anything, from the prompts that it would be given."""
-        return np.asarray(prompts > room.limit)
+    def acts(self, _history: History, span: tuple[int, int], prompts: NDArray[Any], room: Room) -> list[int]:
+        """Return the calls of a span at which it does anything, from the prompts that it would be given."""
+        found: list[int] = (np.flatnonzero(prompts > room.limit) + span[0]).tolist()
+        return found
 
     def stage(self, history: History, stage: int) -> History:
         """Return the history as one stage leaves it, counted from 0."""

@@ -167,8 +167,8 @@ def traced(  # noqa: PLR0917  what `curve` takes
             pass
         else:
             prompts, fresh = table.bill(history, span, clock, first)
-            acting = [] if last is None else np.flatnonzero(last.acts(history, span, prompts, room)).tolist()
-            return mended(whole, history, span, clock, room, acting, (prompts, fresh))
+            acting = [] if last is None else last.acts(history, span, prompts, room)
+            return mended(whole, history, span, clock, room, acting, (prompts, fresh)) if acting else (prompts, fresh)
     return folded(whole.__call__, history, *span, clock, room)
 
 
@@ -181,16 +181,16 @@ def mended(  # noqa: PLR0917  what `curve` takes, and its result
     acting: list[int],
     bill: Bill,
 ) -> Bill:
-    """Return a bill with some calls (counted from the first), and what is fresh after them, done one by one."""
+    """Return a bill with some calls, and what is fresh after them, done one by one."""
     start, stop = span
     at = 0
     while at < len(acting):
         end = at + 1
         while end < len(acting) and acting[end] - acting[end - 1] <= 1:
             end += 1
-        a, b = max(start + acting[at] - 1, start), min(start + acting[end - 1] + 2, stop)
+        a, b = max(acting[at] - 1, start), min(acting[end - 1] + 2, stop)
         prompts, fresh = folded(whole.__call__, history, a, b, clock, room)
-        skip = a < start + acting[at]
+        skip = a < acting[at]
         bill[0][a - start : b - start] = prompts
         bill[1][a - start + skip : b - start] = fresh[skip:]
         at = end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from math import isnan
 from typing import TYPE_CHECKING, Any
@@ -88,16 +89,12 @@ class CacheTtl(Setting):
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         return traced((self,), self, history, (start, stop), clock, room)
 
-    def acts(self, history: History, span: tuple[int, int], _prompts: NDArray[Any], _room: Room) -> NDArray[Any]:
-        """Say at which calls of a span it may do anything: those after a long pause."""
-        start, stop = span
-        log, acts = history.log, np.zeros(stop - start, bool)
+    def acts(self, history: History, span: tuple[int, int], _prompts: NDArray[Any], _room: Room) -> list[int]:
+        """Return the calls of a span at which it may do anything: those after a long pause."""
         if not self.ttl_seconds:
-            return ~acts
-        first = max(start, 1)
-        pause = np.array(log.sent[first:stop]) - np.array(log.done[first - 1 : stop - 1])
-        acts[first - start :] = pause >= self.ttl_seconds  # an unknown time is no pause
-        return acts
+            return list(range(*span))
+        late = history.log.clock(self.ttl_seconds).calls  # the first call, always cold, has no pause before it
+        return late[bisect_left(late, max(span[0], 1)) : bisect_left(late, span[1])]
 
     def due(self, history: History) -> bool:
         """Say whether the pause before this call was long enough."""

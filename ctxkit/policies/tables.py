@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ctxkit.history.columns import Column
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ctxkit.history import History
+    from ctxkit.history import History, Log
     from ctxkit.history.log import Clock
 
 _CELLS = 4_000_000
@@ -65,26 +67,41 @@ class Table(NamedTuple):
         """
         start, stop = span
         log, n = history.log, stop - start
-        calls, at, deltas, breaks = self._part(log.upto, stop, first)
-        base = max(first, 0)
-        ahead = history.head.tokens - int(self.before[base]) if first >= 0 else 0
-        offset = history.head.tokens - log.tokens.P[history.lo]
-        sums = np.bincount(np.maximum(calls - start, 0), weights=deltas, minlength=n).cumsum()
-        prompts = log.tokens.calls(start, stop) + offset + sums.astype(np.int64)
+        prompts = log.tokens.calls(start, stop) + (history.head.tokens - log.tokens.P[history.lo])
+        changes = self._part(log.upto, stop, first) if len(self.calls) else ()
+        if changes:
+            calls, _, deltas, _ = changes
+            sums = np.bincount(np.maximum(calls - start, 0), weights=deltas, minlength=n).cumsum()
+            prompts += sums.astype(np.int64)
         fresh = prompts.copy()
         if n > 1:
-            messages = prompts - np.array(log.fixed_at[start:stop], np.int64)
+            messages = prompts - fixed_parts(log, stop)[start:]
             cached = messages[:-1].copy()
-            begin = int(np.searchsorted(calls, start, side="right"))
-            new = begin + np.flatnonzero(breaks[begin:])
-            new = new[np.diff(calls[new], prepend=-1) > 0]  # the first of each call: the others stand behind it
-            q, c = at[new], calls[new]
-            done = self.saved[q] - self.saved[base] if self.in_order else _before(calls, at, deltas, q, c)
-            cached[c - start - 1] = ahead + self.before[q] + done
+            if changes:
+                self._cut_short(cached, changes, history, start, first)
             fresh[1:] = messages[1:] - cached
-            cold = np.array(clock.cold[start:stop], bool)
-            fresh[cold] = prompts[cold]
+            cold = clock.calls[bisect_left(clock.calls, start) : bisect_left(clock.calls, stop)]
+            if cold:
+                at = np.array(cold) - start
+                fresh[at] = prompts[at]
         return prompts, fresh
+
+    def _cut_short(
+        self, cached: NDArray[Any], changes: tuple[NDArray[Any], ...], history: History, start: int, first: int
+    ) -> None:
+        """Let what is cached before the calls `start + 1`... end where the first message is that changes there."""
+        calls, at, deltas, breaks = changes
+        begin = int(np.searchsorted(calls, start, side="right"))
+        new = begin + np.flatnonzero(breaks[begin:])
+        if not len(new):
+            return
+        of = calls[new]
+        lead = np.concatenate(([True], of[1:] > of[:-1]))  # the first of each call: the others stand behind it
+        q, c = at[new[lead]], of[lead]
+        base = max(first, 0)
+        ahead = history.head.tokens - int(self.before[base]) if first >= 0 else 0
+        done = self.saved[q] - self.saved[base] if self.in_order else _before(calls, at, deltas, q, c)
+        cached[c - start - 1] = ahead + self.before[q] + done
 
     def _part(self, upto: list[int], stop: int, first: int) -> tuple[NDArray[Any], ...]:
         """Return the columns of the changes before the call `stop`, of a log's table only those of the tail."""
@@ -106,3 +123,12 @@ def _before(
         part = slice(i, i + step)
         out[part] = ((at < q[part, None]) & (calls <= c[part, None])).astype(np.float64) @ deltas
     return out
+
+
+def fixed_parts(log: Log, n: int) -> NDArray[Any]:
+    """Return the tokens of the first `n` prompts that no message holds."""
+    column = log.memo.get("fixed parts")
+    if column is None:
+        column = log.memo["fixed parts"] = Column(lambda a, b: log.fixed_at[a:b], np.int64)
+    found: NDArray[Any] = column.upto(n)
+    return found
