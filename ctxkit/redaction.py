@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -54,8 +55,14 @@ def redacted(value: Any, known: Sequence[str] | None = None) -> Any:
 
 def secrets() -> list[str]:
     """Return the values of environment variables that are named like secrets, the longest first."""
-    named = (os.environ.get(name, "") for name in os.environ if _NAMES.search(name))  # values cost: only those asked
+    named = (os.environ.get(name, "") for name in os.environ if _telling(name))  # values cost: only those asked
     return sorted({v for v in named if len(v) >= _LEAST and not _path(v)}, key=len, reverse=True)
+
+
+@lru_cache(4096)
+def _telling(name: str) -> bool:
+    """Return True for the name of a variable that holds a secret."""
+    return _NAMES.search(name) is not None
 
 
 def _path(value: str) -> bool:

@@ -40,9 +40,10 @@ def said(*parts, stop="stop", usage=USAGE):
 
 def agent(*replies, at=None, rules=None, heard=None, **more):
     ticks = count(1_800_000_000)
+    clock = more.pop("clock", lambda: float(next(ticks)))
     hear = heard.append if heard is not None else lambda _: None
     return Agent(at or session(), model=more.pop("model", None) or Says(*replies), rules=rules or Rules(counter=COUNT),
-                 clock=lambda: float(next(ticks)), hear=hear, **more)  # fmt: skip
+                 clock=clock, hear=hear, **more)  # fmt: skip
 
 
 def run(coroutine):

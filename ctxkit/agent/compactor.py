@@ -119,7 +119,7 @@ class Compactor:
             self._end({"outcome": "failed", "error": str(e)}, trigger, before, size)
             raise
         if edits:
-            self._kept(edits, before, size, spent)
+            edits = self._kept(edits, before, size, spent)
             await self._save_dropped(edits, spent, limits)
         else:
             self._end({"outcome": "skipped"}, trigger, before, size)
@@ -159,7 +159,8 @@ class Compactor:
         after = {"after": self.context.messages, "tokens_after": self.context.tokens}
         self._tell("compaction_end", {**how, **told, **after})
 
-    def _kept(self, edits: tuple[Edit, ...], before: int, size: int, spent: Spent) -> None:
+    def _kept(self, edits: tuple[Edit, ...], before: int, size: int, spent: Spent) -> tuple[Edit, ...]:
+        """Keep the edits of a compaction; return them with what they cost."""
         usage = self._writer.take() if self._writer is not None else None
         if usage is not None and self._model is not None:
             edits = (replace(edits[0], usage=usage, model=self._model.name), *edits[1:])
@@ -169,6 +170,7 @@ class Compactor:
         self.budget.compacted()
         gone = sum(len(e.targets) for e in edits)
         self._end({"outcome": "compacted", "messages": gone}, edits[0].trigger, before, size)
+        return edits
 
     def _bill(self, spent: Spent) -> None:
         """Bill summaries that came to nothing: they were written, and cost what they cost."""

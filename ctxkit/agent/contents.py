@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,10 +19,12 @@ ROLES = ("user", "assistant", "tool", "summary")
 
 
 class Contents:
-    """Composes the report of each call; a message is counted once in its life."""
+    """Composes the report of each call; a message is counted once in its life, a prompt from where it differs."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Message, list[int]]] = {}
+        self._sent: tuple[Message, ...] = ()
+        self._sums, self._roles = [0] * (len(KINDS) + 1), dict.fromkeys(ROLES, 0)
 
     def of(self, messages: Sequence[Message], *, seq: int, schema_chars: int, tokens: int) -> dict[str, Any]:
         """Return the composition of a prompt.
@@ -34,12 +35,12 @@ class Contents:
             schema_chars: characters of the tool schemas.
             tokens: the prompt as it is counted here (fuseraft gives characters / 4).
         """
-        *chars, blobs = map(sum, zip(*map(self._counted, messages), strict=True)) if messages else [0] * 6
-        roles: Counter[str] = Counter([m.role for m in messages])
+        self._count(tuple(messages))
+        *chars, blobs = self._sums
         total = sum(chars)
         return {
             "seq": seq,
-            "msg_counts": {role: roles[role] for role in ROLES},
+            "msg_counts": dict(self._roles),
             "content_chars": {
                 **dict(zip(KINDS, chars, strict=True)),
                 "content_total": total,
@@ -49,6 +50,17 @@ class Contents:
             "protected_data_blobs": blobs,
             "est_tokens": tokens,
         }
+
+    def _count(self, messages: tuple[Message, ...]) -> None:
+        """Bring the sums to these messages; equal messages are the same object, so that comparing them is cheap."""
+        known = len(self._sent)
+        if messages[:known] != self._sent:
+            self._sums, self._roles, known = [0] * (len(KINDS) + 1), dict.fromkeys(ROLES, 0), 0
+        for message in messages[known:]:
+            self._sums = [a + b for a, b in zip(self._sums, self._counted(message), strict=True)]
+            if message.role in self._roles:
+                self._roles[message.role] += 1
+        self._sent = messages
 
     def _counted(self, message: Message) -> list[int]:
         known = self._known.get(message.id)

@@ -62,15 +62,6 @@ class Background(Generic[T]):
             self._started.set()
             self._done.set()
 
-    def _end(self, ended: Callable[[], None] | None) -> None:
-        try:
-            if ended is not None:
-                ended()
-        except BaseException as e:  # noqa: BLE001  as above: whoever waits must not wait for ever
-            self._error = self._error or e
-        finally:
-            self._done.set()
-
     @property
     def state(self) -> str:
         """`running`, `stopped`, `failed` or `done`."""

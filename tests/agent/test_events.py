@@ -8,6 +8,7 @@ from talkers import COUNT, ECHO, Says, agent, run, said
 
 from ctxkit import presets
 from ctxkit.agent import Limits
+from ctxkit.agent.contents import Contents
 from ctxkit.errors import ModelError
 from ctxkit.messages import ToolCall, Usage
 from ctxkit.policies.rules import Rules
@@ -102,3 +103,11 @@ def test_a_prompt_trimmed_for_its_size_is_a_cut_over():
     run(a.turn("go"))
     assert payloads(heard, "context_budget_cutover") == [{"reason": "context_exceeded"}]
     assert payloads(heard, "inner_call_context")[0]["content_chars"]["fn_results"] < 4_100
+
+
+def test_the_report_of_a_prompt_does_not_rest_on_the_prompts_before_it():
+    a, b, c = (user(f"{'word ' * n}", id=str(n)) for n in (1, 20, 300))
+    told = {"seq": 1, "schema_chars": 4, "tokens": 9}
+    reports = Contents()
+    for prompt in ((a,), (a, b, c), (a, c), (a, c, b), (b,), (), (c, a)):
+        assert reports.of(prompt, **told) == Contents().of(prompt, **told)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from builders import assistant, result, session, tool_call, user
-from talkers import COUNT, ECHO, Says, agent, run, said
+from talkers import COUNT, ECHO, USAGE, Says, agent, run, said
 
 from ctxkit.agent import Limits
 from ctxkit.agent.limits import Spent
@@ -127,9 +127,7 @@ class Hangs(Says):
 
 
 def test_a_hung_model_ends_at_the_limit_in_seconds():
-    a = agent(model=Hangs(), limits=Limits(seconds=50))
-    a.limits = Limits(seconds=0.05)
-    a._check = lambda _: None  # the clock of this test runs a second a look
+    a = agent(model=Hangs(), limits=Limits(seconds=0.05), clock=lambda: 1.8e9)
     outcome = run(a.turn("go"))
     assert (outcome.ended, outcome.why) == ("limit", "stopped at the limit of 0.05 seconds")
     assert a.session.messages[-1].error == "stopped at the limit of 0.05 seconds"
@@ -140,8 +138,8 @@ def test_a_hung_tool_ends_there_too_and_has_its_result():
         """Wait."""
         await asyncio.sleep(3600)
 
-    a = agent(said(ToolCall("c1", "wait"), stop="tool"), tools=[tool(wait)])
-    a.limits, a._check = Limits(seconds=0.05), lambda _: None
+    reply = said(ToolCall("c1", "wait"), stop="tool")
+    a = agent(reply, tools=[tool(wait)], limits=Limits(seconds=0.05), clock=lambda: 1.8e9)
     assert run(a.turn("go")).ended == "limit"
     assert a.session.messages[-1].text == "Stopped at the limit of 0.05 seconds, before it ended."
 
@@ -204,3 +202,13 @@ def test_a_summary_that_would_pass_a_limit_is_not_asked_for():
         write(Passage(log, 1))
     loop.close()
     assert not writer.asked
+
+
+def test_a_turn_that_used_up_its_calls_leaves_a_compaction_by_hand_its_own():
+    writer = Says(said("SUMMARY: the ids"))
+    a = agent(said("one " * 900), said("two " * 900), limits=Limits(calls=1), summary_model=writer)
+    run(a.turn("first " * 400))
+    run(a.turn("second"))
+    (edit,) = run(a.compact(Summary(keep_turns=1)))
+    assert "SUMMARY: the ids" in edit.inserted[0].text
+    assert edit.usage == USAGE

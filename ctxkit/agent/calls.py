@@ -1,0 +1,134 @@
+"""Calls to the model: prepared, kept within the payload, recovered from an overflow, their replies kept and billed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.agent.contents import Contents
+from ctxkit.agent.trims import STAGES, payload_bytes, trimmed
+from ctxkit.errors import ModelError
+from ctxkit.messages import Message, Usage
+from ctxkit.models.model import Delta, Model, Request
+from ctxkit.models.overflow import is_overflow, overflowed_silently
+from ctxkit.redaction import redact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ctxkit.agent.compactor import Compactor
+    from ctxkit.agent.turn import Turn
+    from ctxkit.messages import ToolSchema
+
+
+class Calls:
+    """Makes the calls of an agent.
+
+    Args:
+        model: answers.
+        tools: what every prompt describes to it.
+        compactor: keeps the context within the rules; its transcript gets the replies.
+        tell: is told what happens (event, payload).
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        tools: tuple[ToolSchema, ...],
+        compactor: Compactor,
+        tell: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self._model, self._tools, self._compactor, self._tell = model, tools, compactor, tell
+        self._transcript, self._contents = compactor.transcript, Contents()
+        self._chars = sum(s.chars or 0 for s in tools)
+
+    async def make(self, turn: Turn) -> Message:
+        """Make a call and recover from an overflow: compact and ask again, then trim for the call, then give up.
+
+        Raises:
+            LimitReached: the call would pass a limit of the turn.
+            ModelError: the model failed, or the prompt does not fit whatever was done.
+            asyncio.CancelledError: the turn was stopped; what was said so far is in the session, marked.
+        """
+        stage, compacted, compactor = -1, False, self._compactor
+        while True:
+            turn.check(self._model, compactor.context.tokens, self._transcript.clock())
+            prepared = await compactor.prepare(turn.spent, turn.limits)
+            turn.sent = prepared.tokens
+            messages, stage = self._within_payload(prepared.messages, stage, turn.limits.payload_bytes)
+            try:
+                return self._replied(await self._ask(messages, turn), turn)
+            except ModelError as e:
+                self._failed(e, turn)
+                if not e.overflow or not turn.attempt():
+                    raise
+                if not compacted:
+                    compacted = True
+                    if await compactor.force(turn.spent, turn.limits, "overflow"):
+                        continue
+                stage += 1
+                if stage >= len(STAGES):
+                    raise
+                self._trimmed(stage)
+
+    def _within_payload(
+        self, whole: tuple[Message, ...], stage: int, limit: int | None
+    ) -> tuple[tuple[Message, ...], int]:
+        """Trim to the stage, and further before the stream starts where the prompt has more bytes than may be sent."""
+        messages = whole if stage < 0 else trimmed(whole, stage)
+        while limit is not None and payload_bytes(messages) > limit and stage + 1 < len(STAGES):
+            stage += 1
+            messages = trimmed(whole, stage)
+            self._trimmed(stage, payload=limit)
+        return messages, stage
+
+    def _trimmed(self, stage: int, **more: Any) -> None:
+        self._tell("context_exceeded_recovery", {"stage": stage + 1, "chars": STAGES[stage], **more})
+        self._tell("context_budget_cutover", {"reason": "context_exceeded"})
+
+    async def _ask(self, messages: tuple[Message, ...], turn: Turn) -> Message:
+        name, seq = self._model.name, turn.spent.calls + 1
+        request = Request(messages=messages, tools=self._tools, turn=self._transcript.turn, step=turn.steps)
+        report = self._contents.of(messages, seq=seq, schema_chars=self._chars, tokens=turn.sent)
+        self._tell("inner_call_context", report)
+        self._tell("model_call", {"model": name, "message_count": len(messages), "call_seq": seq})
+        heard: list[str] = []
+
+        def hear(delta: Delta) -> None:
+            if delta.kind == "text":
+                heard.append(delta.text)
+            self._tell("delta", {"kind": delta.kind, "text": redact(delta.text)})
+
+        try:
+            reply = await self._model(request, hear)
+        except asyncio.CancelledError:
+            why = turn.over if turn.late else "interrupted by the user"
+            self._compactor.context.add(self._transcript.failed(name, why, "aborted", "".join(heard)))
+            self._tell("cancelled", {"chars": sum(map(len, heard)), "why": why})
+            raise
+        except ModelError as e:
+            raise ModelError(redact(str(e)), overflow=e.overflow) from None
+        except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
+            why = f"{name}: {type(e).__name__}: {redact(str(e))[:1000]}"
+            raise ModelError(why, overflow=is_overflow(e)) from None
+        window = self._compactor.context.run.room.limit
+        if overflowed_silently(reply, window):  # billed all the same
+            turn.spent.add_summary(reply.usage or Usage(), name, free=turn.spent.free)
+            raise ModelError(f"{name} cut the prompt: it is larger than {window:,} tokens.", overflow=True)
+        return reply
+
+    def _replied(self, reply: Message, turn: Turn) -> Message:
+        kept = self._transcript.add(reply, "a")
+        self._compactor.context.add(kept)
+        turn.steps, usage = turn.steps + 1, kept.usage
+        turn.spent.add(usage, self._model.name, turn.sent)
+        self._compactor.budget.called(usage)
+        counts = {"input_tokens": usage and usage.prompt_tokens, "output_tokens": usage and usage.output_tokens}
+        ended = {"model": kept.model, "finish_reason": kept.stop, "call_seq": turn.spent.calls}
+        self._tell("model_response", {**ended, **counts})
+        return kept
+
+    def _failed(self, error: ModelError, turn: Turn) -> None:
+        turn.spent.add(None, self._model.name)
+        self._compactor.context.add(self._transcript.failed(self._model.name, str(error)))
+        self._tell("model_error", {"error": str(error), "overflow": error.overflow})

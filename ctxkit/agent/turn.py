@@ -1,0 +1,66 @@
+"""A turn under way: what it may use, what it has used, and where it stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ctxkit.agent.limits import Limits, Spent
+from ctxkit.messages import Message
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ctxkit.models.model import Model
+
+
+class LimitReached(Exception):
+    """The next call would pass a limit; its text names which."""
+
+
+@dataclass(slots=True)
+class Turn:
+    """One turn of an agent."""
+
+    limits: Limits = field(default_factory=Limits)
+    spent: Spent = field(default_factory=Spent)
+    began: float = 0.0
+    """Seconds since 1970."""
+    last: Message = field(default_factory=lambda: Message(role="assistant"))
+    """The last reply."""
+    steps: int = 0
+    """Replies so far: failed calls do not count, so a retry asks for the same step."""
+    attempts: int = 0
+    """Compactions and trims that answered overflows and cut replies."""
+    sent: int = 0
+    """Tokens of the last prompt."""
+    deadline: asyncio.Timeout | None = None
+
+    def check(self, model: Model, tokens: int, now: float) -> None:
+        """Let a call with a prompt of so many tokens pass.
+
+        Raises:
+            LimitReached: it would pass a limit.
+            BadArguments: there is a limit in dollars and no price for the model.
+        """
+        self.spent.seconds = now - self.began
+        reason = self.spent.exceeded(self.limits, model.name, tokens)
+        if reason:
+            raise LimitReached(reason)
+
+    def attempt(self) -> bool:
+        """Begin one more attempt to recover; False where none is left."""
+        if self.attempts >= self.limits.attempts:
+            return False
+        self.attempts += 1
+        return True
+
+    @property
+    def late(self) -> bool:
+        """True where the time is over."""
+        return self.deadline is not None and self.deadline.expired()
+
+    @property
+    def over(self) -> str:
+        """What is said where the time is over."""
+        return f"stopped at the limit of {self.limits.seconds or 0:g} seconds"
