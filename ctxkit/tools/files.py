@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import fnmatch
-import re
-import shutil
-import subprocess
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ctxkit.errors import BadArguments, StoreError
+from ctxkit.errors import BadArguments
+from ctxkit.tools import searches
 from ctxkit.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
@@ -18,10 +16,7 @@ if TYPE_CHECKING:
 
     from ctxkit.tools.root import Root
 
-MAX_HITS = 200
 MAX_LISTED = 500
-MAX_FILE = 2_000_000
-_SECONDS = 20
 
 
 def file_tools(root: Root) -> tuple[Tool, ...]:
@@ -59,7 +54,8 @@ def file_tools(root: Root) -> tuple[Tool, ...]:
 
     def search(pattern: str, path: str = ".", files: str = "*") -> str:
         """Search text files below a folder for a regular expression; gives `file:line: text`, the first 200 hits."""
-        return _search(root, pattern, root.resolve(path), files)
+        folder = root.resolve(path)
+        return searches.search(root, pattern, folder, files, _walk(root, folder, files))
 
     return tuple(tool(f) for f in (read_file, write_file, patch_file, list_files, search))
 
@@ -73,42 +69,3 @@ def _walk(root: Root, folder: Path, pattern: str) -> Iterator[Path]:
             continue
         if path.is_file() and path.resolve().is_relative_to(root.folder):
             yield path
-
-
-def _search(root: Root, pattern: str, folder: Path, files: str) -> str:
-    program = shutil.which("rg")
-    hits = _ripgrep(program, root, pattern, folder, files) if program else _scan(root, pattern, folder, files)
-    lines = list(islice(hits, MAX_HITS + 1))
-    more = f"\n[more than {MAX_HITS} hits: narrow the pattern]" if len(lines) > MAX_HITS else ""
-    return "\n".join(lines[:MAX_HITS]) + more or "(no hits)"
-
-
-def _ripgrep(program: str, root: Root, pattern: str, folder: Path, files: str) -> Iterator[str]:
-    command = [program, "--no-config", "--no-heading", "--line-number", "--with-filename", "--color=never",
-               "--sort=path", "--max-columns=400", "--max-filesize=2M", "--no-ignore",
-               f"--glob={files}", "--glob=!.git", "-e", pattern, "--", root.relative(folder)]  # fmt: skip
-    try:
-        done = subprocess.run(command, cwd=root.folder, capture_output=True, timeout=_SECONDS, check=False)  # noqa: S603  no shell, a fixed program, the pattern after -e
-    except subprocess.TimeoutExpired:
-        raise StoreError(f"The search took more than {_SECONDS} seconds; narrow it.") from None
-    if done.returncode == 2 and not done.stdout:
-        raise BadArguments(
-            "The pattern is no regular expression: " + done.stderr.decode(errors="replace")[:300].strip()
-        )
-    for line in done.stdout.decode("utf-8", "replace").splitlines():
-        yield re.sub(r"^(\./)?(.*?:\d+):", r"\2: ", line, count=1)
-
-
-def _scan(root: Root, pattern: str, folder: Path, files: str) -> Iterator[str]:
-    try:
-        compiled = re.compile(pattern)
-    except re.error as e:
-        raise BadArguments(f"The pattern is no regular expression: {e}.") from None
-    for path in _walk(root, folder, files):
-        name = root.relative(path)
-        data = root.read(name, MAX_FILE)
-        if b"\0" in data[:4096]:
-            continue
-        for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
-            if compiled.search(line[:4000]):
-                yield f"{name}:{number}: {line[:400]}"

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.tools import files
+from ctxkit.tools import searches
 from ctxkit.tools.files import file_tools
 from ctxkit.tools.kernel import python_tool, shell_tool
 from ctxkit.tools.root import Root
@@ -81,13 +81,31 @@ def test_search_with_and_without_ripgrep(kit, monkeypatch, ripgrep):
     if ripgrep and not shutil.which("rg"):
         pytest.skip("ripgrep is not installed")
     if not ripgrep:
-        monkeypatch.setattr(files.shutil, "which", lambda _: None)
+        monkeypatch.setattr(searches.shutil, "which", lambda _: None)
     assert kit["search"](r"value = \d").splitlines() == ["src/one.py:2: value = 1", "src/two.txt:1: value = 2"]
     assert kit["search"]("value", files="*.txt") == "src/two.txt:1: value = 2"
     assert kit["search"]("nothing here") == "(no hits)"
     assert kit["search"]("-v") == "(no hits)"
     with pytest.raises(BadArguments, match="regular expression"):
         kit["search"]("(")
+
+
+def test_a_pattern_that_never_ends_is_ended(kit, tmp_path, monkeypatch):
+    monkeypatch.setattr(searches.shutil, "which", lambda _: None)
+    monkeypatch.setattr(searches, "SECONDS", 1.0)
+    kit["write_file"]("src/long.txt", "a" * 60 + "!")
+    with pytest.raises(StoreError, match="took more than 1 seconds; use a simpler pattern"):
+        kit["search"](r"^(a+)+$")
+    assert kit["search"](r"value = 1") == "src/one.py:2: value = 1"
+
+
+def test_a_search_without_ripgrep_shows_what_fits(kit, monkeypatch):
+    monkeypatch.setattr(searches.shutil, "which", lambda _: None)
+    kit["write_file"]("src/many.csv", "row é\n" * 50_000)
+    kit["write_file"]("src/nul.bin", "row\0")
+    hits = kit["search"]("row").splitlines()
+    assert (len(hits), hits[0], hits[199]) == (201, "src/many.csv:1: row é", "src/many.csv:200: row é")
+    assert hits[200] == "[more than 200 hits: narrow the pattern]"
 
 
 def test_listing(kit):
