@@ -1,8 +1,12 @@
 """Columns of logs kept on disk as raw arrays that grow, so that opening a log again costs only its new lines.
 
-One folder holds one reading: `index.json` and, in a folder of its own generation, one file an array. The index says how
-many rows count; rows beyond it were cut short and are written over. It is replaced as a whole, after the rows are
+One folder holds one reading: `index.jsonl` and, in a folder of its own generation, one file an array. The index says
+how many rows count; rows beyond it were cut short and are written over. It is replaced as a whole, after the rows are
 written: a reader never waits, a writer holds a lock. The folder may be deleted at any time.
+
+The index is two lines. The head, which begins with its own hash, is all that opening unchanged logs takes: the states
+of all logs are in its seal, one more hash. What is known of each log by itself stands in the second line, and is read
+where the seal does not fit.
 """
 
 from __future__ import annotations
@@ -26,25 +30,38 @@ from ctxkit.tokens.vocabularies import cache_folder
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    _Files = dict[str, tuple[Path, np.dtype[Any]]]
+    _Files = dict[str, tuple[str, np.dtype[Any]]]
 
-_VERSION = 1
+_VERSION = 2
+_DAMAGE = (ValueError, RecursionError)  # what msgspec raises for bytes that are no index; its own is a ValueError
 
 
-class Index(msgspec.Struct):
-    """What the arrays of a folder hold."""
+class Head(msgspec.Struct):
+    """The arrays of a folder and their meaning."""
 
-    logs: list[Log]
     generation: str = ""
     rows: int = 0
-    runs: list[tuple[int, int]] = []
-    """Rows as they lie in the arrays: number of the log, number of rows."""
     words: dict[str, list[str]] = {}
+    seal: str = ""
+    """Hash of the logs as they were, in the order of the rows; empty where the rows lie in no such order."""
     faults: list[Fault] = []
+    """All faults, in the order of the logs: those of the index, and the last lines that are not finished."""
     version: int = _VERSION
 
 
-_decoder = msgspec.json.Decoder(Index)
+class Index(msgspec.Struct):
+    """What was read of each log, and where its rows lie in the arrays."""
+
+    logs: list[Log]
+    runs: list[tuple[int, int]] = []
+    """Rows as they lie in the arrays: number of the log, number of rows."""
+    faults: list[Fault] = []
+    """Faults of the lines that were read, as they came."""
+    head: Head = msgspec.field(default_factory=Head)
+
+
+_heads = msgspec.json.Decoder(Head)
+_bodies = msgspec.json.Decoder(tuple[list[Log], list[tuple[int, int]], list[Fault]])
 
 
 def folder_for(key: str, root: str | Path | None = None) -> Path:
@@ -53,55 +70,86 @@ def folder_for(key: str, root: str | Path | None = None) -> Path:
     return base / blake2b(key.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
-def load(folder: Path) -> Index | None:
-    """Return the index of a folder; None where there is none that this version can use."""
+def load_head(folder: Path) -> Head | None:
+    """Return the head of a folder's index; None where there is none that this version can use."""
     try:
-        index = _decoder.decode((folder / "index.json").read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        with open(_index(folder), "rb") as f:  # noqa: PTH123
+            return _head(f.readline())
+    except (OSError, *_DAMAGE):
         return None
-    sound = index.version == _VERSION and index.rows == sum(n for _, n in index.runs) and index.generation.isalnum()
+
+
+def load(folder: Path) -> Index | None:
+    """Return the whole index of a folder; None where there is none that this version can use."""
+    try:
+        first, _, second = Path(_index(folder)).read_bytes().partition(b"\n")
+        index = Index(*_bodies.decode(second), head=_head(first))
+    except (OSError, *_DAMAGE):
+        return None
+    sound = index.head.rows == sum(n for _, n in index.runs)
     return index if sound and all(0 <= log < len(index.logs) for log, _ in index.runs) else None
+
+
+def _head(line: bytes) -> Head:
+    mark, _, told = line.rstrip(b"\n").partition(b" ")
+    if mark != _mark(told):
+        raise ValueError("not as it was written")
+    head = _heads.decode(told)
+    if head.version != _VERSION or not head.generation.isalnum() or head.rows < 0:
+        raise ValueError("of another version, or no index")
+    return head
+
+
+def _mark(line: bytes) -> bytes:
+    return blake2b(line, digest_size=12).hexdigest().encode()
+
+
+def _index(folder: Path) -> str:
+    return f"{folder}{os.sep}index.jsonl"
 
 
 def save(folder: Path, index: Index) -> None:
     """Replace the index, and drop the arrays of older generations."""
     new = folder / f"index.{os.getpid()}.new"
     with _private(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as f:
-        f.write(msgspec.json.encode(index))
-    new.replace(folder / "index.json")
+        head = msgspec.json.encode(index.head)
+        f.write(_mark(head) + b" " + head + b"\n")
+        f.write(msgspec.json.encode((index.logs, index.runs, index.faults)))
+    new.replace(_index(folder))
     for old in folder.iterdir():
-        if old.is_dir() and old.name != index.generation:
+        if old.is_dir() and old.name != index.head.generation:
             shutil.rmtree(old, ignore_errors=True)
 
 
 def begin(folder: Path, index: Index) -> None:
-    """Make the folder of a new generation."""
-    index.generation = os.urandom(6).hex()
-    index.words = {name: [] for name in TEXTS}
-    (folder / index.generation).mkdir(mode=0o700, parents=True)
+    """Make the folder of a new generation, without rows."""
+    index.head = Head(os.urandom(6).hex(), words={name: [] for name in TEXTS})
+    index.runs = []
+    (folder / index.head.generation).mkdir(mode=0o700, parents=True)
 
 
 def append(folder: Path, index: Index, block: Block, runs: list[tuple[int, int]], words: Words) -> None:
     """Write rows after those that count; the index on disk is not touched. `words` are those of the block."""
-    old, new = _files(folder, index), _files(folder, index, words)
+    head = index.head
+    old, new = _files(folder, head), _files(folder, head, words)
     for name, (file, dtype) in new.items():
-        if old[name][0] != file and index.rows:  # more texts than its codes could hold
+        if old[name][0] != file and head.rows:  # more texts than its codes could hold
             with _private(file, os.O_RDWR | os.O_CREAT) as f:
-                f.write(np.fromfile(*old[name], count=index.rows).astype(dtype).data)
+                f.write(np.fromfile(*old[name], count=head.rows).astype(dtype).data)
         with _private(file, os.O_RDWR | os.O_CREAT) as f:
-            f.seek(index.rows * dtype.itemsize)
+            f.seek(head.rows * dtype.itemsize)
             f.write(np.ascontiguousarray(block[name], dtype).data)
-    index.words = {name: list(texts) for name, texts in words.items()}
-    index.rows += rows(block)
+    head.words = {name: list(texts) for name, texts in words.items()}
+    head.rows += rows(block)
     index.runs = joined([*index.runs, *runs])
 
 
-def _files(folder: Path, index: Index, words: Mapping[str, Collection[str]] | None = None) -> _Files:
-    """The file and the type of each array, for the index's own texts or for more."""
-    texts = index.words if words is None else words
+def _files(folder: Path, head: Head, words: Mapping[str, Collection[str]] | None = None) -> _Files:
+    """The file and the type of each array, for the head's own texts or for more."""
+    texts = head.words if words is None else words
+    where = f"{folder}{os.sep}{head.generation}{os.sep}"
     widths = {name: width(name, len(texts.get(name, ()))) for name in ARRAYS}
-    where = folder / index.generation
-    return {name: (where / f"{name}.{dtype.name}.bin", dtype) for name, dtype in widths.items()}
+    return {name: (f"{where}{name}.{dtype.name}.bin", dtype) for name, dtype in widths.items()}
 
 
 def joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -115,23 +163,31 @@ def joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return out
 
 
-def arrays(folder: Path, index: Index, ranks: Sequence[int]) -> Block:
-    """Return the rows in the order of the logs, mapped into memory; writing to them changes a private copy.
+def mapped(folder: Path, head: Head) -> Block:
+    """Return the rows as they lie, mapped into memory; writing to them changes a private copy.
+
+    Raises:
+        OSError, ValueError: an array is not there, or too short.
+    """
+    if not head.rows:
+        return {name: np.empty(0, dtype) for name, dtype in ARRAYS.items()}
+    return {name: _mapped(file, dtype, head.rows) for name, (file, dtype) in _files(folder, head).items()}
+
+
+def arranged(folder: Path, index: Index, ranks: Sequence[int]) -> Block:
+    """Return the rows in the order of the logs, read into memory.
 
     Args:
         folder: the reading's folder.
         index: what lies there.
         ranks: for each log by its number, its place among the logs. A log that grew and is not the last has its rows
-            in two places: they are then read together instead.
+            in two places.
 
     Raises:
         OSError, ValueError: an array is not there, or too short.
     """
-    if not index.rows:
-        return {name: np.empty(0, dtype) for name, dtype in ARRAYS.items()}
-    bounds = [(0, index.rows)] if is_ordered(index.runs, ranks) else _bounds(index.runs, ranks)
-    take = _mapped if len(bounds) == 1 else _gathered
-    return {name: take(file, dtype, bounds) for name, (file, dtype) in _files(folder, index).items()}
+    bounds = _bounds(index.runs, ranks)
+    return {name: _gathered(file, dtype, bounds) for name, (file, dtype) in _files(folder, index.head).items()}
 
 
 def is_ordered(runs: list[tuple[int, int]], ranks: Sequence[int]) -> bool:
@@ -152,16 +208,18 @@ def _bounds(runs: list[tuple[int, int]], ranks: Sequence[int]) -> list[tuple[int
     return out
 
 
-def _mapped(path: Path, dtype: np.dtype[Any], bounds: list[tuple[int, int]]) -> np.ndarray[Any, Any]:
-    with path.open("rb") as f:
-        private = mmap(f.fileno(), bounds[0][1] * dtype.itemsize, access=ACCESS_COPY)
-    return np.frombuffer(private, dtype)
+def _mapped(path: str, dtype: np.dtype[Any], n: int) -> np.ndarray[Any, Any]:
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    try:
+        return np.frombuffer(mmap(fd, n * dtype.itemsize, access=ACCESS_COPY), dtype)
+    finally:
+        os.close(fd)
 
 
-def _gathered(path: Path, dtype: np.dtype[Any], bounds: list[tuple[int, int]]) -> np.ndarray[Any, Any]:
+def _gathered(path: str, dtype: np.dtype[Any], bounds: list[tuple[int, int]]) -> np.ndarray[Any, Any]:
     out = np.empty(sum(b - a for a, b in bounds), dtype)
     at = 0
-    with path.open("rb", buffering=0) as f:
+    with open(path, "rb", buffering=0) as f:  # noqa: PTH123
         for a, b in bounds:
             f.seek(a * dtype.itemsize)
             if f.readinto(out[at : at + b - a].data) != (b - a) * dtype.itemsize:
@@ -170,17 +228,17 @@ def _gathered(path: Path, dtype: np.dtype[Any], bounds: list[tuple[int, int]]) -
     return out
 
 
-def _private(path: Path, flags: int) -> Any:
+def _private(path: str | Path, flags: int) -> Any:
     """Open a file that only its owner may read: a log may be private, and its columns are no less so."""
     return os.fdopen(os.open(path, flags | getattr(os, "O_BINARY", 0), 0o600), "r+b" if flags & os.O_RDWR else "wb")
 
 
-def is_whole(folder: Path, index: Index) -> bool:
-    """True where every array is at least as long as the index says."""
-    sizes = ((file, dtype.itemsize * index.rows) for file, dtype in _files(folder, index).values())
+def is_whole(folder: Path, head: Head) -> bool:
+    """True where every array is at least as long as the head says."""
+    sizes = ((Path(file), dtype.itemsize * head.rows) for file, dtype in _files(folder, head).values())
     return all(not least or (file.is_file() and file.stat().st_size >= least) for file, least in sizes)
 
 
 def forget(folder: Path) -> None:
     """Drop an index that turned out to be of no use: what it describes is read anew."""
-    (folder / "index.json").unlink(missing_ok=True)
+    Path(_index(folder)).unlink(missing_ok=True)

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterable
 from glob import glob, has_magic
 from hashlib import blake2b
+from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
@@ -34,12 +35,16 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _SAMPLES, _SAMPLE = 16, 4096
 
 
+Stamp = tuple[int, int, int, int]
+"""Size (-1: never read), times of change (content, anything) in nanoseconds, and inode of a file."""
+
+
 class Log(msgspec.Struct):
     """One log and how far it was read."""
 
     path: str
-    stamp: tuple[int, int, int, int] = (-1, 0, 0, 0)
-    """Size (-1: never read), times of change (content, anything) in nanoseconds, and inode, when it was last read."""
+    stamp: Stamp = (-1, 0, 0, 0)
+    """Its state when it was last read."""
     offset: int = 0
     """Bytes that were read: whole lines."""
     newlines: int = 0
@@ -64,13 +69,22 @@ class Log(msgspec.Struct):
         )
 
 
-def stamp(path: str) -> tuple[int, int, int, int]:
+def stamp(path: str) -> Stamp:
     """Return size, times of change and inode of a file; zeros where it cannot be asked."""
     try:
         s = os.stat(path)  # noqa: PTH116  a thousand files: Path costs more than the question
     except OSError:
         return (0, 0, 0, 0)
     return (s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
+
+
+def seal(paths: list[str], stamps: Iterable[Stamp] | None = None) -> str:
+    """Return one hash of files in their order and of their states, by default the present ones."""
+    states: list[int] = []
+    for state in map(stamp, paths) if stamps is None else stamps:
+        states += state  # no thousand tuples that live on: they would wake the garbage collector
+    names = "\0".join(paths).encode("utf-8", "surrogatepass")
+    return blake2b(msgspec.msgpack.encode((names, states)), digest_size=16).hexdigest()
 
 
 def fingerprint(path: str, size: int) -> str:
@@ -111,14 +125,15 @@ def find(paths: Iterable[str]) -> list[str]:
     Raises:
         ReadError: a path names nothing, or a folder holds no log.
     """
-    return list(dict.fromkeys(log for path in paths for log in _named(path)))
+    found = [_named(path) for path in paths]
+    return found[0] if len(found) == 1 else list(dict.fromkeys(chain.from_iterable(found)))
 
 
 def _named(path: str) -> list[str]:
     mode = _mode(path)
     if mode is None and has_magic(path):
         matches = sorted(glob(path, recursive=True, include_hidden=True))  # noqa: PTH207  absolute patterns
-        logs = [log for m in matches for log in ([m] if _is(stat.S_ISREG, m) else _below(m))]
+        logs = list(dict.fromkeys(log for m in matches for log in ([m] if _is(stat.S_ISREG, m) else _below(m))))
         if not logs:
             raise ReadError("no file fits the pattern.", path)
         return logs

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.snapshots import cache as kept
-from ctxkit.snapshots.columns import ARRAYS, NAMES, TEXTS, Block, Words, frame, join, new_words, recode, rows
-from ctxkit.snapshots.faults import Faults, Report
-from ctxkit.snapshots.files import Log, find, groups, named, stamp
+from ctxkit.snapshots.cache import folder_for
+from ctxkit.snapshots.columns import ARRAYS, NAMES, TEXTS, Block, Words, frame, join, new_words, rows
+from ctxkit.snapshots.faults import Report
+from ctxkit.snapshots.files import Log, find, groups, named
 from ctxkit.snapshots.parse import parse
+from ctxkit.snapshots.updates import all_faults, up_to_date
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 Where = Callable[[pd.DataFrame], Any] | Mapping[str, Any]
 _SLICE = 1 << 18  # rows that a condition sees at a time
-_TRIES = 3
 
 
 def read_snapshots(
@@ -61,7 +60,7 @@ def read_snapshots(
     logs = find(given)
     found = None
     if cache is not False:
-        found = _kept(kept.folder_for("\0".join(given), None if cache is True else cache), logs)
+        found = up_to_date(folder_for("\0".join(given), None if cache is True else cache), logs)
     if found is not None:
         block, words, faults = found
         blocks = [block] if where is None else _slices(block)
@@ -70,120 +69,13 @@ def read_snapshots(
         grown, report = new_words(), Report()
         fresh = [Log(path) for path in logs]
         picked = _select(_read(fresh, grown, report), grown, columns, where)
-        words, faults = grown, _faults(report.faults, fresh)
+        words, faults = grown, all_faults(report.faults, fresh)
     out = frame(picked, words, NAMES if columns is None else list(columns))
     if where is not None:
         for name in set(TEXTS) & set(out.columns):
             out[name] = out[name].cat.remove_unused_categories()
     out.attrs["faults"] = faults
     return out
-
-
-def _faults(found: list[Any], logs: list[Log]) -> Faults:
-    report = Report()
-    report.remember(found)
-    for log in logs:
-        if log.open:
-            why = f"the last line is not finished ({log.open:,} bytes): it is read when it is"
-            report.add(log.path, log.newlines + 1, why)
-    if not report.faults:
-        return Faults()
-    place = {log.path: i for i, log in enumerate(logs)}
-    return Faults(sorted(report.faults, key=lambda f: (place.get(f.file, -1), f.line)))
-
-
-# -- what is kept ------------------------------------------------------------------------------------------------------
-
-
-def _kept(folder: Path, logs: list[str]) -> tuple[Block, Mapping[str, Any], Faults] | None:
-    """Rows, texts and faults from the cache, brought up to date; None where no cache can be kept."""
-    for _ in range(_TRIES):
-        index = kept.load(folder)
-        if index is None or not _is_current(index, logs) or not kept.is_ordered(index.runs, _ranks(index, logs)):
-            try:
-                index = _update(folder, logs)
-            except (OSError, ValueError):  # no place, no right, or a damaged folder
-                return None
-        try:
-            return _arranged(folder, index, logs)
-        except (OSError, ValueError):  # another process began anew, or the arrays are damaged
-            kept.forget(folder)
-    return None
-
-
-def _arranged(folder: Path, index: kept.Index, logs: list[str]) -> tuple[Block, Mapping[str, Any], Faults]:
-    ranks = _ranks(index, logs)
-    block = kept.arrays(folder, index, ranks)
-    words: Mapping[str, Any] = index.words
-    if not kept.is_ordered(index.runs, ranks):
-        words = new_words()
-        block = recode(block, index.words, words)
-    if not isinstance(ranks, range):
-        index.logs = [log for _, log in sorted(zip(ranks, index.logs, strict=True), key=itemgetter(0))]
-    return block, words, _faults(index.faults, index.logs)
-
-
-def _ranks(index: kept.Index, logs: list[str]) -> Sequence[int]:
-    """The place of each log of the index among those asked for."""
-    if [log.path for log in index.logs] == logs:
-        return range(len(logs))
-    place = {path: i for i, path in enumerate(logs)}
-    return [place[log.path] for log in index.logs]
-
-
-def _is_current(index: kept.Index, logs: list[str]) -> bool:
-    if len(index.logs) != len(logs) or {log.path for log in index.logs} != set(logs):
-        return False
-    return all(log.stamp == stamp(log.path) for log in index.logs)
-
-
-def _update(folder: Path, logs: list[str]) -> kept.Index:
-    """Read what is new into the arrays, or all of it where any log is not what it was."""
-    from filelock import FileLock
-
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with FileLock(folder / "lock", mode=0o600):
-        index = kept.load(folder)
-        if index is not None and kept.is_whole(folder, index) and _is_current(index, logs):
-            _tidy(folder, index, logs)
-        else:
-            if index is None or not _goes_on(index, logs) or not kept.is_whole(folder, index):
-                index = kept.Index(logs=[])
-                kept.begin(folder, index)
-            _grow(folder, index, logs)
-        kept.save(folder, index)
-    return index
-
-
-def _goes_on(index: kept.Index, logs: list[str]) -> bool:
-    here = set(logs)
-    return all(log.path in here and (log.is_same() or log.has_grown()) for log in index.logs)
-
-
-def _grow(folder: Path, index: kept.Index, logs: list[str]) -> None:
-    known = {log.path for log in index.logs}
-    index.logs.extend(Log(path) for path in logs if path not in known)
-    report = Report()
-    report.remember(index.faults)
-    words = {name: {text: i for i, text in enumerate(index.words.get(name, []))} for name in TEXTS}
-    changed = [(i, log) for i, log in enumerate(index.logs) if not log.is_same()]
-    for parts in groups([log for _, log in changed], report):
-        block, runs = parse(parts, words, report)
-        kept.append(folder, index, block, [(changed[i][0], n) for i, n in runs], words)
-    index.faults = report.faults
-
-
-def _tidy(folder: Path, index: kept.Index, logs: list[str]) -> None:
-    """Write the rows anew in the order of the logs, so that they can be mapped again."""
-    ranks = _ranks(index, logs)
-    if kept.is_ordered(index.runs, ranks):
-        return  # another process was quicker
-    words = new_words()
-    block = recode(kept.arrays(folder, index, ranks), index.words, words)  # before a new generation begins
-    runs = sorted(index.runs, key=lambda run: ranks[run[0]])
-    kept.begin(folder, index)
-    index.rows, index.runs = 0, []
-    kept.append(folder, index, block, runs, words)
 
 
 # -- what is asked for -------------------------------------------------------------------------------------------------

@@ -307,7 +307,7 @@ def test_the_cache_is_private_and_logs_are_not_touched(tmp_path, own_cache):
 def test_a_damaged_cache_costs_time_only(tmp_path, own_cache, damage):
     path = write(tmp_path / "a.jsonl", GOOD)
     ck.read_snapshots(path)
-    index = next(own_cache.rglob("index.json"))
+    index = next(own_cache.rglob("index.jsonl"))
     column = next(own_cache.rglob("turn.int64.bin"))
     if damage == "index":
         index.write_bytes(b'{"logs": 5}')
