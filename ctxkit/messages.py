@@ -23,11 +23,13 @@ class Thinking(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True, 
     """Reasoning that the model wrote before its answer.
 
     `hidden` is the number of characters of an encrypted or signed blob that goes back to the provider unread.
+    `redacted` thinking has no text: its `signature` holds all of it, sealed by the provider.
     """
 
     text: str
     signature: str | None = None
     hidden: int = 0
+    redacted: bool = False
 
 
 class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, gc=False):

@@ -110,7 +110,7 @@ class Transcript:
             if isinstance(part, Text):
                 out.append(Text(_text(part.text, known)))
             elif isinstance(part, Thinking):
-                out.append(replace(part, text=_text(part.text, known)))
+                out.append(_thought(part, known))
             elif isinstance(part, ToolCall):
                 out.append(self._called(part, known))
             else:
@@ -126,6 +126,12 @@ class Transcript:
         self._calls.add(name)
         arguments: dict[str, Any] = redacted(_sound(call.arguments), known)
         return replace(call, id=name, arguments=arguments, raw=None if call.raw is None else _text(call.raw, known))
+
+
+def _thought(part: Thinking, known: list[str]) -> Thinking:
+    """Return thinking as it is kept; its signature holds only for the words that it was made for."""
+    text = _text(part.text, known)
+    return part if text == part.text else Thinking(text)
 
 
 def _text(text: str, known: list[str]) -> str:

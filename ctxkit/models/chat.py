@@ -18,14 +18,18 @@ if TYPE_CHECKING:
 NO_RESULT = "(no result of this call was kept)"
 
 
-def to_chat(messages: Iterable[Message]) -> list[dict[str, Any]]:
+def to_chat(messages: Iterable[Message], *, signed_by: str | None = None) -> list[dict[str, Any]]:
     """Return messages as Chat Completions dictionaries that no provider refuses for their order.
 
     A summary goes as a user message, as Pi sends it. Each tool call is followed by its result, wherever that stood; one
     that has none (a kernel that was killed, a log of another program) gets a result that says so; a result without
     its call, and a reply without content, are left out.
+
+    Args:
+        messages: what is shown.
+        signed_by: a model that must be given its own signed thinking again (Anthropic's); None: thinking stays out.
     """
-    return [chat_message(m) for m in _paired(list(messages))]
+    return [chat_message(m, signed_by=signed_by) for m in _paired(list(messages))]
 
 
 def _paired(messages: list[Message]) -> Iterator[Message]:
@@ -46,8 +50,8 @@ def _paired(messages: list[Message]) -> Iterator[Message]:
             )
 
 
-def chat_message(message: Message) -> dict[str, Any]:
-    """Return one message as a Chat Completions dictionary. Thinking stays out: providers refuse it unsigned."""
+def chat_message(message: Message, *, signed_by: str | None = None) -> dict[str, Any]:
+    """Return one message as a Chat Completions dictionary; thinking only where the model signed it (see `to_chat`)."""
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.call_id or "", "content": _content(message)}
     role = "user" if message.role == "summary" else message.role
@@ -55,7 +59,23 @@ def chat_message(message: Message) -> dict[str, Any]:
     if message.tool_calls:
         out["tool_calls"] = [_call(c) for c in message.tool_calls]
         out["content"] = out["content"] or None
+    if signed_by is not None and message.model == signed_by:
+        blocks = [_sealed(p) for p in message.parts if isinstance(p, Thinking) and p.signature]
+        return {**out, "thinking_blocks": blocks} if blocks else out
     return out
+
+
+def thinks_unsigned(chat: list[dict[str, Any]]) -> bool:
+    """Return True where the last reply called tools without signed thinking: Anthropic then refuses to think."""
+    last = next((m for m in reversed(chat) if m["role"] == "assistant"), None)
+    return last is not None and bool(last.get("tool_calls")) and "thinking_blocks" not in last
+
+
+def _sealed(part: Thinking) -> dict[str, Any]:
+    """Return thinking as LiteLLM's `thinking_blocks` hold it."""
+    if part.redacted:
+        return {"type": "redacted_thinking", "data": part.signature}
+    return {"type": "thinking", "thinking": part.text, "signature": part.signature}
 
 
 def _blank(message: Message) -> bool:
@@ -114,7 +134,9 @@ def _marked(message: dict[str, Any]) -> dict[str, Any]:
 def from_chat(reply: Mapping[str, Any], *, stop: str | None, usage: Usage | None, model: str) -> Message:
     """Return a provider's reply (the `message` of a choice) as a message."""
     parts: list[Part] = []
-    if thought := reply.get("reasoning_content"):
+    if blocks := reply.get("thinking_blocks"):
+        parts.extend(map(_thinking, blocks))
+    elif thought := reply.get("reasoning_content"):
         parts.append(Thinking(str(thought)))
     if text := reply.get("content"):
         parts.append(Text(str(text)))
@@ -123,6 +145,14 @@ def from_chat(reply: Mapping[str, Any], *, stop: str | None, usage: Usage | None
     asks = any(isinstance(p, ToolCall) for p in parts)
     ended = stop if stop == "length" else "tool" if asks else {"tool_calls": "tool"}.get(stop or "", stop)
     return Message(role="assistant", parts=tuple(parts), stop=ended, usage=usage, model=model)
+
+
+def _thinking(block: Mapping[str, Any]) -> Thinking:
+    if block.get("type") == "redacted_thinking":
+        data = str(block.get("data") or "")
+        return Thinking("", data, len(data), redacted=True)
+    signature = block.get("signature") or None
+    return Thinking(str(block.get("thinking") or ""), signature, len(signature or ""))
 
 
 def _tool_call(call: Mapping[str, Any], index: int) -> ToolCall:

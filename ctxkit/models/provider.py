@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import ModelError
 from ctxkit.messages import Message  # noqa: TC001  a value in a public signature
-from ctxkit.models.chat import from_chat, to_chat, to_tools, usage_of, with_cache_marks
+from ctxkit.models.chat import from_chat, thinks_unsigned, to_chat, to_tools, usage_of, with_cache_marks
 from ctxkit.models.model import Delta, Emit, Request
 from ctxkit.models.overflow import is_overflow, is_rate_limit
 from ctxkit.redaction import redact
@@ -18,10 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import ModuleType
 
+_THINKING = ("thinking", "reasoning_effort")
+"""Options that let a model of Anthropic's think."""
+_RESPONSES = "openai/responses/"
+"""LiteLLM's prefix for OpenAI's Responses API."""
+
 
 def load_litellm() -> ModuleType:
     """Import LiteLLM without a request for its price map, without its debug lines."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a name with "llama-3" would wait for a hub
     tiktoken_folder = os.environ.get("TIKTOKEN_CACHE_DIR")
     import litellm
@@ -29,6 +36,7 @@ def load_litellm() -> ModuleType:
     if tiktoken_folder is not None:
         os.environ["TIKTOKEN_CACHE_DIR"] = tiktoken_folder
     litellm.suppress_debug_info = True
+    warnings.filterwarnings("ignore", "Pydantic serializer warnings", UserWarning)  # of its own usage, at each reply
     return litellm  # type: ignore[no-any-return]
 
 
@@ -131,10 +139,13 @@ class Provider:
             raise ModelError(f"{self.name} needs a key: set the environment variable {' or '.join(keys)}.")
 
     async def _ask(self, litellm: ModuleType, request: Request, emit: Emit) -> Message:
-        messages = to_chat(request.messages)
-        if self._marks and ("claude" in self.name or "anthropic" in self.name):
+        name, claude = self.name, "claude" in self.name or "anthropic" in self.name
+        messages = to_chat(request.messages, signed_by=name if claude else None)
+        if self._marks and claude:
             messages = with_cache_marks(messages)
         options = {**self._options, "stream": True, "stream_options": {"include_usage": True}, "num_retries": 0}
+        if claude and thinks_unsigned(messages):
+            options = {k: v for k, v in options.items() if k not in _THINKING}
         if request.tools:
             options |= {"tools": to_tools(request.tools), "_skip_mcp_handler": True}
         if request.max_output_tokens:
@@ -142,10 +153,12 @@ class Provider:
         if self.name.startswith("openai/") and "api_base" in options and not os.environ.get("OPENAI_API_KEY"):
             options.setdefault("api_key", "none")  # a server of one's own asks for none, its client insists on one
         if self._server_edits is not None:
-            options["context_management"] = self._server_edits
+            options |= {"context_management": self._server_edits, "allowed_openai_params": ["context_management"]}
+            if name.startswith("openai/") and not name.startswith(_RESPONSES):
+                name = _RESPONSES + name.removeprefix("openai/")  # its Chat Completions know no such thing
         chunks, loop = [], asyncio.get_running_loop()
         async with asyncio.timeout(self._silence) as waiting:
-            async for chunk in await litellm.acompletion(model=self.name, messages=messages, **options):
+            async for chunk in await litellm.acompletion(model=name, messages=messages, **options):
                 waiting.reschedule(loop.time() + self._silence)
                 chunks.append(chunk)
                 _say(chunk, emit)
@@ -154,7 +167,7 @@ class Provider:
     def _reply(self, response: Any) -> Message:
         if response is None or not response.choices:
             raise ModelError(f"{self.name} gave an empty reply.")
-        data = response.model_dump()
+        data = response.model_dump(warnings=False)
         choice = data["choices"][0]
         usage = usage_of(data.get("usage"))
         return from_chat(choice["message"], stop=choice.get("finish_reason"), usage=usage, model=self.name)

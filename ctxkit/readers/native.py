@@ -142,7 +142,7 @@ def _part(part: Part, more: Any) -> Part:
         whole: Part = msgspec.convert(more, Part)
         return whole
     if isinstance(part, Thinking):
-        return Thinking(part.text, part.signature, more if type(more) is int else 0)
+        return Thinking(part.text, part.signature, more if type(more) is int else 0, part.redacted)
     return part
 
 

@@ -372,7 +372,7 @@ def to_parts(content: Any) -> tuple[Part, ...]:
         elif kind == "thinking":
             signature = word(p.get("thinkingSignature"))
             hidden = len(signature) if signature and len(signature) > 64 else 0
-            out.append(Thinking(text(p.get("thinking")), signature, hidden))
+            out.append(Thinking(text(p.get("thinking")), signature, hidden, p.get("redacted") is True))
         elif kind == "toolCall":
             given, raw = arguments(p.get("arguments"))
             out.append(ToolCall(text(p.get("id")), text(p.get("name")), given, raw))

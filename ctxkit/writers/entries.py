@@ -91,7 +91,8 @@ def _part(p: Part) -> dict[str, Any]:
     if isinstance(p, Text):
         return {"type": "text", "text": p.text}
     if isinstance(p, Thinking):
-        return {"type": "thinking", "thinking": p.text, "thinkingSignature": p.signature or ""}
+        sealed = {"redacted": True} if p.redacted else {}
+        return {"type": "thinking", "thinking": p.text, "thinkingSignature": p.signature or "", **sealed}
     if isinstance(p, ToolCall):
         return {"type": "toolCall", "id": p.id, "name": p.name, "arguments": p.arguments}
     if isinstance(p, Image) and p.kind == "image" and p.data:
