@@ -194,9 +194,12 @@ class Run:
         steps, call = cut.new.steps, cut.call
         if self._unsent is not None or call == self.begin or len(steps) != 1:
             return False
-        if steps[0].kind not in ("summarised", "dropped"):  # a shortened message may be what the pruning had sent
+        kind, first = steps[0].kind, steps[0].first
+        if kind not in ("summarised", "dropped"):  # a shortened message may be what the pruning had sent
             return False
-        return steps[0].first <= len(cut.was.at(call - 1)) and look.leaves(steps[0].first)
+        if first > len(cut.was.at(call - 1)):
+            return False
+        return look.leaves(first, removes=False) if kind == "dropped" else look.leaves(first + 1)
 
     def note(self, look: Straight, start: int, stop: int) -> None:
         """Write down each warning that is due in the calls start..stop, once until the next compaction."""

@@ -43,6 +43,9 @@ class AdaptiveTrim(Setting):
             new = self.stage(history, stage)
         return new
 
+    changes = ("assistant", "tool")
+    removes = True
+
     def acts(self, _history: History, span: tuple[int, int], prompts: NDArray[Any], room: Room) -> list[int]:
         """Return the calls of a span at which it does anything, from the prompts that it would be given."""
         found: list[int] = (np.flatnonzero(prompts > room.limit) + span[0]).tolist()

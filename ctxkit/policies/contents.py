@@ -70,6 +70,13 @@ def only_text(message: Message) -> bool:
     return all(isinstance(p, Text) for p in message.parts)
 
 
+def is_empty(message: Message) -> bool:
+    """Say whether a message says nothing: no parts, or only empty ones; a result says something, however short."""
+    if message.role == "tool":
+        return False
+    return all(getattr(p, "text", True) == "" and not getattr(p, "hidden", 0) for p in message.parts)
+
+
 def target(call: ToolCall) -> str:
     """Return what a call works on: its path, command, query ...; an empty string where no argument says so."""
     for key in TARGET_KEYS:

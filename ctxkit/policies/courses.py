@@ -9,6 +9,7 @@ import numpy as np
 
 from ctxkit.history import History
 from ctxkit.history.columns import ASSISTANT, TOOL, chars
+from ctxkit.policies.contents import is_empty
 from ctxkit.policies.outlooks import curve as folded
 from ctxkit.policies.tables import Table
 
@@ -243,10 +244,4 @@ def _plain(history: History) -> bool:
     head, log = history.head, history.log
     if head.size > _LEAD:
         return False
-    for item in head.items:
-        if item.role(log) in (ASSISTANT, TOOL):
-            return False
-        parts = item.message(log).parts
-        if not any(getattr(p, "text", True) for p in parts):
-            return False
-    return True
+    return not any(i.role(log) in (ASSISTANT, TOOL) or is_empty(i.message(log)) for i in head.items)

@@ -11,6 +11,7 @@ import numpy as np
 from ctxkit.history.columns import ROLES
 from ctxkit.history.view import role_code
 from ctxkit.policies.chain import applied
+from ctxkit.policies.contents import is_empty
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,12 +171,20 @@ class Sampled(Straight):
             sums[log.agents[call]] = sums.get(log.agents[call], 0) + self.size(call)
         return stop
 
-    def leaves(self, before: int) -> bool:
-        """Return True where the pruning says that it changes none of the messages before a position, at any call."""
+    def leaves(self, before: int, *, removes: bool = True) -> bool:
+        """Return True where the pruning says that it changes none of the messages before a position, at any call.
+
+        `removes`: it may leave others out; where it does, one that says nothing may go too, whatever its role.
+        """
         changes = getattr(self._pruning, "changes", None)
         if changes is None or before > self.history.head.size or before > 8:
             return False
-        return not any(ROLES[self.history.item(p).role(self.log)] in changes for p in range(before))
+        items = [self.history.item(p) for p in range(before)]
+        if getattr(self._pruning, "removes", False) and (
+            not removes or any(is_empty(i.message(self.log)) for i in items)
+        ):
+            return False
+        return not any(ROLES[i.role(self.log)] in changes for i in items)
 
     def size(self, call: int) -> int:
         """Return the prompt tokens of one call."""

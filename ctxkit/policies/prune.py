@@ -78,7 +78,10 @@ class Prune(Traced, Setting):
             new = contents.without_calls(message, gone)
             if self.reasoning == "all" or (self.reasoning != "none" and not last):
                 new = contents.without_reasoning(new)
-        return None if self.empty_messages == "remove" and _empty(new) and not stays else new
+        return None if self.empty_messages == "remove" and contents.is_empty(new) and not stays else new
+
+    changes = ("assistant", "tool")
+    removes = True
 
     def trace(self, course: Course, _room: Room) -> None:
         """Say when each message loses its calls: as soon as no message that names them is among the last."""
@@ -181,7 +184,7 @@ class Cap(Setting):
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """No roles: without a limit nothing is changed; with one, messages go."""
+        """No roles: without a limit nothing is changed; not there with one."""
         if self.max_messages:
             raise AttributeError("changes")
         return ()
@@ -215,11 +218,3 @@ def _gone(places: list[int], course: Course, passed: NDArray[Any]) -> list[tuple
         if start < stop:
             out.append((start, stop))
     return out
-
-
-def _empty(message: Message) -> bool:
-    if message.role == "tool":  # in the SDK a result is a part, however short its text
-        return False
-    return not message.parts or all(
-        getattr(p, "text", True) == "" and not getattr(p, "hidden", 0) for p in message.parts
-    )

@@ -30,11 +30,16 @@ class Prunings(Chain):
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """The roles of which alone it changes messages, each in its place; not there where a part does not say it."""
+        """The roles of which alone it changes messages; not there where a part does not say it."""
         roles = [getattr(p, "changes", None) for p in self.parts]
         if None in roles:
             raise AttributeError("changes")
         return tuple({role: None for some in roles for role in some or ()})
+
+    @property
+    def removes(self) -> bool:
+        """Whether a part leaves messages out."""
+        return any(getattr(p, "removes", False) for p in self.parts)
 
     def _curve(
         self, history: History, start: int, stop: int, clock: Clock, room: Room

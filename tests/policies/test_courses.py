@@ -40,6 +40,7 @@ PRUNINGS = {
 POLICIES = {
     "none": None,
     "summary": lambda h, _room: h.summarise(h.safe(h.back(300)), 80, "full"),
+    "blank": lambda h, _room: h.summarise(h.safe(h.back(300)), "", "full"),
     "clearing": lambda h, _room: h.shorten(np.flatnonzero(h.role("tool"))[:-2], "[gone]", "old"),
     "window": lambda h, _room: h.drop(h.safe(h.back(200)), "window", start=1),
 }
