@@ -106,12 +106,14 @@ class Straight:
 
 
 class Sampled(Straight):
-    """With pruning: what the coming calls are sent is worked out in pieces that double; crossings are scans.
+    """With pruning: what the coming calls are sent is worked out as far as is asked; crossings are scans.
+
+    A pruning with a `curve` is asked in pieces that double; a plain one makes the view of each call, so none too many.
 
     `warm`: the same history was already sent at start - 1, so the first call's freshness needs no view to be made.
     """
 
-    __slots__ = ("_clock", "_end", "_fresh", "_piece", "_prompts", "_pruning", "_start", "_stop", "_warm")
+    __slots__ = ("_clock", "_end", "_fresh", "_piece", "_prompts", "_pruning", "_start", "_stop", "_view", "_warm")
 
     def __init__(
         self,
@@ -129,16 +131,20 @@ class Sampled(Straight):
         self._start = self._end = span[0]
         self._stop = span[1]
         self._prompts = self._fresh = np.zeros(0, np.int64)
-        self._piece = (
-            4 if getattr(pruning, "curve", None) is None else 256
-        )  # a plain pruning makes a view for each call
+        self._piece = 0 if getattr(pruning, "curve", None) is None else 256
+        self._view: History | None = None
+        """What a plain pruning made of the call before `_end`."""
 
     def _reach(self, call: int) -> None:
         while self._end < min(call, self._stop):
-            end = min(self._end + self._piece, self._stop)
-            self._piece *= 2
-            begin = self._end - (self._end > self._start or self._warm)
-            prompts, fresh = curve(self._pruning, self.history, begin, end, self._clock, self.room)
+            end = min(self._end + self._piece if self._piece else call, self._stop)
+            begin = self._end - (self._view is None and (self._end > self._start or self._warm))
+            if self._piece:
+                self._piece *= 2
+                prompts, fresh = curve(self._pruning, self.history, begin, end, self._clock, self.room)
+            else:
+                span = (begin, end)
+                prompts, fresh, self._view = fold(self._pruning, self.history, span, self._clock, self.room, self._view)
             skip = self._end - begin
             self._prompts = np.concatenate((self._prompts, prompts[skip:]))
             self._fresh = np.concatenate((self._fresh, fresh[skip:]))
@@ -210,15 +216,23 @@ def curve(  # noqa: PLR0917  what a pruning's own `curve` takes
     if fast is not None:
         prompts, fresh = fast(history, start, stop, clock, room)
         return np.asarray(prompts), np.asarray(fresh)
+    prompts, fresh, _ = fold(pruning, history, (start, stop), clock, room)
+    return prompts, fresh
+
+
+def fold(  # noqa: PLR0917  what `curve` takes
+    pruning: Any, history: History, span: tuple[int, int], clock: Clock, room: Room, last: History | None = None
+) -> tuple[NDArray[Any], NDArray[Any], History | None]:
+    """Return prompt and fresh tokens of the calls of a span, and the last view; `last` is that of the call before."""
+    start, stop = span
     prompts, fresh = np.zeros(stop - start, np.int64), np.zeros(stop - start, np.int64)
-    last = None
     for call in range(start, stop):
         view = applied(pruning, history.at(call), room)
         size = view.tokens
         prompts[call - start] = size
         fresh[call - start] = size if clock.cold[call] or last is None else size - common(last, view)
         last = view
-    return prompts, fresh
+    return prompts, fresh, last
 
 
 def common(a: History, b: History) -> int:
