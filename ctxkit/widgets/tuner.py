@@ -9,11 +9,14 @@ import ipywidgets as w
 
 from ctxkit.errors import CtxkitError
 from ctxkit.widgets import dials
+from ctxkit.widgets.copier import Copier
+from ctxkit.widgets.settings import written
 from ctxkit.widgets.trials import average_summary
 
 if TYPE_CHECKING:
     from ctxkit.policies.rules import Rules
     from ctxkit.widgets.knobs import Knob, Knobs
+    from ctxkit.widgets.settings import Written
     from ctxkit.widgets.trials import Trial, Trials
 
 _SMOOTH = 0.15
@@ -43,6 +46,7 @@ class Tuner(w.VBox):  # type: ignore[misc]
             value=False, description="exact, with loss", tooltip="Write the summaries and work out what was lost"
         )
         self.back = w.Button(description="as begun", tooltip="Turn all settings back")
+        self.copier = Copier()
         wide = w.Layout(width="auto")
         self.growth, self.figures, self.steps = w.HTML(layout=wide), w.HTML(layout=wide), w.HTML(layout=wide)
         super().__init__(self._arranged(), layout=w.Layout(width="100%"))
@@ -58,7 +62,7 @@ class Tuner(w.VBox):  # type: ignore[misc]
         grid = w.Layout(grid_template_columns="repeat(auto-fill, minmax(380px, 1fr))", flex="0 0 auto")
         grid.max_height, grid.overflow = ("170px", "hidden auto") if many else (None, None)
         box = w.GridBox(list(self.sliders.values()), layout=grid)
-        return [box, w.HBox([self.exact, self.back]), self.growth, self.figures, self.steps]
+        return [box, w.HBox([self.exact, self.back]), self.growth, self.figures, self.steps, self.copier]
 
     def _time_a_step(self) -> None:
         """Follow the sliders while they move only where a step is quick enough for it."""
@@ -114,6 +118,15 @@ class Tuner(w.VBox):  # type: ignore[misc]
         except CtxkitError as error:
             self._error = str(error)
         self._draw()
+        if self._error:
+            self.copier.note = "These settings cannot work: what is copied are the last ones that could."
+        else:
+            self.copier.label, self.copier.text, self.copier.note = self.written
+
+    @property
+    def written(self) -> Written:
+        """The settings in the system's own config syntax, else in Python: what the button copies."""
+        return written(self.rules, self.knobs.label, self.settings)
 
     def _draw(self) -> None:
         rough = bool(self.turned) and not self.exact.value and self._trial.wrote
@@ -155,6 +168,7 @@ def _slider(knob: Knob) -> w.Widget:
         "description": knob.name.replace("_", " "), "style": {"description_width": "190px"},
         "layout": w.Layout(width="auto"),
     }  # fmt: skip
-    if knob.whole:
+    if knob.whole:  # a browser moves a value that is no whole number of steps from the lower end
+        common["min"] = knob.low + (knob.value - knob.low) % knob.step
         return w.IntSlider(readout_format=",d", **common)
     return w.FloatSlider(readout_format=".2f", **common)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from builders import assistant, session, step, usage, user
 from reports.hostile import hostile, intruders
@@ -100,6 +102,11 @@ def test_the_numbers_of_a_preset_are_its_sliders(sample, name: str):
     assert sizes(tuner) == replayed(sample, getattr(ck.presets, name)())
 
 
+def test_a_slider_stands_whole_steps_above_its_lower_end_so_that_no_browser_moves_it(sample):
+    reserve = ck.tune(sample, "pi").sliders["reserve_tokens"]
+    assert (reserve.value, (reserve.value - reserve.min) % reserve.step) == (16_384, 0)
+
+
 def test_a_presets_setting_reaches_the_preset(sample):
     tuner = ck.tune(sample, ck.presets.fuseraft(trigger_turn_count=6, keep_recent_turns=3))
     tuner.sliders["trigger_turn_count"].value = 9
@@ -178,3 +185,29 @@ def test_a_session_without_usage_or_calls_can_be_tried():
     assert ck.tune(session(user("only")), rules).trial.prompts == []
     priced = session(user("a"), assistant("b", usage=usage(50)))
     assert "prompt tokens" in dials.twin({"recorded": ck.tune(priced, rules).trials.recorded})[0]
+
+
+def test_the_setting_is_copied_out_in_the_systems_own_syntax(sample):
+    tuner = ck.tune(sample, "pi")
+    tuner.settings = {"keep_recent_tokens": 12_000, "context_window": 60_000}
+    assert json.loads(tuner.copier.text)["compaction"]["keepRecentTokens"] == 12_000
+    assert "context_window" not in tuner.copier.text
+    assert (tuner.copier.label, "context_window" in tuner.copier.note) == ("Copy as pi's config", True)
+
+
+def test_a_setting_without_a_config_file_is_copied_as_the_call_that_makes_it(sample):
+    tuner = ck.tune(sample, "tyrum")
+    tuner.settings = {"reserved_input_tokens": 9_000}
+    assert eval(tuner.copier.text, {"ctxkit": ck}) == tuner.rules
+    assert "no config file" in tuner.copier.note
+    own = ck.tune(sample, rules)
+    own.settings = {"keep": 7_000}
+    assert own.copier.text == "rules(trigger=20000, keep=7000, guard=3)\n"
+    assert ck.tune(sample, rules()).copier.text.startswith("dict(keep_tokens=6000")
+
+
+def test_a_setting_that_cannot_work_is_not_copied(sample):
+    tuner = ck.tune(sample, rules, keep=(1_000, 40_000, 1_000))
+    tuner.sliders["keep"].value = 30_000
+    assert "keep=6000" in tuner.copier.text
+    assert "the last ones that could" in tuner.copier.note

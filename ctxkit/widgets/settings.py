@@ -1,0 +1,58 @@
+"""Settings as text to go on with: the config of the system itself, else what makes these rules in Python."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ctxkit.errors import CtxkitError
+from ctxkit.presets.catalogue import names
+from ctxkit.presets.configs.texts import settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ctxkit.policies.rules import Rules
+
+
+class Written(NamedTuple):
+    """A setting as text."""
+
+    label: str
+    """What a button that copies it says."""
+    text: str
+    note: str
+    """What the text cannot say, or why it is not the system's own config; else empty."""
+
+
+def written(rules: Rules, label: str, values: Mapping[str, Any]) -> Written:
+    """Return rules in their own system's config syntax, or as the Python call that makes them.
+
+    Args:
+        rules: the rules.
+        label: the name of the preset, of the function that made them, or their own.
+        values: the settings that can be turned.
+    """
+    if rules.config is None:
+        return _python(rules, label, values, "ctxkit knows no config file for these rules")
+    try:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            text = rules.to_config()
+    except CtxkitError as error:
+        return _python(rules, label, values, str(error).rstrip("."))
+    return Written(f"Copy as {label}'s config", text, " ".join(str(w.message) for w in told))
+
+
+def _python(rules: Rules, label: str, values: Mapping[str, Any], why: str) -> Written:
+    if rules.name in names():
+        usual = settings_of(rules.name)
+        text = _call(f"ctxkit.presets.{rules.name}", {k: v for k, v in rules.parameters.items() if v != usual.get(k)})
+        return Written("Copy as Python", text, f"{why}: this is the call that makes these rules.")
+    if label != rules.label:
+        return Written("Copy as Python", _call(label, values), f"{why}: this is the call that makes these rules.")
+    return Written("Copy as Python", _call("dict", values), f"{why}: these are the settings of their parts.")
+
+
+def _call(name: str, values: Mapping[str, Any]) -> str:
+    return f"{name}({', '.join(f'{k}={v!r}' for k, v in values.items())})\n"
