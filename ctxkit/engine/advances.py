@@ -46,10 +46,7 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
                 look = _outlook(run, rules, new, due, stop, edited=True)
             run.take(Cut(due, was, new, trigger), look)
             run.history = history = new
-            if type(look) is Straight:
-                look.after(new)
         call = due + 1
-        run.call = call
     run.history, run.call = history, call
     return run
 

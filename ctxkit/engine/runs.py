@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from ctxkit.engine.billed import Billed
 from ctxkit.engine.marks import Cut, Event, Held
 from ctxkit.history import History, Log
 from ctxkit.policies.chain import applied
@@ -37,9 +36,7 @@ class Run:
         self.warned: list[tuple[int, str]] = []
         self.asked: list[tuple[History, str, str | None]] = []
         """Where the policy was asked and nothing came of it: the history, how it ended, and why."""
-        self._summed, self._sums = 0, (0, 0, 0)
-        self._stretches: list[tuple[int, int, Any, Any]] = []
-        """First and last call, sizes and fresh tokens; without the latter the size is what to add to the log's."""
+        self.billed = Billed(log, self.clock)
         self._noted: set[int] = set()
         self._unsent: History | None = None
 
@@ -53,66 +50,31 @@ class Run:
     @property
     def prompts(self) -> NDArray[Any]:
         """Prompt tokens of each call so far."""
-        sizes = self.log.tokens.calls(0, self.call)
-        parts = [_array(size) if fresh is not None else sizes[a:b] + size for a, b, size, fresh in self._stretches]
-        return np.concatenate([np.zeros(0, np.int64), *parts])
+        return self.billed.prompts(self.call)
 
     @property
     def fresh_tokens(self) -> NDArray[Any]:
         """Tokens of each call so far that are no cached prefix."""
-        parts: list[NDArray[Any]] = [np.zeros(0, np.int64)]
-        clock = self.clock.sync()
-        for a, b, size, fresh in self._stretches:
-            if fresh is None:
-                sizes, before = self.log.tokens.calls(a, b), np.array(clock.before[a:b], np.int64)
-                fresh = np.where(clock.cold[a:b], sizes + size, np.maximum(sizes - before, 0))  # noqa: PLW2901
-            parts.append(_array(fresh))
-        return np.concatenate(parts)
+        return self.billed.fresh(self.call)
 
     @property
     def total(self) -> int:
         """Prompt tokens of all calls so far."""
-        return self._bill()[0]
+        return self.billed.sums(self.call)[0]
 
     @property
     def fresh(self) -> int:
         """Those of them that are no cached prefix."""
-        return self._bill()[1]
+        return self.billed.sums(self.call)[1]
 
     @property
     def peak(self) -> int:
         """The largest prompt so far."""
-        return self._bill()[2]
-
-    def _bill(self) -> tuple[int, int, int]:
-        """Sum up the stretches: O(1) each, from the log's running sums."""
-        total, fresh, peak = self._sums
-        tokens, clock = self.log.tokens, self.clock
-        Q, C, F, N = tokens.Q, tokens.C, clock.F, clock.N  # noqa: N806  as they are called there
-        for a, b, size, own in self._stretches[self._summed :]:
-            if own is None:
-                total += size * (b - a) + Q[b] - Q[a]
-                fresh += F[b] - F[a] + size * (N[b] - N[a])
-                most = size + (C[b - 1] if tokens.rising else int(tokens.calls(a, b).max()))
-            elif type(size) is int:
-                total, fresh, most = total + size, fresh + own, size
-            else:
-                total, fresh, most = total + int(size.sum()), fresh + int(own.sum()), int(size.max())
-            peak = max(peak, most)
-        self._summed, self._sums = len(self._stretches), (total, fresh, peak)
-        return self._sums
+        return self.billed.sums(self.call)[2]
 
     def sent(self, start: int, stop: int) -> list[int]:
         """Return the prompt tokens billed for the calls start..stop."""
-        found: list[int] = []
-        for a, b, size, fresh in reversed(self._stretches):
-            if b <= start:
-                break
-            lo, hi = max(a, start), min(b, stop)
-            if lo < hi:
-                part = _array(size)[lo - a : hi - a] if fresh is not None else self.log.tokens.calls(lo, hi) + size
-                found[:0] = part.tolist()
-        return found
+        return self.billed.sizes(start, stop, self.call)
 
     def shown(self) -> History:
         """Return what the last call was sent, pruned; its `messages` are made when asked for."""
@@ -157,32 +119,44 @@ class Run:
         if self._unsent is not None:  # edited by hand since the last call: the first one's prefix is compared
             view = self._view(self.history.at(start))
             size, cached = look.size(start), self._prefix(start, self._unsent, view)
-            fresh = size if self.clock.cold[start] or not cached else max(size - cached, 0)
-            self._stretches.append((start, start + 1, size, fresh))
+            self._mark(start, size, cached)
             self._unsent = None
             start += 1
-            if stop <= start:
-                return
+        self.call = stop
+        marks = self.billed.marks
         if type(look) is Straight:
-            self._stretches.append((start, stop, look.off, None))
-        else:
-            self._stretches.append((start, stop, look.prompts(start, stop), look.fresh(start, stop, self.clock)))
+            last = marks[-1][1] if marks else None
+            if type(last) is not int or last != look.off:
+                marks.append((start, look.off, None))
+        elif stop > start:
+            marks.append((start, look.prompts(start, stop), look.fresh(start, stop, self.clock)))
+
+    def _mark(self, call: int, size: int, cached: int) -> None:
+        """Write down one call of which the cached prefix was worked out; a cold cache has none of it."""
+        fresh = size - cached if cached < size else 0
+        if self.clock.cold[call] or not cached:
+            fresh = size
+        self.billed.marks.append((call, size - self.log.tokens.C[call], fresh))
+        self.call = call + 1
 
     def take(self, cut: Cut, look: Straight) -> None:
-        """Write down a compaction and the call that follows it; a `Sampled` outlook looks at the history after it."""
+        """Write down a compaction and the call that follows it; the outlook then looks at the history after it."""
         call, new = cut.call, cut.new
-        if type(look) is Straight and self._unsent is None and len(new.steps) == 1:
-            tokens, cached = self.log.tokens, look.off + self.clock.before[call]
-            size = new.head.tokens - tokens.P[new.lo] + tokens.C[call]
-            cached = min(cached, new.stable)
+        if type(look) is Straight:
+            cached = look.off + self.clock.before[call]
+            look.after(new)
+            size = look.off + self.log.tokens.C[call]
+            if self._unsent is not None or len(new.steps) > 1:
+                cached = self._prefix(call, self._unsent or self.history, new)
+            elif new.stable < cached:
+                cached = new.stable
         elif type(look) is Sampled and self._front_stays(cut, look):
             size, cached = look.size(call), new.stable
         else:
             view = self._view(new)
             size, cached = view.tokens, self._prefix(call, self._unsent or self.history, view)
-            self._unsent = None
-        fresh = size if self.clock.cold[call] or not cached else max(size - cached, 0)
-        self._stretches.append((call, call + 1, size, fresh))
+        self._unsent = None
+        self._mark(call, size, cached)
         self.cuts.append(cut)
         if self._noted:
             self._noted.clear()
@@ -220,9 +194,9 @@ class Run:
         return common(self._view(sent.at(call - 1)), view) if call > self.begin else 0
 
     def resume(self, past: Run) -> None:
-        """Stand where another run of the same log ended, with its bill and cuts: guards and budgets look at them."""
+        """Stand where another run of the same log ended, with its bill, cuts and warnings: budgets look at them."""
         self.history, self.call, self.begin = past.history.at(past.call), past.call, past.call
-        self.cuts, self._stretches = list(past.cuts), list(past._stretches)
+        self.cuts, self.billed, self._noted = list(past.cuts), past.billed.copy(), set(past._noted)
 
     def by_hand(self, new: History, trigger: str = "manual") -> Cut:
         """Take over what a policy made of `history.at(call)`, before the next call is sent."""
@@ -235,7 +209,3 @@ class Run:
         if self.rules.on_compacted is not None:
             self.rules.on_compacted(new.messages)
         return cut
-
-
-def _array(sizes: Any) -> NDArray[Any]:
-    return np.atleast_1d(np.asarray(sizes, np.int64))

@@ -10,15 +10,13 @@ import numpy as np
 
 from ctxkit.history.head import Front, Given, Head, Item, Tokens
 from ctxkit.history.searches import Searches
-from ctxkit.history.steps import Step
-from ctxkit.messages import Edit, EditKind, Message, Text, Usage
+from ctxkit.history.steps import Step, Words
+from ctxkit.messages import Edit, Message, Text, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _replace = msgspec.structs.replace
-Words = tuple[EditKind, str, str | None, Usage | None]
-"""Kind, reason, method and cost of a step."""
 
 
 class Ranges(Searches, frozen=True, gc=False):
@@ -115,8 +113,8 @@ class Ranges(Searches, frozen=True, gc=False):
         if steps and self.stable < stable:
             stable = self.stable
         head = Head(n + len(new), size, estimate, front.items + new, stay)
-        step = Step(words[0], words[1], self, (n, before), new, words[2], False, words[3])
-        return self.__class__(log, head, row, self.hi, call, call, stable, (*steps, step))
+        step = Step(words, self, (n, before), new)
+        return self.__class__(log, head, row, self.hi, call, call, stable, (*steps, step) if steps else (step,))
 
     def _cut_around(self, start: int, before: int, stay: Any, summary: tuple[Any, int | None], words: Words) -> Self:
         """Cut where something stays: before the range, in it, or of the head after it."""
@@ -155,8 +153,7 @@ class Ranges(Searches, frozen=True, gc=False):
             stable += self.before(first)
         if steps:
             stable = min(stable, self.stable)
-        kind, reason, method, usage = words
-        step = Step(kind, reason, self, done[0], done[1], method, added, usage)
+        step = Step(words, self, done[0], done[1], added)
         return self.__class__(self.log, head, lo, self.hi, call, call, stable, (*steps, step))
 
     def _summaries(self, summary: Any, tokens: int | None, before: int) -> tuple[Item, ...]:

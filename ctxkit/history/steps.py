@@ -13,22 +13,32 @@ if TYPE_CHECKING:
     from ctxkit.history.view import View
 
 
+Words = tuple[EditKind, str, str | None, Usage | None]
+"""Kind and reason of a step, its policy's own word for how it was done, and what the call of a summariser cost."""
+
+
 class Step(msgspec.Struct, frozen=True, gc=False):
     """One verb's work. Its numbers are plain; messages and ids are looked up only in `edits`."""
 
-    kind: EditKind
-    reason: str
+    words: Words
     was: Any
     """The history before."""
     at: Any
     """Positions that went or changed: a pair (first, one past the last; without what stays there), or an array."""
     new: tuple[Item, ...] | None
     """What came in their place; None: read it off the history after."""
-    method: str | None = None
     added: bool = False
     """True where messages were only put in, before the position `at`."""
-    usage: Usage | None = None
-    """What the call of a summariser cost, or would have cost."""
+
+    @property
+    def kind(self) -> EditKind:
+        """What was done."""
+        return self.words[0]
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the call of a summariser cost, or would have cost."""
+        return self.words[3]
 
     @property
     def first(self) -> int:
@@ -57,18 +67,19 @@ class Step(msgspec.Struct, frozen=True, gc=False):
         if self.added and self.at[0] < len(self.was):  # an edit puts messages where a target stood: so one is put back
             neighbour = self.was[int(self.at[0])]
             targets, inserted = (neighbour.id,), (*inserted, neighbour)
+        kind, reason, method, usage = self.words
         details: dict[str, Any] = {"messages_before": len(self.was), "messages_after": len(now)}
-        if self.kind == "summarised" and not self.added:
+        if kind == "summarised" and not self.added:
             details |= {"source_tokens": source, "summary_tokens": sum(i.tokens for i in new)}
         return Edit(
-            kind=self.kind,
+            kind=kind,
             targets=targets,
             inserted=inserted,
-            reason=self.reason,
-            method=self.method,
+            reason=reason,
+            method=method,
             tokens_before=self.was.tokens,
             tokens_after=now.tokens,
             source="derived",
-            usage=self.usage,
+            usage=usage,
             details=details,
         )

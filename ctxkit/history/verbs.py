@@ -10,7 +10,7 @@ from ctxkit.errors import UnsoundHistory
 from ctxkit.history.head import Given, Head, Item, renamed
 from ctxkit.history.invariants import check
 from ctxkit.history.masks import Masks
-from ctxkit.history.ranges import Words  # noqa: TC001  beside what it is used with
+from ctxkit.history.steps import Words  # noqa: TC001  beside what it is used with
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

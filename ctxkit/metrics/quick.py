@@ -76,8 +76,21 @@ class Quick:
         """First call and offset of each stretch, for calls that look back."""
         shared: dict[int, int] = {}
         cuts = iter(done.cuts)
-        for a, b, off, own in done._stretches:  # noqa: SLF001  the run's own book-keeping, read only
-            if own is None:
+        for first, b, off, own in done.billed.stretches(done.call):
+            a = first
+            if own is not None:
+                cut, size = next(cuts, None), sizes[a] + off
+                if cut is None or cut.call != a or len(cut.new.steps) != 1 or size < self.smallest:
+                    return None
+                before = sizes[a - 1] + at[-1][1] if a and at else 0
+                shared[a] = min(cut.new.stable, before, size)
+                at.append((a, off))
+                if billed[a]:
+                    total += size
+                    peak = max(peak, size)
+                    read += self._odd(a, at, shared)
+                a += 1
+            if a < b:
                 if sizes[a] + off < self.smallest + max(self.lag, 0):
                     return None
                 at.append((a, off))
@@ -90,17 +103,6 @@ class Quick:
                 while c < b:
                     read += self._odd(c, at, shared)
                     c = self.next_odd[c + 1]
-                continue
-            cut = next(cuts, None)
-            if cut is None or cut.call != a or b != a + 1 or len(cut.new.steps) != 1 or off < self.smallest:
-                return None
-            before = sizes[a - 1] + at[-1][1] if a and at else 0
-            shared[a] = min(cut.new.stable, before, off)
-            at.append((a, off - sizes[a]))
-            if billed[a]:
-                total += off
-                peak = max(peak, off)
-                read += self._odd(a, at, shared)
         if peak > self.tier:
             return None
         return Sums(total, peak, read)

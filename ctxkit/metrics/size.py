@@ -66,7 +66,7 @@ def spots_of(done: Run) -> list[Spot]:
                 continue
             size = sum([item.tokens for item in step.new])
             summary += size
-            if size and step.method not in NO_MODEL:
+            if size and step.words[2] not in NO_MODEL:
                 then = steps[i + 1].was.tokens if i + 1 < len(steps) else after
                 usd = step.usage.cost_usd if step.usage is not None else None
                 written.append(Written(cut.call, step.was.tokens - then + size, step.was.tokens, size, usd))
