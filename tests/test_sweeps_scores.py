@@ -15,6 +15,7 @@ from ctxkit.policies.recorded import recorded
 from ctxkit.prices import price
 from ctxkit.replays import replayed, shared_tokens
 from ctxkit.sweeps.columns import NAMES
+from ctxkit.sweeps.comparisons import SHOWN
 from ctxkit.sweeps.pages import page
 from ctxkit.sweeps.scores import Base, row_of, run_row
 
@@ -114,6 +115,15 @@ def test_the_display_is_escaped_and_has_a_twin_in_text():
     assert "<b>x" not in found._repr_html_()
     assert "$" in found.to_text()
     assert "recorded trajectory" in found.to_text()
+
+
+def test_every_cell_of_the_display_carries_the_figure_it_is_sorted_by():
+    found = ck.compare(talk(8), ["none", "pi"], loss=False)
+    shown = found._repr_html_()
+    assert shown.count("onclick=") == len(SHOWN) + 1
+    assert shown.count("data-value=") == len(found) * (len(SHOWN) + 1)
+    assert f'data-value="{found["prompt_tokens"].iloc[0]}"' in shown
+    assert 'data-value="nan"' in shown  # nothing is saved where nothing is cut, and nothing is not zero
 
 
 @pytest.mark.parametrize("bad", [3, None, [talk(2)]])

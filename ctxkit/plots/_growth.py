@@ -2,98 +2,80 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from ctxkit.frames import compactions
 from ctxkit.frames.costs import Costs
-from ctxkit.frames.occupancy import prompts
 from ctxkit.plots.axes import Axes, Limit, Mark, Trace
 from ctxkit.plots.chart import Chart
-from ctxkit.plots.words import clock, name_all
+from ctxkit.plots.lines import Line, lines
+from ctxkit.plots.multiples import DRAWN, Group, panels
+from ctxkit.plots.palette import COLOURS
+from ctxkit.plots.words import Compared, clock, name_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ctxkit.messages import Source
     from ctxkit.session import Session
 
 _MARKS = 40
 """Compactions that get a line each; more would hide the chart."""
-
-
-class Cut(NamedTuple):
-    """A compaction on the chart: before which call, from what size to what."""
-
-    number: int
-    call: int
-    agent: str
-    before: int | None
-    after: int | None
-    why: str
-
-
-class Line(NamedTuple):
-    """One agent's context in one session."""
-
-    name: str
-    calls: tuple[int, ...]
-    tokens: tuple[int, ...]
-    turns: tuple[int, ...]
-    models: tuple[str | None, ...]
-    times: tuple[float | None, ...]
-    cuts: tuple[Cut, ...]
-    limit: int | None
-    source: Source | None
+_HEAD = ("context", "calls", "first", "peak", "last", "of limit", "compactions", "source")
+_SMALL = "All panels have the same scales; triangles are compactions, dashes the window."
+_BEHIND = "All panels have the same scales; dotted is what was recorded, triangles are compactions, dashes the window."
 
 
 def growth_data(sessions: Session | Iterable[Session] | Mapping[str, Session]) -> tuple[Line, ...]:
     """Return one line for each agent of each session; calls whose size the log cannot tell are left out."""
     named = name_all(sessions)
     costs = Costs()
-    return tuple(line for name, session in named.items() for line in _lines(name, session, costs))
+    return tuple(x for name, session in named.items() for x in lines(name, session, costs))
 
 
-def growth(sessions: Session | Iterable[Session] | Mapping[str, Session]) -> Chart:
+def growth(
+    sessions: Session | Iterable[Session] | Mapping[str, Session] | Compared, *, small: bool | None = None
+) -> Chart:
     """Chart the size of the context at every call of one or several sessions.
 
     Args:
-        sessions: a session, a list of them, or a dictionary from the names in the legend to sessions.
+        sessions: a session, a list of them, a dictionary from the names in the legend to sessions, or what
+            ``ck.compare`` returned.
+        small: a panel for each session, all on the same scales, behind a replay what was recorded; None: where there
+            are more sessions than colours.
 
     Raises:
         BadArguments: something given is no session.
     """
-    return _chart(growth_data(sessions))
+    named = name_all(sessions)
+    if small or (small is None and len(named) > len(COLOURS)):
+        return _multiples(named)
+    return _chart(growth_data(named))
 
 
-def _lines(name: str, session: Session, costs: Costs) -> Iterable[Line]:
-    sizes, source = prompts(session)
-    agents = dict.fromkeys(c.agent for c in session.calls)
-    cuts, first = _cuts(session), next(iter(agents), None)
-    for agent in agents:
-        calls = [c for c in session.calls if c.agent == agent and sizes[c.index] is not None]
-        models = [c.message.model or session.model for c in calls]
-        limits = [costs.limit(session, c.message, m)[0] for c, m in zip(calls, models, strict=True)]
-        yield Line(
-            name if len(agents) == 1 else f"{name} · {agent}" if name != agent else agent,
-            tuple(c.index for c in calls),
-            tuple(n for c in calls if (n := sizes[c.index]) is not None),
-            tuple(c.turn for c in calls),
-            tuple(models),
-            tuple(c.message.time for c in calls),
-            tuple(c for c in cuts if c.agent == agent or (c.agent not in agents and agent == first)),
-            next((limit for limit in reversed(limits) if limit is not None), None),
-            source if calls else None,
-        )
-
-
-def _cuts(session: Session) -> tuple[Cut, ...]:
-    data = compactions.rows([session])
-    n = len(session.calls)
-    columns = ("compaction", "call", "agent", "tokens_before", "tokens_after", "method", "trigger")
-    return tuple(
-        Cut(k, n if call is None else call, agent, before, after, " · ".join(w for w in (method, trigger) if w))
-        for k, call, agent, before, after, method, trigger in zip(*(data[c] for c in columns), strict=True)
+def _multiples(named: Mapping[str, Session]) -> Chart:
+    costs = Costs()
+    origins = {id(s.origin): s.origin for s in named.values() if s.origin is not None}
+    recorded = {key: tuple(lines("", s, costs)) for key, s in origins.items()}
+    groups = [Group(n, tuple(lines(n, s, costs)), recorded.get(id(s.origin), ())) for n, s in named.items()]
+    every = [line for group in groups for line in group.lines]
+    more = len(groups) - DRAWN
+    left = f" {more} more are not drawn." if more > 0 else ""
+    return Chart(
+        title=_title(named, list(origins.values())),
+        caption=_caption(every, _BEHIND if recorded else _SMALL) + left,
+        drawing=panels(groups),
+        head=_HEAD,
+        rows=tuple(map(_row, every)),
+        shown=DRAWN,
     )
+
+
+def _title(named: Mapping[str, Session], origins: Sequence[Session]) -> str:
+    if len(named) == 1:
+        return f"Context of {next(iter(named))}"
+    replays = sum(s.origin is not None for s in named.values())
+    if len(origins) == 1 and all(s is origins[0] or s.origin is not None for s in named.values()):
+        return f"Context of {origins[0].id} under {replays} settings"
+    return f"Context of {len(named)} sessions"
 
 
 def _chart(lines: Sequence[Line]) -> Chart:
@@ -107,8 +89,7 @@ def _chart(lines: Sequence[Line]) -> Chart:
     shown = [Limit(y=n, label=f"limit {n:,}", shown=4 * peak >= n) for n in limits]
     axes = Axes(x="call", y="tokens in the prompt", traces=tuple(traces), limits=tuple(shown), marks=tuple(marks))
     title = f"Context of {lines[0].name}" if alone else f"Context of {len(lines)} agents and sessions"
-    head = ("context", "calls", "first", "peak", "last", "of limit", "compactions", "source")
-    return Chart(title=title, caption=_caption(lines), drawing=axes, head=head, rows=tuple(map(_row, lines)))
+    return Chart(title=title, caption=_caption(lines), drawing=axes, head=_HEAD, rows=tuple(map(_row, lines)))
 
 
 def _trace(line: Line, i: int) -> Trace:
@@ -125,20 +106,14 @@ def _trace(line: Line, i: int) -> Trace:
 
 
 def _crosses(line: Line, i: int, *, alone: bool) -> Trace:
-    def hover(k: int) -> str:
-        cut = line.cuts[k]
-        sizes = f"{_size(cut.before)} → {_size(cut.after)} tokens"
-        return "\n".join(filter(None, [f"compaction {cut.number}", sizes, cut.why]))
-
-    heights = [cut.before if cut.before is not None else 0 for cut in line.cuts]
     name = "compactions" if alone else f"compactions of {line.name}"
     return Trace(
         name=name,
         follows=not alone,
         x=[c.call - 0.5 for c in line.cuts],
-        y=heights,
+        y=[cut.height for cut in line.cuts],
         kind="points",
-        hover=hover,
+        hover=lambda k: line.cuts[k].told(),
         look=i + 1 if alone else i,
     )
 
@@ -152,7 +127,7 @@ def _row(line: Line) -> tuple[str, ...]:
     return (line.name, f"{len(line.tokens):,}", *ends, full, str(len(line.cuts)), str(line.source))
 
 
-def _caption(lines: Sequence[Line]) -> str:
+def _caption(lines: Sequence[Line], marks: str = "Dotted lines and markers are compactions.") -> str:
     sources = {line.source for line in lines if line.source}
     if not sources:
         return "No size of a prompt is known: the log records neither usage of calls nor content. Try plots.budget."
@@ -162,8 +137,4 @@ def _caption(lines: Sequence[Line]) -> str:
         "estimated": "estimated, a quarter of the characters shown",
     }
     told = "; ".join(words[s] for s in sorted(sources) if s in words)
-    return f"Prompt tokens of each call, {told}. Dotted lines and markers are compactions."
-
-
-def _size(n: int | None) -> str:
-    return "unknown" if n is None else f"{n:,}"
+    return f"Prompt tokens of each call, {told}. {marks}"

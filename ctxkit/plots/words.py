@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ctxkit.errors import BadArguments
 from ctxkit.session import Session
@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def name_all(sessions: Session | Iterable[Session] | Mapping[str, Session]) -> dict[str, Session]:
+class Compared(Protocol):
+    """What ``ck.compare`` returns: each setting with the session that it gives."""
+
+    replays: dict[str, Session]
+
+
+def name_all(sessions: Session | Iterable[Session] | Mapping[str, Session] | Compared) -> dict[str, Session]:
     """Return the sessions under the names by which a legend tells them apart.
 
     Raises:
@@ -23,10 +29,11 @@ def name_all(sessions: Session | Iterable[Session] | Mapping[str, Session]) -> d
     """
     if isinstance(sessions, Session):
         sessions = (sessions,)
+    given: Any = getattr(sessions, "replays", sessions)
     try:
-        pairs = [*sessions.items()] if hasattr(sessions, "items") else [(getattr(s, "id", ""), s) for s in sessions]
+        pairs = [*given.items()] if hasattr(given, "items") else [(getattr(s, "id", ""), s) for s in given]
     except TypeError:
-        raise BadArguments(f"Give a session or several, not {type(sessions).__name__}.") from None
+        raise BadArguments(f"Give a session or several, not {type(given).__name__}.") from None
     out: dict[str, Session] = {}
     for name, session in pairs:
         if not isinstance(session, Session):

@@ -37,13 +37,23 @@ SHOWN = {
 _SHARES = ("token_savings", "message_savings", "needed_later_loss")
 _NUMBER = "text-align:right;padding:2px 8px;font-variant-numeric:tabular-nums"
 _TEXT = "text-align:left;padding:2px 8px"
+_HEAD = "background:none;border:0;padding:0;margin:0;font:inherit;color:inherit;cursor:pointer"
+_SORT = (
+    "const h=this.parentNode,i=h.cellIndex,b=h.closest('table').tBodies[0],"
+    "d=h.getAttribute('aria-sort')==='descending'?1:-1;"
+    "for(const o of h.parentNode.cells)o.removeAttribute('aria-sort');"
+    "h.setAttribute('aria-sort',d>0?'ascending':'descending');"
+    "const v=r=>parseFloat(r.cells[i].dataset.value);"
+    "b.append(...[...b.rows].sort((r,s)=>(isNaN(v(r))-isNaN(v(s)))||d*(v(r)-v(s))||0))"
+)
+"""A click on a head sorts the rows by its figures, the largest first; the next click turns them round."""
 
 
 class Comparison(pd.DataFrame):
     """A frame of scores, one row a setting, the recorded session first, indexed by the names of the rules.
 
-    It takes every verb of a DataFrame (whose results are plain frames). `replays` holds the session of each row, for
-    ``plots.growth(comparison.replays)``.
+    It takes every verb of a DataFrame (whose results are plain frames). Its display is in the order asked for until a
+    head is clicked. `replays` holds the session of each row; ``plots.growth(comparison)`` charts them.
     """
 
     _metadata = ["replays"]  # noqa: RUF012  pandas' own way to carry attributes
@@ -86,12 +96,16 @@ class Comparison(pd.DataFrame):
         return "\n".join([*out, *errors, self.caption])
 
     def _repr_html_(self) -> str:
-        heads = "".join(f'<th scope="col" style="{_NUMBER}">{h}</th>' for h in SHOWN.values())
+        heads = _head("rules", _TEXT) + "".join(_head(h, _NUMBER) for h in SHOWN.values())
+        values = self[list(SHOWN)].astype(float).to_numpy(na_value=float("nan")).tolist()
         body = "".join(
-            f'<tr><th scope="row" style="{_TEXT}">{escape(r[0], 80)}</th>'
-            + "".join(f'<td style="{_NUMBER}">{escape(c, 40)}</td>' for c in r[1:])
+            f'<tr><th scope="row" style="{_TEXT}" data-value="{-i}">{escape(r[0], 80)}</th>'
+            + "".join(
+                f'<td style="{_NUMBER}" data-value="{v:.9g}">{escape(c, 40)}</td>'
+                for c, v in zip(r[1:], numbers, strict=True)
+            )
             + "</tr>"
-            for r in _rows(self)
+            for i, (r, numbers) in enumerate(zip(_rows(self), values, strict=True))
         )
         errors = "".join(
             f"<li>{escape(str(n), 60)}: {escape(str(e), 300)}</li>" for n, e in self["error"].items() if _is(e)
@@ -100,7 +114,7 @@ class Comparison(pd.DataFrame):
         return (
             '<div class="ctxkit-comparison" style="color:var(--jp-content-font-color1,inherit);overflow-x:auto">'
             f'<table style="border-collapse:collapse">{caption}'
-            f'<thead><tr><th scope="col" style="{_TEXT}">rules</th>{heads}</tr></thead><tbody>{body}</tbody></table>'
+            f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
             f"{f'<ul>{errors}</ul>' if errors else ''}</div>"
         )
 
@@ -151,6 +165,11 @@ def compare(
 
 def _rows(frame: pd.DataFrame) -> list[list[str]]:
     return [[line(str(name), 80), *(_cell(column, row[column]) for column in SHOWN)] for name, row in frame.iterrows()]
+
+
+def _head(name: str, style: str) -> str:
+    button = f'<button type="button" style="{_HEAD}" title="Sort" onclick="{_SORT}">{name}</button>'
+    return f'<th scope="col" style="{style}">{button}</th>'
 
 
 def _cell(column: str, value: Any) -> str:

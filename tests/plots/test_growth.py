@@ -7,7 +7,8 @@ from builders import assistant, session, summarised, usage, user
 
 import ctxkit as ck
 from ctxkit.messages import Message
-from ctxkit.plots._growth import Cut, Line, growth_data
+from ctxkit.plots._growth import growth_data
+from ctxkit.plots.lines import Cut, Line
 
 
 def compacted(**more):

@@ -1,0 +1,86 @@
+"""How each agent's context grew, call by call: plain values that the growth charts draw."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit.frames import compactions
+from ctxkit.frames.occupancy import prompts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ctxkit.frames.costs import Costs
+    from ctxkit.messages import Source
+    from ctxkit.session import Session
+
+
+class Cut(NamedTuple):
+    """A compaction on the chart: before which call, from what size to what."""
+
+    number: int
+    call: int
+    agent: str
+    before: int | None
+    after: int | None
+    why: str
+
+    @property
+    def height(self) -> int:
+        """Where it is marked."""
+        return self.before if self.before is not None else 0
+
+    def told(self) -> str:
+        """Say what it did, in lines."""
+        sizes = f"{_size(self.before)} → {_size(self.after)} tokens"
+        return "\n".join(filter(None, [f"compaction {self.number}", sizes, self.why]))
+
+
+class Line(NamedTuple):
+    """One agent's context in one session."""
+
+    name: str
+    calls: tuple[int, ...]
+    tokens: tuple[int, ...]
+    turns: tuple[int, ...]
+    models: tuple[str | None, ...]
+    times: tuple[float | None, ...]
+    cuts: tuple[Cut, ...]
+    limit: int | None
+    source: Source | None
+
+
+def lines(name: str, session: Session, costs: Costs) -> Iterator[Line]:
+    """Yield a line for each agent of a session; calls whose size the log cannot tell are left out."""
+    sizes, source = prompts(session)
+    agents = dict.fromkeys(c.agent for c in session.calls)
+    cuts, first = _cuts(session), next(iter(agents), None)
+    for agent in agents:
+        calls = [c for c in session.calls if c.agent == agent and sizes[c.index] is not None]
+        models = [c.message.model or session.model for c in calls]
+        limits = [costs.limit(session, c.message, m)[0] for c, m in zip(calls, models, strict=True)]
+        yield Line(
+            name if len(agents) == 1 else f"{name} · {agent}" if name != agent else agent,
+            tuple(c.index for c in calls),
+            tuple(n for c in calls if (n := sizes[c.index]) is not None),
+            tuple(c.turn for c in calls),
+            tuple(models),
+            tuple(c.message.time for c in calls),
+            tuple(c for c in cuts if c.agent == agent or (c.agent not in agents and agent == first)),
+            next((limit for limit in reversed(limits) if limit is not None), None),
+            source if calls else None,
+        )
+
+
+def _cuts(session: Session) -> tuple[Cut, ...]:
+    data = compactions.rows([session])
+    n = len(session.calls)
+    columns = ("compaction", "call", "agent", "tokens_before", "tokens_after", "method", "trigger")
+    return tuple(
+        Cut(k, n if call is None else call, agent, before, after, " · ".join(w for w in (method, trigger) if w))
+        for k, call, agent, before, after, method, trigger in zip(*(data[c] for c in columns), strict=True)
+    )
+
+
+def _size(n: int | None) -> str:
+    return "unknown" if n is None else f"{n:,}"

@@ -1,0 +1,72 @@
+"""Growth as small multiples: a panel for each session, behind a replay what was recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit.plots.axes import Trace
+from ctxkit.plots.palette import COLOURS, DASHES, STOP, TEXT
+from ctxkit.plots.panels import Panel, Panels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ctxkit.plots.lines import Line
+
+DRAWN = 60
+"""Panels of one chart; more would be too small or too far down to be compared."""
+_INKS = tuple(c for c in COLOURS if c != STOP)
+
+
+class Group(NamedTuple):
+    """The lines of one session, and of the session of which it is a replay."""
+
+    name: str
+    lines: tuple[Line, ...]
+    recorded: tuple[Line, ...] = ()
+
+
+def panels(groups: Sequence[Group]) -> Panels:
+    """Return the picture: one panel a session, all on the same scales."""
+    peak = max((max(x.tokens) for g in groups for x in (*g.lines, *g.recorded) if x.tokens), default=0)
+    return Panels(
+        panels=tuple(_panel(g, peak) for g in groups[:DRAWN]),
+        x="call",
+        y="tokens in the prompt",
+        limit="the window",
+    )
+
+
+def _panel(group: Group, peak: int) -> Panel:
+    behind = [_line(x, "as recorded", "line", TEXT, "dot") for x in group.recorded]
+    several = len(group.lines) > 1
+    front = [
+        _line(x, x.name if several else "prompt", "line" if several else "area", _INKS[i % len(_INKS)], _dash(i))
+        for i, x in enumerate(group.lines)
+    ]
+    cuts = [_cuts(x) for x in group.lines if x.cuts]
+    n = sum(len(x.cuts) for x in group.lines)
+    limits = [x.limit for x in group.lines if x.limit]
+    limit = max(limits, default=None)
+    # a window far above everything would press all lines to the ground
+    near = limit if limit is not None and limit <= 1.5 * peak else None
+    return Panel(title=group.name, corner=f"▼ {n}" if n else "", traces=(*behind, *front, *cuts), limit=near)
+
+
+def _dash(i: int) -> str:
+    return DASHES[i % len(DASHES)]
+
+
+def _line(line: Line, name: str, kind: str, ink: str, dash: str) -> Trace:
+    return Trace(name=name, x=line.calls, y=line.tokens, kind=kind, colour=ink, dash=dash)  # type: ignore[arg-type]
+
+
+def _cuts(line: Line) -> Trace:
+    return Trace(
+        name="compaction",
+        x=[cut.call - 0.5 for cut in line.cuts],
+        y=[cut.height for cut in line.cuts],
+        kind="points",
+        colour=STOP,
+        hover=lambda k: line.cuts[k].told(),
+    )

@@ -1,0 +1,123 @@
+"""The static twin of many small pictures: one inline SVG that takes its ink from the theme."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ctxkit.markup import escape
+from ctxkit.plots.palette import GRID, SVG_DASHES, TEXT
+from ctxkit.plots.panels import CROWD, faint, points
+from ctxkit.plots.svg import nice, short
+
+if TYPE_CHECKING:
+    from ctxkit.plots.axes import Trace
+    from ctxkit.plots.panels import Panel, Panels
+
+_WIDTH, _LEFT, _BOTTOM = 900, 44, 22
+_ROW, _HEAD, _GAP = 100, 18, 10
+_INK = "var(--jp-content-font-color2,#777777)"
+
+
+class _Place(NamedTuple):
+    """Where a panel stands in the picture, and what its edges mean."""
+
+    left: float
+    top: float
+    wide: float
+    high: float
+    x0: float
+    x1: float
+    y1: float
+
+    def x(self, value: Any) -> Any:
+        return self.left + (value - self.x0) / (self.x1 - self.x0) * self.wide
+
+    def y(self, value: Any) -> Any:
+        return self.top + self.high - value / self.y1 * self.high
+
+
+def draw(drawn: Panels) -> str:
+    """Return an SVG picture of all panels with one legend; nothing of it is a script or a link."""
+    x0, x1, top = drawn.reach()
+    step = (_WIDTH - _LEFT) / drawn.columns
+    height = drawn.rows * _ROW + _BOTTOM
+    parts = []
+    for i, panel in enumerate(drawn.panels):
+        row, column = divmod(i, drawn.columns)
+        place = _Place(_LEFT + column * step, row * _ROW + _HEAD, step - _GAP, _ROW - _HEAD - 6, x0, x1, top)
+        parts.append(_grid(place, left=column == 0, last=i + drawn.columns >= len(drawn.panels)))
+        parts.append(_panel(place, panel))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
+        f'style="width:100%;max-width:{_WIDTH}px;height:auto" aria-hidden="true">{"".join(parts)}</svg>{_legend(drawn)}'
+    )
+
+
+def _grid(place: _Place, *, left: bool, last: bool) -> str:
+    right, out = place.left + place.wide, []
+    for tick in nice(0, place.y1, 2):
+        y = place.y(tick)
+        out.append(_line((place.left, y), (right, y), GRID))
+        out.append(_text(place.left - 5, y + 4, short(tick), "end") if left else "")
+    if last:
+        below = place.top + place.high + 14
+        ticks = [t for t in nice(place.x0, place.x1, 3) if float(t).is_integer()]
+        out += [_text(place.x(t), below, short(t), "middle") for t in ticks]
+    return "".join(out)
+
+
+def _panel(place: _Place, panel: Panel) -> str:
+    right, above = place.left + place.wide, place.top - 5
+    out = [_text(place.left, above, panel.title, "start", 26)]
+    out += [_text(right, above, panel.corner, "end", 8)] if panel.corner else []
+    if panel.limit:
+        y = place.y(panel.limit)
+        out.append(_line((place.left, y), (right, y), TEXT, SVG_DASHES["longdash"]))
+    return "".join([*out, *(_trace(place, t) for t in panel.traces)])
+
+
+def _trace(place: _Place, trace: Trace) -> str:
+    x, y, _ = points(trace)
+    known = np.isfinite(y)
+    spots = list(zip(place.x(x[known]).tolist(), place.y(y[known]).tolist(), strict=True))
+    ink = trace.colour or TEXT
+    if trace.kind == "points":
+        r = 4 if len(spots) <= CROWD else 2.5
+        sign = f"h{2 * r}l-{r} {1.8 * r}z"
+        return "".join(f'<path d="M{a - r:.1f} {b - r:.1f}{sign}" fill="{ink}"/>' for a, b in spots)
+    if len(spots) == 1:
+        return f'<circle cx="{spots[0][0]:.1f}" cy="{spots[0][1]:.1f}" r="2.5" fill="{ink}"/>'
+    way = "".join(f"{'L' if i else 'M'}{a:.1f} {b:.1f}" for i, (a, b) in enumerate(spots))
+    wide, dashes = ("1.8", "") if trace.kind == "area" else ("1.2", SVG_DASHES[trace.dash or "solid"])
+    path = f'<path d="{way}" fill="none" stroke="{ink}" stroke-width="{wide}" stroke-dasharray="{dashes}"/>'
+    if trace.kind != "area" or not spots:
+        return path
+    ground = place.y(0)
+    under = f"{way}L{spots[-1][0]:.1f} {ground:.1f}L{spots[0][0]:.1f} {ground:.1f}z"
+    return f'<path d="{under}" fill="{faint(ink)}"/>{path}'
+
+
+def _line(start: tuple[float, float], end: tuple[float, float], ink: str, dashes: str = "") -> str:
+    (x0, y0), (x1, y1) = start, end
+    stroke = f'stroke="{ink}" stroke-width="1" stroke-dasharray="{dashes}"'
+    return f'<line x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1:.1f}" y2="{y1:.1f}" {stroke}/>'
+
+
+def _text(x: float, y: float, text: str, anchor: str, limit: int = 12) -> str:
+    style = f"fill:{_INK};font:11px system-ui,sans-serif"
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" style="{style}">{escape(text, limit)}</text>'
+
+
+def _legend(drawn: Panels) -> str:
+    signs = {"area": "&#9632;", "line": "&#8943;", "points": "&#9660;"}
+    keys = {t.name: (t.colour or TEXT, signs[t.kind]) for p in drawn.panels for t in p.traces if t.kind in signs}
+    if any(p.limit for p in drawn.panels):
+        keys[drawn.limit] = (TEXT, "&#8212;")
+    told = " ".join(
+        '<span style="display:inline-block;margin-right:14px;white-space:nowrap">'
+        f'<span aria-hidden="true" style="color:{ink}">{sign}</span> {escape(name, 60)}</span>'
+        for name, (ink, sign) in keys.items()
+    )
+    return f'<div style="font-size:12px">{told}; across: {escape(drawn.x, 40)}, upward: {escape(drawn.y, 40)}</div>'

@@ -1,0 +1,43 @@
+"""The table of a comparison in a browser: in the order asked for, until a head is clicked."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import pytest
+from browser.lab import CHROMIUM, Seen, browser_page
+from builders import assistant, session, usage, user
+
+import ctxkit as ck
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"there is no browser at {CHROMIUM}"),
+    pytest.mark.skipif(not find_spec("playwright"), reason="playwright is not installed"),
+]
+
+
+def test_a_click_on_a_head_sorts_and_the_next_turns_it_round(tmp_path: Path):
+    from playwright.sync_api import sync_playwright
+
+    s = session(*(m for i in range(9) for m in (user("w " * 400), assistant("ok " * 50, usage=usage(300 * (i + 1))))))
+    found = ck.compare(s, ["tail:messages=4", "none", "tail:messages=2"], loss=False)
+    file = tmp_path / "table.html"
+    file.write_text(f"<meta charset=utf-8>{found._repr_html_()}", encoding="utf-8")
+    seen = Seen()
+    with sync_playwright() as playwright, browser_page(playwright, seen) as page:
+        page.goto(file.as_uri())
+        order = lambda: page.locator("tbody th").all_inner_texts()
+        assert order() == list(found.index)
+        page.get_by_role("button", name="prompt tokens").click()
+        largest_first = found.sort_values("prompt_tokens", ascending=False, kind="stable").index
+        assert order() == list(largest_first)
+        page.get_by_role("button", name="prompt tokens").click()
+        assert order() == list(found.sort_values("prompt_tokens", kind="stable").index)
+        page.get_by_role("button", name="rules").click()
+        assert order() == list(found.index)  # the first column brings the order asked for back
+    assert seen.problems == []
