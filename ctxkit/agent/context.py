@@ -54,19 +54,16 @@ class LiveContext:
 
     def _stand(self) -> None:
         """Bring the run to the end of the log with the recorded edits in force, also those after the last call."""
-        past = self.rules.but(
-            policy=AsRecorded(), trigger=None, guards=(), warnings=(), pruning=None, on_compacted=None
-        )
+        past = self.rules.but(policy=AsRecorded(), trigger=None, guards=(), pruning=None, on_compacted=None)
         then = Run(self.log, past, self.run.room.limit)
         advance(then, past, self.log.calls)
         was = history = then.history.at(self.log.calls)
         for call, edit in self.log.recorded:
             if call == self.log.calls:
                 history = history.apply(edit)
-        self.run.resume(then)
-        self.run.history = history
         if history is not was:
-            self.run.cuts.append(Cut(self.log.calls, was, history, "recorded"))
+            then.by_hand(history, "recorded")
+        self.run.resume(then)
 
     def add(self, message: Message) -> None:
         """Write a message that was said."""

@@ -13,6 +13,7 @@ from ctxkit.errors import BadArguments, ModelError
 from ctxkit.magics.arguments import parse, usage, wants_help
 from ctxkit.magics.lines import Ask
 from ctxkit.magics.lives import FIRST
+from ctxkit.magics.rehearsals import misfits, rehearse
 from ctxkit.magics.streams import Screen
 from ctxkit.magics.texts import Page
 from ctxkit.markup import escape, line, plain
@@ -71,11 +72,13 @@ def take(kit: CtxKit, asked: Ask, body: str) -> object:
     name, limits = asked.session or kit.lives.standing or FIRST, _limits(asked)
     if asked.dry_run:
         return dry(kit, name, asked, prompt)
+    fresh = name not in kit.lives or asked.rules is not None or asked.model is not None
     live = kit.lives.open(name, **_named(asked))
     live.agent.limits = limits
-    if live.log.recovered:
-        print(live.log.recovered)  # noqa: T201  said once, where the session is opened
-        live.log.recovered = None
+    notes = [live.log.recovered] if live.log.recovered else []
+    for note in [*notes, *(misfits(live.agent) if fresh else [])]:
+        print(note)  # noqa: T201  said once, where the session is opened
+    live.log.recovered = None
     if asked.background:
         return background(kit, live, prompt, asked.out)
     return foreground(kit, live, prompt, asked.out)
@@ -188,8 +191,6 @@ def standing(kit: CtxKit, name: str | None) -> Page:
 
 def dry(kit: CtxKit, name: str, asked: Ask, prompt: str) -> Page:
     """Show what a turn would send first: what fills it, its size, its cost; nothing is sent or kept."""
-    from ctxkit.magics.rehearsals import rehearse
-
     settings = kit.lives.settings(name, _named(asked))
     parts = kit.lives.parts(settings)
     kept = kit.lives.get(name).session if name in kit.lives else kit.kept(name)

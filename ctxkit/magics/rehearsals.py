@@ -10,6 +10,7 @@ from ctxkit.messages import Message, Text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ctxkit.agent.agent import Agent
     from ctxkit.history import History
     from ctxkit.models.model import Model
     from ctxkit.policies.rules import Rules
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def rehearse(kept: Session | None, model: Model, rules: Rules, tools: Sequence[str | Any], prompt: str) -> str:
     """Return in words what a prompt's first call would send; nothing is sent, kept or made on disk."""
-    from ctxkit.agent.agent import Agent
+    from ctxkit.agent import Agent
     from ctxkit.session import Session
 
     session = kept or Session(id="dry-run")
@@ -31,7 +32,30 @@ def rehearse(kept: Session | None, model: Model, rules: Rules, tools: Sequence[s
     limit = context.run.room.limit
     head = f"Would send {len(shown)} messages, {tokens:,}/{limit:,} tokens ({tokens / limit:.0%}), to {model.name}."
     due = ["A compaction would come first."] if _due(stand, rules) else []
-    return "\n".join([head, *rows, _price(model, tokens), *due, f"Nothing was sent. The prompt: {line(prompt, 200)}"])
+    told = [*due, *misfits(stand), f"Nothing was sent. The prompt: {line(prompt, 200)}"]
+    return "\n".join([head, *rows, _price(model, tokens), *told])
+
+
+def misfits(agent: Agent) -> list[str]:
+    """Return what must be said of rules that were made for another window than the model's; usually nothing."""
+    room, model, rules = agent.compactor.context.run.room, agent.model, agent.rules
+    window = next((k for k in rules.parameters if k.startswith("context_window")), None)
+    less = [k for k in rules.parameters if "reserve" in k or "output" in k or (k.startswith("keep_") and "tokens" in k)]
+    better = "Give other rules, or a model with a larger window."
+    if window is not None:
+        size = f"{model.context_window or room.limit:_}"
+        better = (
+            f"Give rules that fit (`mine = ck.presets.{rules.label}({window}={size}, ...)`, then `--rules mine`"
+            + (f"; smaller too: {', '.join(less)}" if less else "")
+            + "), or a model with a larger window."
+        )
+    if model.context_window is not None and room.limit > model.context_window:
+        takes = f"{model.name} takes {model.context_window:,}"
+        return [f"Note: rules {rules.label} count on a window of {room.limit:,} tokens, but {takes}. {better}"]
+    if room.reserve >= room.limit:
+        held = f"hold {room.reserve:,} tokens free in a window of {room.limit:,}: a compaction is due at every call"
+        return [f"Note: rules {rules.label} {held}. {better}"]
+    return []
 
 
 def _tools(named: Sequence[str | Any]) -> list[Any]:

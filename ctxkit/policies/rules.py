@@ -139,7 +139,7 @@ class Rules:
         if self.window is not None and not self.assumed and self.reserve + log.fixed >= window:
             raise BadArguments(
                 f"A window of {window:,} tokens cannot hold the fixed part of the prompt ({log.fixed:,} tokens) "
-                f"and a reserve of {self.reserve:,}."
+                f"and a reserve of {self.reserve:,}: give a larger window or a smaller reserve."
             )
         return Room(window, self.reserve, self.estimator or log.counter)  # type: ignore[arg-type]
 

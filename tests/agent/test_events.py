@@ -87,6 +87,21 @@ def test_budgets_warn_once_a_cycle_and_cut_over_with_fuserafts_payload():
     assert cut[0]["cutover_at"] == 2_000
 
 
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_warning_is_told_once_a_cycle_also_over_a_resume(compacted):
+    rules = RULES.but(trigger=Above(40_000), warnings=(Above(2_000),), policy=Summary(keep_turns=1))
+    first, again = [], []
+    a = agent(rules=rules, heard=first)
+    for prompt in ("x " * 6_000, "go on"):
+        run(a.turn(prompt))
+    if compacted:  # a cycle later, it is told again
+        run(a.compact())
+    b = agent(at=a.session, rules=rules, heard=again, tools=[ECHO])
+    run(b.turn("x" * 9_000))
+    assert len(payloads(first, "context_budget_warn")) == 1
+    assert len(payloads(again, "context_budget_warn")) == int(compacted)
+
+
 def test_a_prompt_near_the_cap_on_messages_is_told_once_a_cycle():
     heard = []
     asks = [said(ToolCall(f"c{i}", "echo"), stop="tool") for i in range(9)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -62,6 +63,19 @@ def test_every_output_says_that_no_model_was_called(shell):
         value = run(shell, cell)
         assert NOTICE in repr(value)
         assert NOTICE in value._repr_html_()
+
+
+@pytest.mark.parametrize(("rules", "said"), [
+    ("fased", r"hold 20,000 tokens free in a window of 16,000.*fased\(context_window=16_000, .*reserve_tokens_floor"),
+    ("pulse_coder", r"a window of 64,000 tokens, but scripted/tour takes 16,000.*context_window_tokens=16_000"),
+])  # fmt: skip
+def test_rules_made_for_another_window_are_named_once(shell, capsys, rules, said):
+    assert re.search(f"Note: rules {rules} .*{said}", repr(run(shell, f"%%agent --dry-run --rules {rules}\na")))
+    run(shell, f"%%agent --rules {rules}\na")
+    assert re.search(f"Note: rules {rules} .*{said}", capsys.readouterr().out)
+    run(shell, "%%agent\nb")
+    run(shell, "%%agent --rules standard\nb")
+    assert "Note:" not in capsys.readouterr().out
 
 
 def test_the_answer_goes_to_a_variable(shell):
@@ -158,7 +172,8 @@ def test_a_mistake_is_one_line_and_leaves_the_session_as_it_was(shell, line: str
 
 def test_rules_that_the_window_cannot_hold_leave_the_session_as_it_was(shell):
     before = run(shell, "%%agent --session one --tools ''\nWrite it").session
-    lines_of_error(shell, "%%agent --rules fased\ngo on", BadArguments, "a reserve of 20,000")
+    shell.user_ns["tight"] = Rules(policy=Summary(keep_turns=1), window=400, reserve=390)
+    lines_of_error(shell, "%%agent --rules tight\ngo on", BadArguments, "a reserve of 390: give a larger window or a")
     answer = run(shell, "%%agent\ngo on")
     assert answer.session.log[: len(before.log)] == before.log
     assert "Tools: compact_conversation in" in repr(run(shell, "%agent"))
