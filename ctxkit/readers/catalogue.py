@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import msgspec
 
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat, did_you_mean
+from ctxkit.messages import Fault
 from ctxkit.readers.folders import Found, find
 from ctxkit.readers.sessions import Sessions, shown
 from ctxkit.readers.source import Source
@@ -246,11 +247,49 @@ def read_source(source: Source, reader: Reader | None = None) -> list[Session]:
     Raises:
         ReadError: it cannot be read as a session.
     """
-    forced, reader = reader is not None, reader or sniff(source)
+    if reader is None:
+        try:
+            reader, known = sniff(source), True
+        except UnknownFormat:
+            sessions = _in_pieces(source, members())
+            if not sessions:
+                raise
+            return sessions
+    else:
+        known = _knows(reader, source)
+        sessions = [] if known else _in_pieces(source, (reader,))
+        if sessions:
+            return sessions
     sessions = _guarded(reader.NAME, source.path, partial(reader.read, source))
-    if not sessions or (forced and not any(s.log or s.children for s in sessions) and not _knows(reader, source)):
-        raise ReadError(f"expected a {reader.NAME} session, found {source.looks}.", source.path)
+    if not sessions or not (known or any(s.log or s.children for s in sessions)):
+        raise ReadError(f"expected {_a(reader.NAME)} session, found {source.looks}.", source.path)
     return sessions if reader.NAME == "native" else [_placed(s, source.path) for s in sessions]
+
+
+def _in_pieces(source: Source, readers: tuple[Reader, ...]) -> list[Session]:
+    """Read a list of a log's lines, or of several documents, or lines that are each one; empty where it is none."""
+    lines = source.as_lines()
+    reader = next((m for m in readers if lines is not None and _knows(m, lines)), None)
+    pieces = [lines] if reader is not None and lines is not None else source.documents()
+    out: list[Session] = []
+    faults = list[Fault]()
+    for n, piece in enumerate(pieces, 1):
+        reader = reader or next((m for m in readers if _knows(m, piece)), None)
+        if reader is None:
+            return []
+        try:
+            made = _guarded(reader.NAME, source.path, partial(reader.read, piece))
+        except ReadError as e:
+            faults.append(Fault(n, e.why))
+            continue
+        out += [msgspec.structs.replace(s, path_=str(source.path)) for s in made]
+    if out:
+        out[0] = msgspec.structs.replace(out[0], faults=(*faults, *out[0].faults))
+    return out
+
+
+def _a(name: str) -> str:
+    return f"an {name}" if name[0] in "aeio" else f"a {name}"
 
 
 def _placed(session: Session, path: Path) -> Session:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import msgspec
-
-from ctxkit.messages import Edit, Message, Part, Text
-from ctxkit.readers.blocks import Blocks, to_usage
-from ctxkit.readers.fields import as_text, items, mapping, number, text, time, word
+from ctxkit.messages import Message, ToolSchema
+from ctxkit.readers import claude_lines
+from ctxkit.readers.blocks import Blocks
+from ctxkit.readers.fields import items, mapping, time, word
 from ctxkit.readers.logs import MAX_PARTS, Log
 from ctxkit.session import Session
 
 FORMAT = "claude-code"
-_WRAPPERS = ("<command-", "<local-command-", "<bash-", "<task-notification>", "<user-memory-input>")
-_CLEARED = "[Old tool result content cleared]"
 _BACK = 256
 
 
@@ -27,6 +24,8 @@ class Shared:
         self.facts: dict[str, Any] = {}
         self.agents: dict[str, str] = {}
         """Id of a subagent to the call that started it."""
+        self.tools: tuple[ToolSchema, ...] = ()
+        """Tools that the program's output names; a transcript names none."""
         self.ambiguous = ambiguous
         """True where a uuid names two lines: parents then say nothing, and the order of the lines counts."""
 
@@ -93,7 +92,9 @@ class Chain:
         """Take a line that was said: a piece of a reply, a request, results, or a compaction's summary."""
         if record.get("type") == "assistant":
             self._assistant(record, m)
-        elif record.get("isCompactSummary") is True:
+        elif record.get("isCompactSummary") is True or (
+            self.boundary and claude_lines.is_summary(record, m.get("content"))
+        ):
             self._compact(record, m)
         else:
             self.close()
@@ -104,11 +105,14 @@ class Chain:
         parts, results = self.blocks.parts(m.get("content"))
         own = word(m.get("id"))
         index = self._open(own)
-        if index is not None:
-            self._more(index, record, m, parts)
+        old = None if index is None else self.log.entries[index]
+        if index is not None and type(old) is Message:
+            self.log.replace(index, claude_lines.with_more(old, record, m, parts))
         else:
             self._go(record)
-            index = self.log.add(self._reply(record, m, parts))
+            reply = claude_lines.to_reply(record, m, parts, self.log.new_id(record.get("uuid")))
+            self.model = reply.model or self.model
+            index = self.log.add(reply)
             self.reply = None if own is None else (own, index)
         self._stay(record)
         for block in results:  # a server's tools answer within the reply
@@ -121,43 +125,6 @@ class Chain:
         entry = self.log.entries[self.reply[1]]
         return self.reply[1] if type(entry) is Message and len(entry.parts) < MAX_PARTS else None
 
-    def _reply(self, record: dict[str, Any], m: dict[str, Any], parts: list[Part]) -> Message:
-        model, failed = word(m.get("model")), record.get("isApiErrorMessage") is True
-        made = model == "<synthetic>"
-        if not made and model:
-            self.model = model
-        return Message(
-            role="assistant",
-            id=self.log.new_id(record.get("uuid")),
-            parts=tuple(parts),
-            time=time(record.get("timestamp")),
-            kind="synthetic" if made else "",
-            visible=not (made and failed),
-            is_error=failed,
-            error="\n".join(p.text for p in parts if type(p) is Text)[:500] or None if failed else None,
-            usage=None if made else to_usage(m.get("usage")),
-            model=None if made else model,
-            stop="error" if failed else self.blocks.stop(m.get("stop_reason")),
-        )
-
-    def _more(self, index: int, record: dict[str, Any], m: dict[str, Any], parts: list[Part]) -> None:
-        """Add a further line of one reply: its blocks come in pieces, its usage is repeated and best on the last."""
-        old = self.log.entries[index]
-        if type(old) is not Message:
-            return
-        recent = old.parts[-64:]
-        usage = to_usage(m.get("usage"))
-        self.log.replace(
-            index,
-            msgspec.structs.replace(
-                old,
-                parts=old.parts + tuple(p for p in parts if p not in recent),
-                time=time(record.get("timestamp")) or old.time,
-                usage=usage or old.usage,
-                stop=self.blocks.stop(m.get("stop_reason")) or old.stop,
-            ),
-        )
-
     def _user(self, record: dict[str, Any], content: Any) -> None:
         parts, results = self.blocks.parts(content)
         self._go(record)
@@ -166,24 +133,14 @@ class Chain:
         if parts or not results:
             if not results:
                 self.reply = None
-            said = parts[0].text if parts and type(parts[0]) is Text else ""
-            kind = "injected" if record.get("isMeta") is True or results else ""
-            self.log.add(
-                Message(
-                    role="user",
-                    id=self.log.new_id(None if results else record.get("uuid")),
-                    kind="wrapper" if said.startswith(_WRAPPERS) else kind,
-                    parts=tuple(parts),
-                    time=time(record.get("timestamp")),
-                )
-            )
+            own = self.log.new_id(None if results else record.get("uuid"))
+            self.log.add(claude_lines.to_input(record, parts, own, beside=bool(results)))
         self._stay(record)
 
     def _result(self, record: dict[str, Any], block: dict[str, Any], kind: str) -> None:
         call = word(block.get("tool_use_id"))
         parts, _ = self.blocks.parts(block.get("content"))
-        extra = record.get("toolUseResult")
-        agent = word(extra.get("agentId")) if type(extra) is dict else None
+        agent = claude_lines.started(record)
         if agent and call:
             self.shared.agents.setdefault(agent, call)
         self.log.add(
@@ -216,31 +173,13 @@ class Chain:
         elif kind == "microcompact_boundary":
             self._clear(record)
         elif kind == "api_error":
-            self._failed(record)
+            self.log.add(claude_lines.to_failed(record, self.log.new_id(record.get("uuid"))))
+            self.reply = None
         else:
             self.shared.skipped[f"system {kind}" if type(kind) is str else "system"] += 1
             self.pass_by(record)
             return
         self._stay(record)
-
-    def _failed(self, record: dict[str, Any]) -> None:
-        """Add a call that the provider refused and that was tried again."""
-        error = mapping(record.get("error"))
-        inner = mapping(mapping(error.get("error")).get("error")) or mapping(error.get("error"))
-        said = word(error.get("formatted")) or word(error.get("message")) or word(inner.get("message"))
-        self.log.add(
-            Message(
-                role="assistant",
-                id=self.log.new_id(record.get("uuid")),
-                kind="api_error",
-                time=time(record.get("timestamp")),
-                visible=False,
-                is_error=True,
-                error=(said or as_text(error.get("cause") or error.get("status") or error))[:500],
-                stop="error",
-            )
-        )
-        self.reply = None
 
     def _compact(self, record: dict[str, Any], m: dict[str, Any]) -> None:
         boundary, self.boundary = self.boundary or {}, None
@@ -262,19 +201,9 @@ class Chain:
             self._stay(boundary)
 
     def _edit(self, boundary: dict[str, Any], inserted: tuple[Message, ...]) -> None:
-        about = mapping(boundary.get("compactMetadata"))
-        preserved = items(mapping(about.get("preservedMessages")).get("uuids"))
-        edit = Edit(
-            kind="summarised",
-            id=self.log.new_id(f"compact-{text(boundary.get('uuid')) or 'boundary'}"),
-            inserted=inserted,
-            trigger=word(about.get("trigger")),
-            method="compact",
-            time=time(boundary.get("timestamp")),
-            tokens_before=number(about.get("preTokens")) or None,
-            tokens_after=number(about.get("postTokens")) or None,
-        )
-        self.log.compact(edit, self._preserved(preserved))
+        preserved = items(mapping(claude_lines.about(boundary).get("preservedMessages")).get("uuids"))
+        own = self.log.new_id(claude_lines.boundary_id(boundary))
+        self.log.compact(claude_lines.to_compaction(boundary, own, inserted), self._preserved(preserved))
         self.reply = None
 
     def _preserved(self, uuids: list[Any]) -> set[str]:
@@ -283,24 +212,13 @@ class Chain:
 
     def _clear(self, record: dict[str, Any]) -> None:
         """Put a mark in the place of old tool results, as the small compaction does."""
-        about = mapping(record.get("microcompactMetadata"))
-        calls = {c for c in items(about.get("compactedToolIds")) if type(c) is str}
+        told = mapping(record.get("microcompactMetadata"))
+        calls = {c for c in items(told.get("compactedToolIds")) if type(c) is str}
         shown = set(self.log.shown) if calls and self.log.may_edit() else set[str]()
         places = sorted(i for own in shown if (i := self.log.where[own]) >= 0)
         results = (self.log.entries[i] for i in places)
         gone = [m for m in results if type(m) is Message and m.call_id in calls]
-        self.log.add(
-            Edit(
-                kind="replaced",
-                id=self.log.new_id(f"compact-{text(record.get('uuid')) or 'boundary'}"),
-                targets=tuple(m.id for m in gone),
-                inserted=tuple(msgspec.structs.replace(m, parts=(Text(_CLEARED),)) for m in gone),
-                trigger=word(about.get("trigger")),
-                method="microcompact",
-                time=time(record.get("timestamp")),
-                tokens_before=number(about.get("preTokens")) or None,
-            )
-        )
+        self.log.add(claude_lines.to_clearing(record, self.log.new_id(claude_lines.boundary_id(record)), gone))
 
     def session(self, own: str, agent: str) -> Session:
         """Return the conversation as a session of its own."""

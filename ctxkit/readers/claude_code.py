@@ -1,4 +1,8 @@
-"""Transcripts of Claude Code: JSON Lines; replies over several lines, compaction boundaries, subagents beside them."""
+"""Transcripts of Claude Code: JSON Lines; replies over several lines, compaction boundaries, subagents beside them.
+
+What the program prints (`--output-format stream-json`, the SDK's messages) is read too: the same messages, with the
+session's id as `session_id`, subagents told apart by the call that started them, and a last line with the money.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.errors import ReadError
-from ctxkit.messages import Fault
+from ctxkit.messages import Fault, ToolSchema
 from ctxkit.readers.claude_chains import FORMAT, Chain, Shared
-from ctxkit.readers.fields import DAMAGE, demand, mapping, text, why, word
+from ctxkit.readers.fields import DAMAGE, demand, items, mapping, real, text, why, word
 from ctxkit.readers.source import Source
 
 if TYPE_CHECKING:
@@ -25,7 +29,17 @@ CAN = (
 CANNOT = "system prompt, tool schemas, money"
 
 _TALK = {"user", "assistant"}
-_MARKS = ("sessionId", "parentUuid", "isSidechain", "uuid", "leafUuid")
+_FACTS = {
+    "sessionId": "sessionId",
+    "session_id": "sessionId",
+    "cwd": "cwd",
+    "version": "version",
+    "claude_code_version": "version",
+    "agentId": "agentId",
+    "timestamp": "timestamp",
+    "gitBranch": "gitBranch",
+}
+"""Fields of the lines, and what they tell."""
 _STARTERS = {"Task", "Agent"}
 _SUBAGENTS = 1000
 
@@ -35,10 +49,10 @@ def sniff(source: Source) -> bool:
     for record in source.head[:40]:
         kind = text(record.get("type"))
         if kind in _TALK and type(record.get("message")) is dict:
-            return "sessionId" in record or "parentUuid" in record or "isSidechain" in record
+            return bool(record["message"].get("role", kind) == kind)
         if kind == "summary" and "leafUuid" in record:
             return True
-        if kind == "system" and "subtype" in record and "sessionId" in record:
+        if kind == "system" and "subtype" in record and ("sessionId" in record or "session_id" in record):
             return True
     return False
 
@@ -60,7 +74,8 @@ class _Transcript:
         self.chains: dict[str, Chain] = {}
         self.of_line: dict[str, Chain] = {}
         records = source.records
-        self.has_main = any(text(r.get("type")) in _TALK and r.get("isSidechain") is not True for _, r in records)
+        self.has_main = any(text(r.get("type")) in _TALK and not _is_aside(r) for _, r in records)
+        self.cost: float | None = None
         self.shared = Shared(ambiguous=_ambiguous(records))
         self.main = Chain(self.shared, "")
         for line, record in records:
@@ -84,6 +99,8 @@ class _Transcript:
             self._note(record)
             chain.talk(record, demand(record, "message", dict))
         elif kind == "system":
+            if record.get("subtype") == "init":
+                self._begun(record)
             chain.system(record)
         elif kind == "attachment" and mapping(record.get("attachment")).get("type") == "queued_command":
             chain.queued(record)
@@ -95,11 +112,14 @@ class _Transcript:
 
     def _chain(self, record: dict[str, Any]) -> Chain:
         """Return the conversation that a line belongs to: the main one unless it is a sidechain within it."""
-        if not self.has_main or record.get("isSidechain") is not True:
+        if not self.has_main or not _is_aside(record):
             return self.main
         if record.get("isCompactSummary") is True and self.main.boundary is not None:
             return self.main
-        agent = word(record.get("agentId"))
+        agent, call = word(record.get("agentId")), word(record.get("parent_tool_use_id"))
+        if call is not None:
+            agent = call
+            self.shared.agents.setdefault(call, call)
         if agent is None:
             parent = record.get("parentUuid")
             before = self.of_line.get(parent) if type(parent) is str else None
@@ -114,15 +134,23 @@ class _Transcript:
 
     def _note(self, record: dict[str, Any]) -> None:
         facts = self.shared.facts
-        for key in ("sessionId", "cwd", "version", "agentId", "timestamp", "gitBranch"):
-            if key not in facts and type(record.get(key)) is str:
-                facts[key] = record[key]
+        for key, fact in _FACTS.items():
+            if fact not in facts and type(record.get(key)) is str:
+                facts[fact] = record[key]
+
+    def _begun(self, record: dict[str, Any]) -> None:
+        """Take what the program's output begins with."""
+        self._note(record)
+        self.shared.tools = tuple(ToolSchema(name=n) for n in items(record.get("tools")) if word(n))
+        self.main.model = word(record.get("model")) or self.main.model
 
     def _bookkeeping(self, kind: Any, record: dict[str, Any]) -> None:
         name = kind if type(kind) is str else "no type"
         if name == "attachment":
             name = f"attachment {text(mapping(record.get('attachment')).get('type'))}"
         self.shared.skipped[name] += 1
+        if name == "result":
+            self.cost = real(record.get("total_cost_usd"))
         title = record.get({"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}.get(name, ""))
         if type(title) is str:
             self.titles[name] = title
@@ -147,14 +175,20 @@ class _Transcript:
             children=tuple(_linked(c, self.shared.agents) for c in children),
             parent=None if agent is None else own,
             title=titles.get("custom-title") or titles.get("ai-title") or titles.get("summary"),
+            tools=self.shared.tools,
             skipped=dict(self.shared.skipped),
             faults=tuple(sorted(self.faults, key=lambda f: f.line)),
             path_=str(self.path),
             details={
                 **({"git_branch": facts["gitBranch"]} if facts.get("gitBranch") else {}),
                 **({"subagents": self.shared.agents} if self.shared.agents else {}),
+                **({"cost_usd": self.cost} if self.cost is not None else {}),
             },
         )
+
+
+def _is_aside(record: dict[str, Any]) -> bool:
+    return record.get("isSidechain") is True or type(record.get("parent_tool_use_id")) is str
 
 
 def _ambiguous(records: list[tuple[int, dict[str, Any]]]) -> bool:

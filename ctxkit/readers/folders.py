@@ -31,7 +31,8 @@ class Found:
     @property
     def is_log(self) -> bool:
         """True where the name ends like a log: then a file that no reader knows is worth telling."""
-        return self.path.suffix.lower() in LOGS
+        path = self.path
+        return path.suffix.lower() in LOGS or (path.suffix.lower() == ".gz" and path.with_suffix("").suffix in LOGS)
 
 
 def find(place: Path, whole: Callable[[Path], Callable[[Path], Any] | None]) -> list[Found]:

@@ -5,20 +5,32 @@ Nothing but `ReadError` leaves this file. The bytes are untrusted: size, depth a
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
+import re
+import zlib
 from functools import cached_property
 from pathlib import Path
 from stat import S_ISREG
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 MAX_BYTES = 2 << 30
 """Files above this are refused: a session of two gigabytes is no session."""
 _BOM = b"\xef\xbb\xbf"
+_GZIP = b"\x1f\x8b\x08"
+_RATIO = 400
+"""A gzipped file that grows more than so many times is a bomb: JSON logs reach about 30."""
+_WIDE = ((re.compile(rb"\s*[\[{]\0"), "utf-16-le"), (re.compile(rb"(\0\s)*\0[\[{]"), "utf-16-be"))
+"""UTF-16 without a mark: JSON begins with a bracket, which is one byte beside a null."""
 _DECODER = msgspec.json.Decoder()
 _HEAD = 64
 
@@ -45,11 +57,33 @@ class Source:
 
     @cached_property
     def data(self) -> bytes:
-        """The bytes of the file without a byte-order mark; UTF-16 with a mark is turned into UTF-8."""
+        """The bytes of the file, unpacked where it is gzipped, without a byte-order mark; UTF-16 is turned into UTF-8.
+
+        Raises:
+            ReadError: the file cannot be read, or grows beyond all measure.
+        """
         data = self._read() if self._data is None else self._data
+        if data.startswith(_GZIP):
+            data = self._unpacked(data)
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-            data = data.decode("utf-16", "replace").encode("utf-8", "replace")
-        return data.removeprefix(_BOM)
+            return data.decode("utf-16", "replace").encode("utf-8", "replace")
+        wide = next((name for start, name in _WIDE if start.match(data)), None)
+        return data.decode(wide, "replace").encode("utf-8", "replace") if wide else data.removeprefix(_BOM)
+
+    def _unpacked(self, data: bytes) -> bytes:
+        """What a gzipped file holds, as far as it is whole: one that is still being written ends early."""
+        out, most = bytearray(), min(MAX_BYTES, _RATIO * len(data) + (1 << 20))
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            try:
+                while chunk := file.read1(1 << 16):
+                    out += chunk
+                    if len(out) > most:
+                        raise ReadError(f"the gzip file grows beyond {most:,} bytes: refused as a bomb.", self.path)
+            except EOFError:
+                pass
+            except (OSError, zlib.error) as e:
+                raise ReadError(f"the gzip file is damaged ({str(e)[:80]}).", self.path) from None
+        return bytes(out)
 
     def _read(self) -> bytes:
         try:
@@ -106,6 +140,20 @@ class Source:
             return None
         ends = data.count(b"\n") + (not data.endswith(b"\n"))
         return records if len(records) == ends and all(type(r) is dict for r in records) else None
+
+    def as_lines(self) -> Source | None:
+        """Return a list of objects as the lines of a log (`jq --slurp` makes lists of lines); None where it is none."""
+        values = self.document
+        if type(values) is not list or not values or any(type(v) is not dict for v in values):
+            return None
+        return Source(self.path, b"\n".join(map(msgspec.json.encode, values)))
+
+    def documents(self) -> Iterator[Source]:
+        """Yield each object of a list, or of a file of lines, as a document of its own; `path` is only its name."""
+        values = self.document if type(self.document) is list else [r for _, r in self.records]
+        for i, value in enumerate(values):
+            if type(value) is dict:
+                yield Source(self.path.with_name(f"{self.path.stem}-{i}"), msgspec.json.encode(value))
 
     @property
     def looks(self) -> str:

@@ -1,0 +1,129 @@
+"""Lines of Claude Code as values: replies and their pieces, inputs, results, failed calls, compactions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ctxkit.messages import Edit, Message, Part, Text
+from ctxkit.readers.blocks import Blocks, to_usage
+from ctxkit.readers.fields import as_text, mapping, number, text, time, word
+
+_WRAPPERS = ("<command-", "<local-command-", "<bash-", "<task-notification>", "<user-memory-input>")
+_CLEARED = "[Old tool result content cleared]"
+_CONTINUED = "This session is being continued from a previous conversation"
+"""How the summary of a compaction begins."""
+
+
+def to_reply(record: dict[str, Any], m: dict[str, Any], parts: list[Part], own: str) -> Message:
+    """Return the first line of a reply; `own` is the id it gets."""
+    model, failed = word(m.get("model")), record.get("isApiErrorMessage") is True
+    made = model == "<synthetic>"
+    return Message(
+        role="assistant",
+        id=own,
+        parts=tuple(parts),
+        time=time(record.get("timestamp")),
+        kind="synthetic" if made else "",
+        visible=not (made and failed),
+        is_error=failed,
+        error="\n".join(p.text for p in parts if type(p) is Text)[:500] or None if failed else None,
+        usage=None if made else to_usage(m.get("usage")),
+        model=None if made else model,
+        stop="error" if failed else Blocks.stop(m.get("stop_reason")),
+    )
+
+
+def with_more(old: Message, record: dict[str, Any], m: dict[str, Any], parts: list[Part]) -> Message:
+    """Return a reply with a further line of it: blocks come in pieces, usage is repeated and best on the last."""
+    recent = old.parts[-64:]
+    return msgspec.structs.replace(
+        old,
+        parts=old.parts + tuple(p for p in parts if p not in recent),
+        time=time(record.get("timestamp")) or old.time,
+        usage=to_usage(m.get("usage")) or old.usage,
+        stop=Blocks.stop(m.get("stop_reason")) or old.stop,
+    )
+
+
+def to_input(record: dict[str, Any], parts: list[Part], own: str, *, beside: bool) -> Message:
+    """Return what the user, or the program in the user's name, said; `beside`: in one line with results of tools."""
+    said = parts[0].text if parts and type(parts[0]) is Text else ""
+    kind = "injected" if record.get("isMeta") is True or beside else ""
+    return Message(
+        role="user",
+        id=own,
+        kind="wrapper" if said.startswith(_WRAPPERS) else kind,
+        parts=tuple(parts),
+        time=time(record.get("timestamp")),
+    )
+
+
+def is_summary(record: dict[str, Any], content: Any) -> bool:
+    """Say whether a line after a boundary is its summary: older lines and the program's output bear no mark of it."""
+    marked = record.get("isCompactSummary") is True or record.get("isSynthetic") is True
+    return marked or (type(content) is str and content.startswith(_CONTINUED))
+
+
+def started(record: dict[str, Any]) -> str | None:
+    """Return the id of the subagent that a result tells of."""
+    extra = record.get("toolUseResult")
+    return word(extra.get("agentId")) if type(extra) is dict else None
+
+
+def to_failed(record: dict[str, Any], own: str) -> Message:
+    """Return a call that the provider refused and that was tried again."""
+    error = mapping(record.get("error"))
+    inner = mapping(mapping(error.get("error")).get("error")) or mapping(error.get("error"))
+    said = word(error.get("formatted")) or word(error.get("message")) or word(inner.get("message"))
+    return Message(
+        role="assistant",
+        id=own,
+        kind="api_error",
+        time=time(record.get("timestamp")),
+        visible=False,
+        is_error=True,
+        error=(said or as_text(error.get("cause") or error.get("status") or error))[:500],
+        stop="error",
+    )
+
+
+def about(boundary: dict[str, Any]) -> dict[str, Any]:
+    """Return what a boundary tells of its compaction; the program's output spells it in snake case."""
+    return mapping(boundary.get("compactMetadata") or boundary.get("compact_metadata"))
+
+
+def to_compaction(boundary: dict[str, Any], own: str, inserted: tuple[Message, ...]) -> Edit:
+    """Return the compaction of a boundary (or of a summary without one), its targets still to be found."""
+    told = about(boundary)
+    return Edit(
+        kind="summarised",
+        id=own,
+        inserted=inserted,
+        trigger=word(told.get("trigger")),
+        method="compact",
+        time=time(boundary.get("timestamp")),
+        tokens_before=number(told.get("preTokens", told.get("pre_tokens"))) or None,
+        tokens_after=number(told.get("postTokens", told.get("post_tokens"))) or None,
+    )
+
+
+def to_clearing(record: dict[str, Any], own: str, gone: list[Message]) -> Edit:
+    """Return the small compaction that puts a mark in the place of old tool results."""
+    told = mapping(record.get("microcompactMetadata"))
+    return Edit(
+        kind="replaced",
+        id=own,
+        targets=tuple(m.id for m in gone),
+        inserted=tuple(msgspec.structs.replace(m, parts=(Text(_CLEARED),)) for m in gone),
+        trigger=word(told.get("trigger")),
+        method="microcompact",
+        time=time(record.get("timestamp")),
+        tokens_before=number(told.get("preTokens")) or None,
+    )
+
+
+def boundary_id(record: dict[str, Any]) -> str:
+    """Return the id wanted for a compaction."""
+    return f"compact-{text(record.get('uuid')) or 'boundary'}"
