@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -47,6 +47,8 @@ class Narrative(Summary):
     signals: tuple[str, ...] = ()
     """Keywords of a handoff; the last one that would be lost is said again at the end."""
     sections: tuple[str, ...] = FUSERAFT_SECTIONS
+    without_model: Any = None
+    """A trigger: where it is due, `llm` and `hybrid` list tool calls as `intent` does, and no model is asked."""
     quirks: bool = False
     """Keep `keep_replies` messages instead of replies; intent lines as the program writes them."""
 
@@ -73,6 +75,8 @@ class Narrative(Summary):
 
     def __call__(self, history: History, room: Room) -> History:
         """Return the history with its old turns in one message."""
+        if self.without_model is not None and self.mode in ("llm", "hybrid") and self.without_model(history, room):
+            return replace(self, mode="intent", summariser=None, without_model=None)(history, room)
         new = super().__call__(history, room)
         return new if new is history or not self.signals else self._signalled(history, new)
 

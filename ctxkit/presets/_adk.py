@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Both, Turns
+from ctxkit.presets.anchors import Anchored
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -19,23 +21,30 @@ INSTRUCTIONS = "Summarise the conversation: what was asked, what was found and d
 
 DIFFERENCES = (
     Difference(
-        "by invocations",
-        "a summary of the new invocations, beginning with `overlap_size` earlier ones",
-        "summaries stand side by side, and overlap",
-        "one rolling summary of all but the last `overlap_size` turns",
+        "by invocations, what is summarised",
+        "the new invocations and, before them, `overlap_size` earlier ones",
+        "as the document",
+        "the new invocations; those before stand in the summary before, and are not read again",
         "as the default",
     ),
     Difference(
-        "when",
+        "by tokens, when",
         "after an invocation",
-        "the events of the turn that just ended are counted",
-        "before the first call of the next turn",
+        "before each call of the model too; what counts is the prompt of the call before",
+        "before each call; what counts is the coming prompt",
+        "as the default",
+    ),
+    Difference(
+        "by invocations, when",
+        "after an invocation",
+        "as the document",
+        "before the first call of the next turn, which shows the same",
         "as the default",
     ),
     Difference(
         "a summary that does not pay",
         "not said",
-        "not asked for where the range is no larger than the last summary",
+        "not asked for where the range is no larger than the last summary; taken where it is larger than the range",
         "made, and refused where the prompt would grow",
         "as the default",
     ),
@@ -50,24 +59,31 @@ DIFFERENCES = (
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class AdkSummary(Summary):
-    """Keep the last events, or the last turns."""
+class AdkSummary(Anchored):
+    """By tokens one rolling summary, before the last events; by invocations one summary beside the other."""
 
-    apart: bool = False
     events: int | None = None
     """Messages at the end that are kept where it is by tokens."""
-    overlap: int = 0
-    """Turns at the end that are kept where it is by invocations."""
-    threshold: int | None = None
+    interval: int | None = None
+    """Turns that are summarised together where it is by invocations."""
+    threshold: int = 0
     """Tokens from which it is by tokens."""
+
+    def by_tokens(self, history: History) -> bool:
+        """Say which of the two ways it is: the tokens come first."""
+        return self.events is not None and (self.interval is None or history.tokens >= self.threshold)
 
     def cut(self, history: History, _room: Room) -> int:
         """Return the first position that is kept."""
         n = len(history)
-        if self.events is not None and (self.threshold is None or history.tokens >= self.threshold):
-            return history.safe_before(max(n - self.events, 0)) if self.events else n
-        turns = self.overlap + 1  # the turn that now begins is no part of it
-        return history.safe_before(max(history.nth_last("user", turns), 0))
+        if self.by_tokens(history):
+            return history.safe_before(max(n - (self.events or 0), 0))
+        return history.safe_before(max(history.nth_last("user", 1), 0))  # the turn that now begins is no part of it
+
+    def head(self, history: History) -> int:
+        """Return the first position that may be summarised: by invocations, behind the summaries that stand."""
+        summaries = np.flatnonzero(history.role("summary"))
+        return 0 if self.by_tokens(history) or not len(summaries) else int(summaries[-1]) + 1
 
 
 def opens_turn(history: History, _room: Room) -> bool:
@@ -87,13 +103,14 @@ def adk(
 ) -> Rules:
     """Return the rules of ADK's `EventsCompactionConfig`, 2.13.0; nothing is compacted unless one pair is set.
 
-    Read in `google/adk/apps/_configs.py` and `compaction.py` of google-adk 2.13.0. Its documentation's example is an
+    Read in `google/adk/apps/_configs.py`, `apps/compaction.py` and `flows/llm_flows/context/_compaction.py` of
+    google-adk 2.13.0. Its documentation's example is an
     interval of 3 with an overlap of 1.
 
     Args:
         context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
         compaction_interval: new user turns after which a compaction is due; with `overlap_size`.
-        overlap_size: turns before the new ones that are kept as well.
+        overlap_size: turns before the new ones that the summariser reads once more; it changes nothing here.
         token_threshold: tokens of the prompt at which one is due; with `event_retention_size`.
         event_retention_size: events at the end that are kept as they are.
         focus: what a summary shall look at besides.
@@ -116,20 +133,19 @@ def adk(
     if token_threshold is not None:
         ways.append(Above(token_threshold, or_equal=True))
     if compaction_interval is not None:
-        ways.append(Turns(compaction_interval))
+        ways.append(Both((Turns(compaction_interval), opens_turn)))
     if not ways:
         return Rules(window=context_window, name="adk", parameters=parameters)
     policy = AdkSummary(
         keep_messages=1,
         events=event_retention_size,
-        overlap=overlap_size or 0,
-        threshold=token_threshold if compaction_interval is not None else None,
+        interval=compaction_interval,
+        threshold=token_threshold or 0,
         instructions="\n\n".join(t for t in (INSTRUCTIONS, focus) if t),
     )
-    due = ways[0] if len(ways) == 1 else ways[0] | ways[1]
     return Rules(
         policy=policy,
-        trigger=Both((due, opens_turn)),
+        trigger=ways[0] if len(ways) == 1 else ways[0] | ways[1],
         window=context_window,
         summariser=summariser,
         name="adk",

@@ -234,6 +234,7 @@ def _policy(p: dict[str, Any]) -> Any:
         include_exploration=p["include_exploration"],
         max_chars_per_message=p["max_chars_per_history_message"],
         signals=p["routing_signals"],
+        without_model=Overflow(recorded=True),  # a model that just refused a prompt is not sent a larger one
         must_shrink=not p["quirks"],
         quirks=p["quirks"],
         **told,

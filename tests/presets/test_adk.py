@@ -1,9 +1,10 @@
 """ADK: compaction by tokens, by invocations, and none unless set."""
 
 import pytest
-from builders import assistant, step, user
+from builders import assistant, session, step, usage, user
 from histories import ROOM, ids, shown
 
+import ctxkit as ck
 from ctxkit import presets
 from ctxkit.errors import BadArguments
 
@@ -33,16 +34,25 @@ def test_a_retained_result_keeps_its_call():
     assert [m.role for m in rules.policy(h, ROOM).messages] == ["summary", "assistant", "tool", "user"]
 
 
-def test_it_waits_for_the_end_of_an_invocation():
+def test_by_tokens_it_acts_inside_an_invocation_too():
+    """CompactionRequestProcessor: before each call of the model"""
     rules = presets.adk(token_threshold=10, event_retention_size=1)
-    assert not rules.trigger(shown(user("u" * 400), *step("bash", "y")), ROOM)
-    assert rules.trigger(shown(user("u" * 400), assistant("a"), user("v")), ROOM)
+    assert rules.trigger(shown(user("u" * 400), *step("bash", "y")), ROOM)
 
 
-def test_by_interval_the_overlap_stays():
-    """interval 3, overlap 1: due with the fourth turn; the third and the new one stay"""
+def test_by_interval_it_waits_for_the_end_of_an_invocation():
+    """interval 3: due with the fourth turn, which alone stays"""
     rules = presets.adk(compaction_interval=3, overlap_size=1, summariser=lambda p: "S")
     rows = [m for i in range(4) for m in (user("u" * 99, id=f"u{i}"), assistant("a" * 99, id=f"a{i}"))]
-    assert ids(rules.policy(shown(rows[:-1]), ROOM))[1:] == ["u2", "a2", "u3"]
+    assert ids(rules.policy(shown(rows[:-1]), ROOM))[1:] == ["u3"]
     assert not rules.trigger(shown(rows[:5]), ROOM)
+    assert not rules.trigger(shown(rows[:6]), ROOM)
     assert rules.trigger(shown(rows[:7]), ROOM)
+
+
+def test_by_interval_summaries_stand_side_by_side():
+    """_process_compaction_events: ranges that overlap but do not contain each other both stay"""
+    rules = presets.adk(compaction_interval=2, overlap_size=1, summariser=lambda p: "S")
+    rows = [m for i in range(7) for m in (user("u" * 99), assistant("a" * 99, usage=usage(100)))]
+    roles = [m.role for m in ck.replay(session(*rows), rules).view(-1)]
+    assert roles == ["summary", "summary", "summary", "user"]

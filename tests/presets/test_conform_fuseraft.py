@@ -1,9 +1,10 @@
 """fuseraft: the FU cases that are not about a single policy (those stand in tests/policies)."""
 
 import pytest
-from builders import assistant, call, result, step, user
+from builders import assistant, call, result, session, step, user
 from histories import CHARS, ROOM, shown, texts
 
+import ctxkit as ck
 from ctxkit import presets
 from ctxkit.engine import Run, advance
 from ctxkit.errors import BadArguments, ModelError
@@ -350,3 +351,44 @@ def test_fu48_the_programs_windows_are_always_on():
     names = [type(p).__name__ for p in presets.fuseraft(quirks=True).pruning.parts]
     assert names == ["Offload", "Superseded", "RepeatedCommands", "Intermediate", "ToolPairs", "Budget", "AdaptiveTrim"]
     assert [type(p).__name__ for p in presets.fuseraft().pruning.parts] == ["Offload", "AdaptiveTrim"]
+
+
+REFUSED = "prompt is too long: 213462 tokens > 200000 maximum"
+
+
+def refused(mode, error=REFUSED):
+    """What a compaction writes after the model refused a prompt, and how often a model was asked for it."""
+    maker, asked = words()
+    rules = presets.fuseraft(mode=mode, trigger_turn_count=9, keep_recent_turns=1, summariser=maker)
+    h = shown([*talk(3), user("go on"), *step("write_file", "ok", path="a.py"), assistant(error=error), user("again")])
+    assert rules.trigger(h, ROOM) is (error is REFUSED)
+    return texts(rules.policy.using(rules.summariser)(h, ROOM))[0], len(asked)
+
+
+@pytest.mark.parametrize(
+    ("mode", "mark"),
+    [("llm", "INTENT-DERIVED"), ("hybrid", "INTENT-DERIVED"), ("intent", "INTENT-DERIVED"), ("lossless", "CONTEXT")],
+)
+def test_fu49_after_a_refused_prompt_no_model_is_asked(mode, mark):
+    """ConversationCompactorPreferDeterministic: llm and hybrid turn to intent, lossless stays; no summary call"""
+    text, asked = refused(mode)
+    assert text.startswith(f"[{mark}")
+    assert asked == 0
+
+
+@pytest.mark.parametrize("mode", ["llm", "hybrid"])
+def test_fu50_after_another_error_the_model_is_asked(mode):
+    """the flag false: the summary is the model's"""
+    text, asked = refused(mode, error="500 internal server error")
+    assert "said by it" in text
+    assert asked == 1
+
+
+def test_fu51_a_replay_turns_to_intent_only_where_a_prompt_was_refused():
+    """the reason context_exceeded; a compaction by the turn count is a summary again"""
+    rows = [*talk(3), user("q"), assistant(error=REFUSED), *talk(12)]
+    rules = presets.fuseraft(trigger_turn_count=9, keep_recent_turns=1, anti_thrash_window=0)
+    again = ck.replay(session(*rows), rules)
+    marks = [m.text.split(" — ")[0] for e in again.edits for m in e.inserted if m.role == "summary"]
+    assert marks[0] == "[INTENT-DERIVED RECONSTRUCTION"
+    assert "[CONVERSATION SUMMARY" in marks[1:]
