@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ctxkit.agent.contents import Contents
 from ctxkit.agent.trims import STAGES, payload_bytes, trimmed
 from ctxkit.errors import ModelError
@@ -103,7 +105,7 @@ class Calls:
             reply = await self._model(request, hear)
         except asyncio.CancelledError:
             why = turn.over if turn.late else "interrupted by the user"
-            self._compactor.context.add(self._transcript.failed(name, why, "aborted", "".join(heard)))
+            self._compactor.context.add(self._transcript.failed(name, why, "aborted", "".join(heard), self._window))
             self._tell("cancelled", {"chars": sum(map(len, heard)), "why": why})
             raise
         except ModelError as e:
@@ -118,7 +120,7 @@ class Calls:
         return reply
 
     def _replied(self, reply: Message, turn: Turn) -> Message:
-        kept = self._transcript.add(reply, "a")
+        kept = self._transcript.add(replace(reply, context_window=self._window), "a")
         self._compactor.context.add(kept)
         turn.steps, usage = turn.steps + 1, kept.usage
         turn.spent.add(usage, self._model.name, turn.sent)
@@ -128,7 +130,13 @@ class Calls:
         self._tell("model_response", {**ended, **counts})
         return kept
 
+    @property
+    def _window(self) -> int | None:
+        """The window to be noted at a call: None where it is the one that the session began with."""
+        window = self._compactor.context.run.room.limit
+        return None if window == self._transcript.session.context_window else window
+
     def _failed(self, error: ModelError, turn: Turn) -> None:
         turn.spent.add(None, self._model.name)
-        self._compactor.context.add(self._transcript.failed(self._model.name, str(error)))
+        self._compactor.context.add(self._transcript.failed(self._model.name, str(error), window=self._window))
         self._tell("model_error", {"error": str(error), "overflow": error.overflow})

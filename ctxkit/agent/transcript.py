@@ -84,12 +84,11 @@ class Transcript:
         """Write what the user said, or what is said in the user's place (`kind`)."""
         return self.add(Message(role="user", kind=kind, parts=(Text(text),)), "u")
 
-    def failed(self, model: str, why: str, stop: str = "error", text: str = "") -> Message:
+    def failed(self, model: str, why: str, stop: str = "error", text: str = "", window: int | None = None) -> Message:
         """Write a reply that failed or was interrupted: in the log, never sent again."""
         parts: tuple[Part, ...] = (Text(text),) if text else ()
-        return self.add(
-            Message(role="assistant", parts=parts, model=model, stop=stop, error=why, is_error=True, visible=False), "a"
-        )
+        lost = Message(role="assistant", parts=parts, model=model, stop=stop, error=why, is_error=True, visible=False)
+        return self.add(replace(lost, context_window=window), "a")
 
     def unrun(self, call: ToolCall, why: str = INTERRUPTED) -> Message:
         """Write the result of a tool call that did not end: no call stays without one."""

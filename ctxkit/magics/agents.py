@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.limits import Limits
+from ctxkit.agent.outcome import counted
 from ctxkit.agent.threads import Background, run
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.magics.arguments import parse, usage, wants_help
+from ctxkit.magics.handles import Handle, Interrupted
 from ctxkit.magics.lines import Ask
 from ctxkit.magics.lives import FIRST
 from ctxkit.magics.rehearsals import misfits, rehearse
@@ -25,13 +26,6 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 _NAME = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
-
-
-class Interrupted(KeyboardInterrupt):
-    """The user stopped a turn; it is shown in one line, and the cell counts as interrupted."""
-
-    def _render_traceback_(self) -> list[str]:
-        return [str(self)]
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,68 +112,14 @@ def background(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> 
     return handle
 
 
-class Handle:
-    """A turn in the background: `state`, `stop()`, `result()`."""
-
-    running: Background[Answer]
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._over = False
-        self._shown: list[tuple[Any, Any]] = []
-        """Stop buttons on the screen, with the words beside them."""
-
-    @property
-    def state(self) -> str:
-        """`running`, `stopping`, `stopped`, `failed` or `done`."""
-        return self.running.state
-
-    def stop(self) -> None:
-        """Stop the turn; what was said so far is kept."""
-        self.running.stop()
-
-    def result(self, seconds: float | None = None) -> Answer:
-        """Return the answer when it is there.
-
-        Raises:
-            TimeoutError: it is not, after so many seconds.
-            Interrupted: the turn was stopped.
-        """
-        try:
-            return self.running.result(seconds)
-        except asyncio.CancelledError:
-            raise Interrupted(f"Stopped. What was said so far is kept in session {self.name!r}.") from None
-
-    def __repr__(self) -> str:
-        return f"Turn of session {self.name!r} beside the notebook: {self.state}. `.stop()` ends it, `.result()` waits."
-
-    def _ipython_display_(self) -> None:
-        from IPython.display import display
-        from ipywidgets import Button, HBox, Label
-
-        button = Button(description="Stop", icon="stop", tooltip=f"Stop the turn of session {self.name}")
-        button.on_click(lambda _: self.stop())
-        label = Label(repr(self))
-        self._shown.append((button, label))
-        if self._over:
-            self.over()
-        display(HBox([button, label]))  # type: ignore[no-untyped-call]
-
-    def over(self) -> None:
-        """Say on the screen that the turn is over."""
-        self._over = True
-        for button, label in self._shown:
-            button.disabled = True
-            label.value = f"The turn of session {self.name!r} is over: `.result()` has its answer."
-
-
 def standing(kit: CtxKit, name: str | None) -> Page:
     """Say how a live session stands."""
     live = kit.lives.get(name)
     context, agent_ = live.agent.compactor.context, live.agent
     used, limit = context.tokens, context.run.room.limit
+    calls, cuts = counted(len(live.session.calls), "call"), counted(len(live.session.edits), "compaction")
     lines = [
-        f"Session {live.name} ({live.id}): {len(live.session.calls)} calls, {len(live.session.edits)} compactions",
+        f"Session {live.name} ({live.id}): {calls}, {cuts}",
         f"Context: {used:,}/{limit:,} tokens ({used / limit:.0%})",
         f"Model: {agent_.model.name}" + (f" ({agent_.model.notice})" if agent_.model.notice else ""),
         f"Rules: {agent_.rules.label} · Limits of a turn: {agent_.limits}",

@@ -43,7 +43,10 @@ class Turn:
         elif event.kind == "compaction_end":
             self._close()
             self.lines.append(_compaction(said))
-        elif event.kind in ("model_error", "context_exceeded_recovery", "limit_reached", "context_budget_warn"):
+        elif event.kind == "model_error":
+            self._close()
+            self.lines.append(f"! the model failed: {line(str(said['error']), 300)}")
+        elif event.kind in ("context_exceeded_recovery", "limit_reached", "context_budget_warn"):
             self._close()
             words = (str(v) if isinstance(v, str) else f"{k} {v}" for k, v in said.items())
             self.lines.append(f"! {event.kind.replace('_', ' ')}: {line(', '.join(words), 160)}")

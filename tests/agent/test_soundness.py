@@ -8,6 +8,7 @@ import pytest
 from builders import assistant, result, session, tool_call, user
 from talkers import COUNT, ECHO, USAGE, Says, agent, run, said
 
+import ctxkit as ck
 from ctxkit.agent import Limits
 from ctxkit.agent.limits import Spent
 from ctxkit.agent.summaries import ModelSummariser
@@ -212,3 +213,17 @@ def test_a_turn_that_used_up_its_calls_leaves_a_compaction_by_hand_its_own():
     (edit,) = run(a.compact(Summary(keep_turns=1)))
     assert "SUMMARY: the ids" in edit.inserted[0].text
     assert edit.usage == USAGE
+
+
+def test_another_models_window_is_noted_at_its_calls():
+    at = session(user(), assistant(), context_window=16_000)
+    a = agent(said("one"), ModelError("down"), at=at)  # its model takes 50,000
+    run(a.turn("go"))
+    run(a.turn("go"))
+    assert [c.message.context_window for c in a.session.calls] == [None, 50_000, 50_000]
+    assert ck.report(a.session).limit == 50_000
+
+
+def test_a_turn_that_sends_nothing_says_how_full_the_context_is():
+    a = agent(at=session(user("x" * 4_000), assistant()), limits=Limits(tokens=100))
+    assert 1_000 < run(a.turn("go")).context_tokens < 1_200
