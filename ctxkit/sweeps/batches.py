@@ -10,6 +10,7 @@ from ctxkit.engine import identified, log_of, run
 from ctxkit.replays import session_of, window
 from ctxkit.sweeps.grids import Refused, plain
 from ctxkit.sweeps.scores import Base, row_of, run_row
+from ctxkit.sweeps.stack.rows import rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-VERSION = 1
+VERSION = 2
 """Of what a row means; files of another version are not gone on with."""
 
 
@@ -51,6 +52,7 @@ class Bench:
     """One session and what all runs on it share; the log is read once for each way of counting."""
 
     def __init__(self, session: Session) -> None:
+        self.name = key_of(session)
         self.session = identified(session)
         self.base = Base(self.session)
         self.limit = window(self.session)
@@ -91,7 +93,8 @@ def batch(session: Session, settings: Sequence[Setting], options: Options) -> li
         _benches.clear()
         _benches[name] = Bench(session)
     bench = _benches[name]
-    return [bench.row(s, options) | {"of": name} for s in settings]
+    made = rows([bench], settings, options)[0]
+    return [(row or bench.row(s, options)) | {"of": name} for row, s in zip(made, settings, strict=True)]
 
 
 def key_of(session: Session) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from inspect import Parameter, signature
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -108,13 +109,20 @@ def _refusing(name: str, make: Callable[[], Rules]) -> Rules | Refused:
 
 def labels(rules: Sequence[Rules | Refused]) -> list[str]:
     """Return a name for each, with the settings in which namesakes differ."""
-    plain = [r.label for r in rules]
+    values: dict[str, dict[str, list[Any]]] = {}
+    for r in rules:
+        known = values.setdefault(r.label, {})
+        for key, value in r.parameters.items():
+            known.setdefault(key, []).append(value)
+    counts = Counter(r.label for r in rules)
+    differ = {
+        label: {k for k, v in known.items() if len(v) < counts[label] or any(x != v[0] for x in v)}
+        for label, known in values.items()
+    }
     out: list[str] = []
-    for r, label in zip(rules, plain, strict=True):
-        same = [dict(o.parameters) for o, name in zip(rules, plain, strict=True) if name == label]
-        keys = [k for k, v in r.parameters.items() if v is not None and any(o.get(k) != v for o in same)]
-        told = ", ".join(f"{k}={_short(r.parameters[k])}" for k in keys)
-        out.append(f"{label}({told})" if told else label)
+    for r in rules:
+        told = ", ".join(f"{k}={_short(v)}" for k, v in r.parameters.items() if v is not None and k in differ[r.label])
+        out.append(f"{r.label}({told})" if told else r.label)
     seen: dict[str, int] = {}
     for i, label in enumerate(out):
         seen[label] = seen.get(label, 0) + 1

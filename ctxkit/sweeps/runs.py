@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.errors import BadArguments
 from ctxkit.session import Session
-from ctxkit.sweeps.batches import Options, Setting, batch, key_of
+from ctxkit.sweeps.batches import Bench, Options, Setting, batch, key_of
 from ctxkit.sweeps.columns import NAMES, typed
 from ctxkit.sweeps.grids import differing, labels, rules_of
 from ctxkit.sweeps.notes import Notes
+from ctxkit.sweeps.stack.rows import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +27,8 @@ BATCH_SECONDS = 0.05
 """A batch takes at least so long, so that handing it over (2 ms on Dask) costs little."""
 LONGEST_SECONDS = 5.0
 """And not much longer, so that the progress can be seen."""
+LANES = 30_000
+"""Runs that the stack does at once."""
 PER_WORKER = 4
 """Batches that are on their way for each worker."""
 
@@ -159,9 +162,7 @@ def _finished(
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """Yield the rows of batches as they are done."""
     if executor is None:
-        for i, task in tasks:
-            for setting in task.settings:
-                yield i, batch(task.session, (setting,), options)
+        yield from _done_here(tasks, options)
         return
     first = [(i, part) for i, task in tasks[:1] for part in task.parts(1)[:2]]
     seconds = 0.0
@@ -173,6 +174,25 @@ def _finished(
     workers = workers_of(executor)
     queue = [(i, part) for i, t in left for part in t.parts(size(len(t.settings), len(left), workers, seconds))]
     yield from spread(queue, executor, workers * PER_WORKER, options)
+
+
+def _done_here(tasks: Sequence[tuple[int, Task]], options: Options) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """Yield rows made in this process: those of the stack for some sessions at once, then one by one."""
+    at = 0
+    while at < len(tasks):
+        settings = tasks[at][1].settings
+        some = [tasks[at]]
+        while at + len(some) < len(tasks) and (len(some) + 1) * len(settings) <= LANES:
+            if tasks[at + len(some)][1].settings != settings:
+                break
+            some.append(tasks[at + len(some)])
+        at += len(some)
+        benches = [Bench(task.session) for _, task in some]
+        for (i, _), bench, made in zip(some, benches, rows(benches, settings, options), strict=True):
+            yield i, [row | {"of": bench.name} for row in made if row is not None]
+            for setting, row in zip(settings, made, strict=True):
+                if row is None:
+                    yield i, [bench.row(setting, options) | {"of": bench.name}]
 
 
 def size(settings: int, sessions: int, workers: int, seconds: float) -> int:
