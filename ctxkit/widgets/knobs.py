@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _SMALL = 50
 """Up to here a whole number is turned by ones."""
 
+_BESIDE = ("auto", "config", "counter", "cache_life", "flush", "on_compacted")
+"""What a config file or a user sets beside a preset's parameters: it stays as it is while they are turned."""
+
 
 class Knob(NamedTuple):
     """One setting and its span."""
@@ -66,12 +69,13 @@ def knobs(rules: Any, session: Session, ranges: Mapping[str, tuple[float, ...]])
 def _settings(rules: Any, session: Session) -> tuple[str, dict[str, float], Callable[[Mapping[str, float]], Rules]]:
     if isinstance(rules, str) and rules.strip().lower().replace("-", "_") in names():
         rules = preset(rules)
-    if isinstance(rules, Rules) and rules.name in names() and rules.parameters:
+    kept = _kept(rules) if isinstance(rules, Rules) and rules.name in names() and rules.parameters else None
+    if kept is not None:
         given = dict(rules.parameters)
         known = {n: v for n, v in given.items() if _number(v)}
         if "context_window" in given:
             known["context_window"] = given["context_window"] or window(session) or 200_000
-        return rules.name, known, lambda turned: preset(rules.name, **{**given, **turned})
+        return rules.name, known, lambda turned: replace(preset(rules.name, **{**given, **turned}), **kept)
     if not isinstance(rules, Rules) and callable(rules) and not is_dataclass(rules):
         defaults = {n: p.default for n, p in signature(rules).parameters.items()}
         known = {n: v for n, v in defaults.items() if _number(v)}
@@ -81,6 +85,13 @@ def _settings(rules: Any, session: Session) -> tuple[str, dict[str, float], Call
     made = as_rules(rules)
     places = _places(made)
     return made.label, {n: value for n, (_, value) in places.items()}, lambda turned: _with(made, places, turned)
+
+
+def _kept(rules: Rules) -> dict[str, Any] | None:
+    """Return what rules have besides their preset's parameters; None where a parameter would no longer reach them."""
+    made = preset(rules.name, **rules.parameters)
+    beside = {n: getattr(rules, n) for n in _BESIDE if getattr(rules, n) != getattr(made, n)}
+    return beside if replace(made, **beside) == replace(rules, parameters=made.parameters) else None
 
 
 def _places(rules: Rules) -> dict[str, tuple[tuple[str, int, str], float]]:
