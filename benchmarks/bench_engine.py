@@ -149,7 +149,7 @@ def replays() -> list[dict[str, object]]:
     few = Rules(PiCut(limit // 3), triggers.Above(limit))
     assert (replay(log, few).total, len(replay(log, few).cuts)) == listed(messages, sizes, limit, limit // 3)
     assert len(replay(log, few).cuts) <= 10
-    many = Rules(Window(limit // 3), triggers.Above(limit // 3))
+    many = Rules(Window(limit * 3 // 10), triggers.Above(limit // 3))
     assert len(replay(log, many).cuts) > 100
     plain, curved = (Rules(few.policy, triggers.Above(limit // 2), pruning=p(9)) for p in (Last, Curved))
     assert replay(log, plain).fresh_tokens.tolist() == replay(log, curved).fresh_tokens.tolist()

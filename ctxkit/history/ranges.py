@@ -112,7 +112,11 @@ class Ranges(Searches, frozen=True, gc=False):
         stable = front.tokens + (fixed[call] if call < len(fixed) else log.fixed)
         if steps and self.stable < stable:
             stable = self.stable
-        head = Head(n + len(new), size, estimate, front.items + new, stay)
+        head = (
+            self.head
+            if not new and n == self.head.size
+            else Head(n + len(new), size, estimate, front.items + new, stay)
+        )
         step = Step(words, self, (n, before), new)
         return self.__class__(log, head, row, self.hi, call, call, stable, (*steps, step) if steps else (step,))
 
