@@ -116,7 +116,7 @@ class Sheet(msgspec.Struct, frozen=True):
             prices=prices,
             model=model,
             fit=Fit.of(session, found),
-            error=reproduction_error(session),
+            error=reproduction_error(session, found),
             unexplained=riddles / sum(split) if any(split) else None,
             priced=float(have[model[billed]].mean()) if billed.any() else None,
         )

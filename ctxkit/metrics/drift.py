@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit.metrics.loss import FATES, cut_losses
+from ctxkit.metrics.fates import FATES
+from ctxkit.metrics.loss import cut_losses
 from ctxkit.metrics.size import spots_in
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ctxkit.metrics.indexes import Index
     from ctxkit.metrics.items import Found
-    from ctxkit.metrics.loss import Index
     from ctxkit.session import Session
 
 

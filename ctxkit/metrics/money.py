@@ -105,11 +105,14 @@ def modelled(session: Session, found: Sequence[Miss | None] | None = None) -> Le
     return _ledger(session, lines, prices)
 
 
-def reproduction_error(session: Session) -> float | None:
-    """Return modelled / recorded input-side dollars - 1, as a fraction; None without a cache split or prices."""
+def reproduction_error(session: Session, found: Sequence[Miss | None] | None = None) -> float | None:
+    """Return modelled / recorded input-side dollars - 1, as a fraction; None without a cache split or prices.
+
+    `found` are the session's misses, where they are known already.
+    """
     if not session.has_cache:
         return None
-    real, model = recorded(session).input_usd, modelled(session).input_usd
+    real, model = recorded(session).input_usd, modelled(session, found).input_usd
     return None if not real or model is None else model / real - 1
 
 

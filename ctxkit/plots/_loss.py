@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ctxkit.metrics.fates import FATES
 from ctxkit.metrics.items import FAMILIES
-from ctxkit.metrics.loss import FATES, cut_losses
+from ctxkit.metrics.loss import lost
 from ctxkit.plots.axes import Axes, Trace
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.words import name_all
@@ -13,6 +14,7 @@ from ctxkit.plots.words import name_all
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ctxkit.metrics.fates import Loss
     from ctxkit.session import Session
 
 
@@ -29,22 +31,28 @@ class Family(NamedTuple):
     lost: int
     needed: int
     """Those that the record used again before the next cut."""
-    missed: int
+    unseen: int
     """Those of them that were out of sight."""
+    missed: int
+    """Items that this cut took and that the record used at any time after, each charged to one cut."""
 
 
 def loss_data(session: Session) -> tuple[Family, ...]:
     """Return one row for each cut and each family of which something had been removed."""
+    return _families(lost(session))
+
+
+def _families(found: Loss) -> tuple[Family, ...]:
     out = []
-    for c in cut_losses(session):
+    for c in found.cuts:
         for family in FAMILIES:
             n = c.count(family=family)
             if not n:
                 continue
             kept, back, gone = (c.count(fate, family) for fate in FATES)
             needed = c.count(family=family, needed=True)
-            missed = needed - c.count("retained", family, needed=True)
-            out.append(Family(c.number, c.call, family, n, kept, back, gone, needed, missed))
+            unseen = needed - c.count("retained", family, needed=True)
+            out.append(Family(c.number, c.call, family, n, kept, back, gone, needed, unseen, c.missed(family)))
     return tuple(out)
 
 
@@ -55,28 +63,32 @@ def loss(session: Session) -> Chart:
         BadArguments: it is no session.
     """
     ((name, session),) = name_all(session).items()
-    return _chart(name, loss_data(session), text=session.has_text)
+    return _chart(name, lost(session), text=session.has_text)
 
 
-def _chart(name: str, data: Sequence[Family], *, text: bool) -> Chart:
+def _chart(name: str, found: Loss, *, text: bool) -> Chart:
+    data = _families(found)
     traces = []
     for i, family in enumerate(FAMILIES):
         rows = [r for r in data if r.family == family]
         if rows:
             y = [r.retained / r.items for r in rows]
             traces.append(Trace(name=family, x=[r.cut for r in rows], y=y, hover=_hover(rows), look=i))
-    needed, missed = sum(r.needed for r in data), sum(r.missed for r in data)
     told = "The session holds no text, so nothing can be said." if not text else "Nothing was compacted."
     if data:
         told = (
             "Share of what had been removed that still stood word for word in what was shown after each compaction. "
-            f"{missed:,} of {needed:,} items that the record used again were out of sight."
+            f"{len(found.missed):,} of {found.used_again:,} items that the record used again, at any time, had been "
+            "cut away."
         )
     return Chart(
         title=f"What was lost in {name}",
         caption=told,
         drawing=Axes(x="compaction", y="still shown", traces=tuple(traces), whole=True, y_share=True),
-        head=("compaction", "call", "family", "items", "shown", "recoverable", "lost", "needed", "out of sight"),
+        head=(
+            *("compaction", "call", "family", "items", "shown", "recoverable", "lost"),
+            *("needed before the next", "out of sight then", "taken, needed at any time"),
+        ),
         rows=tuple(tuple(x if isinstance(x, str) else f"{x:,}" for x in row) for row in data),
         shown=40,
     )
@@ -87,7 +99,7 @@ def _hover(rows: Sequence[Family]) -> Callable[[int], str]:
         r = rows[k]
         return (
             f"{r.family}, compaction {r.cut}\n{r.retained:,} of {r.items:,} shown\n{r.recoverable:,} recoverable, "
-            f"{r.lost:,} lost\n{r.missed:,} of {r.needed:,} needed were out of sight"
+            f"{r.lost:,} lost\n{r.missed:,} taken here and needed later"
         )
 
     return hover

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 ROWS = 300
 COST = ("calls_n", "prompt_tokens", "peak_tokens", "cost_usd", "input_usd", "output_usd", "summaries_usd")
 CUTS = ("cuts_n", "unpaid_cuts_n", "token_savings", "message_savings", "summary_tokens", "refill", "thrash")
-LOSS = ("items_n", "retained", "recoverable", "lost", "needed_later_n", "needed_later_loss", "regret")
+LOSS = (
+    *("items_n", "retained", "recoverable", "lost"),
+    *("used_again_n", "needed_lost_n", "needed_later_loss", "window_loss", "regret"),
+)
 _COUNTS = ("rebound_calls", "reorientation_calls", "first_use_delay")
 """Columns of numbers that are neither shares nor dollars."""
 _KINDS = {c.name: c.type for c in COLUMNS}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ctxkit.sweeps.arrays import array
+
 TEXT, INT, FLOAT, BOOL = "string", "Int64", "Float64", "boolean"
 
 
@@ -49,11 +51,14 @@ COLUMNS = (
     Column("retained", FLOAT, "share of them that stood in what was shown after the cut"),
     Column("recoverable", FLOAT, "share of them that a file or archive holds, which was named there"),
     Column("lost", FLOAT, "share of them that was neither"),
-    Column("needed_later_n", INT, "items removed that the record used again before the next cut"),
-    Column("needed_later_loss", FLOAT, "share of those that were out of sight when the record used them"),
+    Column("used_again_n", INT, "items that the record names again after they were said: the same under any rules"),
+    Column("needed_later_n", INT, "items removed that the record named at any time after, each once"),
+    Column("needed_lost_n", INT, "those of them that were out of sight after a cut before that, each once"),
+    Column("needed_later_loss", FLOAT, "needed_lost_n / used_again_n"),
     Column("needed_later_gone", FLOAT, "the part of it that could not have been fetched again either"),
-    Column("first_use_delay", FLOAT, "median calls from a cut to the first use of something out of sight"),
-    Column("regret", FLOAT, "needed-later loss above that of the best set of messages under the same budget"),
+    Column("window_loss", FLOAT, "of what was removed and named before the next cut, the share out of sight"),
+    Column("first_use_delay", FLOAT, "median calls from a cut to the first use of something that it took"),
+    Column("regret", FLOAT, "needed-later loss above that of the best set of messages under the same budget (a bound)"),
     Column("reproduction_error", FLOAT, "modelled / recorded input-side dollars - 1 of the recorded session"),
     Column("unexplained_misses", FLOAT, "share of its calls that missed the cache without an explanation"),
     Column("priced", FLOAT, "share of its billed calls whose model has a price"),
@@ -72,14 +77,7 @@ def typed(rows: list[dict[str, Any]], extra: tuple[str, ...] = ()) -> Any:
     import pandas as pd
 
     names = [*NAMES[:2], *extra, *NAMES[2:]]
-    kinds: dict[str, Any] = TYPES
-    data: dict[str, Any] = {n: pd.array([_known(r.get(n)) for r in rows], dtype=kinds[n]) for n in NAMES}
+    data: dict[str, Any] = {n: array([r.get(n) for r in rows], TYPES[n]) for n in NAMES}
     for name in extra:
         data[name] = pd.Series([r.get(name) for r in rows]).convert_dtypes()
     return pd.DataFrame({n: data[n] for n in names})
-
-
-def _known(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")  # a column of texts holds no lone surrogate
-    return None if isinstance(value, float) and value != value else value  # noqa: PLR0124  NaN

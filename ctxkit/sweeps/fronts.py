@@ -89,6 +89,6 @@ def _sentence(row: dict[Any, Any]) -> str:
     )
     return (
         f"{row['rules']}: ${row['cost_usd']:,.2f} a session (${row['saved_usd']:,.2f} less than no management, "
-        f"${low:,.2f} to ${high:,.2f}{sure}); {row['needed_later_loss']:.0%} of what was used again was out of sight; "
+        f"${low:,.2f} to ${high:,.2f}{sure}); {row['needed_later_loss']:.0%} of what was used again had been cut away; "
         f"{row['unpaid_cuts_n']:.1f} cuts a session did not pay for themselves; over {row['sessions_n']} sessions."
     )

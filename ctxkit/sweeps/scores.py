@@ -11,7 +11,7 @@ from ctxkit.frames.occupancy import prompts as plain_prompts
 from ctxkit.metrics import loss as losses
 from ctxkit.metrics import sight
 from ctxkit.metrics.bills import Sheet
-from ctxkit.metrics.loss import Index
+from ctxkit.metrics.indexes import Index
 from ctxkit.metrics.money import recorded
 from ctxkit.metrics.quick import Prompts as QuickPrompts
 from ctxkit.metrics.quick import Quick

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.messages import Message, Text
+from ctxkit.metrics.indexes import Index
 from ctxkit.metrics.items import Found, items, names
-from ctxkit.metrics.loss import Index, cut_losses, families, losses, shares
+from ctxkit.metrics.loss import cut_losses, families, losses, lost, shares
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,8 @@ def test_retained_lost_and_needed_later():
     fates = {g.item.text: (g.fate, g.needed) for g in cut.items}
     assert fates == {"src/kept.py": ("retained", 2), "src/gone.py": ("lost", 1), "src/idle.py": ("lost", None)}
     told = shares(cut_session())
-    assert (told["items_n"], told["needed_later_n"], told["needed_later_loss"]) == (3, 2, 0.5)
+    assert (told["items_n"], told["used_again_n"], told["needed_later_n"], told["needed_lost_n"]) == (3, 2, 2, 1)
+    assert (told["needed_later_loss"], told["window_loss"], told["needed_later_gone"]) == (0.5, 0.5, 0.5)
     assert told["retained"] + told["lost"] == pytest.approx(1)
 
 
@@ -87,7 +89,53 @@ def test_what_a_kept_message_says_is_retained():
 
 def test_the_bound_never_keeps_more_than_was_needed():
     (cut,) = cut_losses(cut_session())
-    assert 0 <= cut.saved <= cut.count(needed=True)
+    assert 0 <= cut.saved <= cut.due == 2
+
+
+def long_session(*cuts: int):
+    """Ten files named one by one and all again at the end, with a cut that keeps nothing after each of some steps."""
+    log, shown = [], []
+    for i in range(10):
+        shown += [user(f"see lib/f{i}.py"), assistant(f"lib/f{i}.py is fine")]
+        log += shown[-2:]
+        if i in cuts:
+            log.append(summarised(shown, "nothing"))
+            shown = []
+    return session(*log, user("all?"), *(assistant(f"again lib/f{i}.py") for i in range(10)))
+
+
+def test_an_item_counts_once_however_often_it_is_cut_away_and_however_late_it_is_needed():
+    often, once = lost(long_session(*range(10))), lost(long_session(9))
+    assert [len(x.missed) for x in (often, once)] == [10, 10]
+    assert [c.missed() for c in often.cuts] == [1] * 10
+    assert shares(long_session(*range(10)))["needed_later_loss"] == shares(long_session(9))["needed_later_loss"] == 1
+    assert shares(long_session(4))["needed_later_loss"] == 0.5
+
+
+@given(st.sets(st.integers(0, 9)), st.integers(0, 9))
+def test_one_more_cut_never_looks_better(cuts, more):
+    few, many = (shares(long_session(*sorted(c))) for c in (cuts, cuts | {more}))
+    assert few["used_again_n"] == many["used_again_n"]
+    assert few["needed_later_loss"] <= many["needed_later_loss"]
+
+
+def test_a_need_is_charged_to_the_last_cut_that_took_the_item_before_it():
+    a, b, c = user("lib/a.py"), assistant("go"), user("lib/a.py once more")
+    s = session(a, b, summarised([a, b]), c, assistant("on"), summarised([c]), user("?"), assistant("lib/a.py it was"))
+    opened = losses(s)
+    assert opened["cut"].tolist() == [0, 1]
+    assert opened["needed_call"].isna().tolist() == [True, False]
+    assert (shares(s)["needed_lost_n"], shares(s)["first_use_delay"]) == (1, 0.0)
+
+
+def test_what_is_opened_is_what_is_counted(real):
+    s = ck.replay(ck.read(real / "pi/before-compaction.jsonl"), ck.presets.pi(context_window=60_000))
+    opened = losses(s)
+    missed = opened[opened["needed_call"].notna()]
+    told = shares(s)
+    assert missed.groupby(["family", "item"]).ngroups == told["needed_lost_n"] <= told["needed_later_n"]
+    assert families(s)["missed_n"].sum() == len(missed)
+    assert told["regret"] <= told["needed_later_loss"] <= 1
 
 
 def test_no_cut_loses_nothing_and_no_text_says_nothing():
@@ -107,17 +155,18 @@ def test_a_pruned_replay_is_told_by_its_run():
     s = session(user("go"), *filler, assistant("out/file0.log was bad, out/file3.log was good"), user(), assistant())
     found = ck.compare(s, [ck.presets.swe_agent_mask(n=1)])
     row = found.iloc[1]
-    assert (row["needed_later_n"], row["needed_later_loss"]) == (1, 1.0)
+    assert (row["used_again_n"], row["needed_later_n"], row["needed_later_loss"]) == (2, 1, 0.5)
     again = ck.replay(s, ck.presets.swe_agent_mask(n=1))
-    assert ck.score(again)["needed_later_loss"] == 1.0
+    assert ck.score(again)["needed_later_loss"] == 0.5
     assert ck.score(msgspec.structs.replace(again, id="as from a file"))["needed_later_loss"] is pd.NA
 
 
 def test_pis_table_comes_out_again(real):
-    """122 and 193 paths removed, 54 and 116 still shown, 69 and 30 used again, 31 and 4 of them lost.
+    """122 and 193 paths removed, 54 and 116 still shown, 69 and 30 used again before the next cut, 31 and 4 lost.
 
     Differences of one to two: a path counts as used in a reply's text too, and a shown path says its own endings, where
-    the table's count looked for the letters anywhere and in tool arguments only.
+    the table's count looked for the letters anywhere and in tool arguments only. Without the bound of the next cut, 34
+    and 3 were cut away and used: three more that the second cut's window had, each charged to the cut that took it.
     """
     s = ck.read(real / "pi/before-compaction.jsonl")
     cuts = cut_losses(s, Index())
@@ -126,3 +175,4 @@ def test_pis_table_comes_out_again(real):
     needed = [c.count(family="path", needed=True) for c in cuts]
     assert needed == [70, 31]
     assert [n - c.count("retained", "path", needed=True) for n, c in zip(needed, cuts, strict=True)] == [31, 6]
+    assert [c.missed("path") for c in cuts] == [34, 3]

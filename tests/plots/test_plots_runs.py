@@ -85,7 +85,7 @@ def test_losses_by_family_over_cuts():
     told = {(r.family, r.items, r.retained, r.lost, r.needed, r.missed) for r in loss_data(s)}
     assert told == {("path", 2, 1, 1, 1, 1), ("constraint", 1, 0, 1, 0, 0)}
     chart = ck.plots.loss(s)
-    assert "1 of 1 items" in chart.caption
+    assert "1 of 1 items that the record used again" in chart.caption
     assert [t.name for t in chart.figure().data] == ["path", "constraint"]
     assert "Nothing was compacted" in ck.plots.loss(session(user(), assistant())).caption
 

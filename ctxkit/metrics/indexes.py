@@ -1,0 +1,78 @@
+"""The items of messages, each message read once; replays share the parts of their record, and so its index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.messages import Sized
+from ctxkit.metrics.items import items, names, used
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ctxkit.messages import Message
+    from ctxkit.metrics.items import Found
+    from ctxkit.sizes import Sizes
+
+
+class Index:
+    """What each message holds, says and uses, and how large it is.
+
+    Args:
+        anchored: the sizes of a recorded session; None: all are estimated.
+    """
+
+    def __init__(self, anchored: Sizes | None = None) -> None:
+        self._held: dict[int, tuple[Any, frozenset[Found], frozenset[Found]]] = {}
+        self._used: dict[int, frozenset[Found]] = {}
+        self._again: dict[tuple[int, ...], frozenset[Found]] = {}
+        self._size: dict[int, int] = {}
+        if anchored is not None:
+            messages = anchored.session.messages
+            self._size = {id(m.parts): n for m, n in zip(messages, anchored.tokens, strict=True) if m.parts}
+
+    def items(self, message: Message) -> frozenset[Found]:
+        """Return the items of a message."""
+        return self._of(message)[1]
+
+    def names(self, message: Message) -> frozenset[Found]:
+        """Return its items and the endings of its paths."""
+        return self._of(message)[2]
+
+    def used(self, message: Message) -> frozenset[Found]:
+        """Return what a reply names in text and arguments."""
+        self._of(message)  # keeps the parts alive, so that their identity is theirs
+        key = id(message.parts)
+        if key not in self._used:
+            self._used[key] = used(message)
+        return self._used[key]
+
+    def used_again(self, messages: Iterable[Message]) -> frozenset[Found]:
+        """Return the items that a reply names after an earlier message said them: the same under any rules."""
+        every = [m for m in messages if m.visible]
+        key = tuple(id(m.parts) for m in every)
+        if key not in self._again:
+            said: set[Found] = set()
+            again: set[Found] = set()
+            for message in every:
+                if message.role == "assistant":
+                    again |= self.used(message) & said
+                said |= self.items(message)
+            self._again[key] = frozenset(again)
+        return self._again[key]
+
+    def size(self, message: Message) -> int:
+        """Return the tokens of a message: anchored where it is of the record, else a quarter of its characters."""
+        known = self._size.get(id(message.parts))
+        if known is not None:
+            return known
+        sized = sum(p.tokens or 0 for p in message.parts if isinstance(p, Sized))
+        return sized or len(message.text) // 4
+
+    def _of(self, message: Message) -> tuple[Any, frozenset[Found], frozenset[Found]]:
+        key = id(message.parts)
+        found = self._held.get(key)
+        if found is None:
+            of = items(message)
+            found = self._held[key] = (message.parts, of, names(of))
+        return found
