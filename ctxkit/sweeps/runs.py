@@ -27,8 +27,8 @@ BATCH_SECONDS = 0.05
 """A batch takes at least so long, so that handing it over (2 ms on Dask) costs little."""
 LONGEST_SECONDS = 5.0
 """And not much longer, so that the progress can be seen."""
-LANES = 30_000
-"""Runs that the stack does at once."""
+TOGETHER = 16
+"""Sessions that are done at once where nothing but sizes and money is asked for."""
 PER_WORKER = 4
 """Batches that are on their way for each worker."""
 
@@ -180,12 +180,11 @@ def _done_here(tasks: Sequence[tuple[int, Task]], options: Options) -> Iterator[
     """Yield rows made in this process: those of the stack for some sessions at once, then one by one."""
     at = 0
     while at < len(tasks):
-        settings = tasks[at][1].settings
-        some = [tasks[at]]
-        while at + len(some) < len(tasks) and (len(some) + 1) * len(settings) <= LANES:
-            if tasks[at + len(some)][1].settings != settings:
+        settings, some = tasks[at][1].settings, [tasks[at]]
+        for task in tasks[at + 1 : at + (1 if options.loss else TOGETHER)]:
+            if task[1].settings != settings:
                 break
-            some.append(tasks[at + len(some)])
+            some.append(task)
         at += len(some)
         benches = [Bench(task.session) for _, task in some]
         for (i, _), bench, made in zip(some, benches, rows(benches, settings, options), strict=True):
