@@ -48,7 +48,7 @@ def read(source: Source) -> list[Session]:
         chat = _Chat()
         for kind, said in _blocks(lines):
             chat.take(kind, said)
-        if chat.log.entries:
+        if chat.log.entries or started is not None:
             sessions.append(
                 Session(
                     id=f"{source.path.stem}/{n}",

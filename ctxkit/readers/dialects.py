@@ -29,6 +29,10 @@ ROLES: dict[str, Role] = {
     "tool": "tool",
     "function": "tool",
     "toolresult": "tool",
+    "humanmessagechunk": "user",
+    "aimessagechunk": "assistant",
+    "systemmessagechunk": "system",
+    "toolmessagechunk": "tool",
 }
 """Roles as the libraries call them (lower case), and ours."""
 _LANGCHAIN = {"HumanMessage": "human", "AIMessage": "ai", "SystemMessage": "system", "ToolMessage": "tool"}

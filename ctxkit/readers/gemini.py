@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ctxkit.messages import Edit, Fault, Message, Part, Text, Thinking, ToolCall, Usage
 from ctxkit.readers.dialects import count, to_messages, to_parts
 from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, number, text, time, why, word
 from ctxkit.readers.logs import Log
+from ctxkit.readers.usages import to_schemas
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -30,8 +33,9 @@ def sniff(source: Source) -> bool:
         if "sessionId" in record and ("projectHash" in record or record.get("kind") in ("main", "subagent")):
             return True
         kinds = {text(mapping(m).get("type")) for m in items(record.get("messages"))[:8]}
-        return "sessionId" in record and "gemini" in kinds
-    return False
+        if "sessionId" in record and "gemini" in kinds:
+            return True
+    return any(r.get("type") == "gemini" and {"id", "content", "timestamp"} <= r.keys() for r in source.head[:4])
 
 
 def read(source: Source) -> list[Session]:
@@ -101,6 +105,8 @@ class _Lines:
             self.fields.update((k, v) for k, v in record.items() if k != "messages")
             for m in items(record.get("messages")):
                 self._add(m)
+        elif len(record) == 1 and next(iter(record)).startswith("$"):
+            count(self.skipped, next(iter(record)))
         else:
             self._add(record)
 
@@ -185,7 +191,8 @@ def _call(raw: dict[str, Any]) -> ToolCall:
 
 def _result(raw: dict[str, Any], log: Log) -> Message:
     said, wrong = [], raw.get("status") in ("error", "cancelled")
-    for part in items(raw.get("result")):
+    result = raw.get("result")
+    for part in [{"text": result}] if type(result) is str else items(result):
         response = mapping(mapping(mapping(part).get("functionResponse")).get("response"))
         wrong = wrong or "error" in response
         said.append(as_text(response.get("output", response.get("error", mapping(part).get("text")))))
@@ -198,7 +205,7 @@ def _result(raw: dict[str, Any], log: Log) -> Message:
         call_id=word(raw.get("id")),
         is_error=wrong,
         error=text(raw.get("status")) if wrong else None,
-        pending=not items(raw.get("result")) and raw.get("status") not in ("success", "error", "cancelled"),
+        pending=not result and raw.get("status") not in ("success", "error", "cancelled"),
     )
 
 
@@ -218,9 +225,9 @@ def _usage(raw: Any) -> Usage | None:
 
 
 def _contents(document: Any) -> list[Any]:
-    """The list of contents where the document is one (or holds it as `contents` or `history`), else nothing."""
+    """The list of contents where the document is one, or holds it (a request, a checkpoint), else nothing."""
     if type(document) is dict:
-        document = document.get("contents", document.get("history"))
+        document = next((document[k] for k in ("contents", "clientHistory", "history") if k in document), None)
     found = items(document)
     first = mapping(found[0]) if found else {}
     return found if first.get("role") in ("user", "model") and type(first.get("parts")) is list else []
@@ -228,6 +235,11 @@ def _contents(document: Any) -> list[Any]:
 
 def _saved(source: Source, contents: list[Any]) -> Session:
     log, skipped, faults = Log(), dict[str, int](), list[Fault]()
+    asked = mapping(source.document)
+    told = asked.get("systemInstruction", asked.get("system_instruction"))
+    instructed = tuple(to_parts(mapping(told).get("parts", told), skipped)[0])
+    if instructed:
+        log.add(Message(role="system", id=log.new_id(), parts=instructed))
     for i, raw in enumerate(contents):
         try:
             made = to_messages(raw, log, skipped)
@@ -235,9 +247,10 @@ def _saved(source: Source, contents: list[Any]) -> Session:
             faults.append(Fault(0, f"content {i}: {why(e)}"))
             continue
         for m in made:
-            if i == 0 and "<state_snapshot>" in m.text[:2000]:
+            if m.role == "user" and "<state_snapshot>" in (m.text[:2000] if i == 0 else m.text.lstrip()[:16]):
                 summary = Message(role="summary", id=m.id, parts=m.parts)
                 log.add(Edit(kind="summarised", id=log.new_id(), inserted=(summary,), method="compress"))
             else:
                 log.add(m)
-    return _session(source, {}, log, skipped, faults)
+    given = [d for t in items(asked.get("tools")) for d in items(mapping(t).get("functionDeclarations"))]
+    return replace(_session(source, {}, log, skipped, faults), tools=to_schemas(given))

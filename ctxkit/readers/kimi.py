@@ -1,237 +1,94 @@
-"""Kimi Code wire logs: events of the loop, from which replies are put together, and compactions with their sizes."""
+"""Kimi Code wire logs: events of the loop, from which replies are put together, and compactions with their sizes.
+
+The logs of the older Kimi CLI are told apart by their lines, and read too.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.messages import Edit, Fault, Message, Part, Text, ToolCall, ToolSchema, Usage
-from ctxkit.readers.dialects import count, to_messages, to_parts
-from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, number, text, time, why, word
+from ctxkit.messages import Fault, ToolSchema
+from ctxkit.readers.fields import DAMAGE, items, text, time, why, word
+from ctxkit.readers.kimi_steps import Steps, is_mark, is_step, take_context
+from ctxkit.readers.kimi_wire import Wire
 from ctxkit.readers.logs import Log
-from ctxkit.readers.usages import to_stop
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ctxkit.readers.source import Source
 
 NAME = "kimi-cli"
 ALIASES = ("kimi",)
 CAN = "text, thinking, system prompt, calls and results, usage per call (cache reads and writes), latency; compactions"
 CANNOT = "tool schemas (names only), money, the parent of a subagent's log"
-_QUIET = {
-    "turn.prompt",
-    "turn.steer",
-    "turn.cancel",
-    "usage.record",
-    "full_compaction.begin",
-    "full_compaction.complete",
-    "metadata",
-}
-"""Records that repeat what another says, or that were taken on the way."""
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is a wire log: its first line is `metadata` with a protocol version."""
+    """Say whether this is a wire log (its first line is `metadata` with a protocol version), or an older one."""
     first = source.head[0] if source.head else {}
-    return first.get("type") == "metadata" and "protocol_version" in first
+    if first.get("type") == "metadata" and "protocol_version" in first:
+        return True
+    return is_step(first) or any(is_mark(r) for r in source.head[:4])
 
 
 def read(source: Source) -> list[Session]:
-    """Return the one session of the file."""
-    wire = _Wire()
+    """Return the one session of the file; subagents told of in an older wire are its children."""
     faults = list(source.faults)
+    if any(map(is_step, source.head)):
+        steps = Steps()
+        _each(source, steps.take, faults)
+        return [_older(steps, source.path.stem, faults)]
+    if any(is_mark(r) for r in source.head[:4]):
+        log, skipped, asked = Log(), dict[str, int](), dict[str, str]()
+        _each(source, lambda record: take_context(record, log, skipped, asked), faults)
+        told: dict[str, Any] = {"skipped": skipped, "faults": tuple(faults), "log": tuple(log.entries)}
+        return [Session(id=source.path.stem, format=NAME, product="kimi-cli", **told)]
+    wire = Wire()
+    _each(source, wire.take, faults)
+    wire.end({}, None)
+    return [_newer(wire, source.path.stem, faults)]
+
+
+def _each(source: Source, take: Callable[[dict[str, Any]], None], faults: list[Fault]) -> None:
     for line, record in source.records:
         try:
-            wire.take(record)
+            take(record)
         except DAMAGE as e:
             faults.append(Fault(line, why(e)))
-    wire.end({}, None)
-    log = wire.log
-    return [
-        Session(
-            id=text(wire.config.get("sessionId")) or source.path.stem,
-            format=NAME,
-            product="kimi-cli",
-            version=word(wire.config.get("protocol_version")),
-            agent=wire.agent,
-            log=tuple(log.entries),
-            cwd=word(wire.config.get("cwd")),
-            model=word(wire.config.get("modelAlias")),
-            started=time(wire.config.get("created_at")),
-            tools=tuple(ToolSchema(name=n) for n in items(wire.config.get("tools")) if word(n)),
-            skipped=wire.skipped,
-            faults=tuple(faults),
-        )
-    ]
 
 
-class _Wire:
-    """The state of a wire log between two records: the step that is being written, the request, the configuration."""
-
-    def __init__(self) -> None:
-        self.log, self.skipped = Log(), dict[str, int]()
-        self.config: dict[str, Any] = {}
-        self.agent = "main"
-        self._open: str | None = None
-        """Id of the step that has begun."""
-        self._at: int | None = None
-        """Index of its message in the log, once there is one."""
-        self._parts: list[Part] = []
-        self._model: str | None = None
-        self._system: Message | None = None
-        self._names: dict[str, str] = {}
-        self._users: set[str] = set()
-        self._side: Usage | None = None
-        self._source: str | None = None
-
-    def take(self, record: dict[str, Any]) -> None:
-        kind, when = text(record.get("type")), time(record.get("time"))
-        if kind == "context.append_loop_event":
-            self._event(mapping(record.get("event")), when)
-        elif kind == "context.append_message":
-            self._message(mapping(record.get("message")), when)
-        elif kind == "context.apply_compaction":
-            self._compact(record, when)
-        elif kind in ("config.update", "metadata"):
-            self.config.update(record)
-            self._prompt(text(record.get("systemPrompt")), when)
-        elif kind == "tools.set_active_tools":
-            self.config["tools"] = record.get("names")
-        elif kind == "llm.request":
-            self._model = word(record.get("model")) or self._model
-        else:
-            if kind == "usage.record":
-                self.agent = text(record.get("agentId")) or self.agent
-                if record.get("usageScope") == "session":
-                    self._side = _usage(record.get("usage"))
-            elif kind == "full_compaction.begin":
-                self._source, self._side = word(record.get("source")), None
-            if kind not in _QUIET:
-                count(self.skipped, kind or "record without a type")
-
-    def _event(self, event: dict[str, Any], when: float | None) -> None:
-        kind = event.get("type")
-        if kind == "step.begin":
-            self.end({}, None)
-            self._open = text(event.get("uuid"))
-        elif kind == "content.part":
-            parts, _ = to_parts([_part(event.get("part"))], self.skipped)
-            self._parts += parts
-        elif kind == "tool.call":
-            args, written = arguments(event.get("args"))
-            call = ToolCall(text(event.get("toolCallId")), text(event.get("name")), args, written)
-            self._names[call.id] = call.name
-            self._parts.append(call)
-            if self._at is None:  # its place is before its results
-                self._write(when, {})
-        elif kind == "tool.result":
-            self._result(event, when)
-        elif kind == "step.end":
-            self.end(event, when)
-        else:
-            count(self.skipped, "event: " + (text(kind) or "no type"))
-
-    def end(self, event: dict[str, Any], when: float | None) -> None:
-        """Close the step that is being written; one that never got a reply is counted."""
-        if self._parts or event:
-            self._write(when, event)
-        elif self._open is not None:
-            count(self.skipped, "step without a reply")
-        self._open, self._at, self._parts = None, None, []
-
-    def _write(self, when: float | None, event: dict[str, Any]) -> None:
-        known = None if self._at is None else self.log.entries[self._at].id
-        took = [n for k in ("llmFirstTokenLatencyMs", "llmStreamDurationMs") if (n := number(event.get(k))) is not None]
-        reply = Message(
-            role="assistant",
-            id=known or self.log.new_id(self._open),
-            parts=tuple(self._parts),
-            time=when,
-            usage=_usage(event.get("usage")),
-            model=self._model,
-            stop=to_stop(event.get("finishReason")),
-            latency=sum(took) / 1000 if took else None,
-        )
-        if self._at is None:
-            self._at = self.log.add(reply)
-        else:
-            self.log.replace(self._at, reply)
-
-    def _result(self, event: dict[str, Any], when: float | None) -> None:
-        result = mapping(event.get("result"))
-        output = result.get("output")
-        parts = to_parts(output, self.skipped)[0] if type(output) in (str, list) else [Text(as_text(output))]
-        asked = text(event.get("toolCallId"))
-        self.log.add(
-            Message(
-                role="tool",
-                id=self.log.new_id(),
-                parts=tuple(parts),
-                time=when,
-                tool=self._names.get(asked),
-                call_id=asked or None,
-                is_error=result.get("isError") is True,
-            )
-        )
-
-    def _message(self, raw: dict[str, Any], when: float | None) -> None:
-        origin = text(mapping(raw.get("origin")).get("kind"))
-        more = {"kind": "injected"} if origin not in ("", "user") else {}
-        for m in to_messages(raw, self.log, self.skipped, time=when, **more):
-            self.log.add(m)
-            if m.role == "user" and not m.kind:
-                self._users.add(m.id)
-
-    def _prompt(self, said: str, when: float | None) -> None:
-        if not said or (self._system is not None and self._system.text == said):
-            return
-        new = Message(role="system", id=self.log.new_id(), parts=(Text(said),), time=when)
-        if self._system is None:
-            self.log.add(new)
-        else:
-            self.log.add(
-                Edit(kind="replaced", id=self.log.new_id(), targets=(self._system.id,), inserted=(new,), time=when)
-            )
-        self._system = new
-
-    def _compact(self, record: dict[str, Any], when: float | None) -> None:
-        """The context becomes the summary and the last user messages; the system prompt stays."""
-        self.end({}, None)
-        said = text(record.get("contextSummary")) or text(record.get("summary"))
-        users = [i for i in self.log.shown if i in self._users] if self.log.may_edit() else []
-        kept = number(record.get("keptUserMessageCount")) or 0
-        stays = set(users[len(users) - kept :] if kept else ())
-        if self._system is not None:
-            stays.add(self._system.id)
-        summary = Message(role="summary", id=self.log.new_id(), parts=(Text(said),), time=when)
-        edit = Edit(
-            kind="summarised",
-            id=self.log.new_id(),
-            inserted=(summary,),
-            trigger=self._source,
-            method="full_compaction",
-            time=when,
-            tokens_before=number(record.get("tokensBefore")),
-            tokens_after=number(record.get("tokensAfter")),
-            usage=self._side,
-            model=self._model if self._side else None,
-        )
-        self.log.compact(edit, stays)
-        self._side = self._source = None
+def _newer(wire: Wire, name: str, faults: list[Fault]) -> Session:
+    return Session(
+        id=text(wire.config.get("sessionId")) or name,
+        format=NAME,
+        product="kimi-cli",
+        version=word(wire.config.get("protocol_version")),
+        agent=wire.agent,
+        log=tuple(wire.log.entries),
+        cwd=word(wire.config.get("cwd")),
+        model=word(wire.config.get("modelAlias")),
+        started=time(wire.config.get("created_at")),
+        tools=tuple(ToolSchema(name=n) for n in items(wire.config.get("tools")) if word(n)),
+        skipped=wire.skipped,
+        faults=tuple(faults),
+    )
 
 
-def _part(raw: Any) -> Any:
-    raw = mapping(raw)
-    return {**raw, "type": "thinking", "thinking": raw.get("think")} if raw.get("type") == "think" else raw
-
-
-def _usage(raw: Any) -> Usage | None:
-    raw = mapping(raw)
-    if not raw:
-        return None
-    return Usage(
-        input_tokens=number(raw.get("inputOther")),
-        cache_read_tokens=number(raw.get("inputCacheRead")),
-        cache_write_tokens=number(raw.get("inputCacheCreation")),
-        output_tokens=number(raw.get("output")),
+def _older(steps: Steps, name: str, faults: list[Fault], parent: str | None = None, call: str = "") -> Session:
+    steps.close()
+    return Session(
+        id=name,
+        format=NAME,
+        product="kimi-cli",
+        agent=steps.name,
+        log=tuple(steps.log.entries),
+        started=next((e.time for e in steps.log.entries if e.time), None),
+        context_window=steps.window,
+        parent=parent,
+        children=tuple(_older(c, f"{name}/{i}", [], name, own) for i, (own, c) in enumerate(steps.children.items())),
+        skipped=steps.skipped,
+        faults=tuple(faults),
+        details={"call_id": call} if call else {},
     )

@@ -18,7 +18,7 @@ NAME = "langchain"
 ALIASES = ("langgraph",)
 CAN = "text, thinking, system prompt, calls and results, usage per call (cache reads and writes), model"
 CANNOT = "times, money, tool schemas; removed messages of earlier checkpoints"
-_TYPES = {"human", "ai", "system", "tool", "remove", "function", "AIMessageChunk"}
+_TYPES = {"human", "ai", "system", "tool", "remove", "function", "AIMessageChunk", "HumanMessageChunk"}
 _DEPTH = 6
 
 
@@ -79,7 +79,8 @@ def read(source: Source) -> list[Session]:
 
 def _write(raw: Any, log: Log, skipped: dict[str, int], asked: dict[str, str]) -> None:
     fields = mapping(mapping(raw).get("kwargs")) or mapping(mapping(raw).get("data")) or mapping(raw)
-    if mapping(raw).get("type") == "remove":
+    named_ = mapping(raw).get("id")
+    if mapping(raw).get("type") == "remove" or (type(named_) is list and named_[-1:] == ["RemoveMessage"]):
         gone = (text(fields.get("id")),) if log.may_edit() else ()
         reason = "" if gone else TOO_MANY
         log.add(Edit(kind="dropped", id=log.new_id(), targets=gone, method="RemoveMessage", reason=reason))

@@ -25,20 +25,41 @@ CANNOT = "replies that a framework did not log (taken from the next prompt); mar
 
 def sniff(source: Source) -> bool:
     """Say whether this is an export: a trace beside observations (or a trace that holds them)."""
+    found = _observations(source)
+    first = mapping(found[0]) if found else {}
+    return text(first.get("type")) in _KINDS and "startTime" in first
+
+
+_KINDS = {
+    *("GENERATION", "SPAN", "EVENT", "AGENT", "TOOL", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING", "GUARDRAIL"),
+}
+
+
+def _observations(source: Source) -> list[Any]:
+    """The observations of an export, of a trace of the API, or of a page of observations; or one a line."""
     document = source.document
-    if type(document) is not dict:
-        return False
-    found = items(document.get("observations"))
-    return bool(found) and ("trace" in document or "projectId" in document) and "type" in mapping(found[0])
+    if type(document) is dict and "traceId" not in document:
+        return items(document.get("observations")) or items(document.get("data"))
+    return document if type(document) is list else [r for _, r in source.records]
 
 
 def read(source: Source) -> list[Session]:
-    """Return the main thread of the trace, with the others as its children."""
-    document = mapping(source.document)
-    trace = mapping(document.get("trace")) or document
-    reading = _Trace(items(document.get("observations")))
+    """Return the main thread of each trace, with the others as its children."""
+    document, found = mapping(source.document), _observations(source)
+    if "observations" in document:
+        return [_session(mapping(document.get("trace")) or document, found, source.path.stem)]
+    traces: dict[str, list[Any]] = {}
+    for o in found:
+        traces.setdefault(text(mapping(o).get("traceId")), []).append(o)
+    made = [_session({"id": id_}, told, source.path.stem) for id_, told in traces.items()]
+    faults = source.faults if source.document is None else []
+    return [replace(made[0], faults=(*faults, *made[0].faults)), *made[1:]] if made else []
+
+
+def _session(trace: dict[str, Any], observations: list[Any], name: str) -> Session:
+    reading = _Trace(observations)
     reading.take()
-    id_ = text(trace.get("id")) or source.path.stem
+    id_ = text(trace.get("id")) or name
     threads = reading.threads.all
     made = [
         Session(
@@ -56,7 +77,7 @@ def read(source: Source) -> list[Session]:
         for i, t in enumerate(threads)
     ] or [Session(id=id_, format=NAME, product="langfuse", title=word(trace.get("name")))]
     more = {"skipped": reading.skipped, "faults": tuple(reading.faults), "children": tuple(made[1:])}
-    return [replace(made[0], **more)]
+    return replace(made[0], **more)
 
 
 class _Trace:
@@ -143,7 +164,7 @@ def _usage(o: dict[str, Any]) -> Usage | None:
     """Usage of a generation: `input` leaves the cache out where the classes add up to the total, else it holds it."""
     told, money = mapping(o.get("usageDetails")), mapping(o.get("costDetails"))
     if not told:
-        return None
+        return _older_usage(o)
 
     def found(*words: str) -> int | None:
         keys = [k for k in told if all(w in k for w in words)]
@@ -169,3 +190,13 @@ def _usage(o: dict[str, Any]) -> Usage | None:
         reasoning_tokens=reasoning,
         cost_usd=real(money.get("total")),
     )
+
+
+def _older_usage(o: dict[str, Any]) -> Usage | None:
+    """Usage as versions before the details had it: `usage` with `input` and `output`, or flat `promptTokens`."""
+    told = mapping(o.get("usage"))
+    whole = number(told.get("input", told.get("promptTokens", o.get("promptTokens"))))
+    output = number(told.get("output", told.get("completionTokens", o.get("completionTokens"))))
+    if not whole and not output:  # zeros: not counted
+        return None
+    return Usage(input_tokens=whole, output_tokens=output, cost_usd=real(o.get("calculatedTotalCost")) or None)

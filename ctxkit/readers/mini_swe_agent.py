@@ -10,6 +10,7 @@ from ctxkit.messages import Fault, Message
 from ctxkit.readers.dialects import count, named, to_messages
 from ctxkit.readers.fields import DAMAGE, items, mapping, number, real, text, time, why, word
 from ctxkit.readers.logs import Log
+from ctxkit.readers.talks import merged
 from ctxkit.readers.usages import to_stop, to_usage
 from ctxkit.session import Session
 
@@ -76,6 +77,9 @@ def _write(raw: Any, log: Log, skipped: dict[str, int], asked: dict[str, str]) -
         return
     extra = mapping(raw.get("extra"))
     fields: dict[str, Any] = {"time": time(extra.get("timestamp"))}
+    if raw.get("object") == "response":  # its second version keeps what the Responses API gave
+        _respond(raw, log, skipped, asked)
+        return
     if raw.get("role") == "assistant":
         response = mapping(extra.get("response"))
         choice = mapping(next(iter(items(response.get("choices"))), None))
@@ -89,3 +93,17 @@ def _write(raw: Any, log: Log, skipped: dict[str, int], asked: dict[str, str]) -
             log.add(msgspec.structs.replace(m, details=details, error=word(extra.get("exception_info"))))
         else:
             log.add(m)
+
+
+def _respond(raw: dict[str, Any], log: Log, skipped: dict[str, int], asked: dict[str, str]) -> None:
+    extra = mapping(raw.get("extra"))
+    made = merged([m for item in items(raw.get("output")) for m in to_messages(item, log, skipped)])
+    for m in named(made, asked):
+        log.add(
+            msgspec.structs.replace(
+                m,
+                time=time(extra.get("timestamp")) or time(raw.get("created_at")),
+                usage=to_usage(raw.get("usage"), real(extra.get("cost"))),
+                model=word(raw.get("model")),
+            )
+        )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ctxkit.messages import Edit, Fault, Image, Message, Part, Text, Thinking, ToolCall, Usage
-from ctxkit.readers.dialects import count
-from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, number, real, text, time, why, word
-from ctxkit.readers.logs import TOO_MANY, Log
-from ctxkit.session import Session
+from msgspec.structs import replace
 
-_QUIET = {"step-start", "step-finish", "snapshot", "agent", "retry", "subtask", "compaction"}
-"""Parts that are no content: marks of a step, of the working tree, of what begins."""
+from ctxkit.messages import Edit, Fault, Message, Text
+from ctxkit.readers.dialects import count
+from ctxkit.readers.fields import DAMAGE, as_text, items, mapping, text, time, why, word
+from ctxkit.readers.logs import TOO_MANY, Log
+from ctxkit.readers.opencode_parts import ordinal, steps_of, to_files, to_parts, to_usage
+from ctxkit.session import Session
 
 
 def to_session(info: dict[str, Any], messages: list[Any]) -> Session:
@@ -23,6 +23,8 @@ def to_session(info: dict[str, Any], messages: list[Any]) -> Session:
             teller.take(mapping(raw))
         except DAMAGE as e:
             faults.append(Fault(0, f"message {n}: {why(e)}"))
+    teller.close(info)
+    parents, leaf = teller.log.tree()
     model = mapping(info.get("model"))
     return Session(
         id=text(info.get("id")) or "opencode",
@@ -31,6 +33,8 @@ def to_session(info: dict[str, Any], messages: list[Any]) -> Session:
         version=word(info.get("version")),
         agent=text(info.get("agent")) or "main",
         log=tuple(teller.log.entries),
+        parents=parents,
+        leaf=leaf,
         cwd=word(info.get("directory")),
         title=word(info.get("title")),
         model=word(model.get("id")) or teller.model,
@@ -47,16 +51,20 @@ class _Teller:
     def __init__(self) -> None:
         self.log, self.skipped = Log(), dict[str, int]()
         self.model: str | None = None
+        self._pruned: list[tuple[float, str]] = []
+        """Results that will be cleared, and when."""
         self._numbered: list[list[str]] = []
         """Ids of ours for each message of OpenCode's, as the compress plug-in numbers them (m0001 is the first)."""
 
     def take(self, raw: dict[str, Any]) -> None:
         info, parts = mapping(raw.get("info")), [p for p in items(raw.get("parts")) if type(p) is dict]
+        self._prune(time(mapping(info.get("time")).get("created")))
         before = len(self.log.entries)
         if info.get("role") == "user":
             self._user(info, parts)
         elif info.get("role") == "assistant":
-            self._assistant(info, parts)
+            for told, some in steps_of(info, parts):
+                self._assistant(told, some)
         else:
             count(self.skipped, "message: " + (text(info.get("role")) or "no role"))
             return
@@ -65,6 +73,35 @@ class _Teller:
             if p.get("tool") == "compress" and mapping(p.get("state")).get("status") == "completed":
                 self._compress(mapping(p["state"]))
 
+    def _prune(self, until: float | None) -> None:
+        """Write what OpenCode cleared before a message: old results, in whose place the model sees a mark."""
+        due = [(t, own) for t, own in self._pruned if until is None or t <= until]
+        if not due:
+            return
+        self._pruned = [p for p in self._pruned if p not in due]
+        shown = set(self.log.shown) if self.log.may_edit() else set[str]()
+        found = (self.log.entries[self.log.where[own]] for _, own in due if own in shown)
+        gone = [m for m in found if isinstance(m, Message)]
+        if not gone:
+            return
+        self.log.add(
+            Edit(
+                kind="replaced",
+                id=self.log.new_id(),
+                targets=tuple(m.id for m in gone),
+                inserted=tuple(replace(m, parts=(Text(_CLEARED),)) for m in gone),
+                method="prune",
+                time=max(t for t, _ in due),
+            )
+        )
+
+    def close(self, info: dict[str, Any]) -> None:
+        """Write what was cleared last, and stand where the user has gone back to."""
+        self._prune(None)
+        back = self.log.where.get(text(mapping(info.get("revert")).get("messageID")), -1)
+        if back >= 0:
+            self.log.stand(self.log.parents[back])
+
     def _user(self, info: dict[str, Any], parts: list[dict[str, Any]]) -> None:
         said = [p for p in parts if p.get("ignored") is not True]
         synthetic = bool(said) and all(p.get("synthetic") is True for p in said if p.get("type") == "text")
@@ -72,7 +109,7 @@ class _Teller:
             Message(
                 role="user",
                 id=self.log.new_id(info.get("id")),
-                parts=tuple(self._parts(said or parts)),
+                parts=tuple(to_parts(said or parts, self.skipped)),
                 time=time(mapping(info.get("time")).get("created")),
                 kind="injected" if synthetic and not any(p.get("type") == "file" for p in said) else "",
                 visible=bool(said) or not parts,
@@ -89,10 +126,10 @@ class _Teller:
         reply = Message(
             role="assistant",
             id=self.log.new_id(info.get("id")),
-            parts=tuple(self._parts(parts)),
+            parts=tuple(to_parts(parts, self.skipped)),
             agent=word(info.get("agent")) or word(info.get("mode")),
             time=ended or begun,
-            usage=_usage(info),
+            usage=to_usage(info),
             model=word(info.get("modelID")),
             stop="error" if error else _STOPS.get(text(info.get("finish")), word(info.get("finish"))),
             latency=ended - begun if begun and ended and ended >= begun else None,
@@ -106,31 +143,6 @@ class _Teller:
         for p in tools:
             self._result(p)
 
-    def _parts(self, parts: list[dict[str, Any]]) -> list[Part]:
-        out: list[Part] = []
-        for p in parts:
-            kind = text(p.get("type"))
-            if kind == "text":
-                out.append(Text(text(p.get("text"))))
-            elif kind == "reasoning":
-                out.append(Thinking(text(p.get("text"))))
-            elif kind == "tool":
-                args, written = arguments(mapping(p.get("state")).get("input"))
-                out.append(ToolCall(text(p.get("callID")), text(p.get("tool")), args, written))
-            elif kind == "file":
-                out += self._file(p)
-            elif kind not in _QUIET:
-                count(self.skipped, "part: " + (kind or "no type"))
-        return out
-
-    def _file(self, raw: dict[str, Any]) -> list[Part]:
-        mime, url = text(raw.get("mime")) or "application/octet-stream", text(raw.get("url"))
-        if mime.startswith("text/") or mime == "application/x-directory":
-            count(self.skipped, "part: file, whose text stands beside it")
-            return []
-        data = url.split(",", 1)[1] if url.startswith("data:") and "," in url else ""
-        return [Image(mime, data, None if data else url or None, "image" if mime.startswith("image/") else "document")]
-
     def _result(self, raw: dict[str, Any]) -> None:
         state = mapping(raw.get("state"))
         status, when = text(state.get("status")), mapping(state.get("time"))
@@ -139,12 +151,15 @@ class _Teller:
             return
         wrong = status == "error"
         said = as_text(state.get("error" if wrong else "output"))
-        files = [f for a in items(state.get("attachments")) for f in self._file(mapping(a))]
+        files = [f for a in items(state.get("attachments")) for f in to_files(mapping(a), self.skipped)]
         child = word(mapping(state.get("metadata")).get("sessionId"))
+        own, pruned = self.log.new_id(raw.get("id")), time(when.get("compacted"))
+        if pruned is not None:
+            self._pruned.append((pruned, own))
         self.log.add(
             Message(
                 role="tool",
-                id=self.log.new_id(raw.get("id")),
+                id=own,
                 parts=(*([Text(said)] if said else []), *files),
                 time=time(when.get("end")),
                 tool=word(raw.get("tool")),
@@ -176,7 +191,7 @@ class _Teller:
             may = self.log.may_edit()
             shown = set(self.log.shown) if may else set[str]()
             told = self._numbered if may else []
-            first, last = (_ordinal(mapping(part).get(k)) for k in ("startId", "endId"))
+            first, last = (ordinal(mapping(part).get(k)) for k in ("startId", "endId"))
             if first is None or last is None or not text(part.get("summary")):
                 count(self.skipped, "compress: a range that could not be read")
                 continue
@@ -196,26 +211,6 @@ class _Teller:
             )
 
 
+_CLEARED = "[Old tool result content cleared]"
+"""What OpenCode sends in the place of a result that it has pruned (`session/message-v2.ts`)."""
 _STOPS = {"tool-calls": "tool", "stop": "stop", "length": "length"}
-
-
-def _ordinal(raw: Any) -> int | None:
-    digits = text(raw).lstrip("m")
-    return int(digits) if digits.isascii() and digits.isdigit() and 0 < len(digits) < 8 and int(digits) > 0 else None
-
-
-def _usage(info: dict[str, Any]) -> Usage | None:
-    """Tokens of a message: the five classes stand apart; its cost is in dollars."""
-    tokens = mapping(info.get("tokens"))
-    cache, cost = mapping(tokens.get("cache")), real(info.get("cost"))
-    if not tokens:
-        return None if cost is None else Usage(cost_usd=cost)
-    output, thought = number(tokens.get("output")), number(tokens.get("reasoning"))
-    return Usage(
-        input_tokens=number(tokens.get("input")),
-        cache_read_tokens=number(cache.get("read")),
-        cache_write_tokens=number(cache.get("write")),
-        output_tokens=None if output is None else output + (thought or 0),
-        reasoning_tokens=thought,
-        cost_usd=cost,
-    )

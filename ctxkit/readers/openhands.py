@@ -34,7 +34,9 @@ def sniff(source: Source) -> bool:
     document = source.document
     if type(document) is list:
         return is_history(document) or bool(document and is_event(document[0]))
-    if is_event(document) or _is_completion(document):
+    if is_event(document) or _is_completion(document) or is_history(mapping(document).get("trajectory")):
+        return True
+    if len(source.head) > 1 and all(is_event(r) for r in source.head[:4]):
         return True
     return any(is_run(r) for r in source.head[:1])
 
@@ -48,6 +50,10 @@ def read(source: Source) -> list[Session]:
         return [read_events(document, {}, source.path.stem, [])]
     if is_event(document):
         return [read_events([document], {}, source.path.stem, [])]
+    if type(document) is dict and is_history(document.get("trajectory")):
+        return [read_history({"history": document["trajectory"]}, source.path.stem)]
+    if document is None and all(is_event(r) for r in source.head[:4]):
+        return [read_events([r for _, r in source.records], {}, source.path.stem, list(source.faults))]
     if _is_completion(document):
         return [_completions([(source.path.name, document)], source.path.stem, [])]
     out, faults = list[Session](), list(source.faults)

@@ -7,13 +7,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Message, Part, Text, ToolCall, ToolSchema, Usage
-from ctxkit.readers.dialects import count, to_messages
+from ctxkit.readers.dialects import count, to_messages, to_parts
 from ctxkit.readers.fields import DAMAGE, as_text, items, mapping, number, real, text, time, why, word
 from ctxkit.readers.logs import TOO_MANY, Log
 from ctxkit.readers.usages import to_schemas, to_stop, to_usage
 from ctxkit.session import Session
 
-_QUIET = {"recall", "change_agent_state", "agent_state_changed", "null"}
+_QUIET = {"condensation_request", "recall", "change_agent_state", "agent_state_changed", "null"}
 """Events that no model sees; the observation of a recall is seen, and taken."""
 
 
@@ -35,7 +35,7 @@ def is_run(record: Any) -> bool:
 def read_history(run: dict[str, Any], name: str) -> Session:
     """Return one run as a session; events that are damaged are counted by their place."""
     teller, faults = _Teller(mapping(run.get("metrics"))), list[Fault]()
-    flat = [e for entry in items(run.get("history")) for e in (entry if type(entry) is list else [entry])]
+    flat = [e for entry in items(run.get("history")) for e in (_tied(entry) if type(entry) is list else [entry])]
     teller.offset = _offset(flat)
     for n, event in enumerate(flat):
         try:
@@ -58,6 +58,14 @@ def read_history(run: dict[str, Any], name: str) -> Session:
         faults=tuple(faults),
         details={"error": error[:2000]} if error else {},
     )
+
+
+def _tied(pair: list[Any]) -> list[Any]:
+    """A pair of action and observation, tied where they name no cause themselves."""
+    if len(pair) != 2 or type(pair[1]) is not dict or number(pair[1].get("cause")) is not None:
+        return pair
+    own = mapping(pair[0]).get("id")
+    return pair if own is None else [pair[0], {**pair[1], "cause": own}]
 
 
 def _offset(events: list[Any]) -> float:
@@ -122,8 +130,11 @@ class _Teller:
             self._messages[number_] = id_
 
     def _content(self, event: dict[str, Any]) -> list[Part]:
-        said = text(mapping(event.get("args")).get("content")) or text(event.get("content"))
-        return [Text(said)] if said else []
+        args = mapping(event.get("args"))
+        said = text(args.get("content")) or text(event.get("content"))
+        urls = [u for u in items(args.get("image_urls")) if type(u) is str]
+        pictures, _ = to_parts([{"type": "image_url", "image_url": {"url": u}} for u in urls], self.skipped)
+        return [*([Text(said)] if said else []), *pictures]
 
     def _system(self, event: dict[str, Any]) -> None:
         args = mapping(event.get("args"))

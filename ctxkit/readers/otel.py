@@ -79,6 +79,8 @@ class _Span:
         self.failed = mapping(raw.get("status")).get("code") in (2, "STATUS_CODE_ERROR") or (
             mapping(raw.get("status")).get("status_code") == "ERROR"
         )
+        status = mapping(raw.get("status"))
+        self.why = (word(status.get("message")) or word(status.get("description"))) if self.failed else None
         self.events = [
             {**mapping(e), "attributes": _flat(a) if type(a := mapping(e).get("attributes")) is dict else _pairs(a)}
             for e in items(raw.get("events"))
@@ -161,7 +163,7 @@ def _reply(s: _Span, reply: list[Any], skipped: dict[str, int], asked: dict[str,
         latency=s.ended - s.begun if s.begun and s.ended and s.ended >= s.begun else None,
         stop="error" if s.failed else to_stop(stop),
         is_error=s.failed,
-        error=word(s.attributes.get("error.type")),
+        error=word(s.attributes.get("error.type")) or s.why,
     )
 
 

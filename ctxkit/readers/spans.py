@@ -45,7 +45,8 @@ def raws(value: Any) -> list[Any]:
         value = [parsed(v) for v in value]
         if len(value) == 1 and type(value[0]) is list:  # LangChain: a batch of one
             value = value[0]
-        return [v for v in value if type(v) is dict]
+        found = [v for v in value if type(v) is dict]
+        return [v["message"] if "role" not in v and type(v.get("message")) is dict else v for v in found]
     fields = mapping(value)
     for key in ("messages", "contents", "choices", "generations", "output"):
         inner = parsed(fields.get(key))
@@ -133,6 +134,9 @@ def _told(events: list[Any]) -> tuple[list[Any], list[Any]]:
     for event in map(mapping, events):
         name = text(event.get("name"))
         told = mapping(event.get("attributes"))
+        if name == "gen_ai.client.inference.operation.details":
+            prompt += [*_instructions(told), *raws(told.get("gen_ai.input.messages"))]
+            reply += raws(told.get("gen_ai.output.messages"))
         body = mapping(parsed(told.get("gen_ai.event.content"))) or mapping(parsed(event.get("body"))) or told
         if name in _EVENTS:
             prompt.append({"role": _EVENTS[name], **body})
@@ -170,7 +174,9 @@ def to_span_usage(attributes: dict[str, Any]) -> Usage | None:
         cache_read_tokens=read,
         cache_write_tokens=write,
         output_tokens=output,
-        reasoning_tokens=first(u + "reasoning_tokens", "llm.token_count.completion_details.reasoning"),
+        reasoning_tokens=first(
+            u + "reasoning.output_tokens", u + "reasoning_tokens", "llm.token_count.completion_details.reasoning"
+        ),
         cost_usd=cost,
     )
 
