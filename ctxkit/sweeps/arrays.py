@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+_DTYPES: dict[str, Any] = {"Int64": np.int64, "Float64": np.float64, "boolean": np.bool_}
+
 
 def array(values: list[Any], kind: str) -> Any:
     """Return values as a nullable array of `Int64`, `Float64`, `boolean` or `string`; None and NaN are missing."""
@@ -13,15 +15,17 @@ def array(values: list[Any], kind: str) -> Any:
 
     if kind == "string":
         return pd.array([_text(v) for v in values], dtype="string")
-    whole = np.array(values, object)
-    missing = np.array([v is None or v != v for v in values], bool)  # noqa: PLR0124  NaN
-    whole[missing] = False if kind == "boolean" else 0
-    dtype, make = {
-        "Int64": (np.int64, pd.arrays.IntegerArray),
-        "Float64": (np.float64, pd.arrays.FloatingArray),
-        "boolean": (np.bool_, pd.arrays.BooleanArray),
-    }[kind]
-    return make(whole.astype(dtype), missing)
+    arrays = pd.arrays
+    make = {"Int64": arrays.IntegerArray, "Float64": arrays.FloatingArray, "boolean": arrays.BooleanArray}[kind]
+    if kind == "Float64":
+        found = np.array(values, np.float64)  # None becomes NaN
+        missing = np.isnan(found)
+        return make(np.where(missing, 0.0, found), missing)
+    missing = np.zeros(len(values), bool)
+    if None in values or (kind == "Int64" and any(v != v for v in values)):  # noqa: PLR0124  NaN
+        missing = np.array([v is None or v != v for v in values], bool)  # noqa: PLR0124
+        values = [0 if gone else v for v, gone in zip(values, missing.tolist(), strict=True)]
+    return make(np.array(values, _DTYPES[kind]), missing)
 
 
 def _text(value: str | None) -> str | None:
