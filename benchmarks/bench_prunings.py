@@ -11,10 +11,10 @@ from ctxkit.engine import run as replay
 from ctxkit.history import Log
 from ctxkit.policies import triggers
 from ctxkit.policies.adaptive import AdaptiveTrim
-from ctxkit.policies.clear import ToolPairs
 from ctxkit.policies.digest import Excerpts
 from ctxkit.policies.idle import CacheTtl
 from ctxkit.policies.offload import Offload
+from ctxkit.policies.pairs import ToolPairs
 from ctxkit.policies.prune import Cap, Prune
 from ctxkit.policies.prunings import Prunings
 from ctxkit.policies.rules import Rules

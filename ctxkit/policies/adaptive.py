@@ -9,6 +9,7 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies import contents, trims
+from ctxkit.policies.reads import consumed
 from ctxkit.policies.setting import Setting
 
 if TYPE_CHECKING:
@@ -55,8 +56,6 @@ class AdaptiveTrim(Setting):
         """Return the history as one stage leaves it, counted from 0."""
         if stage >= len(self.stages):
             return _without_tools(history)
-        from ctxkit.policies.shorten import consumed
-
         read, cap = consumed(history), self.stages[stage]
         changes: dict[int, Message | str] = {}
         for p in np.flatnonzero(history.tool("*") & (history.chars > min(cap, self.consumed_chars))).tolist():

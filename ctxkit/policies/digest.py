@@ -11,8 +11,8 @@ import numpy as np
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Text
 from ctxkit.policies import contents, trims
-from ctxkit.policies.courses import Traced
 from ctxkit.policies.setting import Setting, at_least
+from ctxkit.policies.traces import Traced
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -89,6 +89,7 @@ class Excerpts(Traced, Setting):
         """Say when each result becomes an excerpt: as soon as `keep_last` newer ones are there."""
         if self.strategy == "off":
             return
+        course.need_calls()
         found = np.flatnonzero(course.shown.role("tool") & ~course.stays)
         late = course.arrive[found[self.keep_last :]].tolist()
         for p, call in zip(found.tolist(), late, strict=False):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.policies import contents, trims
-from ctxkit.policies.courses import traced
 from ctxkit.policies.setting import Setting, at_least, share
+from ctxkit.policies.traces import traced
 
 if TYPE_CHECKING:
     from collections.abc import Callable

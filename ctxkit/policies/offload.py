@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ctxkit.policies import contents
-from ctxkit.policies.courses import Traced, Untraceable
+from ctxkit.policies.courses import Untraceable
 from ctxkit.policies.setting import Setting, at_least
+from ctxkit.policies.traces import Traced
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,9 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies import contents
-from ctxkit.policies.courses import Traced, Untraceable
+from ctxkit.policies.courses import Untraceable
 from ctxkit.policies.setting import Setting, at_least
+from ctxkit.policies.traces import Traced
 
 if TYPE_CHECKING:
     from collections.abc import Callable

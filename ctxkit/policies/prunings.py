@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.policies.chain import Chain
-from ctxkit.policies.courses import traced
+from ctxkit.policies.traces import traced
 
 if TYPE_CHECKING:
     from collections.abc import Callable

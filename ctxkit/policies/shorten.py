@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies import contents, trims
-from ctxkit.policies.courses import Traced
+from ctxkit.policies.reads import READERS, WRITERS, consumed, stale
 from ctxkit.policies.setting import Setting, at_least
+from ctxkit.policies.traces import Traced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from ctxkit.history import History
     from ctxkit.messages import Message
@@ -27,13 +28,11 @@ CONSUMED = (
     "\n[...{n} chars elided — file was written or patched later this session; "
     "call read_file again if current content is needed]"
 )
-READERS = ("read_file", "read", "view_file", "open_file")
-WRITERS = ("write_file", "patch_file", "write", "edit", "edit_file", "multiedit", "str_replace*", "apply_patch")
 _SUMMARY = "[CONVERSATION SUMMARY"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Results(Setting):
+class Results(Traced, Setting):
     """Cut tool results to a number of characters, by tool where wanted; reads that were acted on shorter still."""
 
     max_chars: int = 8000
@@ -57,29 +56,42 @@ class Results(Setting):
         """Return the history with shorter tool results."""
         if not self.max_chars:
             return history
-        low = min([self.max_chars, *filter(None, self.overrides.values()), *self._consumed_cap()])
-        maybe = np.flatnonzero(history.tool(*self.tools) & (history.chars > low))
-        if not len(maybe):
+        maybe = np.flatnonzero(history.tool(*self.tools) & (history.chars > self._low)).tolist()
+        if not maybe:
             return history
         read = consumed(history) if self.consumed_chars >= 0 else frozenset()
-        caps = {name.lower(): chars for name, chars in self.overrides.items()}
-        changes: dict[int, Message | str] = {}
-        for p in maybe.tolist():
-            message = history[p]
-            cap, suffix = caps.get((message.tool or "").lower(), self.max_chars), self.suffix
-            if p in read:
-                cap, suffix = self.consumed_chars, CONSUMED
-            elif not cap:
-                continue
-            changes |= _cut(p, message, cap, suffix)
+        changes = {p: self._consumed(history[p]) if p in read else self._cut(history[p]) for p in maybe}
         return history.shorten(changes, reason="long tool results are cut")
 
-    def _consumed_cap(self) -> tuple[int, ...]:
-        return (self.consumed_chars,) if self.consumed_chars >= 0 else ()
+    changes = ("tool",)
+
+    def trace(self, course: Course, _room: Room) -> None:
+        """Cut each result as soon as it is there; a read that is acted on from then on shorter still."""
+        if not self.max_chars:
+            return
+        written = stale(course) if self.consumed_chars >= 0 else {}
+        for p in course.long(course.shown.tool(*self.tools), self._low):
+            late = written.get(p, inf)
+            course.change(p, 0, self._cut, stop=late)
+            course.change(p, late, self._consumed)
+
+    @property
+    def _low(self) -> int:
+        """Characters up to which nothing is cut."""
+        consumed_cap = [self.consumed_chars] if self.consumed_chars >= 0 else []
+        return min([self.max_chars, *filter(None, self.overrides.values()), *consumed_cap])
+
+    def _consumed(self, message: Message) -> Message:
+        return _cut(message, self.consumed_chars, CONSUMED)
+
+    def _cut(self, message: Message) -> Message:
+        tool = (message.tool or "").lower()
+        cap = next((n for name, n in self.overrides.items() if name.lower() == tool), self.max_chars)
+        return _cut(message, cap, self.suffix) if cap else message
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ConsumedReads(Setting):
+class ConsumedReads(Traced, Setting):
     """Cut reads whose file was written or patched later: what they hold is no longer true."""
 
     max_chars: int = 500
@@ -94,14 +106,22 @@ class ConsumedReads(Setting):
 
     def __call__(self, history: History, _room: Room) -> History:
         """Return the history with stale reads cut."""
-        changes: dict[int, Message | str] = {}
-        for p in sorted(consumed(history, self.readers, self.writers)):
-            changes |= _cut(p, history[p], self.max_chars, CONSUMED)
+        changes = {p: self._cut(history[p]) for p in consumed(history, self.readers, self.writers)}
         return history.shorten(changes, reason="the file was written after it was read") if changes else history
+
+    changes = ("tool",)
+
+    def trace(self, course: Course, _room: Room) -> None:
+        """Cut each read when its file is written."""
+        for p, late in stale(course, self.readers, self.writers).items():
+            course.change(p, late, self._cut)
+
+    def _cut(self, message: Message) -> Message:
+        return _cut(message, self.max_chars, CONSUMED)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Replies(Setting):
+class Replies(Traced, Setting):
     """Cut long replies when they are sent again; summaries are never cut."""
 
     max_chars: int = 2000
@@ -121,12 +141,26 @@ class Replies(Setting):
         stop = len(history)
         if self.keep_last:
             stop = history.nth_last("assistant", self.keep_last)
-        long = history.role("assistant") & (history.chars > self.max_chars)
-        changes: dict[int, Message | str] = {}
-        for p in np.flatnonzero(long).tolist():
-            if p < stop and not contents.texts(history[p]).startswith(_SUMMARY):
-                changes |= _cut(p, history[p], self.max_chars, self.suffix)
+        long = np.flatnonzero(history.role("assistant") & (history.chars > self.max_chars)).tolist()
+        changes = {p: self._cut(history[p]) for p in long if p < stop}
         return history.shorten(changes, reason="long replies are cut") if changes else history
+
+    changes = ("assistant",)
+
+    def trace(self, course: Course, _room: Room) -> None:
+        """Cut each reply as soon as `keep_last` newer ones are there."""
+        if not self.max_chars:
+            return
+        if self.keep_last:
+            course.need_calls()
+        replies = np.flatnonzero(course.shown.role("assistant"))
+        late = course.arrive[replies[self.keep_last :]].tolist()
+        for p, call in zip(replies.tolist(), late, strict=False):
+            course.change(p, call, self._cut)
+
+    def _cut(self, message: Message) -> Message:
+        summary = contents.texts(message).startswith(_SUMMARY)
+        return message if summary else _cut(message, self.max_chars, self.suffix)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -175,34 +209,12 @@ class Outputs(Traced, Setting):
         return message if done else contents.with_text(message, short)
 
 
-def consumed(history: History, readers: Iterable[str] = READERS, writers: Iterable[str] = WRITERS) -> frozenset[int]:
-    """Return positions of reads whose path a later message writes; paths are compared without case."""
-    last_write: dict[str, int] = {}
-    asked: dict[str, tuple[int, str]] = {}
-    reads: list[tuple[int, int, str]] = []
-    for p in np.flatnonzero(history.role("assistant", "tool")).tolist():
-        message = history[p]
-        for call in message.tool_calls:
-            path = contents.path(call).casefold()
-            if path and _among(call.name, writers):
-                last_write[path] = p
-            elif path and _among(call.name, readers):
-                asked[call.id] = (p, path)
-        if message.call_id in asked:
-            reads.append((p, *asked[message.call_id]))
-    return frozenset(p for p, at, path in reads if last_write.get(path, -1) > at)
-
-
-def _among(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(name.lower(), pattern) for pattern in patterns)
-
-
-def _cut(position: int, message: Message, cap: int, suffix: str) -> dict[int, Message | str]:
-    """Return the change that cuts a message's text, or nothing where it is short enough or holds more than text."""
+def _cut(message: Message, cap: int, suffix: str) -> Message:
+    """Return a message with its text cut: itself where it is short enough, was cut before or holds more than text."""
     text = contents.texts(message)
     if len(text) <= cap or contents.has_images(message) or _is_cut(text, suffix):
-        return {}
-    return {position: contents.with_text(message, trims.cut(text, cap, suffix))}
+        return message
+    return contents.with_text(message, trims.cut(text, cap, suffix))
 
 
 def _is_cut(text: str, suffix: str) -> bool:

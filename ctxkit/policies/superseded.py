@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
+from itertools import pairwise
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ctxkit.messages import Message, Part, Text, Thinking, ToolCall
+from ctxkit.messages import Message, ToolCall
 from ctxkit.policies import contents
+from ctxkit.policies.courses import Untraceable
 from ctxkit.policies.setting import Setting, at_least
+from ctxkit.policies.traces import Traced
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.courses import Course
     from ctxkit.tokens import Room
 
 LOOKS = (
@@ -40,7 +46,7 @@ Key = Callable[[ToolCall], str]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Superseded(Setting):
+class Superseded(Traced, Setting):
     """Empty writes that a later write of the whole file replaced, and looks that were repeated."""
 
     min_chars: int = 65_536
@@ -60,16 +66,52 @@ class Superseded(Setting):
         calls = _calls(history)
         gone: dict[int, str] = {}
         asked: dict[str, str] = {}
-        for call, result in _earlier(calls, self._write, self._whole):
-            gone[result], asked[call.id] = WRITE_GONE, WRITE_NOTE
-        for call, result in _earlier(calls, self._look, self._look):
-            gone[result], asked[call.id] = LOOK_GONE, LOOK_NOTE
+        for key, by, told, said in self._kinds:
+            for call, result in _earlier(calls, key, by):
+                gone[result], asked[call.id] = told, said
         if not gone or int(history.chars[list(gone)].sum()) < self.min_chars:
             return history
         changes: dict[int, Message | str] = {p: contents.with_text(history[p], text) for p, text in gone.items()}
         for p in {p for p, call, _ in calls if call.id in asked}:
-            changes[p] = contents.with_arguments(history[p], lambda c: _note(asked.get(c.id)))
+            changes[p] = _noted(history[p], asked)
         return history.shorten(changes, reason="a later call made it worthless")
+
+    changes = ("assistant", "tool")
+
+    @property
+    def alone(self) -> bool:
+        """Whether no sum over all messages is taken."""
+        return not self.min_chars
+
+    @property
+    def _kinds(self) -> tuple[tuple[Key, Key, str, str], ...]:
+        """What is superseded by what, and what result and call then say."""
+        return (
+            (self._write, self._whole, WRITE_GONE, WRITE_NOTE),
+            (self._look, self._look, LOOK_GONE, LOOK_NOTE),
+        )
+
+    def trace(self, course: Course, _room: Room) -> None:
+        """Say when each pair is emptied: when a later call replaced it, and enough characters are superseded."""
+        if self.min_chars and course.states:
+            raise Untraceable
+        course.need_calls(lambda c: (c.id, self._write(c), self._whole(c), self._look(c)))
+        pairs = Pairs(course)
+        found = sorted(
+            (late, result, p, call.id, told, said)
+            for key, by, told, said in self._kinds
+            for late, p, call, result in pairs.replaced(key, by)
+        )
+        if len({result for _, result, *_ in found}) < len(found):
+            raise Untraceable  # one that is of both kinds: which of them comes first changes with time
+        enough = int(np.searchsorted(np.cumsum(course.shown.chars[[f[1] for f in found]]), self.min_chars))
+        begin = found[enough][0] if enough < len(found) else inf
+        notes: dict[int, list[tuple[float, str, str]]] = {}
+        for late, result, p, call_id, told, said in found:
+            course.change(result, max(late, begin), partial(contents.with_text, text=told))
+            notes.setdefault(p, []).append((max(late, begin), call_id, said))
+        for p, of in notes.items():
+            _note(course, p, of)
 
     def _write(self, call: ToolCall) -> str:
         return contents.path(call).casefold() if _among(call.name, self.writers) else ""
@@ -82,7 +124,7 @@ class Superseded(Setting):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RepeatedCommands(Setting):
+class RepeatedCommands(Traced, Setting):
     """Leave of a command that was run again later only whether it succeeded."""
 
     tools: tuple[str, ...] = ("shell_run", "bash", "shell", "exec", "execute_command", "run_command")
@@ -90,72 +132,73 @@ class RepeatedCommands(Setting):
 
     def __call__(self, history: History, _room: Room) -> History:
         """Return the history with the results of repeated commands in one word."""
-        changes: dict[int, Message | str] = {}
-        for _, result in _earlier(_calls(history), self._command, self._command):
-            message = history[result]
-            status = _EXIT.search(contents.texts(message)[-200:])
-            bad = message.is_error or (status is not None and status[1] != "0")
-            word = f"failed [EXIT {status[1]}]" if bad and status else "failed" if bad else "succeeded"
-            changes[result] = contents.with_text(message, word)
+        repeated = _earlier(_calls(history), self._command, self._command)
+        changes = {result: _outcome(history[result]) for _, result in repeated}
         return history.shorten(changes, reason="the command was run again later") if changes else history
+
+    changes = ("tool",)
+
+    def trace(self, course: Course, _room: Room) -> None:
+        """Say when each result is one word: when the same command has been run again."""
+        course.need_calls(lambda c: (c.id, self._command(c)))
+        for late, _, _, result in Pairs(course).replaced(self._command, self._command):
+            course.change(result, late, _outcome)
 
     def _command(self, call: ToolCall) -> str:
         return _identity(call) if _among(call.name, self.tools) else ""
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Intermediate(Setting):
-    """Cut text, reasoning and arguments of replies that only led to the next tool call."""
-
-    max_chars: int = 120
-    """Characters that text and reasoning keep."""
-    max_argument_chars: int = 500
-    """Argument values of more characters become a note that says so."""
-
-    def __post_init__(self) -> None:
-        at_least(self, 0, "max_chars", "max_argument_chars")
-
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the history with shorter steps; the last reply is left alone."""
-        last = history.nth_last("assistant", 1)
-        long = history.role("assistant") & (history.chars > min(self.max_chars, self.max_argument_chars))
-        changes: dict[int, Message | str] = {}
-        for p in np.flatnonzero(long).tolist():
-            message = history[p]
-            if p != last and message.tool_calls:
-                changes[p] = contents.with_arguments(self._short(message), self._arguments)
-        return history.shorten(changes, reason="a step on the way") if changes else history
-
-    def _short(self, message: Message) -> Message:
-        import msgspec
-
-        parts: list[Part] = []
-        for part in message.parts:
-            if isinstance(part, (Text, Thinking)) and len(part.text) > self.max_chars + 30:
-                word = "text" if isinstance(part, Text) else "reasoning"
-                parts.append(type(part)(text=part.text[: self.max_chars] + f" [{word} omitted]"))
-            else:
-                parts.append(part)
-        return msgspec.structs.replace(message, parts=tuple(parts))
-
-    def _arguments(self, call: ToolCall) -> dict[str, object] | None:
-        long = {k for k, v in call.arguments.items() if len(_written(v)) > self.max_argument_chars}
-        return {k: _elided(v) if k in long else v for k, v in call.arguments.items()} if long else None
+def _note(course: Course, p: int, notes: list[tuple[float, str, str]]) -> None:
+    """Let a reply note for some of its calls, each from its own time on, that their result is worthless."""
+    for start, stop in pairwise([*sorted({late for late, _, _ in notes}), inf]):
+        asked = {call_id: said for late, call_id, said in notes if late <= start}
+        course.change(p, start, partial(_noted, asked=asked), stop=stop)
 
 
-def _elided(value: object) -> str:
-    return (
-        f"[ELIDED — {len(_written(value))} chars, NOT the real value. Do not reuse this placeholder as content; "
-        "re-read the file or regenerate the value if you need it again.]"
+def _noted(message: Message, asked: dict[str, str]) -> Message:
+    """Return a reply with a note in place of the arguments of some calls, by their ids."""
+    return contents.with_arguments(message, lambda c: {"_note": asked[c.id]} if c.id in asked else None)
+
+
+def _outcome(result: Message) -> Message:
+    """Return a command's result with one word in place of its text."""
+    status = _EXIT.search(contents.texts(result)[-200:])
+    bad = result.is_error or (status is not None and status[1] != "0")
+    return contents.with_text(
+        result, f"failed [EXIT {status[1]}]" if bad and status else "failed" if bad else "succeeded"
     )
 
 
-def _written(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+class Pairs:
+    """The calls of a course with their results, to find when a later one makes each worthless.
 
+    Raises:
+        Untraceable: an id is used twice, so that which result is meant changes with time.
+    """
 
-def _note(text: str | None) -> dict[str, object] | None:
-    return None if text is None else {"_note": text}
+    def __init__(self, course: Course) -> None:
+        self.course, shown = course, course.shown
+        self.calls = _calls(shown)
+        results = sum(m.call_id is not None for m in shown.messages if m.role == "tool")
+        if not len({c.id for _, c, _ in self.calls}) == len(self.calls) == results:
+            raise Untraceable
+
+    def replaced(self, key: Key, by: Key) -> Iterator[tuple[int, int, ToolCall, int]]:
+        """Yield since when a call is worthless, its position, itself and the position of its result."""
+        arrive = self.course.arrive
+        later: dict[str, list[tuple[int, int]]] = {}
+        """By key the positions of calls from the last on, each with when one of those so far is first answered."""
+        for p, call, result in reversed(self.calls):
+            known = later.setdefault(by(call), [])
+            at = int(arrive[result])
+            known.append((p, min(at, known[-1][1]) if known else at))
+        for p, call, result in self.calls:
+            word = key(call)
+            if not word or "_note" in call.arguments:
+                continue
+            after = [at for other, at in later.get(word, ()) if other > p]
+            if after:
+                yield max(after[-1], int(arrive[result])), p, call, result
 
 
 def _calls(history: History) -> list[tuple[int, ToolCall, int]]:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ctxkit.messages import Message, Text
 from ctxkit.policies import contents
+from ctxkit.policies.courses import Untraceable
 from ctxkit.policies.setting import Setting, at_least
+from ctxkit.policies.traces import Traced
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ctxkit.history import History
     from ctxkit.messages import ToolCall
+    from ctxkit.policies.courses import Course
     from ctxkit.tokens import Room
 
 KEYS = ("path", "command", "query", "content", "name")
@@ -22,7 +28,7 @@ EVICTED = "[tool result — evicted: "
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Tombstones(Setting):
+class Tombstones(Traced, Setting):
     """Evict all tool results but the last, where all of them together are over a budget."""
 
     max_tokens: int = 8000
@@ -42,11 +48,7 @@ class Tombstones(Setting):
             return history
         old = [int(p) for p in results[: max(len(results) - self.keep_last, 0)]]
         labels = {p: label(_asked(history, p), history[p]) for p in results.tolist()}
-        changes: dict[int, Message | str] = {
-            p: contents.with_text(history[p], tombstone(labels[p], contents.texts(history[p])))
-            for p in old
-            if not contents.texts(history[p]).startswith(EVICTED)
-        }
+        changes: dict[int, Message | str] = {p: _evicted(history[p], labels[p]) for p in old}
         new = history.shorten(changes, reason="over the budget of tool results") if changes else history
         if new is history or not self.manifest:
             return new
@@ -55,6 +57,40 @@ class Tombstones(Setting):
         told = Message(role="user", kind="injected", parts=(Text(manifest(here, gone)),))
         listed = new.insert(len(new), told, "what is there and what was evicted")
         return listed if listed.tokens < history.tokens else new
+
+    changes = ("tool",)
+
+    @property
+    def alone(self) -> bool:
+        """False: it counts all results."""
+        return False
+
+    @property
+    def trace(self) -> Callable[[Course, Room], None]:
+        """Say when each result is evicted; not there with a manifest, which is another message at each call."""
+        if self.manifest:
+            raise AttributeError("trace")
+        return self._trace
+
+    @property
+    def curve(self) -> Callable[..., Any]:
+        """As `trace`."""
+        if self.manifest:
+            raise AttributeError("curve")
+        return super().curve
+
+    def _trace(self, course: Course, _room: Room) -> None:
+        if course.states:
+            raise Untraceable
+        shown = course.shown
+        results = np.flatnonzero(shown.role("tool"))
+        over = np.flatnonzero(np.cumsum(shown.chars[results]) // 4 > self.max_tokens)
+        if not len(over):
+            return
+        begin = int(course.arrive[results[over[0]]])
+        for p, late in zip(results.tolist(), course.arrive[results[self.keep_last :]].tolist(), strict=False):
+            name = label(_asked(shown, p), shown[p])
+            course.change(p, max(begin, late), partial(_evicted, name=name))
 
 
 def label(call: ToolCall | None, result: Message) -> str:
@@ -75,6 +111,11 @@ def manifest(here: list[str], gone: list[str]) -> str:
     """Return the list of results that are there and of those that were evicted."""
     rows = ["[Context Manifest]", f"Active tool results ({len(here)}):", *(f"- {n}" for n in here)]
     return "\n".join([*rows, f"Superseded ({len(gone)}) — evicted to save context:", *(f"- {n}" for n in gone)])
+
+
+def _evicted(result: Message, name: str) -> Message:
+    text = contents.texts(result)
+    return result if text.startswith(EVICTED) else contents.with_text(result, tombstone(name, text))
 
 
 def _asked(history: History, position: int) -> ToolCall | None:

@@ -11,8 +11,8 @@ from ctxkit.messages import Message, Text
 from ctxkit.policies import contents
 from ctxkit.policies.clear import Clear
 from ctxkit.policies.prompts import focused
+from ctxkit.policies.reads import READERS, WRITERS
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.shorten import READERS, WRITERS
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets.anchors import Anchored, end, fresh, message_of
 from ctxkit.presets.checks import room_to_cut

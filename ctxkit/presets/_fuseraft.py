@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.adaptive import AdaptiveTrim
-from ctxkit.policies.clear import Budget, ToolPairs
+from ctxkit.policies.budget import Budget
 from ctxkit.policies.guards import AntiThrash, Grace, Open
+from ctxkit.policies.intermediate import Intermediate
 from ctxkit.policies.keep import Tail, TextOnly, TurnAge, WithoutAgents
 from ctxkit.policies.narrative import Narrative
 from ctxkit.policies.offload import Offload
+from ctxkit.policies.pairs import ToolPairs
 from ctxkit.policies.prunings import Prunings
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Replies, Results
-from ctxkit.policies.superseded import Intermediate, RepeatedCommands, Superseded
+from ctxkit.policies.superseded import RepeatedCommands, Superseded
 from ctxkit.policies.tombstones import Tombstones
 from ctxkit.policies.triggers import Above, Count, Overflow, Spent, TurnSpent, first_due
 from ctxkit.policies.window import Window

@@ -16,8 +16,8 @@ from ctxkit import presets
 from ctxkit.agent import Agent
 from ctxkit.messages import ToolCall
 from ctxkit.models.scripted import Scripted
-from ctxkit.policies.clear import ToolPairs
 from ctxkit.policies.guards import AntiThrash, Grace
+from ctxkit.policies.pairs import ToolPairs
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Count, Share, Spent

@@ -7,8 +7,9 @@ from histories import CHARS, ROOM, shown
 from ctxkit.engine import run
 from ctxkit.errors import BadArguments
 from ctxkit.history import Log
-from ctxkit.policies import clear
-from ctxkit.policies.clear import Budget, Clear, ToolPairs
+from ctxkit.policies.budget import Budget
+from ctxkit.policies.clear import CLEARED, Clear
+from ctxkit.policies.pairs import WINDOW, ToolPairs, window_size
 from ctxkit.policies.rules import Rules
 
 LONG = "long result " * 50
@@ -33,7 +34,7 @@ def test_fu15_older_pairs_become_placeholders_with_their_ids():
     """5 pairs keep 2: the last two intact, the others a placeholder; call ids equal result ids"""
     h = shown(user(), pairs(5))
     new = ToolPairs(keep_pairs=2)(h, ROOM)
-    assert results(new)[:3] == [clear.WINDOW] * 3
+    assert results(new)[:3] == [WINDOW] * 3
     assert results(new)[3:] == results(h)[3:]
     asked = [c.id for m in new.messages for c in m.tool_calls]
     assert asked == [m.call_id for m in new.messages if m.role == "tool"]
@@ -41,13 +42,13 @@ def test_fu15_older_pairs_become_placeholders_with_their_ids():
 
 def test_fu16_keep_no_pair_omits_all():
     """keep 0: all collapsed"""
-    assert set(results(ToolPairs(keep_pairs=0)(shown(user(), pairs(4)), ROOM))) == {clear.WINDOW}
+    assert set(results(ToolPairs(keep_pairs=0)(shown(user(), pairs(4)), ROOM))) == {WINDOW}
 
 
 @pytest.mark.parametrize(("groups", "size"), [(10, 12), (12, 12), (13, 13), (19, 19), (20, 12), (27, 19)])
 def test_fu17_the_stable_window_floats(groups, size):
     """StableWindowSize(min 12, step 8): 10→12, 12→12, 13→13, 19→19, 20→12, 27→19"""
-    assert clear.window_size(groups, 12, 8) == size
+    assert window_size(groups, 12, 8) == size
 
 
 def test_fu18_a_step_of_eight_keeps_the_prefix():
@@ -69,7 +70,7 @@ def test_fu19_below_the_trigger_nothing_happens():
     """a trigger of characters that is not reached leaves all untouched; 10 characters collapse"""
     h = shown(user(), pairs(5))
     assert ToolPairs(keep_pairs=1, from_chars=10**6)(h, ROOM) is h
-    assert clear.WINDOW in results(ToolPairs(keep_pairs=1, from_chars=10)(h, ROOM))
+    assert WINDOW in results(ToolPairs(keep_pairs=1, from_chars=10)(h, ROOM))
 
 
 def test_fu20_the_budget_elides_the_oldest_until_it_fits():
@@ -125,13 +126,13 @@ def test_what_all_calls_are_sent_at_once_is_what_each_is_sent(settings):
 
 def test_all_but_the_last_results_are_cleared():
     new = Clear(keep_last=2)(shown(user(), pairs(5)), ROOM)
-    assert [t == clear.CLEARED for t in results(new)] == [True] * 3 + [False] * 2
+    assert [t == CLEARED for t in results(new)] == [True] * 3 + [False] * 2
 
 
 def test_tools_can_be_allowed_and_denied_and_deny_wins():
     h = shown(user(), pairs(2, tool="exec"), pairs(2, tool="read"))
     assert results(Clear(keep_last=0, allow=("ex*",), deny=("EXEC",))(h, ROOM)) == results(h)
-    assert sum(t == clear.CLEARED for t in results(Clear(keep_last=0, deny=("exec",))(h, ROOM))) == 2
+    assert sum(t == CLEARED for t in results(Clear(keep_last=0, deny=("exec",))(h, ROOM))) == 2
 
 
 def test_a_single_name_is_not_taken_for_its_letters():
@@ -156,7 +157,7 @@ def test_lines_are_counted_in_the_placeholder_and_only_once():
 
 def test_polling_clears_in_batches():
     def cleared(n):
-        return sum(t == clear.CLEARED for t in results(Clear(keep_last=2, polling=4)(shown(user(), pairs(n)), ROOM)))
+        return sum(t == CLEARED for t in results(Clear(keep_last=2, polling=4)(shown(user(), pairs(n)), ROOM)))
 
     assert [cleared(n) for n in range(2, 9)] == [0, 1, 1, 1, 1, 5, 5]
 

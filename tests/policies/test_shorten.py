@@ -6,7 +6,8 @@ from histories import ROOM, shown
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Image, Message, Text
-from ctxkit.policies.shorten import ConsumedReads, Outputs, Replies, Results, consumed
+from ctxkit.policies.reads import consumed
+from ctxkit.policies.shorten import ConsumedReads, Outputs, Replies, Results
 
 LONG = "x" * 10_000
 

@@ -10,9 +10,10 @@ from ctxkit.engine import Run, advance
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.history import Log
 from ctxkit.policies.adaptive import AdaptiveTrim
+from ctxkit.policies.intermediate import Intermediate
 from ctxkit.policies.narrative import Narrative
 from ctxkit.policies.offload import Offload
-from ctxkit.policies.superseded import Intermediate, RepeatedCommands, Superseded
+from ctxkit.policies.superseded import RepeatedCommands, Superseded
 from ctxkit.policies.tombstones import Tombstones
 from ctxkit.tokens import Room
 

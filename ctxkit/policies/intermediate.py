@@ -1,0 +1,80 @@
+"""Cut what a reply says beside the tool calls that it leads to (fuseraft)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from ctxkit.history.columns import chars
+from ctxkit.messages import Part, Text, Thinking, ToolCall
+from ctxkit.policies import contents
+from ctxkit.policies.setting import Setting, at_least
+from ctxkit.policies.traces import Traced
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+    from ctxkit.messages import Message
+    from ctxkit.policies.courses import Course
+    from ctxkit.tokens import Room
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Intermediate(Traced, Setting):
+    """Cut text, reasoning and arguments of replies that only led to the next tool call."""
+
+    max_chars: int = 120
+    """Characters that text and reasoning keep."""
+    max_argument_chars: int = 500
+    """Argument values of more characters become a note that says so."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 0, "max_chars", "max_argument_chars")
+
+    def __call__(self, history: History, _room: Room) -> History:
+        """Return the history with shorter steps; the last reply is left alone."""
+        last = history.nth_last("assistant", 1)
+        long = history.role("assistant") & (history.chars > min(self.max_chars, self.max_argument_chars))
+        changes = {p: self._short(history[p]) for p in np.flatnonzero(long).tolist() if p != last}
+        return history.shorten(changes, reason="a step on the way") if changes else history
+
+    changes = ("assistant",)
+
+    def trace(self, course: Course, _room: Room) -> None:
+        """Cut each step as soon as another reply is there."""
+        course.need_calls()
+        replies = np.flatnonzero(course.shown.role("assistant"))
+        low = min(self.max_chars, self.max_argument_chars)
+        for p, late in zip(replies.tolist(), course.arrive[replies[1:]].tolist(), strict=False):
+            course.change(p, late, lambda m: self._short(m) if chars(m) > low else m)
+
+    def _short(self, message: Message) -> Message:
+        if not message.tool_calls:
+            return message
+        parts: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, (Text, Thinking)) and len(part.text) > self.max_chars + 30:
+                word = "text" if isinstance(part, Text) else "reasoning"
+                parts.append(type(part)(text=part.text[: self.max_chars] + f" [{word} omitted]"))
+            else:
+                parts.append(part)
+        short = msgspec.structs.replace(message, parts=tuple(parts))
+        return contents.with_arguments(short, self._arguments)
+
+    def _arguments(self, call: ToolCall) -> dict[str, object] | None:
+        long = {k for k, v in call.arguments.items() if len(_written(v)) > self.max_argument_chars}
+        return {k: _elided(v) if k in long else v for k, v in call.arguments.items()} if long else None
+
+
+def _elided(value: object) -> str:
+    return (
+        f"[ELIDED — {len(_written(value))} chars, NOT the real value. Do not reuse this placeholder as content; "
+        "re-read the file or regenerate the value if you need it again.]"
+    )
+
+
+def _written(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
