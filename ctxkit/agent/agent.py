@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ctxkit.agent.calls import Calls
 from ctxkit.agent.compactor import Compactor
 from ctxkit.agent.events import Event, Listener, deaf
@@ -28,6 +30,15 @@ if TYPE_CHECKING:
     from ctxkit.tools.root import Root
 
 GO_ON = "Your reply was cut by its limit of length. Go on exactly where it ended."
+
+
+def compact_conversation() -> str:
+    """Ask for the conversation to be compacted after this step, when it has grown long."""
+    return "COMPACT_REQUESTED"
+
+
+COMPACT = tool(compact_conversation)
+"""The tool that every agent has; what it asks for is done after the step."""
 
 
 class Agent:
@@ -67,7 +78,7 @@ class Agent:
         memory: Root | None = None,
     ) -> None:
         self.model, self.rules, self.limits = model, rules, limits or Limits()
-        self.tools = {t.name: t for t in (*tools, tool(self._asked_to_compact, name="compact_conversation"))}
+        self.tools = {t.name: t for t in (*tools, replace(COMPACT, run=self._asked_to_compact))}
         self._hear, self._approve, self._offload, self._clock = hear, approve, offload, clock
         self._writer = summary_model or (None if model.notice.startswith("scripted") else model)
         self._seconds = summary_seconds
@@ -207,9 +218,8 @@ class Agent:
         return message
 
     def _asked_to_compact(self) -> str:
-        """Ask for the conversation to be compacted after this step, when it has grown long."""
         self._wanted = True
-        return "COMPACT_REQUESTED"
+        return compact_conversation()
 
     def _tell(self, kind: str, payload: dict[str, Any]) -> None:
         self._hear(Event(kind, self._clock(), self.transcript.turn, payload))

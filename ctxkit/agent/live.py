@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from ctxkit.agent.agent import Agent
+from msgspec.structs import replace
+
+from ctxkit.agent.agent import COMPACT, Agent
 from ctxkit.agent.events import Event, Listener, deaf
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.redaction import redact
@@ -18,7 +20,7 @@ from ctxkit.snapshots.write import SnapshotWriter
 from ctxkit.store.artifacts import Artifacts
 from ctxkit.store.checkpoints import checkpoint
 from ctxkit.store.events_log import EventsLog
-from ctxkit.store.session_log import SessionLog
+from ctxkit.store.session_log import SessionLog, checked
 from ctxkit.store.workspace import Workspace, new_id
 from ctxkit.tools.files import file_tools
 from ctxkit.tools.kernel import python_tool, shell_tool
@@ -78,14 +80,17 @@ class LiveSession:
         self.workspace = workspace or Workspace()
         self.workspace.make()
         self.name, self._clock, self._listeners = name, clock, [hear]
+        self.root = Root(root or self.workspace.scratch(checked(name)))
+        chosen = tools_of(tools, self.root, namespace if namespace is not None else {})
+        offered = tuple(t.schema for t in (*chosen, COMPACT))
         fresh = Session(id=new_id(), format="live", title=name, product="ctxkit", model=model.name, started=clock(),
-                        cwd=str(Path.cwd()), context_window=rules.window or model.context_window)  # fmt: skip
+                        cwd=str(Path.cwd()), context_window=rules.window or model.context_window,
+                        tools=offered)  # fmt: skip
         self.settings: dict[str, Any] = {}
         """What whoever opened it wants to remember of how."""
         self.log = SessionLog(self.workspace.sessions, name, fresh)
+        self.log.session = replace(self.log.session, tools=offered)  # what is offered from now on
         try:
-            self.root = Root(root or self.workspace.scratch(name))
-            chosen = tools_of(tools, self.root, namespace if namespace is not None else {})
             self._events = EventsLog(self.workspace.events(self.id), self.id)
             self.agent = Agent(
                 self.log.session, model=model, rules=rules, tools=chosen, keep=self.log.append, limits=limits,

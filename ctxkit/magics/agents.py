@@ -172,7 +172,9 @@ def _keep(kit: CtxKit, live: LiveSession) -> None:
     from ctxkit.plots import growth
 
     kit.sessions.put(live.session, live.name)
-    growth({live.name: live.session}).write_html(live.workspace.chart(live.id))
+    path = live.workspace.chart(live.id)
+    path.touch(mode=0o600)
+    growth({live.name: live.session}).write_html(path)
 
 
 def _named(asked: Ask) -> dict[str, str | None]:

@@ -25,6 +25,17 @@ _NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")
 _PRIVATE = 0o600
 
 
+def checked(name: str) -> str:
+    """Return the name of a session, which is a part of paths.
+
+    Raises:
+        BadArguments: it is none.
+    """
+    if not _NAME.match(name):
+        raise BadArguments(f"{name[:80]!r} is no name for a session: use letters, digits, '_', '-' and '.'.")
+    return name
+
+
 class SessionLog:
     """The file of one live session and the right to write it.
 
@@ -41,9 +52,7 @@ class SessionLog:
     """
 
     def __init__(self, folder: str | Path, name: str, fresh: Session) -> None:
-        if not _NAME.match(name):
-            raise BadArguments(f"{name[:80]!r} is no name for a session: use letters, digits, '_', '-' and '.'.")
-        self.folder, self.name = Path(folder), name
+        self.folder, self.name = Path(folder), checked(name)
         self.path = self.folder / f"{name}.jsonl"
         self.recovered: str | None = None
         """What was set aside when the file was opened, for the user to read; None: it was whole."""

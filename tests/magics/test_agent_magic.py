@@ -78,6 +78,22 @@ def test_rules_made_for_another_window_are_named_once(shell, capsys, rules, said
     assert "Note:" not in capsys.readouterr().out
 
 
+def test_what_is_kept_of_a_turn_is_for_the_owner_alone(shell):
+    run(shell, "%%agent\na")
+    kept = [p for place in ("sessions", "logs") for p in Path(".ctxkit", place).iterdir()]
+    assert any(p.name.startswith("ctx_viz_") for p in kept)
+    assert {p.name: p.stat().st_mode & 0o077 for p in kept if p.stat().st_mode & 0o077} == {}
+
+
+def test_a_live_session_knows_what_its_tools_weigh(shell):
+    run(shell, "%%agent --tools files\na")
+    groups = run(shell, "%context").report.groups()
+    assert groups["tool schemas"] > 300
+    assert "not in the log" not in groups
+    run(shell, "%%agent --tools ''\nb")
+    assert run(shell, "%context").report.groups()["tool schemas"] < 60
+
+
 def test_the_answer_goes_to_a_variable(shell):
     answer = run(shell, "%%agent --out r --session one\nWrite it")
     assert shell.user_ns["r"] is answer
@@ -205,13 +221,14 @@ def test_completion_knows_options_sessions_and_presets(shell):
 
 
 def test_a_turn_beside_the_notebook_is_busy_until_it_ends(shell):
-    run(shell, "import time\ndef list_files():\n    'List.'\n    time.sleep(0.5)\n    return 'late'")
+    run(shell, "import threading\ngate = threading.Event()\ndef list_files():\n    'List.'\n    gate.wait(60)")
     handle = run(shell, "%%agent --background --tools list_files --out r\nWrite it")
     assert handle.state == "running"
     lines_of_error(shell, "%%agent\nmore", BadArguments, "busy")
     lines_of_error(shell, "%compact", BadArguments, "busy")
     assert shell.user_ns["r"] is handle
-    assert handle.result(20).text.startswith("`heat.py`")
+    shell.user_ns["gate"].set()
+    assert handle.result(60).text.startswith("`heat.py`")
     assert handle.state == "done"
     assert run(shell, "%%agent\nmore").session.turns[-1] == 1
 
