@@ -6,6 +6,7 @@ import gc
 import os
 import statistics
 import time
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,12 +50,17 @@ def cpu(do: Callable[[], Any], rounds: int = ROUNDS) -> float:
 
 
 def decode(files: list[Path]) -> int:
-    """Decode every line, or the whole, of every file; return how many values there were."""
+    """Decode every line, or the whole, of every file, or an archive's members; return how many values there were."""
     plain = msgspec.json.Decoder().decode
     n = 0
     for file in files:
         data = file.read_bytes()
-        if file.suffix == ".jsonl":
+        if file.suffix == ".eval":
+            with zipfile.ZipFile(file) as archive:
+                for member in archive.namelist():
+                    plain(archive.read(member))
+                    n += 1
+        elif file.suffix == ".jsonl":
             for line in data.split(b"\n"):
                 try:
                     plain(line)
@@ -68,7 +74,7 @@ def decode(files: list[Path]) -> int:
 
 
 def row(name: str, folder: Path) -> dict[str, Any]:
-    files = sorted(f for f in folder.rglob("*") if f.suffix in {".jsonl", ".json", ".traj"})
+    files = sorted(f for f in folder.rglob("*") if f.suffix in {".jsonl", ".json", ".traj", ".eval"})
 
     def ours() -> Any:
         sessions = ck.read_all(folder, progress=False)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 INT, FLOAT, BOOL, TEXT, TIME = "Int64", "Float64", "boolean", "string", "datetime64[ns, UTC]"
 _ARROW = {INT: pa.int64(), FLOAT: pa.float64(), BOOL: pa.bool_(), TEXT: pa.large_string()}
 _MASKED = {INT: pd.arrays.IntegerArray, FLOAT: pd.arrays.FloatingArray, BOOL: pd.arrays.BooleanArray}
+_PLAIN = {INT: np.int64, FLOAT: np.float64, BOOL: np.bool_}
+_UTC = pd.DatetimeTZDtype("ns", "UTC")
 _HUGE = 2.0**1000  # what is larger is no figure of a log
 _LATEST = 9_223_000_000.0  # the year 2262, where nanoseconds end: what lies beyond is a broken clock
 
@@ -40,6 +42,8 @@ def build(columns: Sequence[Column], data: dict[str, list[Any]]) -> pd.DataFrame
 def _array(dtype: str, values: list[Any]) -> Any:
     if dtype == TIME:
         return _times(values)
+    if dtype != TEXT and values and values[0] is None and values.count(None) == len(values):
+        return _MASKED[dtype](np.zeros(len(values), _PLAIN[dtype]), np.ones(len(values), np.bool_))
     try:
         array = _constant(values, _ARROW[dtype])
         if array is None:
@@ -100,7 +104,7 @@ def _times(values: list[Any]) -> Any:
     known = np.isfinite(seconds)
     nanos = np.full(len(seconds), np.iinfo("int64").min)  # the value of NaT
     nanos[known] = np.round(seconds[known] * 1e6).astype("int64") * 1000  # a float of today holds no more than micros
-    return pd.DatetimeIndex(nanos.view("datetime64[ns]")).tz_localize("UTC")
+    return pd.DatetimeIndex(nanos.view("datetime64[ns]"), dtype=_UTC, copy=False).array
 
 
 def _second(value: Any) -> float:

@@ -198,7 +198,7 @@ class _Sample:
         return [said(m) for m in named(self._heard(raw), self._asked)]
 
     def _heard(self, raw: Any, **fields: Any) -> list[Message]:
-        raw = self._resolved(mapping(raw), 0)
+        raw = self._resolved(mapping(raw), 0) if self._attachments else mapping(raw)
         made = to_messages(raw, Log(), self.skipped, **fields)
         error = mapping(raw.get("error"))
         if raw.get("role") == "tool":

@@ -8,7 +8,8 @@ import msgspec
 
 from ctxkit.messages import Edit, Fault, Message, Part, Thinking, ToolSchema
 from ctxkit.readers.fields import demand, items, mapping, number
-from ctxkit.readers.pi_entries import Entries, to_parts
+from ctxkit.readers.pi_entries import Entries
+from ctxkit.readers.pi_messages import to_parts
 from ctxkit.session import Session
 
 if TYPE_CHECKING:

@@ -9,32 +9,25 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
-from ctxkit.messages import Edit, Fault, Image, Message, Part, Text, Thinking, ToolCall, Usage
+from ctxkit.messages import Edit, Fault, Message, Part, Text, ToolCall
 from ctxkit.readers.fields import (
     DAMAGE,
-    arguments,
-    as_text,
     demand,
-    items,
     mapping,
     number,
-    real,
     text,
     time,
     why,
     word,
 )
 from ctxkit.readers.logs import TOO_MANY, Log
+from ctxkit.readers.pi_messages import is_visible, to_command, to_parts, to_reply, to_result, to_usage
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
 
 ROLES = {"user", "assistant", "toolResult", "bashExecution", "custom", "hookMessage", "branchSummary"}
-_STOPS = {"toolUse": "tool"}
-_FAILED = ("error", "aborted")
-"""Replies that ended so are not sent back, but for what they said in versions 1 and 2 (seen in recorded prompts)."""
-_SAID = (Text, Thinking)
 
 
 class Entries:
@@ -132,91 +125,37 @@ class Entries:
         """Add a message by its role."""
         role = m.get("role")
         if role == "assistant":
-            self.log.add(self._reply(record, m))
+            self._reply(record, m)
         elif role == "toolResult":
-            self.log.add(self._result(record, m))
+            self._result(record, m)
         elif role in ("user", "custom", "hookMessage"):
             kind = "" if role == "user" else "custom"
             self._said(record, kind, m.get("content"), {"customType": m["customType"]} if "customType" in m else {}, m)
         elif role == "bashExecution":
-            self._bash(record, m)
+            self.log.add(to_command(record, m, self.log.new_id(record.get("id"))))
         elif role in ("branchSummary", "compactionSummary"):
             self._said(record, "branch_summary" if role == "branchSummary" else "summary", m.get("summary"), {}, m)
         else:
             name = f"message {role}" if type(role) is str else "message without role"
             self.skipped[name] += 1
 
-    def _reply(self, record: dict[str, Any], m: dict[str, Any]) -> Message:
-        stop = m.get("stopReason")
-        usage = _usage(m.get("usage"))
-        ended = time(record.get("timestamp"))
-        began = time(m.get("timestamp"))
-        details = {"provider": m["provider"]} if type(m.get("provider")) is str else {}
-        parts = to_parts(m.get("content"))
-        failed = stop in _FAILED
-        if failed:
-            parts = self._cut_off(parts, details)
-        latency = None if ended is None or began is None or not 0 <= ended - began < 86400 else round(ended - began, 3)
-        return Message(
-            role="assistant",
-            id=self.log.new_id(record.get("id")),
-            parts=parts,
-            time=began if ended is None else ended,
-            visible=_visible(m)
-            and (not failed or (self.is_early and any(p.text for p in parts if isinstance(p, _SAID)))),
-            is_error=failed,
-            error=word(m.get("errorMessage")),
-            usage=usage,
-            model=word(m.get("model")),
-            stop=_STOPS.get(stop, stop) if type(stop) is str else None,
-            latency=latency,
-            details=details,
-        )
+    def _reply(self, record: dict[str, Any], m: dict[str, Any]) -> None:
+        own = self.log.new_id(record.get("id"))
+        reply, whole = to_reply(record, m, own, is_early=self.is_early)
+        for c in whole:
+            if type(c) is ToolCall:
+                self.unrun[c.id] = (len(self.log.entries), whole)
+        self.log.add(reply)
 
-    def _cut_off(self, parts: tuple[Part, ...], details: dict[str, Any]) -> tuple[Part, ...]:
-        """Return the parts of a failed reply without its calls: they were not run, and are told in the details."""
-        calls = [p for p in parts if type(p) is ToolCall]
-        if not calls:
-            return parts
-        details["calls_not_run"] = [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in calls]
-        for c in calls:
-            self.unrun[c.id] = (len(self.log.entries), parts)
-        return tuple(p for p in parts if type(p) is not ToolCall)
-
-    def _result(self, record: dict[str, Any], m: dict[str, Any]) -> Message:
-        visible, call = _visible(m), word(m.get("toolCallId"))
+    def _result(self, record: dict[str, Any], m: dict[str, Any]) -> None:
+        visible, call = is_visible(m), word(m.get("toolCallId"))
         if call in self.unrun:  # it was run all the same
             index, whole = self.unrun.pop(call)
             reply = self.log.entries[index]
             if type(reply) is Message:
                 self.log.replace(index, replace(reply, parts=whole))
                 visible = visible and reply.visible
-        return Message(
-            role="tool",
-            id=self.log.new_id(record.get("id")),
-            parts=to_parts(m.get("content")),
-            time=time(record.get("timestamp")) or time(m.get("timestamp")),
-            tool=word(m.get("toolName")),
-            call_id=call,
-            is_error=m.get("isError") is True,
-            visible=visible,
-        )
-
-    def _bash(self, record: dict[str, Any], m: dict[str, Any]) -> None:
-        command, code = text(m.get("command")), m.get("exitCode")
-        failed = m.get("cancelled") is True or (type(code) is int and code != 0)
-        self.log.add(
-            Message(
-                role="user",
-                id=self.log.new_id(record.get("id")),
-                kind="bash",
-                parts=(Text(f"Ran `{command}`\n```\n{text(m.get('output'))}\n```"),),
-                time=time(record.get("timestamp")) or time(m.get("timestamp")),
-                visible=m.get("excludeFromContext") is not True,
-                is_error=failed,
-                details={"command": command, "exit_code": code if type(code) is int else None},
-            )
-        )
+        self.log.add(to_result(record, m, self.log.new_id(record.get("id")), visible=visible))
 
     def _said(
         self,
@@ -233,7 +172,7 @@ class Entries:
                 kind="" if kind == "summary" else kind,
                 parts=to_parts(content),
                 time=time(record.get("timestamp")) or time((m or {}).get("timestamp")),
-                visible=m is None or _visible(m),
+                visible=m is None or is_visible(m),
                 details={k: v for k, v in details.items() if v is not None},
             )
         )
@@ -259,7 +198,7 @@ class Entries:
             time=when,
             tokens_before=number(record.get("tokensBefore")),
             tokens_after=number(record.get("tokensAfter")),
-            usage=_usage(record.get("usage")),
+            usage=to_usage(record.get("usage")),
             details=mapping(record.get("details")),
         )
         log.add(edit)
@@ -331,53 +270,3 @@ class Entries:
             faults=tuple(sorted(self.faults, key=lambda f: f.line)),
             details=provider,
         )
-
-
-def _visible(m: dict[str, Any]) -> bool:
-    """Say whether a message is sent to the model: ai marks those that are not."""
-    metadata = m.get("metadata")
-    return type(metadata) is not dict or metadata.get("agentVisible") is not False
-
-
-def _usage(value: Any) -> Usage | None:
-    """Return what a call was billed for; all zeros mean that it failed before the provider counted."""
-    if type(value) is not dict:
-        return None
-    fresh, read_, write = number(value.get("input")), number(value.get("cacheRead")), number(value.get("cacheWrite"))
-    output = number(value.get("output"))
-    if not (fresh or read_ or write or output):
-        return None
-    cost = value.get("cost")
-    return Usage(
-        input_tokens=fresh,
-        cache_read_tokens=read_,
-        cache_write_tokens=write,
-        output_tokens=output,
-        reasoning_tokens=number(value.get("reasoning")),
-        cost_usd=real(cost.get("total")) if type(cost) is dict else None,
-    )
-
-
-def to_parts(content: Any) -> tuple[Part, ...]:
-    """Return Pi's content, a text or a list of parts, as our parts."""
-    if type(content) is str:
-        return (Text(content),) if content else ()
-    out: list[Part] = []
-    for p in items(content):
-        if type(p) is not dict:
-            raise ValueError("expected the parts of a message to be objects")
-        kind = p.get("type")
-        if kind == "text":
-            out.append(Text(text(p.get("text"))))
-        elif kind == "thinking":
-            signature = word(p.get("thinkingSignature"))
-            hidden = len(signature) if signature and len(signature) > 64 else 0
-            out.append(Thinking(text(p.get("thinking")), signature, hidden, p.get("redacted") is True))
-        elif kind == "toolCall":
-            given, raw = arguments(p.get("arguments"))
-            out.append(ToolCall(text(p.get("id")), text(p.get("name")), given, raw))
-        elif kind == "image":
-            out.append(Image(text(p.get("mimeType")) or "image/png", text(p.get("data"))))
-        else:
-            out.append(Text(as_text(p)))  # an unknown part went to the model too
-    return tuple(out)

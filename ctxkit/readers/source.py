@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 MAX_BYTES = 2 << 30
 """Files above this are refused: a session of two gigabytes is no session."""
 _BOM = b"\xef\xbb\xbf"
+ZIP = b"PK\3\4"
+"""How an archive begins."""
 _GZIP = b"\x1f\x8b\x08"
 _RATIO = 400
 """A gzipped file that grows more than so many times is a bomb: JSON logs reach about 30."""
@@ -128,7 +130,10 @@ class Source:
             return [self.document] if type(self.document) is dict else []
         if self._at_once is not None:
             return self._at_once[:_HEAD]
-        return [r for _, r in self._decode(self.data[: 1 << 22].split(b"\n", _HEAD * 4)[: _HEAD * 4], [])[:_HEAD]]
+        if self.data.startswith(ZIP):
+            return []
+        first = self.data[: 1 << 22].split(b"\n", _HEAD * 4)[: _HEAD * 4]
+        return [r for _, r in self._decode([s for s in first if s.lstrip()[:1] == b"{"], [])[:_HEAD]]
 
     @cached_property
     def _at_once(self) -> list[dict[str, Any]] | None:
