@@ -11,6 +11,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above, Both, Turns
 from ctxkit.presets.anchors import Anchored
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def opens_turn(history: History, _room: Room) -> bool:
     return len(history) > 0 and history[len(history) - 1].role == "user"
 
 
+@typed
 def adk(
     *,
     context_window: int | None = None,

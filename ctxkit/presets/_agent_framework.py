@@ -13,6 +13,7 @@ from ctxkit.policies import contents
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
 from ctxkit.policies.triggers import Share
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ def line(results: list[str]) -> str:
     return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - len(MARK) - 1] + MARK + "]"
 
 
+@typed
 def agent_framework(
     *,
     context_window: int | None = None,

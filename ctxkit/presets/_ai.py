@@ -123,6 +123,7 @@ def strategy(word: str) -> Literal["llm", "heuristic", "off"]:
     return low if low in ("heuristic", "off") else "llm"  # type: ignore[return-value]
 
 
+@typed
 def ai(
     *,
     context_window: int | None = None,
@@ -162,7 +163,6 @@ def ai(
         quirks: do what the program did: compact by whole turns, without a digest.
     """
     parameters = dict(locals())
-    typed(ai, parameters)
     if context_window is not None and context_window < 0:
         raise BadArguments(f"A window of {context_window} tokens holds nothing: give 0 for an unknown one.")
     known = 200_000 if context_window is None else context_window

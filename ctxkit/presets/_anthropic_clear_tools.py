@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ctxkit.policies.clear import CLEARED
 from ctxkit.policies.rules import Rules
+from ctxkit.presets.checks import typed
 from ctxkit.presets.clearing import ClearUses
 from ctxkit.presets.differences import Difference
 
@@ -32,6 +33,7 @@ DIFFERENCES = (
 )
 
 
+@typed
 def anthropic_clear_tools(
     *,
     context_window: int | None = None,

@@ -13,6 +13,7 @@ from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Overflow
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class Armed(Open):
         return outlook.above(self.hard - 1, start, stop)
 
 
+@typed
 def boise(
     *,
     context_window: int | None = None,

@@ -15,7 +15,7 @@ from ctxkit.policies.reads import READERS, WRITERS
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets.anchors import Anchored, end, fresh, message_of
-from ctxkit.presets.checks import room_to_cut
+from ctxkit.presets.checks import room_to_cut, typed
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ def last_files(history: History, n: int) -> dict[str, str]:
     return dict(list(reversed(seen.items()))[:n])
 
 
+@typed
 def claude_code(
     *,
     context_window: int | None = None,

@@ -16,6 +16,7 @@ from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets.anchors import end, fresh, message_of
+from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
 
@@ -106,6 +107,7 @@ def middle(text: str, tokens: int) -> str:
     return f"{text[:head]}…{(len(text) - keep) // 4} tokens truncated…{text[len(text) - tail :]}"
 
 
+@typed
 def codex(
     *,
     context_window: int | None = None,

@@ -12,6 +12,7 @@ from ctxkit.policies import contents
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.presets import clauses
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class DeepSummary(Summary):
         return {k: v[:20] + TRUNCATED if k in long else v for k, v in call.arguments.items()} if long else None
 
 
+@typed
 def deepagents(
     *,
     context_window: int | None = None,

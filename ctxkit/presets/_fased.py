@@ -7,18 +7,19 @@ from typing import Any, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.flushes import MemoryFlush
-from ctxkit.policies.idle import PLACEHOLDER, CacheTtl
+from ctxkit.policies.idle import PLACEHOLDER
 from ctxkit.policies.prompts import OPENCLAW_SECTIONS, PI_SECTIONS
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.safeguard import Safeguard
 from ctxkit.policies.structured import PiSummary
 from ctxkit.policies.triggers import Above, Overflow, Share
+from ctxkit.presets import claws
 from ctxkit.presets.checks import room_to_cut, typed
+from ctxkit.presets.claws import FLOOR
 from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
 
 SOFT_THRESHOLD = 4000
-FLOOR = 20_000
 
 DIFFERENCES = (
     Difference(
@@ -79,11 +80,6 @@ DIFFERENCES = (
 )
 
 
-def reserve(reserve_tokens: int | None = None, reserve_tokens_floor: int = FLOOR) -> int:
-    """Return the tokens held free: what is configured (Pi's 16,384), but never below the floor (0 turns it off)."""
-    return max(16_384 if reserve_tokens is None else reserve_tokens, reserve_tokens_floor)
-
-
 def flush_at(window: float, floor: float = FLOOR, soft: float = SOFT_THRESHOLD) -> float:
     """Return the tokens from which memory is flushed; numbers that make no sense become their defaults."""
     floor = FLOOR if isnan(floor) or floor < 0 else floor
@@ -113,6 +109,7 @@ def flush_due(
     return tokens is not None and at > 0 and tokens >= at and compactions != flushed_at
 
 
+@typed
 def fased(
     *,
     context_window: int | None = None,
@@ -177,24 +174,13 @@ def fased(
         quirks: do what the program does where it fails or differs.
     """
     parameters = dict(locals())
-    typed(fased, parameters)
-    if mode not in ("default", "safeguard"):
-        raise BadArguments(f"mode is default or safeguard, not {mode!r}.")
+    claws.checked(parameters)
     if context_pruning not in ("off", "cache-ttl"):
         raise BadArguments(f"context_pruning is off or cache-ttl, not {context_pruning!r}.")
-    if not 0.1 <= max_history_share <= 0.9:
-        raise BadArguments(f"max_history_share lies between 0.1 and 0.9, not at {max_history_share}.")
-    held = reserve(reserve_tokens, reserve_tokens_floor)
+    held = claws.reserve(reserve_tokens, reserve_tokens_floor)
     room_to_cut(context_window, held, keep_recent_tokens)
-    common: dict[str, Any] = {
-        "keep_tokens": keep_recent_tokens,
-        "limit": max(int(0.8 * held), 1),
-        "split_limit": max(int(0.5 * held), 1),
-        "focus": focus,
-        "seconds": 300.0 if quirks else timeout_seconds,
-        "must_shrink": not quirks,
-        "quirks": quirks,
-    }
+    common = claws.summary(parameters, held, focus=focus, seconds=300.0 if quirks else timeout_seconds)
+    common |= {"must_shrink": not quirks, "quirks": quirks}
     policy: PiSummary = PiSummary(**common)
     if mode == "safeguard":
         policy = Safeguard(
@@ -205,26 +191,12 @@ def fased(
             sections=OPENCLAW_SECTIONS if quality_retries else PI_SECTIONS,
             retries=quality_retries,
         )
-    pruning = CacheTtl(
-        ttl_seconds=ttl_seconds,
-        keep_last_assistants=keep_last_assistants,
-        soft_trim_ratio=soft_trim_ratio,
-        hard_clear_ratio=hard_clear_ratio,
-        min_prunable_tool_chars=min_prunable_tool_chars,
-        soft_trim_max_chars=soft_trim_max_chars,
-        soft_trim_head_chars=soft_trim_head_chars,
-        soft_trim_tail_chars=soft_trim_tail_chars,
-        hard_clear=hard_clear,
-        placeholder=hard_clear_placeholder,
-        allow=tools_allow or ("*",),
-        deny=tools_deny,
-    )
     window = context_window or 200_000
     flush = flush_at(window, reserve_tokens_floor if quirks else held, soft_threshold_tokens)
     return Rules(
         policy=policy,
         trigger=Share(1.0, of="budget") | Overflow(recorded=True),
-        pruning=pruning if context_pruning == "cache-ttl" else None,
+        pruning=claws.cold(parameters) if context_pruning == "cache-ttl" else None,
         warnings=(Above(flush, or_equal=True),) if memory_flush and flush > 0 else (),
         flush=MemoryFlush(below=window - int(flush)) if memory_flush and flush > 0 else None,
         window=context_window,

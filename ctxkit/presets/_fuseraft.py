@@ -94,6 +94,7 @@ class Except(Open):
         return held if held <= start else first_due(self.trigger, outlook, start, held)
 
 
+@typed
 def fuseraft(
     *,
     context_window: int | None = None,
@@ -165,7 +166,6 @@ def fuseraft(
         quirks: do what the program does where it differs from its document.
     """
     parameters = dict(locals())
-    typed(fuseraft, parameters)
     _checked(parameters)
     turns = Count(trigger_turn_count, ("assistant",))
     others = [

@@ -15,6 +15,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Replies, Results
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Share
+from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
 
@@ -138,6 +139,7 @@ class Pipeline(Summary):
         return super().__call__(new, room) if new.tokens > self.max_tokens else new
 
 
+@typed
 def gemini(
     *,
     variant: Literal["classic", "pipeline"] = "classic",

@@ -13,6 +13,7 @@ from ctxkit.messages import Text
 from ctxkit.policies import contents
 from ctxkit.policies.rules import Rules
 from ctxkit.presets import thresholds
+from ctxkit.presets.checks import typed
 from ctxkit.presets.clearing import ClearUses
 from ctxkit.presets.differences import Difference
 
@@ -100,6 +101,7 @@ class Edited(ClearUses):
         return changes
 
 
+@typed
 def inspect_edit(
     *,
     context_window: int | None = None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.policies.rules import Rules
 from ctxkit.presets import thresholds
 from ctxkit.presets.anchors import Anchored, end
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class TaskAndSummary(Anchored):
         return end(history)
 
 
+@typed
 def inspect_summary(
     *,
     context_window: int | None = None,

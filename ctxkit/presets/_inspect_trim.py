@@ -9,6 +9,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
 from ctxkit.presets import thresholds
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Trim(Setting):
         return history.drop(cut, f"the oldest of all but {self.preserve:.0%}", start=start)
 
 
+@typed
 def inspect_trim(*, context_window: int | None = None, threshold: float = 0.9, preserve: float = 0.8) -> Rules:
     """Return the rules of Inspect's trimming compaction.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ctxkit.policies.rules import Rules
+from ctxkit.presets.checks import typed
 from ctxkit.presets.clearing import ClearUses
 from ctxkit.presets.differences import Difference
 
@@ -25,6 +26,7 @@ DIFFERENCES = (
 )
 
 
+@typed
 def langchain_clear_tools(
     *,
     context_window: int | None = None,

@@ -9,6 +9,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 from ctxkit.presets import clauses
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class LangChainSummary(Summary):
         return super().written(history, first)
 
 
+@typed
 def langchain_summary(
     *,
     context_window: int | None = None,

@@ -10,6 +10,7 @@ from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.anchors import Anchored, end
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class LettaSummary(Anchored):
         return history.safe_before(n - 1) if n > 1 else 0
 
 
+@typed
 def letta(
     *,
     context_window: int | None = None,

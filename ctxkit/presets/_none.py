@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ctxkit.policies.rules import Rules
+from ctxkit.presets.checks import typed
 
 
+@typed
 def none(*, context_window: int | None = None) -> Rules:
     """Return rules that never change anything.
 

@@ -11,6 +11,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting, at_least
 from ctxkit.policies.triggers import Above, Share
 from ctxkit.presets.anchors import end, fresh
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class ServerItem(Setting):
         return new if new.tokens < history.tokens else history
 
 
+@typed
 def openai_server(
     *, context_window: int | None = None, compact_threshold: int | None = None, item_tokens: int = 1500
 ) -> Rules:

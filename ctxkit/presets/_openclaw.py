@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies import contents
-from ctxkit.policies.idle import PLACEHOLDER, CacheTtl
+from ctxkit.policies.idle import PLACEHOLDER
 from ctxkit.policies.prompts import OPENCLAW_SECTIONS, PI_SECTIONS
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.safeguard import Safeguard
 from ctxkit.policies.structured import PiSummary
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.checks import room_to_cut
+from ctxkit.presets import claws
+from ctxkit.presets.checks import room_to_cut, typed
+from ctxkit.presets.claws import FLOOR
 from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
 
@@ -81,6 +83,7 @@ def recent(messages: list[Message], turns: int) -> str:
     return "\n\n## Recent turns preserved verbatim\n" + "\n".join(lines)
 
 
+@typed
 def openclaw(
     *,
     pruning: Literal["cache-ttl"] | None = None,
@@ -88,7 +91,7 @@ def openclaw(
     mode: Literal["default", "safeguard"] = "safeguard",
     reserve_tokens: int | None = None,
     keep_recent_tokens: int = 20_000,
-    reserve_tokens_floor: int = 20_000,
+    reserve_tokens_floor: int = FLOOR,
     max_history_share: float = 0.5,
     recent_turns_preserve: int = 3,
     quality_guard: bool = False,
@@ -147,15 +150,9 @@ def openclaw(
     """
     parameters = dict(locals())
     _checked(parameters)
-    held = max(16_384 if reserve_tokens is None else reserve_tokens, reserve_tokens_floor)
+    held = claws.reserve(reserve_tokens, reserve_tokens_floor)
     room_to_cut(context_window, held, keep_recent_tokens)
-    common: dict[str, Any] = {
-        "keep_tokens": keep_recent_tokens,
-        "limit": max(int(0.8 * held), 1),
-        "split_limit": max(int(0.5 * held), 1),
-        "focus": custom_instructions,
-        "seconds": timeout_seconds,
-    }
+    common = claws.summary(parameters, held, focus=custom_instructions, seconds=timeout_seconds)
     policy: PiSummary = PiSummary(**common)
     if mode == "safeguard":
         policy = OpenClawSummary(
@@ -170,7 +167,7 @@ def openclaw(
     return Rules(
         policy=policy,
         trigger=Share(1.0, of="budget") | Overflow(recorded=True),
-        pruning=_cold(parameters) if pruning == "cache-ttl" else None,
+        pruning=claws.cold(parameters, keep_images=3) if pruning == "cache-ttl" else None,
         window=context_window,
         reserve=held,
         estimator="pi",
@@ -184,32 +181,8 @@ def openclaw(
 def _checked(p: dict[str, Any]) -> None:
     if p["pruning"] not in (None, "cache-ttl"):
         raise BadArguments(f"pruning is 'cache-ttl' or None, not {p['pruning']!r}.")
-    if p["mode"] not in ("default", "safeguard"):
-        raise BadArguments(f"mode is default or safeguard, not {p['mode']!r}.")
-    if not 0.1 <= p["max_history_share"] <= 0.9:
-        raise BadArguments(f"max_history_share lies between 0.1 and 0.9, not at {p['max_history_share']}.")
+    claws.checked(p)
     if not 0 <= p["recent_turns_preserve"] <= 12:
         raise BadArguments("recent_turns_preserve lies between 0 and 12.")
     if not 0 <= p["quality_guard_max_retries"] <= 3:
         raise BadArguments("quality_guard_max_retries lies between 0 and 3.")
-
-
-def _cold(p: dict[str, Any]) -> CacheTtl:
-    same = (
-        "ttl_seconds",
-        "keep_last_assistants",
-        "soft_trim_ratio",
-        "hard_clear_ratio",
-        "min_prunable_tool_chars",
-        "soft_trim_max_chars",
-        "soft_trim_head_chars",
-        "soft_trim_tail_chars",
-        "hard_clear",
-    )
-    return CacheTtl(
-        **{name: p[name] for name in same},
-        placeholder=p["hard_clear_placeholder"],
-        allow=tuple(p["tools_allow"]) or ("*",),
-        deny=tuple(p["tools_deny"]),
-        keep_images=3,
-    )

@@ -14,6 +14,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Outputs
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Overflow, Share
+from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
 
@@ -123,6 +124,7 @@ def opens_turn(history: History, _room: Room) -> bool:
     return len(history) > 0 and history[len(history) - 1].role == "user"
 
 
+@typed
 def opencode(
     *,
     context_window: int | None = None,

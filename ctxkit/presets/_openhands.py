@@ -9,6 +9,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above, Count, Overflow
 from ctxkit.presets.anchors import Anchored
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class OpenHandsSummary(Anchored):
         return cut if cut - self.head(history) >= self.minimum_progress * n else 0
 
 
+@typed
 def openhands(
     *,
     context_window: int | None = None,

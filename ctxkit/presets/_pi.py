@@ -51,6 +51,7 @@ DIFFERENCES = (
 )
 
 
+@typed
 def pi(
     *,
     context_window: int | None = None,
@@ -73,7 +74,6 @@ def pi(
         quirks: do what the program 0.58.3 does where it loses messages or cuts nothing.
     """
     parameters = dict(locals())
-    typed(pi, parameters)
     policy = PiSummary(
         keep_tokens=keep_recent_tokens,
         limit=max(int(0.8 * reserve_tokens), 1),

@@ -103,6 +103,7 @@ def estimate(history: History) -> int:
     return counter.total(history.messages) if hasattr(counter, "total") else history.estimated
 
 
+@typed
 def pulse_coder(
     *,
     context_window_tokens: int = WINDOW,
@@ -128,7 +129,6 @@ def pulse_coder(
         quirks: take a result that is not smaller.
     """
     parameters = dict(locals())
-    typed(pulse_coder, parameters)
     trigger = int(0.75 * context_window_tokens) if compact_trigger is None else compact_trigger
     target = int(0.5 * context_window_tokens) if compact_target is None else compact_target
     if not trigger > target:

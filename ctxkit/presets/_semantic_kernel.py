@@ -12,6 +12,7 @@ from ctxkit.policies.setting import Setting
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Count
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ def tool_use(history: History, position: int) -> bool:
     return message.role == "tool" or bool(message.tool_calls)
 
 
+@typed
 def semantic_kernel(
     *,
     method: Literal["summary", "truncation"] = "summary",

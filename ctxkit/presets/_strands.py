@@ -14,6 +14,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
 from ctxkit.policies.triggers import Both, Count, Overflow, Share
 from ctxkit.presets.anchors import Anchored
+from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ def opens_turn(history: History, _room: Room) -> bool:
     return len(history) > 0 and history[len(history) - 1].role == "user"
 
 
+@typed
 def strands(
     *,
     method: Literal["window", "summary"] = "window",

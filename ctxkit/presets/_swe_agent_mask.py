@@ -9,6 +9,7 @@ from ctxkit.presets.checks import typed
 PLACEHOLDER = "Old environment output: ({lines} lines omitted)"
 
 
+@typed
 def swe_agent_mask(*, n: int = 10, polling: int = 1, context_window: int | None = None) -> Rules:
     """Return rules that show the last observations whole and mask the older ones, at every call.
 
@@ -20,7 +21,6 @@ def swe_agent_mask(*, n: int = 10, polling: int = 1, context_window: int | None 
         context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
     """
     parameters = dict(locals())
-    typed(swe_agent_mask, parameters)
     return Rules(
         pruning=Clear(keep_last=n, polling=polling, placeholder=PLACEHOLDER),
         window=context_window,

@@ -167,6 +167,7 @@ def pruning(max_messages: int = 0, keep: int = 4) -> Any:
     return Prunings.of(prune, Cap(max_messages=cap))
 
 
+@typed
 def tyrum(
     *,
     context_window: int | None = None,
@@ -199,7 +200,6 @@ def tyrum(
         quirks: find only inner parts of paths and audit nothing, as the program.
     """
     parameters = dict(locals())
-    typed(tyrum, parameters)
     if not 0 <= reserved_input_tokens <= 400_000:
         raise BadArguments(f"reserved_input_tokens lies between 0 and 400,000, not {reserved_input_tokens:,}.")
     if not 0 <= keep_last_messages_after_compaction <= 200:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from inspect import signature
+from math import isfinite
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ctxkit.errors import BadArguments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def room_to_cut(window: int | None, reserve: int, keep: int) -> None:
@@ -32,16 +37,42 @@ def room_to_cut(window: int | None, reserve: int, keep: int) -> None:
         )
 
 
-def typed(make: Callable[..., Any], parameters: Mapping[str, Any]) -> None:
-    """Refuse a setting of another kind than its default; one whose default is None may be anything.
+def typed(make: Callable[P, R]) -> Callable[P, R]:
+    """Return a preset that first refuses settings of another kind than its signature says."""
 
-    Raises:
-        BadArguments: a number, text or True/False was expected; the sentence names the setting.
-    """
-    for name, parameter in signature(make).parameters.items():
-        kind, value = type(parameter.default), parameters[name]
-        if kind in (int, float) and (isinstance(value, bool) or not isinstance(value, Real)):
-            raise BadArguments(f"{name} of preset {make.__name__!r} must be a number, not {value!r}.")
-        if kind in (bool, str) and not isinstance(value, kind):
-            expected = "True or False" if kind is bool else "text"
-            raise BadArguments(f"{name} of preset {make.__name__!r} must be {expected}, not {value!r}.")
+    @wraps(make)
+    def made(*args: P.args, **settings: P.kwargs) -> R:
+        for name, value in settings.items():
+            parameter = signature(make).parameters.get(name)
+            if parameter is not None:
+                _check(make.__name__, name, str(parameter.annotation), value)
+        return make(*args, **settings)
+
+    return made
+
+
+def _check(preset: str, name: str, annotation: str, value: Any) -> None:
+    kinds = set(annotation.split(" | "))
+    if kinds - _KINDS.keys() - {"None"} or (value is None and "None" in kinds):
+        return  # of a kind that the preset itself looks at
+    if not any(_KINDS[kind][1](value) for kind in kinds - {"None"}):
+        words = " or ".join(_KINDS[kind][0] for kind in _KINDS if kind in kinds)
+        raise BadArguments(f"{name} of preset {preset!r} must be {words}, not {value!r}.")
+
+
+def _number(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Real) and isfinite(value)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
+
+
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "bool": ("True or False", lambda v: isinstance(v, bool)),
+    "int": ("a whole number", lambda v: _number(v) and v == int(v)),
+    "float": ("a number", _number),
+    "str": ("text", lambda v: isinstance(v, str)),
+    "tuple[str, ...]": ("a list of texts", _texts),
+}
+"""Kinds of setting as signatures write them: how a sentence names them, and what is one."""

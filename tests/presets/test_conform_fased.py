@@ -11,7 +11,8 @@ from ctxkit.errors import BadArguments, ModelError
 from ctxkit.messages import Image, Message, Text
 from ctxkit.policies import identifiers, idle, plans
 from ctxkit.policies.safeguard import Safeguard, failures
-from ctxkit.presets._fased import flush_at, flush_due, reserve
+from ctxkit.presets._fased import flush_at, flush_due
+from ctxkit.presets.claws import reserve
 from ctxkit.tokens import PI, Room
 
 ROOM = Room(200_000, 20_000, PI)

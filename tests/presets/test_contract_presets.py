@@ -1,5 +1,7 @@
 """The contract of every preset: on arbitrary histories, and replayed over real sessions."""
 
+from inspect import signature
+
 import pytest
 from conftest import sample
 from contracts import history_of, holds, messages, paired
@@ -223,3 +225,19 @@ def test_differences_are_told(name):
 def test_a_setting_of_another_kind_is_refused_by_name(name, settings_):
     with pytest.raises(BadArguments, match=next(iter(settings_))):
         preset(name, **settings_)
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_every_setting_refuses_what_is_no_such_thing(name):
+    """text for a number, a number for text, NaN: named in one sentence, whichever preset it is"""
+    make = getattr(presets, name)
+    for key, parameter in signature(make).parameters.items():
+        if parameter.annotation in ("int", "int | None", "float", "float | None"):
+            wrong = ["x", [], True, float("nan"), float("inf")]
+        elif parameter.annotation in ("bool", "str", "str | None", "tuple[str, ...]"):
+            wrong = [3.5, {}]
+        else:
+            continue
+        for value in wrong:
+            with pytest.raises(BadArguments, match=f"{key} of preset '{name}'"):
+                make(**{key: value})

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 1_000_000
 MAX_SLOW_CHARS = 100_000
 """Characters that the JSON5 parser is given; it reads about 40,000 a second."""
+BREAKS = frozenset("\x85\u2028\u2029")
 MAX_DEPTH = 100
 NOTE = "The parts that ctxkit's rules hold; put them into your own file beside all else that it says."
 
@@ -104,7 +105,15 @@ def _to_json(tree: Mapping[str, Any]) -> str:
 def _to_yaml(tree: Mapping[str, Any]) -> str:
     import yaml
 
-    return f"# {NOTE}\n" + yaml.safe_dump(dict(tree), sort_keys=False, allow_unicode=True, width=100)
+    class Dumper(yaml.SafeDumper):
+        """Escapes the rarer line breaks, which a reader folds to a blank."""
+
+    def text(dumper: Any, value: str) -> Any:
+        style = '"' if BREAKS.intersection(value) else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    return f"# {NOTE}\n" + yaml.dump(dict(tree), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
 def _to_toml(tree: Mapping[str, Any]) -> str:

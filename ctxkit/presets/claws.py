@@ -1,0 +1,64 @@
+"""What OpenClaw and its fork Fased have in common: a floored reserve, Pi's summary settings, pruning when cold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies.idle import CacheTtl
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FLOOR = 20_000
+"""Least tokens held free."""
+_PRUNING = (
+    "ttl_seconds",
+    "keep_last_assistants",
+    "soft_trim_ratio",
+    "hard_clear_ratio",
+    "min_prunable_tool_chars",
+    "soft_trim_max_chars",
+    "soft_trim_head_chars",
+    "soft_trim_tail_chars",
+    "hard_clear",
+)
+
+
+def reserve(reserve_tokens: int | None = None, reserve_tokens_floor: int = FLOOR) -> int:
+    """Return the tokens held free: what is configured (Pi's 16,384), but never below the floor (0 turns it off)."""
+    return max(16_384 if reserve_tokens is None else reserve_tokens, reserve_tokens_floor)
+
+
+def checked(p: Mapping[str, Any]) -> None:
+    """Refuse what both refuse.
+
+    Raises:
+        BadArguments: an unknown mode, or a share outside 0.1 to 0.9.
+    """
+    if p["mode"] not in ("default", "safeguard"):
+        raise BadArguments(f"mode is default or safeguard, not {p['mode']!r}.")
+    if not 0.1 <= p["max_history_share"] <= 0.9:
+        raise BadArguments(f"max_history_share lies between 0.1 and 0.9, not at {p['max_history_share']}.")
+
+
+def summary(p: Mapping[str, Any], held: int, *, focus: str, seconds: float) -> dict[str, Any]:
+    """Return the settings of a summary in either mode: Pi's limits, 0.8 and 0.5 of what is held free."""
+    return {
+        "keep_tokens": p["keep_recent_tokens"],
+        "limit": max(int(0.8 * held), 1),
+        "split_limit": max(int(0.5 * held), 1),
+        "focus": focus,
+        "seconds": seconds,
+    }
+
+
+def cold(p: Mapping[str, Any], **more: Any) -> CacheTtl:
+    """Return the pruning of results after a pause, with what one of the two has besides."""
+    return CacheTtl(
+        **{name: p[name] for name in _PRUNING},
+        placeholder=p["hard_clear_placeholder"],
+        allow=tuple(p["tools_allow"]) or ("*",),
+        deny=tuple(p["tools_deny"]),
+        **more,
+    )
