@@ -38,9 +38,20 @@ def script(seed: int, turns: int = 12, chars: int = 200) -> list[Line]:
     return out
 
 
+def alone(seed: int) -> list[Line]:
+    """A script without parallel calls, for packages that keep all calls or results of a reply in another way."""
+    lines = [x for x in script(seed, turns=2 + seed % 9) if not x.of.endswith("-1")]
+    return [x._replace(calls=x.calls[:1]) for x in lines]
+
+
 def history(lines: list[Line]) -> History:
     """The script as a history of the kit."""
-    return shown([_message(x) for x in lines], counter=CHARS)
+    return shown(messages(lines), counter=CHARS)
+
+
+def messages(lines: list[Line]) -> list[Message]:
+    """The script as messages of the kit."""
+    return [_message(x) for x in lines]
 
 
 def _message(x: Line) -> Message:

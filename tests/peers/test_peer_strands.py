@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from peer_talks import history, kept, script
+from peer_talks import alone, history, kept
 
 from ctxkit import presets
 from ctxkit.policies.chain import applied
@@ -18,12 +18,6 @@ from strands.agent.conversation_manager.compression.context_compression import (
 
 ROOM = Room(100_000, 0, named("chars/4"))
 SEEDS = range(20)
-
-
-def alone(seed):
-    """A script without parallel calls: Strands has all results of a reply in one message, the kit one each."""
-    lines = [x for x in script(seed, turns=2 + seed % 9) if not x.of.endswith("-1")]
-    return [x._replace(calls=x.calls[:1]) for x in lines]
 
 
 def theirs(lines):
