@@ -59,15 +59,16 @@ def log_of(
         log.memo["session"] = session  # sizes are found by identity: the messages must live as long as the log
     assert tokens is not None  # noqa: S101  for the type checker
     parts = _fixed_parts(session, anchored, fixed, as_recorded)
-    sizes_of, calls, turns = iter(tokens), iter(parts), session.turns
+    sizes_of, calls, turns, told = iter(tokens), iter(parts), session.turns, None
     for position, entry in enumerate(session.path):
         if isinstance(entry, Edit):
             log.recorded.append((log.calls, entry))
             continue
         size = next(sizes_of)
         if entry.role == "assistant":
-            log.open(_sent_at(log, entry), entry.agent, next(calls))
+            log.open(sent_at(entry, told), entry.agent, next(calls))
         log.append(entry, size, turn=turns[position])
+        told = told if entry.time is None else entry.time
     return log
 
 
@@ -86,11 +87,18 @@ def identified(session: Session) -> Session:
     return _replace(session, log=tuple(log))
 
 
-def _sent_at(log: Log, reply: Message) -> float | None:
-    """Return when a call was sent: its end less its latency, else the time of what was said before it."""
+def sent_at(reply: Message, told: float | None) -> float | None:
+    """Return when a call was sent, in seconds since 1970: its end less its latency, else when its input was written.
+
+    Args:
+        reply: what came back.
+        told: the time of the last message before it that has one.
+    """
     if reply.time is not None and reply.latency is not None:
         return reply.time - reply.latency
-    return log.messages[-1].time if log.messages else None
+    if told is None or reply.time is None:
+        return reply.time if told is None else told
+    return min(told, reply.time)
 
 
 def _fixed_parts(session: Session, anchored: Sizes | None, fixed: int | None, as_recorded: bool) -> list[int]:

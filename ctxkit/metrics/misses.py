@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from ctxkit.engine import sent_at
 from ctxkit.messages import Edit, Message
 from ctxkit.sizes import Sizes, sizes
 
@@ -99,14 +100,10 @@ def _shared_after_edit(session: Session, before: Call, call: Call, anchored: Siz
 
 
 def sent_time(session: Session, call: Call) -> float | None:
-    """Return when a call was sent, in seconds since 1970: its end less its latency, else when its input was written."""
-    reply = call.message
-    if reply.time is not None and reply.latency is not None:
-        return reply.time - reply.latency
-    for entry in reversed(session.path[: call.position]):
-        if isinstance(entry, Message) and entry.time is not None:
-            return entry.time if reply.time is None else min(entry.time, reply.time)
-    return reply.time
+    """Return when a call was sent, as the engine has it (`engine.sent_at`)."""
+    before = reversed(session.path[: call.position])
+    told = next((e.time for e in before if isinstance(e, Message) and e.time is not None), None)
+    return sent_at(call.message, told)
 
 
 def _gap(session: Session, before: Call, call: Call) -> float | None:

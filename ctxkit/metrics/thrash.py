@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from statistics import fmean, median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from ctxkit.frames.cuts import cuts as compactions
 from ctxkit.messages import Edit, Message
 from ctxkit.metrics.breakeven import requests_until_reset_pays
 from ctxkit.prices import price
 from ctxkit.sizes import Sizes, sizes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ctxkit.messages import ToolCall
     from ctxkit.session import Call, Session
 
@@ -28,6 +32,7 @@ class Cut(msgspec.Struct, frozen=True):
     """One compaction, as its calls felt it. Sizes are tokens of the prompt; None: the log cannot say."""
 
     compaction: int
+    """Its number, as ``frame(per="compaction")`` counts; of several before one call, that of the last."""
     call: int
     """The first call that was shown its outcome."""
     before: int
@@ -42,6 +47,8 @@ class Cut(msgspec.Struct, frozen=True):
     refill_10: float | None
     rebound_calls: int | None
     """Calls until the prompt was back at three quarters of its size before; None: it never was."""
+    rebound_minutes: float | None
+    """Minutes until then; None where it never was, or the log has no times."""
     pays_after: float | None
     """Requests after which the cut has paid for itself (see `breakeven`); None without a price."""
     unpaid: bool | None
@@ -97,24 +104,38 @@ def spiral(session: Session, limit: int) -> int:
 
 
 def cuts(session: Session, *, anchored: Sizes | None = None) -> tuple[Cut, ...]:
-    """Return the compactions that a later call was shown; those that free nothing are cuts too."""
+    """Return the compactions that a later call was shown; those that free nothing are cuts too.
+
+    Several between two calls were felt as one.
+    """
     if not session.edits:
         return ()
     seen = _Seen(session, anchored or sizes(session))
     places = _places(session)
     out: list[Cut] = []
-    for i, (number, call, position) in enumerate(places):
-        following = places[i + 1][1] if i + 1 < len(places) else None
-        before = next((p for p in reversed(seen.prompts[:call]) if p), None)
+    for i, place in enumerate(places):
+        following = places[i + 1].call if i + 1 < len(places) else None
+        before = next((p for p in reversed(seen.prompts[: place.call]) if p), None)
         if before is not None:
-            out.append(seen.cut(number, call, position, before=before, following=following))
+            out.append(seen.cut(place, before=before, following=following))
     return tuple(out)
 
 
 def aftermath(session: Session) -> tuple[float | None, float | None]:
     """Return the mean re-read rate and the median re-orientation of a session's cuts, without sizing anything."""
-    told = [_afterwards(session, at, session.edits[number]) for number, call, at in _places(session) if call]
+    told = [_afterwards(session, place) for place in _places(session) if place.call]
     return _mean([again for again, _ in told]), _median([first for _, first in told])
+
+
+class _Place(NamedTuple):
+    """What was done between two calls."""
+
+    number: int
+    call: int
+    """The first call after it."""
+    position: int
+    """Where the last edit stands."""
+    edits: tuple[Edit, ...]
 
 
 class _Seen:
@@ -123,19 +144,21 @@ class _Seen:
     def __init__(self, session: Session, anchored: Sizes) -> None:
         self.session, self.anchored, self.prompts = session, anchored, _prompts(session, anchored)
 
-    def cut(self, number: int, call: int, position: int, *, before: int, following: int | None) -> Cut:
-        after = self._after(call, position)
+    def cut(self, place: _Place, *, before: int, following: int | None) -> Cut:
+        call = place.call
+        after = self._after(call, place.position)
         interval = None if following is None else following - call
         stop = following if following is not None else len(self.prompts)
-        pays = _pays_after(self.session, self.session.calls[call], self.session.edits[number], before, after)
-        again, first_write = _afterwards(self.session, position, self.session.edits[number])
+        pays = _pays_after(self.session, self.session.calls[call], place.edits, before, after)
+        again, first_write = _afterwards(self.session, place)
+        full = next((k for k in range(call, stop) if (self.prompts[k] or 0) >= FULL * before), None)
 
         def refill(calls: int) -> float | None:
             size = self.prompts[call + calls] if call + calls < stop else None
             return None if size is None or before <= after else (size - after) / (before - after)
 
         return Cut(
-            compaction=number,
+            compaction=place.number,
             call=call,
             before=before,
             after=after,
@@ -143,7 +166,8 @@ class _Seen:
             minutes=_minutes(self.session, call, following),
             refill_3=refill(3),
             refill_10=refill(10),
-            rebound_calls=next((k - call for k in range(call, stop) if (self.prompts[k] or 0) >= FULL * before), None),
+            rebound_calls=None if full is None else full - call,
+            rebound_minutes=_minutes(self.session, call, full),
             pays_after=pays,
             unpaid=None if pays is None or interval is None else interval < pays,
             reread_rate=again,
@@ -171,30 +195,29 @@ def _prompts(session: Session, anchored: Sizes | None) -> list[int | None]:
     return out
 
 
-def _places(session: Session) -> list[tuple[int, int, int]]:
-    """Return (number, first call after, position) of each edit; of several between two calls only the last."""
-    found: dict[int, tuple[int, int, int]] = {}
-    number, call = 0, 0
-    for position, entry in enumerate(session.path):
-        if isinstance(entry, Edit):
-            if call < len(session.calls):
-                found[call] = (number, call, position)
-            number += 1
-        elif entry.role == "assistant":
-            call += 1
+def _places(session: Session) -> list[_Place]:
+    """Return what was done between two calls, of all calls that were followed by one."""
+    replies = [c.position for c in session.calls]
+    found: dict[int, _Place] = {}
+    for cut in compactions(session):
+        call = bisect_left(replies, cut.position)
+        if call < len(replies):
+            was = found.get(call)
+            edits = (*(was.edits if was else ()), *cut.edits)
+            found[call] = _Place(cut.number, call, cut.position + len(cut.edits) - 1, edits)
     return list(found.values())
 
 
-def _pays_after(session: Session, call: Call, edit: Edit, before: int, after: int) -> float | None:
+def _pays_after(session: Session, call: Call, edits: Sequence[Edit], before: int, after: int) -> float | None:
     p = price(call.message.model or session.model)
     if p is None or p.cache_read is None:
         return None
-    summary = sum(len(m.text) for m in edit.inserted) / 4
-    cost = before * p.cache_read + summary * p.output  # the least: the summary call reads the warm prefix
-    if edit.usage is not None and edit.usage.cost_usd is not None:
-        cost = edit.usage.cost_usd
-    elif not edit.inserted:
-        cost = 0.0
+    cost = 0.0
+    for edit in edits:
+        if edit.usage is not None and edit.usage.cost_usd is not None:
+            cost += edit.usage.cost_usd
+        elif edit.inserted:  # the least: the summary call reads the warm prefix
+            cost += before * p.cache_read + sum(len(m.text) for m in edit.inserted) / 4 * p.output
     write = p.cache_write or p.input
     return requests_until_reset_pays(before, after, cost_usd=cost, read_price=p.cache_read, write_price=write)
 
@@ -206,13 +229,12 @@ def _minutes(session: Session, call: int, following: int | None) -> float | None
     return None if a is None or b is None else (b - a) / 60
 
 
-def _afterwards(session: Session, position: int, edit: Edit) -> tuple[float | None, int | None]:
+def _afterwards(session: Session, place: _Place) -> tuple[float | None, int | None]:
     """Return the share of repeats among the next tool calls, and the number of tool calls to the first write."""
-    gone = set(edit.targets)
-    removed = {
-        _key(c) for e in session.path[:position] if isinstance(e, Message) and e.id in gone for c in e.tool_calls
-    }
-    later = [c for e in session.path[position:] if isinstance(e, Message) for c in e.tool_calls]
+    gone = {target for edit in place.edits for target in edit.targets}
+    path = session.path
+    removed = {_key(c) for e in path[: place.position] if isinstance(e, Message) and e.id in gone for c in e.tool_calls}
+    later = [c for e in path[place.position :] if isinstance(e, Message) for c in e.tool_calls]
     near = later[:REREADS]
     again = sum(_key(c) in removed for c in near) / len(near) if near else None
     return again, next((i for i, c in enumerate(later) if any(w in c.name.lower() for w in _WRITES)), None)

@@ -70,6 +70,31 @@ def test_a_file_read_again_after_its_result_went():
     assert cut.reorientation == 1
 
 
+def test_several_compactions_between_two_calls_are_felt_as_one():
+    a, b = call("read_file", path="a.py"), call("read_file", path="b.py")
+    first, second = [a, result("A", a)], [b, result("B", b)]
+    s = session(user(), *first, *second, said(50_000, time=0.0), summarised(first), summarised(second), user(),
+                call("read_file", path="a.py"), call("read_file", path="b.py"), said(45_000, time=120.0), model=MODEL)  # fmt: skip
+    (cut,) = thrash(s).cuts
+    assert (cut.compaction, cut.call, cut.reread_rate) == (1, 3, 1.0)
+    once = thrash(session(*[e for e in s.log if e is not s.edits[0]], model=MODEL)).cuts[0].pays_after
+    assert cut.pays_after > once
+
+
+def test_the_number_of_a_cut_is_that_of_the_frame():
+    s = ck.replay(ck.read(ck.samples.path()), ck.presets.semantic_kernel())
+    frame = ck.frame(s, per="compaction").set_index("compaction")
+    assert [frame.loc[c.compaction, "call"] for c in thrash(s).cuts] == [c.call for c in thrash(s).cuts]
+    assert len(s.edits) >= len(frame) >= len(thrash(s).cuts) > 1
+
+
+def test_minutes_until_full_again():
+    first, cycle = [user(), said(100_000, time=0.0)], [said(20_000, time=60.0), said(80_000, time=240.0)]
+    s = session(*first, summarised(first), user(), cycle[0], user(), cycle[1])
+    (cut,) = thrash(s).cuts
+    assert (cut.rebound_calls, cut.rebound_minutes) == (1, 3.0)
+
+
 def test_a_session_without_cuts_says_nothing():
     t = thrash(session(user(), said(10)))
     assert t.cuts == ()
