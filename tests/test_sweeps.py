@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 
 import pandas as pd
 import pytest
@@ -11,8 +11,9 @@ from test_sweeps_scores import talk
 
 import ctxkit as ck
 from ctxkit.replays import replayed
+from ctxkit.sweeps.batches import Setting
 from ctxkit.sweeps.columns import NAMES
-from ctxkit.sweeps.runs import size
+from ctxkit.sweeps.spreads import Plan, Share
 
 GRID = {"context_window": [50_000, 60_000], "keep_recent_tokens": [2000, 6000, 90_000], "summariser": "fixed"}
 
@@ -84,6 +85,24 @@ class Dying(ThreadPoolExecutor):
         return lost
 
 
+class Strangers(Executor):
+    """Has a new worker for every batch."""
+
+    _max_workers = 2
+
+    def submit(self, work, /, *arguments):
+        with ThreadPoolExecutor(1) as one:
+            return one.submit(work, *arguments)
+
+
+def test_nothing_is_left_undone_where_workers_come_and_go():
+    s, rules = small()
+    given = [s, talk(9), talk(8)]
+    assert ck.sweep(given, [*rules, ck.presets.pi()], executor=Strangers()).equals(
+        ck.sweep(given, [*rules, ck.presets.pi()])
+    )
+
+
 def test_what_a_worker_lost_is_done_here():
     s, rules = small()
     with Dying(1) as executor, pytest.warns(UserWarning, match="worker"):
@@ -152,11 +171,38 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path):
         ck.sweep(talk(3), "none", out=tmp_path / "no" / "r.jsonl")
 
 
+def planned(*lengths, workers=2, run=None):
+    shares = [Share(i, talk(5), [Setting("x", None, f"{n}") for n in range(k)]) for i, k in enumerate(lengths)]
+    plan = Plan(shares, workers)
+    plan.run = run
+    return plan
+
+
 def test_batches_are_neither_tiny_nor_endless():
-    assert size(1000, 100, 2, 0.0001) == 1000
-    assert size(1000, 1, 2, 0.0001) == 500
-    assert size(4, 1, 4, 0.001) == 50
-    assert size(1000, 100, 2, 1.0) == 5
+    assert len(planned(1000).next("a")[1]) == 4
+    assert len(planned(1000, run=1e-6).next("a")[1]) == 1000
+    assert len(planned(1000, run=0.01).next("a")[1]) == 100
+    assert len(planned(100, 100, run=0.002).next("a")[1]) == 50
+    assert len(planned(3, run=1.0).next("a")[1]) == 1
+
+
+def test_a_worker_stays_with_its_session_and_helps_where_it_pays():
+    plan = planned(40, 40, run=0.02)
+    (mine, _), (other, _), (again, _) = (plan.next(w) for w in ("a", "b", "a"))
+    assert mine is again is not other
+    mine.left.clear()
+    helped, settings = plan.next("a")
+    assert helped is other
+    assert len(settings) <= (len(other.left) + len(settings)) / 2 + 1
+    other.left = other.left[:1]
+    assert plan.next("a") is None
+
+
+def test_all_settings_are_handed_out_once():
+    plan, seen = planned(17, 1, 90, run=0.01), []
+    while any(s.left for s in plan.shares):
+        seen += [(given[0].place, s.key) for w in "abc" if (given := plan.next(w)) is not None for s in given[1]]
+    assert len(seen) == len(set(seen)) == 108
 
 
 def test_equal_rules_and_functions_of_one_name_are_told_apart():

@@ -192,6 +192,8 @@ class View(msgspec.Struct, frozen=True, gc=False):
 
     def tool(self, *patterns: str) -> NDArray[Any]:
         """Return a mask of the tool results by tool name or glob, upper and lower case alike."""
+        if "*" in patterns:  # all of them: their names need not be looked at
+            return self.role("tool")
         mask: NDArray[Any] = self._named("tool", patterns) & self.role("tool")
         return mask
 

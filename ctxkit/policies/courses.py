@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -56,10 +57,21 @@ class Course:
         self.stays: NDArray[Any] = shown.stays
         self.states: dict[int, list[State]] = {}
 
+    @cached_property
+    def messages(self) -> tuple[Message, ...]:
+        """What is shown, before any change."""
+        return self.shown.messages
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Its tokens."""
+        found: list[int] = self.shown.sizes.tolist()
+        return found
+
     def of(self, p: int) -> list[State]:
         """Return the states of a position, in order."""
         found = self.states.get(p)
-        return [State(int(self.arrive[p]), self.shown[p], self.shown.item(p).tokens)] if found is None else found
+        return [State(int(self.arrive[p]), self.messages[p], self.sizes[p])] if found is None else found
 
     def long(self, mask: NDArray[Any], low: int) -> list[int]:
         """Return the positions of a mask at which more than `low` characters stand, or did not always stand."""
@@ -94,7 +106,7 @@ class Course:
         if self.stays[p] or start == inf:
             return
         was, out = self.of(p), list[State]()
-        new = State(int(start), _replace(self.shown[p], parts=(Text(text),)), self.shown.placeholder_size(text))
+        new = State(int(start), _replace(self.messages[p], parts=(Text(text),)), self.shown.placeholder_size(text))
         for state, end in zip(was, [*(s.call for s in was[1:]), inf], strict=True):
             larger = state.message is not None and state.tokens > new.tokens and start < end
             if not larger or start > state.call:
@@ -111,7 +123,7 @@ class Course:
             Untraceable: it did; a part that counts messages, or reads calls, cannot do so in the log then.
         """
         for p, states in self.states.items():
-            said = [key(c) for c in self.shown[p].tool_calls]
+            said = [key(c) for c in self.messages[p].tool_calls]
             if any(s.message is None or [key(c) for c in s.message.tool_calls] != said for s in states):
                 raise Untraceable
 
@@ -131,7 +143,7 @@ class Course:
         """Return all changes as one table."""
         found: list[tuple[int, int, int, bool]] = []
         for p, states in self.states.items():
-            size, begin = self.shown.item(p).tokens, int(self.arrive[p])
+            size, begin = self.sizes[p], int(self.arrive[p])
             for i, state in enumerate(states):
                 if i or state.tokens != size:
                     found.append((state.call, p, state.tokens - size, state.call > begin))
@@ -142,4 +154,4 @@ class Course:
 def _add(states: list[State], call: int, state: State) -> None:
     """Add what is said from a call on, unless it is what is said already."""
     if not states or states[-1][1:] != state[1:]:
-        states.append(State(call, *state[1:]))
+        states.append(state if call == state.call else State(call, *state[1:]))

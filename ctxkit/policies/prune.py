@@ -88,7 +88,7 @@ class Prune(Traced, Setting):
         """Say when each message loses its calls: as soon as no message that names them is among the last."""
         if course.states:
             raise Untraceable
-        messages = course.shown.messages
+        messages = course.messages
         times = self._times(course, messages)
         for p, message in enumerate(messages):
             ids = [c.id for c in message.tool_calls] if message.role == "assistant" else [message.call_id or ""]

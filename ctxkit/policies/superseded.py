@@ -179,7 +179,7 @@ class Pairs:
     def __init__(self, course: Course) -> None:
         self.course, shown = course, course.shown
         self.calls = _calls(shown)
-        results = sum(m.call_id is not None for m in shown.messages if m.role == "tool")
+        results = sum(m.call_id is not None for m in course.messages if m.role == "tool")
         if not len({c.id for _, c, _ in self.calls}) == len(self.calls) == results:
             raise Untraceable
 

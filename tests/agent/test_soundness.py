@@ -18,6 +18,7 @@ from ctxkit.errors import BadArguments, ModelError
 from ctxkit.history import History
 from ctxkit.messages import Thinking, ToolCall, Usage
 from ctxkit.models.chat import NO_RESULT, to_chat
+from ctxkit.policies.clear import Clear
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
@@ -227,3 +228,13 @@ def test_another_models_window_is_noted_at_its_calls():
 def test_a_turn_that_sends_nothing_says_how_full_the_context_is():
     a = agent(at=session(user("x" * 4_000), assistant()), limits=Limits(tokens=100))
     assert 1_000 < run(a.turn("go")).context_tokens < 1_200
+
+
+def test_limits_and_gauges_count_what_is_sent_after_pruning():
+    asked = assistant("", tool_call("echo", "c1"))
+    at = session(user(), asked, result("z" * 40_000, asked), assistant())
+    a = agent(at=at, rules=Rules(counter=COUNT, pruning=Clear(keep_last=0)), limits=Limits(tokens=1_000))
+    assert a.compactor.context.tokens > 10_000 > 1_000 > a.compactor.context.coming
+    outcome = run(a.turn("go"))
+    assert outcome.ended == "answered"
+    assert outcome.context_tokens < 1_000

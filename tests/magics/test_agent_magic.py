@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from magics.shells import completions, new_shell
 
+from ctxkit import presets
 from ctxkit.errors import BadArguments, ModelError, StoreError, UnknownPreset
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
@@ -78,6 +79,18 @@ def test_rules_made_for_another_window_are_named_once(shell, capsys, rules, said
     assert "Note:" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("rules", "said"), [
+    ("Rules(policy=Summary(keep_turns=1), trigger=Above(9_000), warnings=(Above(2_000),))",
+     r"! context budget: [\d,]+ tokens in the prompt, near the next compaction"),
+    ("presets.fuseraft(warn_at=5_000, cutover_at=90_000)",
+     r"! context budget: [\d,]+ tokens sent since the last compaction, warned at 5,000, cut over at 90,000"),
+])  # fmt: skip
+def test_a_budget_that_nears_its_end_is_told_in_words(shell, capsys, rules, said):
+    shell.user_ns["mine"] = eval(rules, {"Rules": Rules, "Summary": Summary, "Above": Above, "presets": presets})
+    run(shell, f"{AUDIT} --rules mine\ngo")
+    assert len(re.findall(said, capsys.readouterr().out)) == 1
+
+
 def test_what_is_kept_of_a_turn_is_for_the_owner_alone(shell):
     run(shell, "%%agent\na")
     kept = [p for place in ("sessions", "logs") for p in Path(".ctxkit", place).iterdir()]
@@ -98,6 +111,8 @@ def test_the_answer_goes_to_a_variable(shell):
     answer = run(shell, "%%agent --out r --session one\nWrite it")
     assert shell.user_ns["r"] is answer
     assert answer.outcome.spent.calls == 4
+    lines_of_error(shell, "%%agent --out 1r --session two\nWrite it", BadArguments, "'1r' is no name of a variable")
+    assert not Path(".ctxkit/sessions/two.jsonl").exists()
 
 
 def test_a_cell_is_taken_as_it_stands(shell):
