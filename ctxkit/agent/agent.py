@@ -171,7 +171,7 @@ class Agent:
             why=why,
             spent=s,
             compactions=self.compactor.made,
-            context_tokens=turn.sent or self.compactor.context.tokens,
+            context_tokens=turn.sent or self.compactor.context.coming,
             context_window=self.compactor.context.run.room.limit,
             notice=self.model.notice,
         )

@@ -54,7 +54,7 @@ class Calls:
         """
         stage, compacted, compactor = -1, False, self._compactor
         while True:
-            turn.check(self._model, compactor.context.tokens, self._transcript.clock())
+            turn.check(self._model, compactor.context.coming, self._transcript.clock())
             prepared = await compactor.prepare(turn.spent, turn.limits)
             turn.sent = prepared.tokens
             messages, stage = self._within_payload(prepared.messages, stage, turn.limits.payload_bytes)

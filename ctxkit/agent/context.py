@@ -115,8 +115,13 @@ class LiveContext:
         return None
 
     @property
+    def coming(self) -> int:
+        """Tokens that the next call would be sent, pruned, if nothing were compacted."""
+        return self.run.coming().tokens
+
+    @property
     def tokens(self) -> int:
-        """Tokens of the next prompt, as it stands."""
+        """Tokens of the next prompt, as it stands, before any pruning."""
         return self.run.history.at(self.run.call).tokens
 
     @property

@@ -61,6 +61,8 @@ def take(kit: CtxKit, asked: Ask, body: str) -> object:
     prompt = "\n".join(t for t in (asked.prompt.strip(), body.strip()) if t)
     if not prompt:
         return standing(kit, asked.session)
+    if asked.out and not asked.out.isidentifier():
+        raise BadArguments(f"{asked.out!r} is no name of a variable: give `--out` one, such as answer.")
     if asked.expand:
         prompt = expanded(prompt, kit.shell.user_ns)
     name, limits = asked.session or kit.lives.standing or FIRST, _limits(asked)
@@ -116,7 +118,7 @@ def standing(kit: CtxKit, name: str | None) -> Page:
     """Say how a live session stands."""
     live = kit.lives.get(name)
     context, agent_ = live.agent.compactor.context, live.agent
-    used, limit = context.tokens, context.run.room.limit
+    used, limit = context.coming, context.run.room.limit
     calls, cuts = counted(len(live.session.calls), "call"), counted(len(live.session.edits), "compaction")
     lines = [
         f"Session {live.name} ({live.id}): {calls}, {cuts}",

@@ -98,7 +98,7 @@ def restore(kit: CtxKit, asked: Place) -> Page:
     place = checkpoint(live.session, asked.checkpoint)
     session = live.restore(place.number)
     kit.sessions.add(session, live.name)
-    used = live.agent.compactor.context.tokens
+    used = live.agent.compactor.context.coming
     return Page(f"Session {live.name} stands before compaction {place.number}: {used:,} tokens. Nothing was lost.")
 
 

@@ -46,7 +46,10 @@ class Turn:
         elif event.kind == "model_error":
             self._close()
             self.lines.append(f"! the model failed: {line(str(said['error']), 300)}")
-        elif event.kind in ("context_exceeded_recovery", "limit_reached", "context_budget_warn"):
+        elif event.kind == "context_budget_warn":
+            self._close()
+            self.lines.append(_warning(said))
+        elif event.kind in ("context_exceeded_recovery", "limit_reached"):
             self._close()
             words = (str(v) if isinstance(v, str) else f"{k} {v}" for k, v in said.items())
             self.lines.append(f"! {event.kind.replace('_', ' ')}: {line(', '.join(words), 160)}")
@@ -67,7 +70,7 @@ class Turn:
     def bar(self) -> tuple[int, int]:
         """Return the tokens of the context and the model's window."""
         context = self._live.agent.compactor.context
-        return context.tokens, context.run.room.limit
+        return context.coming, context.run.room.limit
 
     def __repr__(self) -> str:
         used, limit = self.bar()
@@ -94,6 +97,14 @@ def _compaction(said: dict[str, Any]) -> str:
     if said.get("outcome") == "skipped":
         return "compaction skipped: too little history"
     return f"✂ compacted {said['tokens_before']:,} → {said['tokens_after']:,} tokens ({said.get('trigger')})"
+
+
+def _warning(said: dict[str, Any]) -> str:
+    if said.get("warn_at"):  # a budget of tokens sent, as fuseraft's
+        sent = f"{said['cumulative_input_tokens']:,} tokens sent since the last compaction, warned at"
+        cut = f", cut over at {said['cutover_at']:,}" if said.get("cutover_at") else ""
+        return f"! context budget: {sent} {said['warn_at']:,}{cut}"
+    return f"! context budget: {said['tokens']:,} tokens in the prompt, near the next compaction"
 
 
 def _bar(share: float, width: int = 30) -> str:

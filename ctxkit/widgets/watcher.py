@@ -77,7 +77,7 @@ class Watcher(w.VBox):  # type: ignore[misc]
         if live is None:
             return Gauge(self.name, _last(session), session.context_window, *done, "", "")
         context, state = live.agent.compactor.context, "running" if self._turning else "at rest"
-        return Gauge(self.name, context.tokens, context.run.room.limit, *done, state, live.agent.model.notice)
+        return Gauge(self.name, context.coming, context.run.room.limit, *done, state, live.agent.model.notice)
 
     def to_text(self) -> str:
         """Return what is shown as text."""
