@@ -13,7 +13,7 @@ from ctxkit.sweeps.scores import Base, row_of, run_row
 from ctxkit.sweeps.stack.rows import rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ctxkit.history import Log
     from ctxkit.policies.rules import Rules
@@ -92,9 +92,13 @@ def batch(session: Session, settings: Sequence[Setting], options: Options) -> li
     if name not in _benches:
         _benches.clear()
         _benches[name] = Bench(session)
-    bench = _benches[name]
-    made = rows([bench], settings, options)[0]
-    return [(row or bench.row(s, options)) | {"of": name} for row, s in zip(made, settings, strict=True)]
+    return list(rows_of(_benches[name], settings, options))
+
+
+def rows_of(bench: Bench, settings: Sequence[Setting], options: Options) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one session under some rules: at once where the rules opt in, else run by run."""
+    for row, setting in zip(rows([bench], settings, options)[0], settings, strict=True):
+        yield (row or bench.row(setting, options)) | {"of": bench.name}
 
 
 def key_of(session: Session) -> str:

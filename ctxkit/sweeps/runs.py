@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import warnings
-from concurrent.futures import FIRST_COMPLETED, Executor, wait
-from math import ceil
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.errors import BadArguments
 from ctxkit.session import Session
-from ctxkit.sweeps.batches import Bench, Options, Setting, batch, key_of
+from ctxkit.sweeps.batches import Bench, Options, Setting, key_of
 from ctxkit.sweeps.columns import NAMES, typed
 from ctxkit.sweeps.grids import differing, labels, rules_of
 from ctxkit.sweeps.notes import Notes
+from ctxkit.sweeps.spreads import spread
 from ctxkit.sweeps.stack.rows import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from concurrent.futures import Future
+    from concurrent.futures import Executor
     from pathlib import Path
 
     import pandas as pd
 
-BATCH_SECONDS = 0.05
-"""A batch takes at least so long, so that handing it over (2 ms on Dask) costs little."""
-LONGEST_SECONDS = 5.0
-"""And not much longer, so that the progress can be seen."""
 TOGETHER = 16
 """Sessions that are done at once where nothing but sizes and money is asked for."""
-PER_WORKER = 4
-"""Batches that are on their way for each worker."""
 
 
 class Task(NamedTuple):
@@ -38,14 +30,6 @@ class Task(NamedTuple):
 
     session: Session
     settings: tuple[Setting, ...]
-
-    def parts(self, size: int) -> list[Task]:
-        """Return the task in parts of so many settings."""
-        return [Task(self.session, self.settings[a : a + size]) for a in range(0, len(self.settings), size)]
-
-    def without(self, n: int) -> Task:
-        """Return the task without its first settings."""
-        return Task(self.session, self.settings[n:])
 
 
 def sweep(
@@ -164,16 +148,7 @@ def _finished(
     if executor is None:
         yield from _done_here(tasks, options)
         return
-    first = [(i, part) for i, task in tasks[:1] for part in task.parts(1)[:2]]
-    seconds = 0.0
-    for i, part in first:  # done here: the second, with everything made, tells how many runs make a batch
-        start = perf_counter()
-        yield i, batch(part.session, part.settings, options)
-        seconds = perf_counter() - start
-    left = [(i, t.without(2) if n == 0 else t) for n, (i, t) in enumerate(tasks)]
-    workers = workers_of(executor)
-    queue = [(i, part) for i, t in left for part in t.parts(size(len(t.settings), len(left), workers, seconds))]
-    yield from spread(queue, executor, workers * PER_WORKER, options)
+    yield from spread([(i, *task) for i, task in tasks], executor, options)
 
 
 def _done_here(tasks: Sequence[tuple[int, Task]], options: Options) -> Iterator[tuple[int, list[dict[str, Any]]]]:
@@ -192,53 +167,3 @@ def _done_here(tasks: Sequence[tuple[int, Task]], options: Options) -> Iterator[
             for setting, row in zip(settings, made, strict=True):
                 if row is None:
                     yield i, [bench.row(setting, options) | {"of": bench.name}]
-
-
-def size(settings: int, sessions: int, workers: int, seconds: float) -> int:
-    """Return how many runs make a batch: one session's share of a worker, at least 50 ms of work, at most 5 s."""
-    fair = ceil(settings / workers) if sessions < 2 * workers else settings
-    least, most = (ceil(t / max(seconds, 1e-6)) for t in (BATCH_SECONDS, LONGEST_SECONDS))
-    return max(min(fair, most), least, 1)
-
-
-def spread(
-    queue: Sequence[tuple[int, Task]], executor: Executor, ahead: int, options: Options
-) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """Hand batches over, never more than `ahead` at once, and yield their rows; what cannot travel is done here."""
-    running: dict[Future[Any], tuple[int, Task]] = {}
-    waiting = list(reversed(queue))
-    try:
-        while waiting or running:
-            while waiting and len(running) < ahead:
-                i, task = waiting.pop()
-                try:
-                    running[executor.submit(batch, task.session, task.settings, options)] = (i, task)
-                except Exception as error:  # noqa: BLE001  a pool that broke, or is shut down: see below
-                    yield i, _here(task, options, error)
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                i, task = running.pop(future)
-                failed = future.exception()
-                yield i, future.result() if failed is None else _here(task, options, failed)
-    finally:
-        for future in running:
-            future.cancel()
-
-
-def _here(task: Task, options: Options, error: BaseException) -> list[dict[str, Any]]:
-    """Do a batch in this process: runs never raise, so it is the way to the worker, or the worker, that failed."""
-    if not isinstance(error, Exception):
-        raise error
-    why = f"{type(error).__name__}: {error}"[:200]
-    warnings.warn(f"{len(task.settings)} runs were done in this process, as a worker could not ({why}).", stacklevel=2)
-    return batch(task.session, task.settings, options)
-
-
-def workers_of(executor: Executor) -> int:
-    """Return how many workers an executor has, as far as it says."""
-    known = getattr(executor, "_max_workers", None)
-    if isinstance(known, int) and known > 0:
-        return known
-    client = getattr(executor, "_client", None)
-    threads = sum(client.nthreads().values()) if client is not None and hasattr(client, "nthreads") else 0
-    return threads or 4

@@ -1,0 +1,188 @@
+"""A sweep over the workers of an executor: each stays with a session, which it is sent as bytes and reads once."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+import warnings
+from concurrent.futures import FIRST_COMPLETED, Executor, wait
+from functools import cached_property
+from math import ceil
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ctxkit.sweeps.batches import Bench, batch, key_of, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from concurrent.futures import Future
+
+    from ctxkit.session import Session
+    from ctxkit.sweeps.batches import Options, Setting
+
+    Rows = list[dict[str, Any]]
+
+BATCH_SECONDS = 0.25
+"""A batch takes at least about so long, so that handing it over (some ms on Dask) costs little."""
+LONGEST_SECONDS = 5.0
+"""And not much longer, so that the progress can be seen."""
+FIRST = 4
+"""Runs of a batch while nobody knows how long they take."""
+
+
+class Done(NamedTuple):
+    """What a worker sends back."""
+
+    rows: Rows
+    worker: tuple[int, int]
+    first: float
+    """Seconds until the first row: reading the session included, where the worker did not know it."""
+    rest: float
+    """Seconds of the other rows."""
+    knew: bool
+
+
+class Share:
+    """A session and the settings that are still to be run on it."""
+
+    def __init__(self, place: int, session: Session, settings: Sequence[Setting]) -> None:
+        self.place, self.session, self.left = place, session, list(settings)
+        self.calls = max(len(session.calls), 1)
+        self.name = key_of(session)
+        self.owner: Any = None
+        """The worker that has read it; a fresh object while nobody answered yet."""
+
+    @cached_property
+    def bytes(self) -> bytes:
+        """The session as it is sent."""
+        return pickle.dumps(self.session, pickle.HIGHEST_PROTOCOL)
+
+    def take(self, n: int) -> tuple[Setting, ...]:
+        """Take some settings off; what would be left alone comes with them."""
+        n = len(self.left) if n * 1.5 >= len(self.left) else n
+        taken, self.left = tuple(self.left[:n]), self.left[n:]
+        return taken
+
+
+class Plan:
+    """Who does what next, by what the batches took so far."""
+
+    def __init__(self, shares: Sequence[Share], workers: int) -> None:
+        self.shares = sorted(shares, key=lambda s: -s.calls * len(s.left))
+        self.workers = workers
+        self.run: float | None = None
+        """Seconds of a run, for each call of its session."""
+        self.read = 0.0
+        """Seconds of reading a session, for each of its calls."""
+
+    def learn(self, share: Share, done: Done) -> None:
+        """Take note of how long a batch took; runs after the first tell how long one is."""
+        n = len(done.rows)
+        own = done.rest / (n - 1) if n > 1 else done.first
+        own /= share.calls
+        self.run = own if self.run is None else (self.run + own) / 2
+        if not done.knew and n > 1:
+            self.read = max(done.first / share.calls - own, 0.0)
+
+    def next(self, worker: Any) -> tuple[Share, tuple[Setting, ...]] | None:
+        """Return the next batch of a worker; None where it would cost more than it helps."""
+        left = [s for s in self.shares if s.left]
+        own = [s for s in left if s.owner == worker]
+        free = [s for s in left if s.owner is None]
+        if own or free:
+            share = (own or free)[0]
+            share.owner = worker
+            return share, share.take(self.size(share))
+        if not left:
+            return None
+        share = max(left, key=lambda s: s.calls * len(s.left))
+        if self.run is not None and self.run * len(share.left) * share.calls < BATCH_SECONDS + self.read * share.calls:
+            return None
+        return share, share.take(min(self.size(share), ceil(len(share.left) / 2)))
+
+    def orphans(self) -> list[Any]:
+        """Return a worker for what is left of sessions whose own worker is gone."""
+        left = [s for s in self.shares if s.left]
+        for share in left:
+            share.owner = None
+        return [object() for _ in left[:1]]
+
+    def size(self, share: Share) -> int:
+        """Return how many runs make a batch: a part of what is left for each worker, within bounds of time."""
+        if self.run is None:
+            return min(FIRST, ceil(len(share.left) / self.workers))
+        left = self.run * sum(s.calls * len(s.left) for s in self.shares)
+        seconds = min(max(left / (2 * self.workers), BATCH_SECONDS), LONGEST_SECONDS)
+        return max(1, ceil(seconds / max(self.run * share.calls, 1e-7)))
+
+
+def spread(
+    tasks: Sequence[tuple[int, Session, Sequence[Setting]]], executor: Executor, options: Options
+) -> Iterator[tuple[int, Rows]]:
+    """Yield the rows of batches as workers finish them; what cannot travel, or was lost, is done here."""
+    plan = Plan([Share(*task) for task in tasks], workers_of(executor))
+    running: dict[Future[Any], tuple[Any, Share, tuple[Setting, ...]]] = {}
+    idle: list[Any] = [object() for _ in range(plan.workers)]
+    try:
+        while idle or running:
+            for worker in idle:
+                while (given := plan.next(worker)) is not None:
+                    share, settings = given
+                    try:
+                        running[executor.submit(work, share.name, share.bytes, settings, options)] = (worker, *given)
+                        break
+                    except Exception as error:  # noqa: BLE001  a pool that broke, or is shut down: see below
+                        yield share.place, _here(share, settings, options, error)
+            idle = [] if running else plan.orphans()
+            for future in wait(running, return_when=FIRST_COMPLETED).done if running else ():
+                worker, share, settings = running.pop(future)
+                failed = future.exception()
+                if failed is not None:
+                    yield share.place, _here(share, settings, options, failed)
+                    idle.append(worker)
+                    continue
+                found: Done = future.result()
+                plan.learn(share, found)
+                if share.owner is worker:
+                    share.owner = found.worker
+                idle.append(found.worker)
+                yield share.place, found.rows
+    finally:
+        for future in running:
+            future.cancel()
+
+
+_known = threading.local()
+
+
+def work(name: str, session: bytes, settings: Sequence[Setting], options: Options) -> Done:
+    """Run settings on a session, in a worker, which keeps the last session that it was sent."""
+    start = perf_counter()
+    knew = getattr(_known, "name", None) == name
+    if not knew:
+        _known.name, _known.bench = name, Bench(pickle.loads(session))  # noqa: S301  of this process's parent
+    rows = rows_of(_known.bench, settings, options)
+    made = [next(rows)]
+    first = perf_counter()
+    made += rows
+    return Done(made, (os.getpid(), threading.get_ident()), first - start, perf_counter() - first, knew)
+
+
+def _here(share: Share, settings: Sequence[Setting], options: Options, error: BaseException) -> Rows:
+    """Do a batch in this process: runs never raise, so it is the way to the worker, or the worker, that failed."""
+    if not isinstance(error, Exception):
+        raise error
+    why = f"{type(error).__name__}: {error}"[:200]
+    warnings.warn(f"{len(settings)} runs were done in this process, as a worker could not ({why}).", stacklevel=2)
+    return batch(share.session, settings, options)
+
+
+def workers_of(executor: Executor) -> int:
+    """Return how many workers an executor has, as far as it says."""
+    known = getattr(executor, "_max_workers", None)
+    if isinstance(known, int) and known > 0:
+        return known
+    client = getattr(executor, "_client", None)
+    threads = sum(client.nthreads().values()) if client is not None and hasattr(client, "nthreads") else 0
+    return threads or 4
