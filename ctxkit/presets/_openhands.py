@@ -42,18 +42,19 @@ class OpenHandsSummary(Anchored):
     max_size: int = 240
     """Messages above which it is due."""
     max_tokens: int | None = None
-    """Tokens above which it is due."""
+    """Tokens above which it is due, where that is less than the window."""
     minimum_progress: float = 0.1
     """Share of the messages that must be forgotten at least."""
 
-    def cut(self, history: History, _room: Room) -> int:
+    def cut(self, history: History, room: Room) -> int:
         """Return the first of the last messages that are kept."""
         n = len(history)
         tails = []
         if n > self.max_size:
             tails.append(self.max_size // 2 - self.keep_first - 1)
-        if self.max_tokens and history.tokens > self.max_tokens:
-            tails.append(n - history.fitting(self.max_tokens // 2, start=min(self.keep_first, n)))
+        most = min(self.max_tokens or room.limit, room.limit)
+        if history.tokens > most:  # what is left lies below the half, not at it
+            tails.append(n - history.fitting(most // 2 - 1, start=min(self.keep_first, n)))
         if not tails:  # asked for: by hand, or after an overflow; once is enough
             tails = [n if history.steps else n // 2 - self.keep_first - 1]
         end = n - max(min(tails), 0)
@@ -73,13 +74,13 @@ def openhands(
 ) -> Rules:
     """Return the rules of OpenHands' `LLMSummarizingCondenser`.
 
-    Read in `condenser/llm_summarizing_condenser.py` (118402a: 240, 2, the halves, the next place where a cut is legal);
-    the minimum progress of a tenth is later and could not be read there.
+    Read in `context/condenser/llm_summarizing_condenser.py` of openhands-sdk 1.58: the class's own defaults; its
+    `default_condenser` sets a max_size of 80 and a keep_first of 4.
 
     Args:
         context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
         max_size: events above which a condensation is due; half of them remain.
-        max_tokens: tokens of the prompt above which it is due; at most half of them remain; None: never.
+        max_tokens: tokens of the prompt above which it is due, the window's at the most; less than half of them remain.
         keep_first: events at the beginning that are never forgotten.
         minimum_progress: share of the events that a condensation must forget.
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
@@ -92,7 +93,7 @@ def openhands(
         )
     if not 0 <= minimum_progress < 1:
         raise BadArguments("minimum_progress is a share from 0 up to 1.")
-    trigger: Any = Count(max_size + 1) | Overflow(recorded=True)
+    trigger: Any = Count(max_size + 1) | Overflow(recorded=True) | Overflow()
     if max_tokens is not None:
         trigger = trigger | Above(max_tokens)
     policy = OpenHandsSummary(

@@ -13,7 +13,9 @@ PACKAGES = {
     "strands": "strands-agents",
     "agent_framework": "agent-framework-core",
     "inspect": "inspect_ai",
+    "adk": "google-adk",
     "semantic_kernel": "semantic-kernel",
+    "openhands": "openhands-sdk",
 }
 _passed: dict[str, list[bool]] = {}
 
@@ -27,6 +29,8 @@ def pytest_sessionfinish():
     target = os.environ.get("CTXKIT_PEERS")
     if not target:
         return
+    found = Path(target)
+    before = json.loads(found.read_text(encoding="utf-8")) if found.exists() else {}
     table = {}
     for name, package in PACKAGES.items():
         try:
@@ -39,4 +43,6 @@ def pytest_sessionfinish():
                 }
         except PackageNotFoundError:
             continue
-    Path(target).write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
+    both = {name: table.get(name, before.get(name)) for name in PACKAGES}  # what did not run here ran elsewhere
+    text = json.dumps({name: row for name, row in both.items() if row}, indent=2)
+    found.write_text(text + "\n", encoding="utf-8")
