@@ -154,9 +154,10 @@ def read(path: str | os.PathLike[str], format: str | None = None) -> Session:  #
     place = _place(path)
     reader = None if format is None else named(format)
     sessions = _read_folder(place, reader) if place.is_dir() else read_source(Source(place), reader)
-    if len(sessions) != 1:
-        what = f"{len(sessions)} sessions" if sessions else "no session"
-        raise ReadError(f"expected one session, found {what}: ctxkit.read_all reads all of them.", place)
+    if not sessions:
+        raise ReadError("the folder holds no session that a reader knows; ctxkit.read_all says why, by file.", place)
+    if len(sessions) > 1:
+        raise ReadError(f"expected one session, found {len(sessions)} sessions: ctxkit.read_all reads them all.", place)
     return sessions[0]
 
 
@@ -334,6 +335,8 @@ def _place(path: object) -> Path:
     text = os.fspath(path)
     if not isinstance(text, str) or "\0" in text:
         raise ReadError("expected a path as text without null characters.")
+    if not text.strip():
+        raise ReadError("expected the path of a file or folder, found an empty text; the folder here is '.'.")
     try:
         return Path(text).expanduser()
     except RuntimeError:

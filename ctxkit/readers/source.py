@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 2 << 30
 """Files above this are refused: a session of two gigabytes is no session."""
 _BOM = b"\xef\xbb\xbf"
+_REPLACED = "not UTF-8: read with its broken bytes replaced"
 ZIP = b"PK\3\4"
 """How an archive begins."""
 _GZIP = b"\x1f\x8b\x08"
@@ -51,6 +52,8 @@ class Source:
     def __init__(self, path: str | Path, data: bytes | None = None) -> None:
         self.path = Path(path)
         self._data = data
+        self._replaced = False
+        """True where the document was no UTF-8."""
 
     @property
     def on_disk(self) -> bool:
@@ -82,7 +85,8 @@ class Source:
                     if len(out) > most:
                         raise ReadError(f"the gzip file grows beyond {most:,} bytes: refused as a bomb.", self.path)
             except EOFError:
-                pass
+                if not out:
+                    raise ReadError("the gzip file is cut short: nothing of it can be unpacked.", self.path) from None
             except (OSError, zlib.error) as e:
                 raise ReadError(f"the gzip file is damaged ({str(e)[:80]}).", self.path) from None
         return bytes(out)
@@ -100,7 +104,8 @@ class Source:
         except PermissionError:
             raise ReadError("the file may not be read: check its permissions.", self.path) from None
         except (OSError, ValueError) as e:
-            raise ReadError(f"the file could not be opened ({type(e).__name__}).", self.path) from None
+            why = (isinstance(e, OSError) and e.strerror) or type(e).__name__
+            raise ReadError(f"the file could not be opened ({why}).", self.path) from None
 
     @cached_property
     def text(self) -> str:
@@ -118,6 +123,7 @@ class Source:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as e:
             if "trailing characters" in str(e):  # the first value is whole: a file of lines
                 return None
+            self._replaced = type(e) is UnicodeDecodeError
             try:
                 return _lenient(self.data, e)
             except (ValueError, RecursionError):
@@ -163,17 +169,33 @@ class Source:
     @property
     def looks(self) -> str:
         """What the file looks like, in a few words, for an error."""
+        if type(self.document) is dict:
+            keys = ", ".join(map(repr, list(self.document)[:6]))
+            return f"a JSON object with {keys}" if keys else "an empty JSON object"
         if self.document is not None:
-            keys = ", ".join(map(repr, list(self.document)[:6])) if type(self.document) is dict else ""
-            return f"a JSON object with {keys}" if keys else f"a JSON {type(self.document).__name__}"
+            return "a JSON list"
         if self.head:
             return "lines of JSON objects with " + ", ".join(map(repr, list(self.head[0])[:6]))
-        return "binary" if b"\0" in self.data[:4096] else "text, not JSON"
+        if self.data.startswith(ZIP):
+            return "an archive of something else, or a damaged one"
+        return "binary" if b"\0" in self.data[:4096] else self._broken
+
+    @property
+    def _broken(self) -> str:
+        """What is wrong with text that looks like JSON."""
+        if self.data.lstrip()[:1] not in (b"{", b"["):
+            return "text, not JSON objects"
+        try:
+            _DECODER.decode(self.data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as e:
+            why = _why(self.data, e)
+            return "JSON that is cut short" if "truncated" in why else f"broken JSON ({why})"
+        return "JSON"
 
     @cached_property
     def _lines(self) -> tuple[list[tuple[int, dict[str, Any]]], list[Fault]]:
         if type(self.document) is dict:
-            return [(1, self.document)], []
+            return [(1, self.document)], [Fault(1, _REPLACED)] if self._replaced else []
         if self._at_once is not None:
             return list(enumerate(self._at_once, 1)), []
         faults: list[Fault] = []
@@ -204,6 +226,8 @@ class Source:
                 except (ValueError, RecursionError):
                     faults.append(Fault(number, _why(line, e)))
                     continue
+                if type(e) is UnicodeDecodeError:
+                    faults.append(Fault(number, _REPLACED))
             if type(record) is dict:
                 out.append((number, record))
             else:

@@ -93,8 +93,26 @@ def test_missing_forbidden_and_strange_places_are_errors(tmp_path: Path) -> None
         ck.read("a\0b")
     with pytest.raises(BadArguments, match="expected a path"):
         ck.read(7)  # type: ignore[arg-type]
-    with pytest.raises(ReadError, match="expected one session, found no session"):
+    with pytest.raises(ReadError, match="holds no session"):
         ck.read(tmp_path)
+    with pytest.raises(ReadError, match="an empty text"):
+        ck.read(" ")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b'{"messages": [{"ro', "JSON that is cut short"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"{}", "an empty JSON object"),
+        (b"PK\3\4 and no more", "an archive of something else"),
+        (b"\1\0\2", "binary"),
+        (b"42", "text, not JSON objects"),
+    ],
+)
+def test_a_file_that_nobody_knows_is_described(tmp_path: Path, data: bytes, said: str) -> None:
+    with pytest.raises(UnknownFormat, match=said):
+        ck.read(put(tmp_path, "x.json", data))
 
 
 def test_a_folder_gives_what_it_can_and_says_what_failed(tmp_path: Path) -> None:

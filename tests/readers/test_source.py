@@ -22,7 +22,8 @@ def test_marks_at_the_beginning_are_understood(data: bytes) -> None:
 def test_half_a_character_and_bytes_that_are_no_utf8_cost_only_themselves() -> None:
     found = Source("x", b'{"a": "\\ud83d!"}\n{"a": "\xff!"}\n{"a": NaN}\n{"a": "\\ud83d\\ude00"}')
     assert [r["a"] for _, r in found.records] == ["\ufffd!", "\ufffd!", None, "😀"]
-    assert found.faults == []
+    assert [(f.line, f.why[:9]) for f in found.faults] == [(2, "not UTF-8")]
+    assert [f.line for f in Source("x", b'{"a": "\xff!"}').faults] == [1]
 
 
 def test_lines_that_are_no_objects_are_counted() -> None:
