@@ -25,9 +25,12 @@ class Background(Generic[T]):
     Args:
         coroutine: what to run.
         ended: called in the thread when it is over, whatever happened.
+        begin: False: it runs from `begin` on.
     """
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T], ended: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, coroutine: Coroutine[Any, Any, T], ended: Callable[[], None] | None = None, *, begin: bool = True
+    ) -> None:
         self._done, self._started = threading.Event(), threading.Event()
         self._result: T | None = None
         self._error: BaseException | None = None
@@ -35,9 +38,14 @@ class Background(Generic[T]):
         self._task: asyncio.Task[Any] | None = None
         self._stopped = False
         context = contextvars.copy_context()  # what is printed and displayed stays in the cell that began it
-        threading.Thread(
-            target=context.run, args=(self._work, coroutine, ended), daemon=True, name="ctxkit-agent"
-        ).start()
+        work = (self._work, coroutine, ended)
+        self._thread = threading.Thread(target=context.run, args=work, daemon=True, name="ctxkit-agent")
+        if begin:
+            self.begin()
+
+    def begin(self) -> None:
+        """Let it run."""
+        self._thread.start()
 
     def _work(self, coroutine: Coroutine[Any, Any, T], ended: Callable[[], None] | None) -> None:
         async def main() -> None:
@@ -107,8 +115,9 @@ def run(coroutine: Coroutine[Any, Any, T], *, grace: float = 5.0) -> T:
     Raises:
         KeyboardInterrupt: the user interrupted it; it was cancelled and given `grace` seconds to leave things whole.
     """
-    running = Background(coroutine)
+    running = Background(coroutine, begin=False)
     try:
+        running.begin()  # in here: an interrupt may come before this line is left
         return running.result()
     except KeyboardInterrupt:
         running.stop()
