@@ -58,5 +58,5 @@ def amplification(session: Session) -> float | None:
     told = [(n, (u.output_tokens or 0) if u else 0) for n, u in zip(sizes, replies, strict=True) if n]
     if not told or source == "estimated":
         return None
-    prompts, outputs = zip(*told, strict=True)
-    return sum(append_only(prompts, outputs)) / sum(prompts)
+    prompts = [n for n, _ in told]
+    return sum(append_only(prompts, [n for _, n in told])) / sum(prompts)

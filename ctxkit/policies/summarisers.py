@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from heapq import heapify, heappop, heapreplace
+from itertools import islice
 from math import log as ln
 from typing import TYPE_CHECKING
 
@@ -184,6 +186,16 @@ _CUE = re.compile(
 )
 
 
+@lru_cache(maxsize=1 << 15)
+def _words(line: str) -> frozenset[str]:
+    return frozenset(w.lower() for w in _WORD.findall(line))
+
+
+@lru_cache(maxsize=1 << 15)
+def _cued(line: str) -> bool:
+    return bool(_CUE.search(line))
+
+
 def _units(messages: Iterable[Message]) -> list[_Unit]:
     out: list[_Unit] = []
 
@@ -191,14 +203,14 @@ def _units(messages: Iterable[Message]) -> list[_Unit]:
         line = " ".join(text.split())
         if len(line) > LONGEST:
             line = line[: LONGEST - 1] + "…"
-        words = frozenset(w.lower() for w in _WORD.findall(line))
+        words = _words(line)
         if words:
             out.append(_Unit(tag, line, len(out), words))
 
     for message in messages:
         if message.role == "tool":
             lines = [s for s in message.text.splitlines() if s.strip()]
-            telling = [s for s in lines if _CUE.search(s)][:3] or lines[-1:]
+            telling = list(islice((s for s in lines if _CUE.search(s)), 3)) or lines[-1:]
             for line in telling[: 3 if message.is_error else 1]:
                 add(f"Result of {message.tool or 'a tool'}", line)
             continue
@@ -221,27 +233,36 @@ def _weights(units: list[_Unit]) -> dict[int, float]:
     out = {}
     for unit in units:
         information = sum(ln(1 + n / seen[w]) for w in unit.words) / (8 + len(unit.words)) ** 0.9
-        cue = 1.6 if _CUE.search(unit.text) else 1.0
+        cue = 1.6 if _cued(unit.text) else 1.0
         first = 1.5 if unit.tag == "Earlier" or unit.place == 0 else 1.0
         out[unit.place] = information * cue * first * (0.7 + 0.6 * (unit.place + 1) / n)
     return out
 
 
 def _choose(units: list[_Unit], weights: dict[int, float], room: float, known: Iterable[_Unit] = ()) -> list[_Unit]:
-    """Return units that fit the room, one by one the weightiest that repeats the least."""
+    """Return units that fit the room, one by one the weightiest that repeats the least.
+
+    What a unit repeats can only grow, so its worth only falls: one is held against what was chosen when it comes first.
+    """
     left = sorted(units, key=lambda u: (-weights[u.place], u.place))[:CANDIDATES]
-    alike = {u.place: max((_overlap(u, k) for k in known), default=0.0) for u in left}
+    against = list(known)
+    alike, upto = dict.fromkeys((u.place for u in left), 0.0), dict.fromkeys((u.place for u in left), 0)
+    heap = [(-weights[u.place], u.place, u) for u in left]
+    heapify(heap)
     chosen: list[_Unit] = []
-    while left:
-        left = [u for u in left if u.cost <= room]
-        if not left:
-            break
-        best = max(left, key=lambda u: (weights[u.place] * (1 - 0.8 * alike[u.place]), -u.place))
-        left.remove(best)
-        chosen.append(best)
-        room -= best.cost
-        for u in left:
-            alike[u.place] = max(alike[u.place], _overlap(u, best))
+    while heap:
+        _, place, unit = heap[0]
+        if unit.cost > room:
+            heappop(heap)
+        elif upto[place] < len(against):
+            alike[place] = max(alike[place], *(_overlap(unit, k) for k in against[upto[place] :]))
+            upto[place] = len(against)
+            heapreplace(heap, (-weights[place] * (1 - 0.8 * alike[place]), place, unit))
+        else:
+            heappop(heap)
+            chosen.append(unit)
+            against.append(unit)
+            room -= unit.cost
     return chosen
 
 
