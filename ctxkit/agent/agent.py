@@ -118,9 +118,10 @@ class Agent:
             raise
         return self._end(turn, ended, why)
 
-    async def compact(self, policy: Any = None, *, trigger: str = "manual", focus: str = "") -> tuple[Edit, ...]:
-        """Compact now (see `Compactor.compact`); the limits of a turn hold for it as for a turn of its own."""
-        return await self.compactor.compact(self._fresh(), self.limits, policy, trigger=trigger, focus=focus)
+    async def compact(self, policy: Any = None, *, focus: str = "", instead: Any = None) -> tuple[Edit, ...]:
+        """Compact by hand (see `Compactor.compact`); the limits of a turn hold for it as for a turn of its own."""
+        spent = self._fresh()
+        return await self.compactor.compact(spent, self.limits, policy, trigger="manual", focus=focus, instead=instead)
 
     def move(self, session: Session, keep: Keep | None = None) -> None:
         """Go on from another place: a branch, an earlier checkpoint, another session."""

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _BY_HAND = ("manual", "agent_requested")
 """Triggers that somebody pulled; all others are automatic."""
+NEWEST = Summary(keep_turns=1)
+"""What is done where the rules' own policy finds nothing to do: all but the newest turn is summarised."""
 
 
 class Compactor:
@@ -101,9 +103,11 @@ class Compactor:
         return prepared
 
     async def compact(
-        self, spent: Spent, limits: Limits, policy: Any = None, *, trigger: str, focus: str = ""
+        self, spent: Spent, limits: Limits, policy: Any = None, *, trigger: str, focus: str = "", instead: Any = None
     ) -> tuple[Edit, ...]:
         """Compact now; return the edits that were kept, none where there is too little to compact.
+
+        `policy` does it (None: the rules' own), and `instead` where that finds nothing to do (None: nobody).
 
         Raises:
             ModelError: the summariser failed; nothing was changed.
@@ -112,7 +116,12 @@ class Compactor:
         self._begin(trigger, before, size, focus=focus)
         try:
             edits: tuple[Edit, ...] = await self._off_loop(
-                lambda: context.compact(self.chosen(policy, focus), trigger), spent, limits
+                lambda: (
+                    context.compact(self.chosen(policy, focus), trigger)
+                    or (() if instead is None else context.compact(self.chosen(instead, focus), trigger))
+                ),
+                spent,
+                limits,
             )
         except ModelError as e:
             self._bill(spent)
@@ -129,10 +138,12 @@ class Compactor:
     async def force(self, spent: Spent, limits: Limits, trigger: str) -> bool:
         """Compact because it must be.
 
-        A failed summary takes nothing out; the marker of failure is said in the context, so that the model knows.
+        A failed summary takes nothing out; the marker of failure is said in the context, so that the model knows. What
+        did not fit is larger than it was counted: where the rules find too little, all but the newest turn goes.
         """
+        instead = None if trigger == "length" else NEWEST
         try:
-            return bool(await self.compact(spent, limits, trigger=trigger))
+            return bool(await self.compact(spent, limits, trigger=trigger, instead=instead))
         except ModelError as e:
             marker = self.transcript.user(failure([self.transcript.turn], str(e)), kind="injected")
             self.context.add(marker)

@@ -146,9 +146,9 @@ class LiveSession:
         self._snapshots.turn(self.session.agent, self.agent.transcript.turn, s.fresh + s.cached, s.output)
         return outcome
 
-    async def compact(self, policy: Any = None, *, focus: str = "") -> tuple[Edit, ...]:
-        """Compact by hand; empty where there is too little."""
-        return await self.agent.compact(policy, focus=focus)
+    async def compact(self, policy: Any = None, *, focus: str = "", instead: Any = None) -> tuple[Edit, ...]:
+        """Compact by hand; empty where there is too little, also for the policy that is tried `instead`."""
+        return await self.agent.compact(policy, focus=focus, instead=instead)
 
     # -- branch and restore ----------------------------------------------------------------------------------------
 

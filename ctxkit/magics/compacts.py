@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ctxkit.agent.compactor import NEWEST
 from ctxkit.agent.threads import run
 from ctxkit.errors import BadArguments
 from ctxkit.magics.arguments import parse, usage, wants_help
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 
 EXTRACTIVE = "extractive summary, no LLM was called"
-NEWEST = Summary(keep_turns=1)
-"""What is done where the rules' own policy finds nothing to do: all but the newest turn is summarised."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,18 +92,18 @@ def do(kit: CtxKit, asked: Compact, body: str) -> object:
     live = kit.lives.get(asked.session)
     kit.lives.free(live.name)
     policy = _policy(kit, asked)
-    choices = [policy] if policy is not None else [None, NEWEST]
+    instead = None if policy is not None else NEWEST
     compactor = live.agent.compactor
     before = compactor.context.tokens
-    for choice in choices:
-        if asked.dry_run:
+    if asked.dry_run:
+        for choice in (policy, *([instead] if instead else [])):
             cut = compactor.context.tried(compactor.chosen(choice, focus, draft=True))
             if cut is not None:
                 return Compaction(cut.edits, cut.before, cut.after, live.session, done=False, notice=EXTRACTIVE)
-        elif edits := run(live.compact(choice, focus=focus)):
-            kit.sessions.put(live.session, live.name)
-            notice = EXTRACTIVE if all(e.model is None for e in edits) else ""
-            return Compaction(edits, before, compactor.context.tokens, live.session, done=True, notice=notice)
+    elif edits := run(live.compact(policy, focus=focus, instead=instead)):
+        kit.sessions.put(live.session, live.name)
+        notice = EXTRACTIVE if all(e.model is None for e in edits) else ""
+        return Compaction(edits, before, compactor.context.tokens, live.session, done=True, notice=notice)
     return Page("Compaction skipped: there is too little history to compact.")
 
 

@@ -238,3 +238,15 @@ def test_limits_and_gauges_count_what_is_sent_after_pruning():
     outcome = run(a.turn("go"))
     assert outcome.ended == "answered"
     assert outcome.context_tokens < 1_000
+
+
+def test_an_overflow_that_the_rules_did_not_expect_is_compacted_all_the_same():
+    heard, full = [], ModelError("prompt is too long", overflow=True)
+    rules = Rules(counter=COUNT, policy=Summary(keep_share=0.5), trigger=Above(40_000))
+    talk = (m for i in range(4) for m in (user(f"{i} " + "x " * 800), assistant("ok")))
+    a = agent(full, said("notes"), said("fits"), at=session(*talk), rules=rules, heard=heard)
+    outcome = run(a.turn("go"))
+    assert (outcome.text, outcome.compactions) == ("fits", 1)
+    ended = [e.payload["outcome"] for e in heard if e.kind == "compaction_end"]
+    assert ended == ["compacted"]
+    assert not [e for e in heard if e.kind == "context_exceeded_recovery"]
