@@ -59,8 +59,7 @@ class Share:
         return pickle.dumps(self.session, pickle.HIGHEST_PROTOCOL)
 
     def take(self, n: int) -> tuple[Setting, ...]:
-        """Take some settings off; what would be left alone comes with them."""
-        n = len(self.left) if n * 1.5 >= len(self.left) else n
+        """Take some settings off."""
         taken, self.left = tuple(self.left[:n]), self.left[n:]
         return taken
 
@@ -97,9 +96,13 @@ class Plan:
         if not left:
             return None
         share = max(left, key=lambda s: s.calls * len(s.left))
-        if self.run is not None and self.run * len(share.left) * share.calls < BATCH_SECONDS + self.read * share.calls:
+        if self.small(share, len(share.left)):
             return None
         return share, share.take(min(self.size(share), ceil(len(share.left) / 2)))
+
+    def small(self, share: Share, n: int) -> bool:
+        """Say whether so many runs are done sooner than another worker has read their session."""
+        return self.run is not None and self.run * n * share.calls < BATCH_SECONDS + self.read * share.calls
 
     def orphans(self) -> list[Any]:
         """Return a worker for what is left of sessions whose own worker is gone."""
@@ -114,7 +117,9 @@ class Plan:
             return min(FIRST, ceil(len(share.left) / self.workers))
         left = self.run * sum(s.calls * len(s.left) for s in self.shares)
         seconds = min(max(left / (2 * self.workers), BATCH_SECONDS), LONGEST_SECONDS)
-        return max(1, ceil(seconds / max(self.run * share.calls, 1e-7)))
+        n = max(1, ceil(seconds / max(self.run * share.calls, 1e-7)))
+        rest = len(share.left) - n
+        return len(share.left) if rest > 0 and self.small(share, rest) else n
 
 
 def spread(
