@@ -10,7 +10,7 @@ import numpy as np
 from ctxkit.errors import BadArguments
 from ctxkit.policies import contents, trims
 from ctxkit.policies.reads import consumed
-from ctxkit.policies.setting import Setting
+from ctxkit.policies.setting import Setting, at_least
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,6 +32,7 @@ class AdaptiveTrim(Setting):
     """Characters that a read keeps at every stage once its file was written."""
 
     def __post_init__(self) -> None:
+        at_least(self, 0, "consumed_chars")
         if any(not isinstance(s, int) or s < 1 for s in self.stages):
             raise BadArguments(f"AdaptiveTrim needs stages of 1 character or more, not {self.stages}.")
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, fields
 from functools import wraps
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.policy import Part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -16,6 +19,7 @@ class Setting(Part):
     """A policy made of settings; `repr` shows those that are not at their default.
 
     A single name, or a list, where several names are meant becomes a tuple: ``deny="bash"`` is ``deny=("bash",)``.
+    Values of a wrong type are refused.
     """
 
     def __init_subclass__(cls, **more: Any) -> None:
@@ -25,27 +29,54 @@ class Setting(Part):
 
             @wraps(own)
             def checked(self: Any) -> None:
-                _tuples(self)
+                _typed(self)
                 own(self)
 
             cls.__post_init__ = checked  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
-        _tuples(self)
+        _typed(self)
 
     def __repr__(self) -> str:
         shown = (f"{name}={value!r}" for name, value in changed(self).items())
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-def _tuples(part: Any) -> None:
+def _typed(part: Any) -> None:
+    """Refuse values of a wrong type; several names become a tuple, whole numbers of any kind plain ones.
+
+    Raises:
+        BadArguments: a value is of a wrong type; the sentence names it.
+    """
     for f in fields(part):
-        value = getattr(part, f.name)
-        if str(f.type).startswith("tuple[str") and not isinstance(value, tuple):
-            several = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, (list, set)) else None
-            if several is None:
-                raise BadArguments(f"{type(part).__name__} needs names for {f.name}, not {value!r}.")
-            object.__setattr__(part, f.name, several)
+        value, kind = getattr(part, f.name), str(f.type).removesuffix(" | None")
+        if kind not in _KINDS or (value is None and kind != str(f.type)):
+            continue
+        words, as_kind = _KINDS[kind]
+        made = as_kind(value)
+        if made is None:
+            raise BadArguments(f"{type(part).__name__} needs {words} for {f.name}, not {value!r}.")
+        if made is not value:
+            object.__setattr__(part, f.name, made)
+
+
+def _names(value: Any) -> tuple[str, ...] | None:
+    several = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, (tuple, list, set)) else None
+    return several if several is not None and all(isinstance(name, str) for name in several) else None
+
+
+def _whole(value: Any) -> int | None:
+    return int(value) if _number(value) and value == value // 1 else None  # infinity and NaN are not whole
+
+
+_KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "tuple[str, ...]": ("names", _names),
+    "int": ("a whole number", _whole),
+    "float": ("a number", lambda value: value if _number(value) and value == value else None),  # noqa: PLR0124  NaN
+    "str": ("text", lambda value: value if isinstance(value, str) else None),
+    "bool": ("True or False", lambda value: value if isinstance(value, bool) else None),
+}
+"""What a setting of each type must be, in words, and the value that it becomes (None: refused)."""
 
 
 def changed(part: Any) -> dict[str, Any]:

@@ -48,6 +48,7 @@ class Results(Traced, Setting):
 
     def __post_init__(self) -> None:
         at_least(self, 0, "max_chars")
+        at_least(self, -1, "consumed_chars")
         for tool, chars in self.overrides.items():
             if not isinstance(chars, int) or chars < 0:
                 raise BadArguments(f"Results needs a number of characters for tool {tool!r}, not {chars!r}.")

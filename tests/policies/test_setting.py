@@ -1,0 +1,40 @@
+"""Settings of the kit's policies: values of a wrong type are refused in a sentence, or become the right one."""
+
+import numpy as np
+import pytest
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies.adaptive import AdaptiveTrim
+from ctxkit.policies.clear import Clear
+from ctxkit.policies.idle import CacheTtl
+from ctxkit.policies.offload import Offload
+from ctxkit.policies.prune import Prune
+from ctxkit.policies.shorten import Results
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "words"),
+    [
+        (Clear, {"keep_last": 1.5}, "needs a whole number for keep_last, not 1.5"),
+        (Clear, {"keep_last": None}, "a whole number for keep_last"),
+        (Clear, {"keep_last": True}, "a whole number for keep_last"),
+        (Clear, {"keep_last": float("inf")}, "a whole number for keep_last"),
+        (Clear, {"placeholder": None}, "needs text for placeholder"),
+        (Clear, {"deny": (1,)}, "needs names for deny"),
+        (CacheTtl, {"ttl_seconds": "5m"}, "needs a number for ttl_seconds"),
+        (CacheTtl, {"soft_trim_ratio": float("nan")}, "needs a number for soft_trim_ratio"),
+        (CacheTtl, {"hard_clear": 1}, "needs True or False for hard_clear"),
+        (Prune, {"tool_calls": None}, "needs text for tool_calls"),
+        (Results, {"consumed_chars": -2}, "consumed_chars of at least -1"),
+        (AdaptiveTrim, {"consumed_chars": -1}, "consumed_chars of at least 0"),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_refused(kind, values, words):
+    with pytest.raises(BadArguments, match=words):
+        kind(**values)
+
+
+def test_whole_numbers_of_any_kind_become_plain_ones():
+    found = Offload(threshold=np.int64(5)), Offload(threshold=5.0), Offload(threshold=5)
+    assert len({repr(f) for f in found}) == 1
+    assert all(type(f.threshold) is int for f in found)
