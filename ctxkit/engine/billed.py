@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.history import Log
-    from ctxkit.history.log import Clock
+    from ctxkit.history.clock import Clock
 
 Mark = tuple[int, Any, Any]
 """First call, what its size is and what of it is fresh; it holds until the next mark.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.errors import BadArguments
+from ctxkit.history.clock import Clock
 from ctxkit.history.columns import ASSISTANT, ROLE_CODES, SYSTEM, TOOL, USER, Column, Measure, chars
 
 if TYPE_CHECKING:
@@ -281,43 +281,6 @@ class Log:
         if clock is None:
             clock = self.memo[key] = Clock(self, life)
         return clock.sync()
-
-
-class Clock:
-    """Calls that found the cache cold, and running sums over the calls before each.
-
-    The first call is cold; another one where it was sent `life` seconds or more after the one before was done. Where
-    a time is unknown the cache counts as warm. `N[c]` cold calls come before call `c`; `F[c]` is what the calls before
-    it were sent that no cache held: all that a cold one was sent, and what a warm one had more than the one before.
-    """
-
-    __slots__ = ("F", "N", "before", "calls", "cold", "life", "log")
-
-    def __init__(self, log: Log, life: float) -> None:
-        if not life > 0:
-            raise BadArguments(f"A cache that lives {life} seconds is none; give a number above 0, or infinity.")
-        self.log, self.life = log, life
-        self.cold: list[bool] = []
-        self.calls: list[int] = []
-        self.before: list[int] = []
-        self.N: list[int] = [0]
-        self.F: list[int] = [0]
-
-    def sync(self) -> Clock:
-        """Bring the columns up to the calls that the log has by now."""
-        log, known = self.log, len(self.cold)
-        if known == len(log.upto):
-            return self
-        for c in range(known, len(log.upto)):
-            cold = c == 0 or log.sent[c] - log.done[c - 1] >= self.life
-            size, before = log.tokens.C[c], log.tokens.C[c - 1] if c else 0
-            self.cold.append(cold)
-            if cold:
-                self.calls.append(c)
-            self.before.append(before)
-            self.N.append(self.N[-1] + cold)
-            self.F.append(self.F[-1] + (size if cold else max(size - before, 0)))
-        return self
 
 
 def _columns(log: Log) -> dict[str, Column]:

@@ -9,8 +9,9 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.history.columns import ASSISTANT
-from ctxkit.history.head import Given, Head, Maker, Placeholder, renamed
+from ctxkit.history.head import Head
 from ctxkit.history.invariants import check
+from ctxkit.history.items import Given, Maker, Placeholder, renamed
 from ctxkit.history.ranges import Ranges
 from ctxkit.messages import Message, Text
 

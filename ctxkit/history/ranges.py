@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 import numpy as np
 
-from ctxkit.history.head import Front, Given, Head, Item, Tokens
+from ctxkit.history.head import Front, Head
+from ctxkit.history.items import Given, Item, Tokens
 from ctxkit.history.searches import Searches
 from ctxkit.history.steps import Step, Words
 from ctxkit.messages import Edit, Message, Text, Usage

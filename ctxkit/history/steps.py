@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.history.head import Item
+from ctxkit.history.items import Item
 from ctxkit.messages import Edit, EditKind, Usage
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ctxkit.errors import UnsoundHistory
-from ctxkit.history.head import Given, Head, Item, renamed
+from ctxkit.history.head import Head
 from ctxkit.history.invariants import check
+from ctxkit.history.items import Given, Item, renamed
 from ctxkit.history.masks import Masks
 from ctxkit.history.steps import Words  # noqa: TC001  beside what it is used with
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.history.columns import ROLE_CODES
-from ctxkit.history.head import EMPTY, Head, Item
+from ctxkit.history.head import EMPTY, Head
+from ctxkit.history.items import Item
 from ctxkit.history.log import Log
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.history import History
-    from ctxkit.history.log import Clock
+    from ctxkit.history.clock import Clock
     from ctxkit.messages import Message
     from ctxkit.policies.courses import Course
     from ctxkit.tokens import Room

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.history import History, Log
-    from ctxkit.history.log import Clock
+    from ctxkit.history.clock import Clock
 
 FEW = 8
 """Up to so many calls are worked out one by one, in plain numbers: arrays cost more than they save."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.history import History
-    from ctxkit.history.log import Clock
+    from ctxkit.history.clock import Clock
     from ctxkit.messages import Message
     from ctxkit.tokens import Room
 

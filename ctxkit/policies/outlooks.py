@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.history import History, Log
-    from ctxkit.history.log import Clock
+    from ctxkit.history.clock import Clock
     from ctxkit.tokens.counters import Room
 
     Sent = Callable[[int, int], list[int]]

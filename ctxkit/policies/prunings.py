@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.history import History
-    from ctxkit.history.log import Clock
+    from ctxkit.history.clock import Clock
     from ctxkit.tokens.counters import Room
 
 

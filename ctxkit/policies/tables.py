@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.history import History, Log
-    from ctxkit.history.log import Clock
+    from ctxkit.history.clock import Clock
 
 _CELLS = 4_000_000
 """Cells of a comparison of all changes with all calls that are held at once."""

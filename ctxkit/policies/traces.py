@@ -13,7 +13,7 @@ from ctxkit.policies.outlooks import curve as folded
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ctxkit.history.log import Clock
+    from ctxkit.history.clock import Clock
     from ctxkit.policies.tables import Table
     from ctxkit.tokens.counters import Room
 
