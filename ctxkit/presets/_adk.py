@@ -13,6 +13,7 @@ from ctxkit.policies.triggers import Above, Both, Turns
 from ctxkit.presets.anchors import Anchored
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
+from ctxkit.presets.moments import opens_turn
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -85,11 +86,6 @@ class AdkSummary(Anchored):
         """Return the first position that may be summarised: by invocations, behind the summaries that stand."""
         summaries = np.flatnonzero(history.role("summary"))
         return 0 if self.by_tokens(history) or not len(summaries) else int(summaries[-1]) + 1
-
-
-def opens_turn(history: History, _room: Room) -> bool:
-    """Say whether a user message waits for its answer: the moment after an invocation."""
-    return len(history) > 0 and history[len(history) - 1].role == "user"
 
 
 @typed

@@ -17,6 +17,7 @@ from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
+from ctxkit.presets.moments import opens_turn
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -117,11 +118,6 @@ class OpenCodeSummary(Summary):
                 break
             first, left = start, left - size
         return history.safe_before(first)
-
-
-def opens_turn(history: History, _room: Room) -> bool:
-    """Say whether a user message waits for its answer: the moment after a turn, when OpenCode prunes."""
-    return len(history) > 0 and history[len(history) - 1].role == "user"
 
 
 @typed

@@ -7,10 +7,11 @@ from typing import Any
 from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.structured import INSTRUCTIONS, PiSummary
-from ctxkit.policies.triggers import Share
-from ctxkit.presets.checks import typed
+from ctxkit.policies.triggers import Both, Overflow, Share
+from ctxkit.presets.checks import room_to_cut, typed
 from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
+from ctxkit.presets.moments import opens_turn
 
 DIFFERENCES = (
     Difference(
@@ -19,6 +20,13 @@ DIFFERENCES = (
         "messages that the compaction before had kept are neither summarised nor kept",
         "they are summarised",
         "they are lost, as in 0.58.3 (mended later)",
+    ),
+    Difference(
+        "when",
+        "above the window less the reserve",
+        "looked at after a run of the agent and before a prompt, not between the calls of a run",
+        "before each call, and after an overflow",
+        "before the first call of a turn, and after an overflow",
     ),
     Difference(
         "large last tool result",
@@ -74,6 +82,7 @@ def pi(
         quirks: do what the program 0.58.3 does where it loses messages or cuts nothing.
     """
     parameters = dict(locals())
+    room_to_cut(context_window, reserve_tokens, keep_recent_tokens)
     policy = PiSummary(
         keep_tokens=keep_recent_tokens,
         limit=max(int(0.8 * reserve_tokens), 1),
@@ -82,9 +91,10 @@ def pi(
         must_shrink=not quirks,
         quirks=quirks,
     )
+    full: Any = Share(1.0, of="budget")
     return Rules(
         policy=policy,
-        trigger=Share(1.0, of="budget"),
+        trigger=(Both((full, opens_turn)) if quirks else full) | Overflow(recorded=True),
         window=context_window,
         reserve=reserve_tokens,
         estimator="pi",

@@ -16,6 +16,7 @@ from ctxkit.policies.triggers import Both, Count, Overflow, Share
 from ctxkit.presets.anchors import Anchored
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
+from ctxkit.presets.moments import opens_turn
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -115,11 +116,6 @@ class OldestShare(Anchored):
         n = len(history)
         count = min(max(1, int(n * self.ratio)), n - self.preserve)
         return 0 if count <= 0 or history.steps else history.safe(count)
-
-
-def opens_turn(history: History, _room: Room) -> bool:
-    """Say whether a user message waits for its answer."""
-    return len(history) > 0 and history[len(history) - 1].role == "user"
 
 
 @typed

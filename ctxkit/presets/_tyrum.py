@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.history import ASSISTANT, TOOL
 from ctxkit.messages import Message, Text
@@ -16,9 +18,10 @@ from ctxkit.policies.prunings import Prunings
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
-from ctxkit.policies.triggers import Above, Count, Overflow, Share
+from ctxkit.policies.triggers import Above, Both, Overflow, Share
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
+from ctxkit.presets.moments import opens_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +43,12 @@ DIFFERENCES = (
         "calls are cut out of assistant messages, and messages left empty disappear",
         "as the program: a result without its call would be refused by providers",
         "as the default",
+    ),
+    Difference(
+        "when",
+        "not said",
+        "before a turn, and after an overflow; not between the calls of a turn",
+        "before each call, and after an overflow",
     ),
     Difference(
         "audit for lost identifiers",
@@ -157,6 +166,19 @@ def last_units(history: History, keep: int) -> int:
     return p
 
 
+@dataclass(frozen=True)
+class Spoken:
+    """Due where so many user messages and replies are shown; a reply with all its steps is one."""
+
+    n: int
+
+    def __call__(self, history: History, _room: Room) -> bool:
+        """Return True from that many on."""
+        said = history.role("assistant") | history.role("tool")
+        begun = said & ~np.concatenate([[False], said[:-1]])
+        return history.count("user") + int((begun & history.role("assistant")).sum()) >= self.n
+
+
 def pruning(max_messages: int = 0, keep: int = 4) -> Any:
     """Return Tyrum's pruning: `pruneMessages` before the last messages, then a cap on their number."""
     cap = 0 if max_messages <= 0 else max(8, max_messages)
@@ -183,7 +205,7 @@ def tyrum(
     summariser: Callable[[Passage], Any] | None = None,
     quirks: bool = False,
 ) -> Rules:
-    """Return Tyrum's rules; the size is its estimate of characters, made before the turn, as in the program.
+    """Return Tyrum's rules; the size is its estimate of characters, not the provider's count.
 
     Args:
         context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
@@ -197,7 +219,7 @@ def tyrum(
         tool_prune_keep_last_messages: messages at the end whose tool calls stay (2 or more).
         memory_flush: whether a live session saves to memory what a compaction takes: one write, in 2.5 s at most.
         summariser: ``(passage) -> JSON`` of a checkpoint; None: the deterministic checkpoint, without a model.
-        quirks: find only inner parts of paths and audit nothing, as the program.
+        quirks: find only inner parts of paths, audit nothing and look only before a turn, as the program.
     """
     parameters = dict(locals())
     if not 0 <= reserved_input_tokens <= 400_000:
@@ -209,7 +231,9 @@ def tyrum(
     else:
         trigger = Share(1.0, of="budget", or_equal=True, estimated=True)
     if max_turns:
-        trigger = trigger | Count(2 * max_turns, ("user", "assistant"))
+        trigger = trigger | Spoken(2 * max_turns)
+    if quirks:
+        trigger = Both((trigger, opens_turn))
     policy = TyrumSummary(
         keep_messages=max(keep_last_messages_after_compaction, 1),
         summariser=CheckpointMaker(model=summariser, quirks=quirks),

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from builders import assistant, call, result, user
+from builders import assistant, call, result, step, user
 from histories import shown
 
 from ctxkit import presets
@@ -225,3 +225,22 @@ def test_custom_instructions_reach_the_summariser():
     )
     rules.policy(shown(alternating(), counter=named("pi")), ROOM)
     assert "Additional focus: the tests" in told[0]
+
+
+def test_pi_compacts_after_an_overflow():
+    """overflow compaction, reason overflow: the prompt was refused though it was below the limit"""
+    rules = presets.pi()
+    refused = assistant(error="prompt is too long: 213462 tokens > 200000 maximum")
+    h = shown(user("x"), refused, user("again"))
+    assert rules.trigger(h, rules.room(h.log))
+    assert not rules.trigger(shown(user("x"), assistant(error="500"), user("again")), rules.room(h.log))
+
+
+def test_the_program_does_not_look_between_the_calls_of_a_run():
+    """checked after the agent's end and before a prompt"""
+    for quirks, due in ((False, True), (True, False)):
+        rules = presets.pi(context_window=20_000, reserve_tokens=19_900, keep_recent_tokens=10, quirks=quirks)
+        h = shown(user("x" * 400), *step("bash", "y" * 400))
+        assert rules.trigger(h, rules.room(h.log)) is due
+        h = shown(user("x" * 400), *step("bash", "y" * 400), assistant(), user())
+        assert rules.trigger(h, rules.room(h.log))

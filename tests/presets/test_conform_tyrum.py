@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from builders import assistant, call, result, system, user
+from builders import assistant, call, result, step, system, user
 from histories import ROOM, ids, shown
 
 from ctxkit import presets
@@ -165,3 +165,22 @@ def test_settings_out_of_their_range_are_refused():
         presets.tyrum(reserved_input_tokens=-1)
     with pytest.raises(BadArguments, match="200"):
         presets.tyrum(keep_last_messages_after_compaction=201)
+
+
+def test_a_reply_with_all_its_steps_counts_once():
+    """one UI message of Tyrum's holds a reply and its tool calls"""
+    rules = presets.tyrum(max_turns=2)
+    h = shown(user(), *step(), *step(), assistant(), user(), counter=TYRUM)
+    assert not rules.trigger(h, rules.room(h.log))
+    more = shown(user(), *step(), assistant(), user(), *step(), assistant(), counter=TYRUM)
+    assert rules.trigger(more, rules.room(more.log))
+
+
+def test_the_program_looks_only_before_a_turn():
+    full = [user("x" * 400), *step(text="y" * 400)]
+    for quirks, due in ((False, True), (True, False)):
+        rules = presets.tyrum(limit_input=20_100, quirks=quirks)
+        h = shown(full, counter=TYRUM)
+        assert rules.trigger(h, rules.room(h.log)) is due
+        asked = shown(full, assistant(), user(), counter=TYRUM)
+        assert rules.trigger(asked, rules.room(asked.log))
