@@ -35,6 +35,10 @@ RULES = """
 - **Several sessions in a file** give several (tau-bench runs, OpenHands outputs, Inspect samples, aider's starts,
   fuseraft's older event logs): `ck.read_all`. **A folder that is one session** gives one: OpenHands' events or
   completion logs, fuseraft's session folder and post-mortem. OpenCode's storage gives its main sessions.
+- **Shapes.** Any log may be gzipped, in UTF-8 or UTF-16, with or without a mark, with any line ends, and under any
+  name. A list of a log's lines is that log; a list of documents, or one a line, is as many sessions.
+- **Turns taken back** (Codex, Gemini, OpenCode, rewinds of Claude Code, Pi's branches) stay in the log, as a branch
+  that was left.
 - **Subagents** are `Session.children` where they can be told: Claude Code's files, ATIF's embedded trajectories,
   fuseraft's sub-agent events, OpenCode's storage, threads of their own in a trace. Exports of one session name only
   their parent.
@@ -43,8 +47,9 @@ RULES = """
 - **Times without a zone** are taken for UTC; OpenHands' are set by the completions beside them, where there are
   any.
 - **Damage.** A record that cannot be read is a fault with its line, an unknown one is counted by name in `skipped`,
-  and the rest is kept. Archives (`.eval`) are refused before unpacking where they have too many members, grow
-  beyond 512 MB, or one grows more than 400 times; members compressed with zstd are named as faults.
+  and the rest is kept; bytes that are no UTF-8 are replaced, and told. A gzipped log is read as far as it is whole.
+  Archives (`.eval`) are refused before unpacking where they have too many members, grow beyond 512 MB, or one grows
+  more than 400 times; members compressed with zstd are named as faults.
 
 ## Where `ck.discover()` looks
 

@@ -10,7 +10,7 @@ from ctxkit.errors import ReadError
 from ctxkit.messages import Edit, Fault, Message, Text, ToolSchema, Usage
 from ctxkit.readers.archives import open_json
 from ctxkit.readers.dialects import count, named, to_messages
-from ctxkit.readers.fields import DAMAGE, items, mapping, number, real, text, time, why, word
+from ctxkit.readers.fields import DAMAGE, as_text, items, mapping, number, real, text, time, why, word
 from ctxkit.readers.logs import Log
 from ctxkit.readers.prompts import Said, Threads, said
 from ctxkit.readers.usages import to_schemas, to_stop
@@ -201,6 +201,8 @@ class _Sample:
         raw = self._resolved(mapping(raw), 0) if self._attachments else mapping(raw)
         made = to_messages(raw, Log(), self.skipped, **fields)
         error = mapping(raw.get("error"))
+        if raw.get("role") == "assistant":
+            made += _server_results(raw)
         if raw.get("role") == "tool":
             told = text(error.get("message"))
             parts = made[0].parts or ((Text(told),) if told else ())
@@ -240,6 +242,19 @@ class _Sample:
         except DAMAGE as e:
             self.faults.append(Fault(0, f"message: {why(e)}"))
             return []
+
+
+def _server_results(raw: dict[str, Any]) -> list[Message]:
+    """What tools that the provider ran gave: it stands in the reply's own content, beside the call."""
+    out = []
+    for part in map(mapping, items(raw.get("content"))):
+        given = as_text(part.get("result")) if part.get("type") == "tool_use" else ""
+        if given:
+            own, tool = word(part.get("id")), word(part.get("name"))
+            failed = bool(part.get("error"))
+            parts = (Text(given),)
+            out.append(Message(role="tool", id="", parts=parts, kind="server", call_id=own, tool=tool, is_error=failed))
+    return out
 
 
 def _mark(log: Log, since: int, event: dict[str, Any]) -> None:

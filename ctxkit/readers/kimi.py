@@ -1,4 +1,4 @@
-"""Kimi Code wire logs: events of the loop, from which replies are put together, and compactions with their sizes.
+"""Kimi Code wire logs: events become replies, compactions keep their sizes; Kimi CLI's older wire and context too.
 
 The logs of the older Kimi CLI are told apart by their lines, and read too.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NAME = "kimi-cli"
 ALIASES = ("kimi",)
 CAN = "text, thinking, system prompt, calls and results, usage per call (cache reads and writes), latency; compactions"
-CANNOT = "tool schemas (names only), money, the parent of a subagent's log"
+CANNOT = "tool schemas (names only), money, the parent of a subagent's log; what an older wire's compaction kept"
 
 
 def sniff(source: Source) -> bool:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 NAME = "opencode"
-CAN = "text, thinking, calls with results, usage per call (cache reads and writes), money, times; compactions"
-CANNOT = "system prompt, tool schemas; what a pruned tool result held"
+CAN = "text, thinking, calls with results, usage per call (cache reads and writes), money, times; compactions, prunings"
+CANNOT = "system prompt, tool schemas"
 
 
 def sniff(source: Source) -> bool:

@@ -1,13 +1,16 @@
-"""tau-bench results: a list of runs, each a conversation of an agent with a simulated user, and its reward."""
+"""tau-bench results, also of tau2: runs, each a conversation of an agent with a simulated user, and its reward."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.messages import Fault
+from msgspec.structs import replace
+
+from ctxkit.messages import Fault, Message
 from ctxkit.readers.dialects import named, to_messages
-from ctxkit.readers.fields import DAMAGE, items, mapping, real, why
+from ctxkit.readers.fields import DAMAGE, items, mapping, real, time, why
 from ctxkit.readers.logs import Log
+from ctxkit.readers.usages import to_usage
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -15,25 +18,29 @@ if TYPE_CHECKING:
 
 NAME = "tau-bench"
 ALIASES = ("tau2-bench",)
-CAN = "text, system prompt, calls and results, rewards; several runs a file"
-CANNOT = "usage, times, model, tool schemas"
+CAN = "text, system prompt, calls and results, rewards; several runs a file; usage, money and times (tau2)"
+CANNOT = "usage, times, money and model (tau-bench); tool schemas; the system prompt (tau2)"
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is a list of runs with a `traj`."""
-    runs = items(source.document)
+    """Say whether this is a list of runs with a `traj`, or an object with tau2's simulations."""
+    runs = _runs(source)
     return bool(runs) and _is_run(runs[0])
 
 
+def _runs(source: Source) -> list[Any]:
+    return items(source.document) or items(mapping(source.document).get("simulations"))
+
+
 def _is_run(run: Any) -> bool:
-    return type(run) is dict and type(run.get("traj")) is list and "task_id" in run
+    return type(run) is dict and "task_id" in run and type(run.get("traj", run.get("messages"))) is list
 
 
 def read(source: Source) -> list[Session]:
     """Return one session a run; what is no run is a fault of the first."""
     out: list[Session] = []
     faults: list[Fault] = []
-    for i, run in enumerate(items(source.document)):
+    for i, run in enumerate(_runs(source)):
         if _is_run(run):
             out.append(_session(source, run, i, faults))
             faults = []
@@ -44,9 +51,10 @@ def read(source: Source) -> list[Session]:
 
 def _session(source: Source, run: dict[str, Any], index: int, faults: list[Fault]) -> Session:
     log, skipped, faults, asked = Log(), dict[str, int](), list(faults), dict[str, str]()
-    for n, raw in enumerate(run["traj"]):
+    second = "traj" not in run
+    for n, raw in enumerate(run["messages"] if second else run["traj"]):
         try:
-            for m in named(to_messages(raw, log, skipped), asked):
+            for m in _second(raw, log, skipped, asked) if second else named(to_messages(raw, log, skipped), asked):
                 log.add(m)
         except DAMAGE as e:
             faults.append(Fault(0, f"run {index}, message {n}: {why(e)}"))
@@ -56,8 +64,8 @@ def _session(source: Source, run: dict[str, Any], index: int, faults: list[Fault
     details = {
         "task_id": task,
         "trial": trial,
-        "reward": real(run.get("reward")),
-        "user_cost": real(info.get("user_cost")),
+        "reward": real(run.get("reward", mapping(run.get("reward_info")).get("reward"))),
+        "user_cost": real(info.get("user_cost", run.get("user_cost"))),
     }
     return Session(
         id=f"{source.path.stem}/{task}/{trial}",
@@ -68,3 +76,19 @@ def _session(source: Source, run: dict[str, Any], index: int, faults: list[Fault
         faults=tuple(faults),
         details={k: v for k, v in details.items() if v is not None},
     )
+
+
+def _second(raw: Any, log: Log, skipped: dict[str, int], asked: dict[str, str]) -> list[Message]:
+    """A message as tau2 writes it: with usage and time; the simulated user's own tools are no part of the context."""
+    raw = mapping(raw)
+    several = items(raw.get("tool_messages"))
+    if several:
+        return [m for one in several for m in _second(mapping(one), log, skipped, asked)]
+    when, said = time(raw.get("timestamp")), raw.get("role")
+    cost = real(raw.get("cost"))
+    usage = to_usage(raw.get("usage"), cost) if said == "assistant" and raw.get("usage") else None
+    plain = {k: v for k, v in raw.items() if k != "usage"}
+    aside = raw.get("requestor") == "user" or (said == "user" and bool(raw.get("tool_calls")))
+    failed = raw.get("error") is True
+    made = named(to_messages(plain, log, skipped, time=when, usage=usage, visible=not aside), asked)
+    return [replace(m, is_error=True) for m in made] if failed else made

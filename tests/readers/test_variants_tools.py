@@ -259,3 +259,29 @@ def test_a_start_of_aider_without_a_word_is_an_empty_session():
     (session,) = read_source(Source("s", b"\n# aider chat started at 2024-01-01 10:00:00\n\n"))
     assert session.log == ()
     assert session.started is not None
+
+
+def test_tau2_runs_are_read_with_usage_and_without_the_users_tools():
+    mine = {"id": "a", "name": "f", "arguments": {}, "requestor": "user"}
+    messages = [
+        {"role": "assistant", "content": "hi", "usage": {"prompt_tokens": 5, "completion_tokens": 1}, "cost": 0.5},
+        {"role": "user", "content": "q", "turn_idx": 1},
+        {"role": "user", "content": None, "tool_calls": [mine]},
+        {"role": "tool", "tool_messages": [{"role": "tool", "id": "a", "content": "own", "requestor": "user"}]},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "b", "name": "g", "arguments": {}}]},
+        {"role": "tool", "id": "b", "content": "no", "requestor": "assistant", "error": True},
+    ]
+    session = read({"simulations": [{"task_id": "1", "messages": messages, "reward_info": {"reward": 1}}]})
+    assert view(session) == ["hi", "q", "", "no"]
+    assert session.messages[0].usage.cost_usd == 0.5
+    assert (session.messages[-1].is_error, session.messages[-1].tool) == (True, "g")
+    assert session.details["reward"] == 1
+
+
+def test_what_a_providers_tools_gave_is_kept_in_inspect_logs():
+    used = {"type": "tool_use", "id": "t", "name": "search", "arguments": "{}", "result": "found"}
+    messages = [{"role": "user", "content": "q"}, {"role": "assistant", "content": [used]}]
+    sample = {"id": 1, "epoch": 1, "messages": messages}
+    session = read({"status": "success", "eval": {"task": "t"}, "samples": [sample]})
+    assert [(m.role, m.kind) for m in session.messages][-1] == ("tool", "server")
+    assert session.messages[-1].text == "found"
