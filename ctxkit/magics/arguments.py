@@ -55,6 +55,12 @@ def unterminated(line: str) -> str:
     return line.rstrip().removesuffix(";").rstrip()
 
 
+def uncommented(line: str) -> str:
+    """Return the line without a comment (`# ...`) at its end; a `#` in quotes or within a word is none."""
+    at = next((t.start for t in tokens(line) if line[t.start] == "#"), None)
+    return line if at is None else line[:at].rstrip()
+
+
 def parse(kind: type[T], line: str, magic: str) -> T:
     """Return a line as a value of a dataclass made of `word`, `option` and `rest`.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.magics.arguments import parse, tokens, usage, wants_help
+from ctxkit.magics.arguments import parse, tokens, uncommented, usage, wants_help
 from ctxkit.magics.texts import Page
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def dispatch(kit: CtxKit, magic: str, known: Mapping[str, Subcommand], line: str
     Raises:
         BadArguments: no subcommand of that name.
     """
+    line = uncommented(line)
     first = next(tokens(line), None)
     if first is None or first.text.startswith("-"):
         if wants_help(line):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit.errors import BadArguments
-from ctxkit.magics.arguments import option, parse, rest, tokens, unterminated, usage, word
+from ctxkit.magics.arguments import option, parse, rest, tokens, uncommented, unterminated, usage, word
 
 
 @dataclass(frozen=True)
@@ -82,3 +82,9 @@ def test_quoted_words_come_back_whole(words: list[str]):
 def test_any_line_is_parsed_or_refused_in_one_sentence(line: str):
     with suppress(BadArguments):
         assert isinstance(parse(Line, unterminated(line), "%magic"), Line)
+
+
+def test_a_comment_ends_a_line_but_not_a_word():
+    assert uncommented("use a.jsonl   # makes it active") == "use a.jsonl"
+    assert uncommented("# nothing") == ""
+    assert uncommented('use "#1.jsonl" --name a#b') == 'use "#1.jsonl" --name a#b'
