@@ -12,6 +12,8 @@ from ctxkit.plots.palette import TEXT
 _SCALE = ("#d7e8f3", "#9cc6e0", "#5fa2cc", "#2b7db3", "#0b5a8c")
 """From small to large: one hue, so that the colour-blind read it, and no red or green that judges."""
 _WIDTH, _LEFT, _ROW, _TOP = 720, 130, 26, 24
+_LETTER = 9
+"""Pixels of height that a letter of the title beside the rows takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +47,11 @@ class Cells:
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
             "font": {"color": TEXT, "size": 12},
-            "height": 140 + 34 * max(len(self.upward), 3),
+            "height": 100 + max(34 * max(len(self.upward), 3), _LETTER * len(self.y)),
             "margin": {"l": 90, "r": 16, "t": 44, "b": 48},
             "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": TEXT, "activecolor": TEXT},
             "xaxis": {"title": {"text": safe(self.x)}, "type": "category"},
-            "yaxis": {"title": {"text": safe(self.y)}, "type": "category"},
+            "yaxis": {"title": {"text": safe(self.y), "standoff": 12}, "type": "category", "automargin": True},
         }
         return {"data": [trace], "layout": layout}
 

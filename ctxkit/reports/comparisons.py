@@ -8,7 +8,7 @@ from ctxkit.markup import escape, line
 from ctxkit.plots import growth
 from ctxkit.reports.assumptions import of_runs
 from ctxkit.reports.page import Section, chart, items, page, table
-from ctxkit.reports.runs import COST, CUTS, LOSS, MEANINGS, cell, failures, runs_table
+from ctxkit.reports.runs import COST, CUTS, LOSS, LOST, MEANINGS, cell, failures, runs_table
 from ctxkit.reports.sessions import made_by
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ def comparison_page(frame: Comparison) -> str:
         Section("What each would have cost", runs_table(frame, COST, caption=MEANINGS["cost_usd"].capitalize() + ".")),
         Section("How the context would have grown", chart(growth(replays), "growth") if _calls(replays) else ""),
         Section("How the compactions held", runs_table(frame, CUTS)),
-        Section("What was lost", runs_table(frame, LOSS, caption=f"Regret: {MEANINGS['regret']}.")),
+        Section("What was lost", runs_table(frame, LOSS, caption=LOST)),
+        Section("What is odd", table(("session", "rules", "note"), failures(frame, "note"))),
         Section("What failed", table(("session", "rules", "why"), failures(frame))),
         Section("All figures", _all(frame)),
     ]
@@ -46,7 +47,7 @@ def _all(frame: Comparison) -> str:
     rows = [
         (name, *(cell(name, v) for v in frame[name]), meaning)
         for name, meaning in MEANINGS.items()
-        if name not in ("session", "rules", "error") and frame[name].notna().any()
+        if name not in ("session", "rules", "note", "error") and frame[name].notna().any()
     ]
     numbers = frozenset(range(1, len(frame) + 1))
     return f"<details><summary>Every column, with its meaning</summary>{table(head, rows, numbers=numbers)}</details>"

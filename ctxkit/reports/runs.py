@@ -21,6 +21,11 @@ LOSS = (
     *("items_n", "retained", "recoverable", "lost"),
     *("used_again_n", "needed_lost_n", "needed_later_loss", "window_loss", "regret"),
 )
+LOST = (
+    "Needed-later loss: of the items that the record used again, the share that a compaction took away before that; "
+    "each counts once. Window loss looks to the next compaction only. Regret: what the best choice of messages would have "
+    "spared, a bound."
+)
 _COUNTS = ("rebound_calls", "reorientation_calls", "first_use_delay")
 """Columns of numbers that are neither shares nor dollars."""
 _KINDS = {c.name: c.type for c in COLUMNS}
@@ -39,7 +44,9 @@ def cell(name: str, value: Any) -> str:
     if kind == FLOAT and name in _COUNTS:
         return f"{value:,.1f}"
     if kind == FLOAT:
-        return dollars(value) if name.endswith("_usd") else percent(value) if abs(value) >= 0.1 else f"{value:.1%}"
+        return (
+            dollars(value) if name.endswith("_usd") else percent(value) if abs(value) >= 0.1 else f"{100 * value:.1f} %"
+        )
     value = value.item() if hasattr(value, "item") else value
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else line(str(value), 160)
 
@@ -65,10 +72,10 @@ def words(name: str) -> str:
     return name.removesuffix("_n").removesuffix("_usd").replace("_", " ") + (" $" if name.endswith("_usd") else "")
 
 
-def failures(frame: pd.DataFrame) -> list[tuple[str, str, str]]:
-    """Return session, rules and reason of the runs without figures."""
-    failed = frame[frame["error"].notna()]
+def failures(frame: pd.DataFrame, column: str = "error") -> list[tuple[str, str, str]]:
+    """Return session, rules and reason of the runs without figures; with `note`, what was odd about the others."""
+    told = frame[frame[column].notna()]
     return [
-        (line(str(r.session), 80), line(str(r.rules), 100), line(str(r.error), 300))
-        for r in failed.head(ROWS).itertuples(index=False)
+        (line(str(session), 80), line(str(rules), 100), line(str(why), 300))
+        for session, rules, why in told[["session", "rules", column]].head(ROWS).itertuples(index=False)
     ]

@@ -33,6 +33,7 @@ def sweep_page(frame: pd.DataFrame) -> str:
         Section("Dollars against loss", chart(drawn, "frontier") if drawn else ""),
         Section("Settings", _settings(frame)),
         Section("What failed", table(("session", "rules", "why"), failures(frame))),
+        Section("What is odd", table(("session", "rules", "note"), failures(frame, "note"))),
         Section("Runs", runs_table(frame, run_columns(frame))),
     ]
     pairs = [

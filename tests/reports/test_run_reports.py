@@ -122,7 +122,7 @@ def test_the_worst_of_several_sessions_is_named():
     [
         ("cost_usd", 0.0, "$0.00"),
         ("cost_usd", pd.NA, "–"),
-        ("token_savings", -0.031, "-3.1%"),
+        ("token_savings", -0.031, "-3.1 %"),
         ("retained", 0.25, "25 %"),
         ("cuts_n", 1234, "1,234"),
         ("thrash", True, "yes"),
@@ -133,3 +133,13 @@ def test_the_worst_of_several_sessions_is_named():
 )
 def test_figures_are_written_by_their_kind(name, value, text):
     assert cell(name, value) == text
+
+
+def test_what_is_odd_about_a_run_is_said(tmp_path):
+    said = ((user("go"), assistant("ok", usage=usage(0, write=n), model="claude-sonnet-4-5")) for n in (70_000, 70_100))
+    s = session(*said)
+    for name, made in {
+        "sweep": ck.sweep([s], ["pulse_coder"], progress=False),
+        "all": ck.compare(s, ["pulse_coder"]),
+    }.items():
+        assert words(ck.export(made, tmp_path / f"{name}.html")).count("these rules go by") == 1
