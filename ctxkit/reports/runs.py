@@ -23,8 +23,8 @@ LOSS = (
 )
 LOST = (
     "Needed-later loss: of the items that the record used again, the share that a compaction took away before that; "
-    "each counts once. Window loss looks to the next compaction only. Regret: what the best choice of messages would have "
-    "spared, a bound."
+    "each counts once. Window loss looks to the next compaction only. Regret: what the best choice of messages would "
+    "have spared, a bound."
 )
 _COUNTS = ("rebound_calls", "reorientation_calls", "first_use_delay")
 """Columns of numbers that are neither shares nor dollars."""
