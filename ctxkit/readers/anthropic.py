@@ -40,12 +40,18 @@ def _is_ours(messages: Any) -> bool:
 
 def _is_record(record: Any) -> bool:
     fields = mapping(record)
-    request, response = mapping(fields.get("request")) or fields, mapping(fields.get("response")) or fields
+    request, response = _halves(fields)
     if response.get("type") == "message" and response.get("role") == "assistant" and "stop_reason" in response:
         return True
     messages = request.get("messages")
     claude = type(request.get("model")) is str and "claude" in request["model"]
     return is_talk(messages) and (_is_ours(messages) or ("system" in request and (claude or "max_tokens" in request)))
+
+
+def _halves(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What was asked and what came of it: beside each other, in one object, or wrapped as batches wrap them."""
+    asked = mapping(record.get("request")) or mapping(record.get("params")) or record
+    return asked, mapping(record.get("response")) or mapping(mapping(record.get("result")).get("message")) or record
 
 
 def read(source: Source) -> list[Session]:
@@ -73,7 +79,7 @@ def read(source: Source) -> list[Session]:
 
 
 def _call(talk: Talk, record: dict[str, Any]) -> None:
-    request, response = mapping(record.get("request")) or record, mapping(record.get("response")) or record
+    request, response = _halves(record)
     talk.settings(request)
     system = request.get("system")
     raws = [r for r in items(request.get("messages")) if type(r) is dict]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.messages import Image, Message, Part, Role, Text, Thinking, ToolCall
+from ctxkit.messages import Image, Message, Part, Role, Sized, Text, Thinking, ToolCall
 from ctxkit.readers.fields import arguments, as_text, items, mapping, text, word
 
 if TYPE_CHECKING:
@@ -133,9 +133,16 @@ def _spoken(raw: dict[str, Any], log: Log, skipped: dict[str, int], more: dict[s
     out: list[Message] = []
     if role == "tool" and not results:
         return [_result(raw, parts, log, all_)]
+    if role == "assistant":  # tools that the provider ran answer within the reply
+        all_["kind"] = "server"
     for result in results:
         inner, _ = to_parts(_answer(result), skipped)
+        if not inner and result.get("content"):
+            inner = [Sized(text(result.get("type")), chars=len(as_text(result["content"])))]
         out.append(_result(result, inner, log, all_))
+    refusal = word(raw.get("refusal"))
+    if refusal and not parts:
+        parts = [Text(refusal)]
     before = _thoughts(raw)
     calls = to_calls(raw.get("tool_calls") or raw.get("toolCalls")) + _function_call(raw)
     calls += to_calls(raw.get("invalid_tool_calls"))  # LangChain's: arguments that are no JSON
@@ -146,8 +153,9 @@ def _spoken(raw: dict[str, Any], log: Log, skipped: dict[str, int], more: dict[s
             more = all_
         if said.lower() not in ROLES or said == "developer":
             more = {"kind": said[:40], **more}
-        wanted = raw.get("id")
-        out.append(Message(role="user" if role == "tool" else role, id=log.new_id(wanted), parts=tuple(parts), **more))
+        own = log.new_id(raw.get("id"))
+        said_ = Message(role="user" if role == "tool" else role, id=own, parts=tuple(parts), **more)
+        out.insert(0 if role == "assistant" else len(out), said_)
     return out
 
 
@@ -172,10 +180,16 @@ def _item(raw: dict[str, Any], log: Log, more: dict[str, Any]) -> Message | None
         return Message(role="assistant", id=log.new_id(raw.get("id")), parts=(call,), **more)
     if kind in ("function_call_output", "custom_tool_call_output"):
         all_ = {k: v for k, v in more.items() if k in _ALL}
-        return _result(raw, [Text(as_text(raw.get("output")))], log, all_)
+        given = raw.get("output")
+        parts = to_parts(given, {})[0] if type(given) is list and all(map(_is_content, given)) else []
+        return _result(raw, parts or [Text(as_text(given))], log, all_)
     if kind == "reasoning" and "content" not in raw:
         return Message(role="assistant", id=log.new_id(raw.get("id")), parts=(_reasoning(raw),), **more)
     return None
+
+
+def _is_content(raw: Any) -> bool:
+    return type(raw) is dict and raw.get("type") in _PARTS
 
 
 def _result(raw: dict[str, Any], parts: list[Part], log: Log, all_: dict[str, Any]) -> Message:
@@ -227,7 +241,7 @@ def to_parts(content: Any, skipped: dict[str, int]) -> tuple[list[Part], list[di
         make = _PARTS.get(kind)
         if make is not None:
             parts.append(make(raw))
-        elif kind in _RESULTS:
+        elif kind in _RESULTS or kind.endswith("_tool_result"):
             results.append(raw)
         else:
             count(skipped, "part: " + (kind or "no type"))

@@ -32,12 +32,18 @@ def sniff(source: Source) -> bool:
 
 
 def _is_record(record: Any) -> bool:
-    record = mapping(record)
-    request = mapping(record.get("request")) or record
+    request, response = _halves(mapping(record))
     if is_talk(request.get("messages")):
         return True
-    choices = items((mapping(record.get("response")) or record).get("choices"))
+    choices = items(response.get("choices"))
     return bool(choices) and is_message(mapping(choices[0]).get("message"))
+
+
+def _halves(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What was asked and what came of it: beside each other, in one object, or in the `body` of a batch."""
+    answer = mapping(record.get("response"))
+    request = mapping(record.get("request")) or mapping(record.get("body")) or record
+    return request, mapping(answer.get("body")) or answer or record
 
 
 def read(source: Source) -> list[Session]:
@@ -69,20 +75,25 @@ def _lines(source: Source, name: str) -> Session:
 
 def _talks(records: list[tuple[int, Any]], faults: list[Fault]) -> list[Talk]:
     talks: list[Talk] = []
-    first: Any = None
+    first: list[Any] = []
     for line, record in records:
         try:
             fields = mapping(record)
-            request = mapping(fields.get("request")) or fields
+            request, response = _halves(fields)
             raws = items(request.get("messages"))
             if not raws and not _is_record(record):
                 faults.append(Fault(line, "expected a request with messages, or a completion with choices"))
                 continue
             opening = [r for r in raws[:3] if mapping(r).get("role") != "assistant"][:2]
-            if not talks or not raws or opening != first:
+            n = min(len(opening), len(first))
+            if not talks or not raws or opening[:n] != first[:n]:
                 talks.append(Talk(NAME))
-                first = opening
-            _call(talks[-1], fields, request, raws)
+                first = []
+            first = max(first, opening, key=len)
+            talks[-1].settings(request)
+            if raws:
+                talks[-1].request(raws)
+            _reply(talks[-1], fields, response)
         except DAMAGE as e:
             faults.append(Fault(line, why(e)))
     if talks:
@@ -90,12 +101,8 @@ def _talks(records: list[tuple[int, Any]], faults: list[Fault]) -> list[Talk]:
     return talks
 
 
-def _call(talk: Talk, record: dict[str, Any], request: dict[str, Any], raws: list[Any]) -> None:
-    """Take one request, and its completion where there is one."""
-    talk.settings(request)
-    if raws:
-        talk.request(raws)
-    response = mapping(record.get("response")) or record
+def _reply(talk: Talk, record: dict[str, Any], response: dict[str, Any]) -> None:
+    """Take the completion of a request, where there is one."""
     choices = items(response.get("choices"))
     if not choices:
         return

@@ -285,3 +285,60 @@ def test_what_a_providers_tools_gave_is_kept_in_inspect_logs():
     session = read({"status": "success", "eval": {"task": "t"}, "samples": [sample]})
     assert [(m.role, m.kind) for m in session.messages][-1] == ("tool", "server")
     assert session.messages[-1].text == "found"
+
+
+# -- chat APIs ---------------------------------------------------------------------------------------------------------
+
+
+def completion(said: str) -> dict[str, Any]:
+    return {
+        "model": "g",
+        "choices": [{"message": {"role": "assistant", "content": said}}],
+        "usage": {"prompt_tokens": 9},
+    }
+
+
+def test_a_talk_without_a_system_prompt_grows_as_one():
+    one, two = ({"role": "user", "content": q} for q in ("q1", "q2"))
+    answer = {"role": "assistant", "content": "a1"}
+    session = read(
+        (
+            {"request": {"messages": [one]}, "response": completion("a1")},
+            {"request": {"messages": [one, answer, two]}, "response": completion("a2")},
+        )
+    )
+    assert view(session) == ["q1", "a1", "q2", "a2"]
+    assert len(session.calls) == 2
+
+
+def test_batches_are_unwrapped():
+    asked = {"messages": [{"role": "user", "content": "q"}]}
+    assert told(read(({"custom_id": "1", "url": "/v1/chat/completions", "body": asked},))) == [("user", "q")]
+    assert told(read(({"custom_id": "1", "response": {"body": completion("a")}},))) == [("assistant", "a")]
+    message = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "text", "text": "b"}],
+        "stop_reason": "end_turn",
+    }
+    assert told(read(({"custom_id": "1", "result": {"type": "succeeded", "message": message}},))) == [
+        ("assistant", "b")
+    ]
+
+
+def test_refusals_pictures_and_providers_results_are_kept():
+    refused = {"role": "assistant", "content": None, "refusal": "no"}
+    assert told(read([{"role": "user", "content": "q"}, refused]))[-1] == ("assistant", "no")
+    picture = {"type": "input_image", "image_url": "data:image/png;base64,AA"}
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": [picture]}
+    assert isinstance(read([call, output]).messages[-1].parts[0], Image)
+    used = {"type": "server_tool_use", "id": "w", "name": "web_search", "input": {}}
+    found = {
+        "type": "web_search_tool_result",
+        "tool_use_id": "w",
+        "content": [{"type": "web_search_result", "url": "u"}],
+    }
+    session = read([{"role": "user", "content": "q"}, {"role": "assistant", "content": [used, found]}])
+    assert [(m.role, m.kind) for m in session.messages[1:]] == [("assistant", ""), ("tool", "server")]
+    assert session.messages[2].parts[0].chars
