@@ -28,7 +28,7 @@ def is_step(record: dict[str, Any]) -> bool:
 
 def is_mark(record: dict[str, Any]) -> bool:
     """Say whether a line is one that only a stored context has."""
-    return record.get("role") in _MARKS
+    return text(record.get("role")) in _MARKS
 
 
 class Steps:
