@@ -91,7 +91,9 @@ class Column:
                 grown = np.empty(max(n, 2 * self._done), self._type)
                 grown[: self._done] = self._array[: self._done]
                 self._array = grown
+            self._array.flags.writeable = True
             self._array[self._done : n] = self._make(self._done, n)
+            self._array.flags.writeable = False  # a policy that writes into a column would change the log for all
             self._done = n
         return self._array[:n]
 

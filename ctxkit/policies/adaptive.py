@@ -60,10 +60,11 @@ class AdaptiveTrim(Setting):
         read, cap = consumed(history), self.stages[stage]
         changes: dict[int, Message | str] = {}
         for p in np.flatnonzero(history.tool("*") & (history.chars > min(cap, self.consumed_chars))).tolist():
-            text = contents.texts(history[p])
+            message = history[p]
+            text = contents.texts(message)
             keep = min(cap, self.consumed_chars) if p in read else cap
-            if len(text) > keep:
-                changes[p] = contents.with_text(history[p], trims.cut(text, keep, SUFFIX))
+            if len(text) > keep and not contents.has_images(message):
+                changes[p] = contents.with_text(message, trims.cut(text, keep, SUFFIX))
         return history.shorten(changes, reason=f"over the window: stage {stage + 1}") if changes else history
 
 

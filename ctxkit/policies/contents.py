@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -79,20 +80,27 @@ def is_empty(message: Message) -> bool:
 
 def target(call: ToolCall) -> str:
     """Return what a call works on: its path, command, query ...; an empty string where no argument says so."""
-    for key in TARGET_KEYS:
-        value = call.arguments.get(key)
-        if isinstance(value, str) and value:
-            return value
-    return ""
+    return _argument(call, TARGET_KEYS)
 
 
 def path(call: ToolCall) -> str:
     """Return the path a call names, or an empty string."""
-    for key in TARGET_KEYS[:5]:
-        value = call.arguments.get(key)
-        if isinstance(value, str) and value:
-            return value
+    return _argument(call, TARGET_KEYS[:5])
+
+
+def _argument(call: ToolCall, keys: tuple[str, ...]) -> str:
+    """Return the first of these arguments that says something; names count without case where none is as written."""
+    for arguments in (call.arguments, {str(k).lower(): v for k, v in call.arguments.items()}):
+        for key in keys:
+            value = arguments.get(key)
+            if isinstance(value, str) and value:
+                return value
     return ""
+
+
+def written(value: object) -> str:
+    """Return an argument's value as text: JSON where it is none."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def one_line(text: str, limit: int) -> str:

@@ -54,7 +54,7 @@ class CacheTtl(Setting):
     placeholder: str = PLACEHOLDER
     """What a cleared result says."""
     allow: tuple[str, ...] = ("*",)
-    """Names or globs of the tools this concerns."""
+    """Names or globs of the tools this concerns; empty: all, as in the program."""
     deny: tuple[str, ...] = ()
     """Names or globs of the tools it never concerns; stronger than `allow`."""
     keep_images: int = 0
@@ -116,7 +116,7 @@ class CacheTtl(Setting):
         if start < 0 or stop < 0:
             return nothing
         where = np.arange(len(history))
-        mask = history.tool(*self.allow) & (where >= start) & (where < stop)
+        mask = history.tool(*(self.allow or ("*",))) & (where >= start) & (where < stop)
         if self.deny:
             mask &= ~history.tool(*self.deny)
         return np.asarray(mask & ~self._seen(history, mask))

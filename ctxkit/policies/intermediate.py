@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -56,25 +55,22 @@ class Intermediate(Traced, Setting):
             return message
         parts: list[Part] = []
         for part in message.parts:
-            if isinstance(part, (Text, Thinking)) and len(part.text) > self.max_chars + 30:
-                word = "text" if isinstance(part, Text) else "reasoning"
-                parts.append(type(part)(text=part.text[: self.max_chars] + f" [{word} omitted]"))
+            if isinstance(part, (Text, Thinking)) and len(part.text) > self.max_chars:
+                note = " [text omitted]" if isinstance(part, Text) else " [reasoning omitted]"
+                done = part.text.endswith(note)
+                parts.append(part if done else type(part)(text=part.text[: self.max_chars] + note))
             else:
                 parts.append(part)
         short = msgspec.structs.replace(message, parts=tuple(parts))
         return contents.with_arguments(short, self._arguments)
 
     def _arguments(self, call: ToolCall) -> dict[str, object] | None:
-        long = {k for k, v in call.arguments.items() if len(_written(v)) > self.max_argument_chars}
+        long = {k for k, v in call.arguments.items() if len(contents.written(v)) > self.max_argument_chars}
         return {k: _elided(v) if k in long else v for k, v in call.arguments.items()} if long else None
 
 
 def _elided(value: object) -> str:
     return (
-        f"[ELIDED — {len(_written(value))} chars, NOT the real value. Do not reuse this placeholder as content; "
-        "re-read the file or regenerate the value if you need it again.]"
+        f"[ELIDED — {len(contents.written(value))} chars, NOT the real value. "
+        "Do not reuse this placeholder as content; re-read the file or regenerate the value if you need it again.]"
     )
-
-
-def _written(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

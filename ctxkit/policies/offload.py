@@ -91,7 +91,7 @@ def hint(call: ToolCall | None) -> str:
     if call is None or not call.arguments:
         return ""
     key = next((k for k in HINTS if k in call.arguments), next(iter(call.arguments)))
-    return f"{key}={contents.one_line(str(call.arguments[key]), 60)}"
+    return f"{key}={contents.one_line(contents.written(call.arguments[key]), 60)}"
 
 
 def _asked(history: History, position: int) -> ToolCall | None:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ctxkit.errors import BadArguments
 from ctxkit.history.columns import ROLES
 from ctxkit.history.view import role_code
 from ctxkit.policies.chain import applied
 from ctxkit.policies.contents import is_empty
+from ctxkit.policies.policy import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -214,8 +216,13 @@ def curve(  # noqa: PLR0917  what a pruning's own `curve` takes
     """Return prompt and fresh tokens of the calls start..stop; a plain pruning makes the view of each."""
     fast = getattr(pruning, "curve", None)
     if fast is not None:
-        prompts, fresh = fast(history, start, stop, clock, room)
-        return np.asarray(prompts), np.asarray(fresh)
+        prompts, fresh = (np.asarray(sizes) for sizes in fast(history, start, stop, clock, room))
+        if not len(prompts) == len(fresh) == stop - start:
+            raise BadArguments(
+                f"The curve of {name_of(pruning)} gave {len(prompts)} and {len(fresh)} sizes for {stop - start} calls: "
+                "it must give prompt and fresh tokens of each."
+            )
+        return prompts, fresh
     prompts, fresh, _ = fold(pruning, history, (start, stop), clock, room)
     return prompts, fresh
 

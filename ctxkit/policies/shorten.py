@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ctxkit.errors import BadArguments
+from ctxkit.messages import Text
 from ctxkit.policies import contents, trims
 from ctxkit.policies.reads import READERS, WRITERS, consumed, stale
 from ctxkit.policies.setting import Setting, at_least
@@ -199,10 +200,15 @@ class Outputs(Traced, Setting):
     @property
     def _low(self) -> int:
         """Characters up to which nothing can be too long."""
-        return min(n for n in (self.max_lines, self.max_chars, self.max_bytes // 4, 1 << 62) if n)
+        lows = (
+            (self.max_lines, self.max_lines - 1),
+            (self.max_chars, self.max_chars),
+            (self.max_bytes, self.max_bytes // 4),
+        )
+        return min((low for limit, low in lows if limit), default=1 << 62)
 
     def _cut(self, message: Message) -> Message:
-        text = contents.texts(message)
+        text = "".join(p.text for p in message.parts if isinstance(p, Text))  # as `ai`: blocks without a separator
         short = trims.output(
             text, max_lines=self.max_lines, max_chars=self.max_chars, max_bytes=self.max_bytes, mode=self.mode
         )

@@ -42,6 +42,8 @@ WRITE_GONE = "[omitted — superseded by later write_file]"
 LOOK_NOTE = "[superseded — repeated call with same arguments]"
 LOOK_GONE = "[omitted — superseded by later identical call]"
 _EXIT = re.compile(r"exit(?:ed with)?[ _]?(?:code|status)?[:= ]+(-?\d+)", re.IGNORECASE)
+_COMMAND = ("command", "cmd", "workingDirectory", "working_directory", "workdir", "cwd")
+"""Arguments that make a command the same one; others, such as a time limit, do not matter."""
 Key = Callable[[ToolCall], str]
 
 
@@ -145,7 +147,10 @@ class RepeatedCommands(Traced, Setting):
             course.change(result, late, _outcome)
 
     def _command(self, call: ToolCall) -> str:
-        return _identity(call) if _among(call.name, self.tools) else ""
+        if not _among(call.name, self.tools):
+            return ""
+        command = [call.arguments.get(k) for k in _COMMAND]
+        return call.name + contents.written(command) if any(command[:2]) else _identity(call)
 
 
 def _note(course: Course, p: int, notes: list[tuple[float, str, str]]) -> None:

@@ -9,6 +9,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.history import Log
 from ctxkit.policies.budget import Budget
 from ctxkit.policies.clear import CLEARED, Clear
+from ctxkit.policies.idle import CacheTtl
 from ctxkit.policies.pairs import WINDOW, ToolPairs, window_size
 from ctxkit.policies.rules import Rules
 
@@ -175,3 +176,9 @@ def test_short_results_and_pinned_ones_are_left():
 def test_settings_that_cannot_work_are_refused(make):
     with pytest.raises(BadArguments):
         make()
+
+
+def test_no_names_allow_all_tools():
+    h = shown(user(), pairs(4), time=1e9)
+    assert CacheTtl(ttl_seconds=0, allow=()).prunable(h).tolist() == CacheTtl(ttl_seconds=0).prunable(h).tolist()
+    assert CacheTtl(ttl_seconds=0, allow=()).prunable(h).any()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from talks_by_chance import Fours, by_chance
 
 from ctxkit.engine import Run, advance, log_of, run
+from ctxkit.errors import BadArguments
 from ctxkit.history import Log
 from ctxkit.policies import triggers
 from ctxkit.policies.clear import Clear
@@ -87,3 +88,24 @@ def test_a_result_that_comes_to_stay_is_no_longer_cleared():
     log.open()
     done, plain = run(log, rules), run(log, Rules(pruning=Last(0), counter=Fours()))
     assert done.prompts.tolist() == plain.prompts.tolist()
+
+
+def test_a_curve_of_another_length_is_refused():
+    class Short(Last):
+        def curve(self, h, start, stop, clock, room):
+            return np.zeros(stop - start, int), np.zeros(stop - start - 1, int)
+
+    log = log_of(by_chance(3, 12), Rules(counter=Fours()))
+    with pytest.raises(BadArguments, match="curve of Short gave 12 and 11 sizes for 12 calls"):
+        run(log, Rules(pruning=Short(1), counter=Fours()))
+
+
+def test_a_policy_cannot_write_into_the_log():
+    def careless(h, room):
+        h.sizes[:] = 0
+        return h
+
+    log = log_of(by_chance(3, 12), Rules(counter=Fours()))
+    with pytest.raises(ValueError, match="read-only"):
+        run(log, Rules(pruning=careless, counter=Fours()))
+    assert log.column("tokens").tolist() == log.tokens.sizes

@@ -2,12 +2,15 @@
 
 import pytest
 from builders import assistant, call, result, step, tool_call, user
-from histories import ROOM, shown
+from histories import ROOM, shown, texts
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Image, Message, Text
+from ctxkit.policies.adaptive import AdaptiveTrim
+from ctxkit.policies.intermediate import Intermediate
 from ctxkit.policies.reads import consumed
 from ctxkit.policies.shorten import ConsumedReads, Outputs, Replies, Results
+from ctxkit.policies.superseded import RepeatedCommands
 
 LONG = "x" * 10_000
 
@@ -106,3 +109,49 @@ def test_the_last_replies_can_be_spared():
 def test_settings_that_cannot_work_are_refused(make):
     with pytest.raises(BadArguments):
         make()
+
+
+@pytest.mark.parametrize(("limits", "text"), [({"max_lines": 1}, "\n"), ({"max_lines": 1}, "\n" * 900)])
+def test_a_text_of_line_breaks_alone_has_one_line_more(limits, text):
+    outputs = Outputs(max_chars=0, max_bytes=0, **limits)
+    assert outputs._cut(result(text)).text.startswith("\n\n[tool output truncated: showing 1/")
+    assert len(text) > outputs._low
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_the_smallest_limit_of_bytes_is_a_limit(limit):
+    outputs = Outputs(max_lines=0, max_chars=0, max_bytes=limit)
+    assert texts(outputs(shown(user(), step(text=LONG)), ROOM))[-1].startswith(f"{LONG[:limit]}\n\n[tool output")
+
+
+def test_the_blocks_of_an_output_are_joined_without_a_break():
+    c = call()
+    two = Message(role="tool", id="t", call_id=c.tool_calls[0].id, parts=(Text("ab" * 300), Text("cd" * 300)))
+    new = Outputs(max_lines=0, max_chars=602, max_bytes=0)(shown(user(), c, two), ROOM)
+    assert texts(new)[-1].startswith("ab" * 300 + "cd\n\n")
+
+
+def test_names_of_arguments_count_without_case():
+    h = shown(user(), step("read_file", LONG, Path="a"), step("write_file", "ok", Path="A"))
+    assert consumed(h) == {2}
+
+
+def test_a_stage_leaves_results_with_images():
+    c = call()
+    seen = Message(role="tool", id="i", call_id=c.tool_calls[0].id, parts=(Text(LONG * 9), Image()))
+    h = shown(user(), c, seen)
+    assert AdaptiveTrim(stages=(10,)).stage(h, 0) is h
+
+
+def test_a_command_is_the_same_whatever_its_time_limit():
+    again = [step("bash", LONG, command="make", timeout=t) for t in (10, 20)]
+    new = RepeatedCommands()(shown(user(), *again, step("bash", LONG, command="make", cwd="b")), ROOM)
+    assert texts(new)[2::2] == ["succeeded", LONG, LONG]
+
+
+def test_a_step_is_cut_from_its_first_character_too_many():
+    said = [assistant("x" * n, tool_call(), id=f"a{n}") for n in (120, 160)]
+    h = shown(user(), said[0], result(of=said[0]), said[1], result(of=said[1]), assistant("done"))
+    new = Intermediate()(h, ROOM)
+    assert [m.text for m in new.messages if m.tool_calls] == ["x" * 120, "x" * 120 + " [text omitted]"]
+    assert Intermediate()(new, ROOM) is new
