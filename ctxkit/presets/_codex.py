@@ -18,7 +18,7 @@ from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets.anchors import end, fresh, message_of
 from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.texts import ConfigText
-from ctxkit.presets.differences import Difference
+from ctxkit.presets.differences import LAST_CALL, Difference
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -39,13 +39,7 @@ DIFFERENCES = (
         "the local way: `openai_server` shows the other one",
         "as the default",
     ),
-    Difference(
-        "size that triggers",
-        "tokens of the context",
-        "prompt and reply of the last call together",
-        "the prompt of the coming call",
-        "as the default",
-    ),
+    LAST_CALL,
     Difference("a summary larger than what it replaces", "not said", "is taken", "is refused", "as the default"),
     Difference(
         "the summariser's own overflow",

@@ -15,7 +15,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.presets import thresholds
 from ctxkit.presets.checks import typed
 from ctxkit.presets.clearing import ClearUses
-from ctxkit.presets.differences import Difference
+from ctxkit.presets.differences import MEMORY_TOOL, Difference
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -32,13 +32,7 @@ DIFFERENCES = (
         "one pass; where it is not enough the prompt stays over the threshold",
         "as the default",
     ),
-    Difference(
-        "memory tool",
-        "the model is warned to save what matters before",
-        "a message at nine tenths of the threshold",
-        "none",
-        "as the default",
-    ),
+    MEMORY_TOOL,
     Difference(
         "one tool use",
         "a call with its result",

@@ -9,7 +9,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.presets import thresholds
 from ctxkit.presets.anchors import Anchored, end
 from ctxkit.presets.checks import typed
-from ctxkit.presets.differences import Difference
+from ctxkit.presets.differences import MEMORY_TOOL, Difference
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -36,13 +36,7 @@ DIFFERENCES = (
         "as it is",
         "as the default",
     ),
-    Difference(
-        "memory tool",
-        "the model is warned to save what matters before",
-        "a message at nine tenths of the threshold",
-        "none",
-        "as the default",
-    ),
+    MEMORY_TOOL,
 )
 
 

@@ -10,7 +10,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
 from ctxkit.presets import thresholds
 from ctxkit.presets.checks import typed
-from ctxkit.presets.differences import Difference
+from ctxkit.presets.differences import MEMORY_TOOL, Difference
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -24,13 +24,7 @@ DIFFERENCES = (
         "as many passes as it takes, and no failure",
         "as the default",
     ),
-    Difference(
-        "memory tool",
-        "the model is warned to save what matters before",
-        "a message at nine tenths of the threshold",
-        "none",
-        "as the default",
-    ),
+    MEMORY_TOOL,
     Difference(
         "a cut between call and result",
         "calls keep their results",

@@ -16,7 +16,7 @@ from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.texts import ConfigText
-from ctxkit.presets.differences import Difference
+from ctxkit.presets.differences import LAST_CALL, Difference
 from ctxkit.presets.moments import opens_turn
 
 if TYPE_CHECKING:
@@ -52,13 +52,7 @@ DIFFERENCES = (
         "15,000",
         "as the default",
     ),
-    Difference(
-        "size that triggers",
-        "tokens of the context",
-        "prompt and reply of the last call together",
-        "the prompt of the coming call",
-        "as the default",
-    ),
+    LAST_CALL,
 )
 
 

@@ -15,3 +15,21 @@ class Difference(NamedTuple):
     """What the preset does."""
     quirks: str = "as the program"
     """What it does with `quirks=True`."""
+
+
+LAST_CALL = Difference(
+    "size that triggers",
+    "tokens of the context",
+    "prompt and reply of the last call together",
+    "the prompt of the coming call",
+    "as the default",
+)
+"""Of systems that go by the usage that the last reply brought."""
+MEMORY_TOOL = Difference(
+    "memory tool",
+    "the model is warned to save what matters before",
+    "a message at nine tenths of the threshold",
+    "none",
+    "as the default",
+)
+"""Of Inspect's three ways."""

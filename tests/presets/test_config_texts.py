@@ -162,3 +162,13 @@ def test_rules_that_can_be_written_stay_equal_and_picklable(system):
     again = pickle.loads(pickle.dumps(rules))
     assert again == rules
     assert again.to_config() == rules.to_config()
+
+
+@pytest.mark.parametrize(
+    "name", ["a\x85b", "a\u2028b", "a\u2029b", "two\nlines", "# no comment", "- no list", "no", "1e3"]
+)
+def test_odd_names_come_back_from_yaml(name, tmp_path):
+    rules = ck.presets.fuseraft(exclude_agents=(name,))
+    file = tmp_path / "team.yaml"
+    file.write_bytes(rules.to_config().encode())
+    assert ck.load_rules(file).parameters["exclude_agents"] == (name,)

@@ -264,3 +264,12 @@ def test_paths_in_a_config_are_never_opened(config, tmp_path):
 def test_a_bare_duration_is_minutes(config, ttl, seconds):
     text = "{agents: {defaults: {contextPruning: {mode: 'cache-ttl', ttl: " + ttl + "}}}}"
     assert load(config(text, "fased.json"))[0].parameters["ttl_seconds"] == seconds
+
+
+def test_keys_beside_orchestration_are_named(tmp_path):
+    """fuseraft reads everything under its one key"""
+    file = tmp_path / "team.yaml"
+    file.write_text("ContextBudget: {CutoverAt: 100}\nOrchestration: {Compaction: {Mode: llm}}\n")
+    with pytest.warns(UserWarning, match=r"ContextBudget \(beside Orchestration\)"):
+        rules = ck.load_rules(file)
+    assert rules.parameters["cutover_at"] == 0

@@ -40,6 +40,9 @@ def read(config: Mapping[str, Any], agent: str | None) -> Found:
     """
     body, found = _body(config), Found()
     TABLE.read(body, found)
+    if body is not config:
+        beside = [str(k) for k in config if str(k).casefold() != "orchestration"]
+        found.unknown += [f"{plain(k, 60)} (beside Orchestration)" for k in beside]
     agents = _agents(body)
     if agent is not None:
         _one(agents, agent, found)
