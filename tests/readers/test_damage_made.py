@@ -8,17 +8,18 @@ import pytest
 from conftest import ALL, SEED
 from damage import KINDS, read
 from made_logs import MADE
+from made_shapes import SHAPES
 
 from ctxkit.errors import ReadError
 
 EACH = 4_000 if ALL else 60
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_only_read_errors_come_out_of_damaged_logs(name: str):
+@pytest.mark.parametrize(("logs", "name"), [(m, n) for m in (MADE, SHAPES) for n in m])
+def test_only_read_errors_come_out_of_damaged_logs(logs: dict[str, list[bytes]], name: str):
     r = random.Random(f"{SEED} {name}")
     for n in range(EACH):
-        broken = MADE[name][n % len(MADE[name])]
+        broken = logs[name][n % len(logs[name])]
         for _ in range(r.choice([1, 1, 2, 5])):
             broken = r.choice(KINDS)(broken, r) or b"{}"
         try:
