@@ -20,6 +20,7 @@ from ctxkit.policies import triggers, window
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summarisers import Fixed, Share
 from ctxkit.policies.summary import Summary
+from ctxkit.presets.moments import opens_turn
 from ctxkit.sweeps.batches import Bench, Options, Setting
 from ctxkit.sweeps.stack import Table, order_of
 from ctxkit.sweeps.stack.figures import Runs
@@ -61,6 +62,7 @@ def summaries(**more):
 
 DUE = [T.Above(30_000), T.Above(45_000, or_equal=True), T.Share(0.2), T.Share(0.22333), T.Count(9), T.Turns(3)]
 DUE += [T.Count(12, ("assistant",)), T.Count(20, ("user", "tool", "summary")), T.Spent(200_000), T.Idle(300)]
+DUE += [T.Both((T.Above(25_000), opens_turn)) | T.Overflow(recorded=True), T.Both((T.Count(15), opens_turn))]
 DUE += [T.Above(21_000, estimated=True) | T.Turns(6), T.CutShort() | T.Above(60_000), T.Overflow() | T.Recorded()]
 KEEP = [{"keep_tokens": 4000}, {"keep_tokens": 9000, "estimated": True}, {"keep_turns": 2}, {"keep_messages": 6}]
 KEEP += [{"keep_share": 0.05}, {"keep_tokens": 6000, "split_turns": False}, {"keep_tokens": 0}]

@@ -49,10 +49,10 @@ def _one(kind: tuple[Any, ...], i: str, lanes: Lanes) -> Due:
             return partial(_above, f"limit{i}", estimated=False)
         case ("count", roles):
             return partial(_count, f"n{i}", "summary" in roles or not roles, not roles, *table.said(roles))
-        case ("turns",):
-            return partial(_turns, f"n{i}")
-        case ("spent",):
-            return partial(_spent, f"limit{i}")
+        case ("turns",) | ("spent",):
+            return partial(_turns, f"n{i}") if kind == ("turns",) else partial(_spent, f"limit{i}")
+        case ("opening", *inner):
+            return partial(_opening, _one(tuple(inner), i, lanes), table.after("turn"))
         case ("after", what, seconds):
             return partial(_after, table.after(what, seconds))
         case _:
@@ -99,6 +99,10 @@ def _spent(name: str, lanes: Lanes, start: Ints, stop: Ints) -> Ints:
         reached = offset * middle + sums[middle] >= aim
         stop = np.where(going & reached, middle, stop)
         start = np.where(going & ~reached, middle + 1, start)
+
+
+def _opening(part: Due, calls: Ints, lanes: Lanes, start: Ints, stop: Ints) -> Ints:
+    return np.minimum(calls[part(lanes, start, stop)], stop)
 
 
 def _always(_lanes: Lanes, start: Ints, _stop: Ints) -> Ints:

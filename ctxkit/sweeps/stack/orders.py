@@ -14,6 +14,7 @@ from ctxkit.policies.summarisers import Fixed
 from ctxkit.policies.summarisers import Share as ShareSummary
 from ctxkit.policies.summary import Summary
 from ctxkit.presets._langchain_summary import LangChainSummary
+from ctxkit.presets.moments import opens_turn
 from ctxkit.sweeps.grids import Refused
 
 if TYPE_CHECKING:
@@ -68,6 +69,11 @@ def _due(trigger: Any) -> list[Part] | None:
     if type(trigger) is triggers.Either:
         parts = [_due(part) for part in trigger.parts]
         return None if any(p is None for p in parts) else [one for part in parts for one in part or ()]
+    if type(trigger) is triggers.Both and len(trigger.parts) == 2 and trigger.parts[1] is opens_turn:
+        whole = _due(trigger.parts[0])
+        if whole is None or len(whole) != 1 or whole[0][0][0] not in _STAYS_DUE:
+            return None
+        return [(("opening", *whole[0][0]), whole[0][1])]
     make = _DUE.get(type(trigger))
     one = None if make is None else make(trigger)
     return None if one is None else [one]
@@ -90,6 +96,8 @@ def _spent(t: triggers.Spent) -> Part | None:
     return None if t.agent is not None or t.limit != int(min(t.limit, NO_LIMIT)) else (("spent",), {"limit": t.limit})
 
 
+_STAYS_DUE = ("above", "share", "full", "count", "turns", "spent")
+"""Triggers that are due at all calls after the first one at which they are, until something is cut."""
 _DUE: dict[type, Any] = {
     triggers.Above: _above,
     triggers.Share: _share,

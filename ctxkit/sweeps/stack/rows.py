@@ -72,7 +72,7 @@ def _apt(bench: Bench, rules: Any) -> bool:
 
 def _able(table: Table, shape: tuple[Any, ...]) -> bool:
     """Say whether the logs have what the triggers ask for."""
-    kinds = {kind[0] for kind in shape[1]}
+    kinds = {word for kind in shape[1] for word in kind}
     return ("spent" not in kinds or table.one_agent) and ("turns" not in kinds or table.turns is not None)
 
 
@@ -122,6 +122,7 @@ def _columns(runs: Runs, purse: Purse, *, reuse: bool) -> tuple[dict[str, list[A
         "summaries_usd": maybe(bill.summaries_usd, known),
         "suppressed_n": [0] * len(log),
         "failed_n": [0] * len(log),
+        "note": [None] * len(log),
         "fresh_tokens": maybe(np.where(writes, 0, bill.rest), used),
         "cache_read_tokens": maybe(bill.read, cached),
         "cache_write_tokens": maybe(np.where(writes, bill.rest, 0), cached),

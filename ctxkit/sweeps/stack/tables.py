@@ -204,6 +204,8 @@ def _safe(log: Log, rows: int | None = None) -> list[bool]:
 def _due(log: Log, kind: str, value: float) -> list[int]:
     if kind == "idle":
         return [c for c in log.clock(value).calls if c]
+    if kind == "turn":
+        return [c for c, upto in enumerate(log.upto) if upto and log.roles[upto - 1] == USER]
     if kind == "overflow":
         return after_replies(log, "overflow", _overflowed)
     if kind == "length":
