@@ -54,7 +54,7 @@ class Chain(Part):
     @classmethod
     def of(cls, *parts: Any) -> Chain:
         """Return one flat chain of parts and chains."""
-        return cls(tuple(p for part in parts for p in (part.parts if type(part) is cls else (part,))))
+        return cls(tuple(p for part in parts for p in (part.parts if isinstance(part, Chain) else (part,))))
 
     @property
     def name(self) -> str:

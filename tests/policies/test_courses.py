@@ -94,6 +94,16 @@ def test_the_course_is_the_call_in_odd_talks(name, rows, policy):
     same(Log.of(rows, Fours()), PRUNINGS[name], POLICIES[policy], Room(900, 0, Fours()))
 
 
+def test_a_chain_in_words_or_of_parts_says_its_course_too():
+    parts = Clear(keep_last=3), Outputs(max_chars=300)
+    for pruning in ("clear:keep_last=3 | outputs:max_chars=300", parts[0] | parts[1], Prunings.of(*parts)):
+        made = Rules(pruning=pruning).pruning
+        assert made == Prunings(parts)
+        same(log_of(by_chance(1, 25), Rules(counter=Fours())), made, POLICIES["summary"], Room(5000, 0, Fours()))
+    assert not hasattr((Clear() | (lambda h, _room: h)), "curve")
+    assert not hasattr(Rules(pruning=Clear() | (lambda h, _room: h)).pruning, "curve")
+
+
 @pytest.mark.parametrize("policy", [Clear(keep_last=1), ToolPairs(keep_pairs=1), Excerpts(keep_last=1)])
 def test_an_edit_may_write_what_the_pruning_wrote_before(policy):
     for seed in range(4):
