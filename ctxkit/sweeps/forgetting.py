@@ -52,7 +52,8 @@ def loss_columns(memory: Memory, done: Run) -> dict[str, Any] | None:
 def _marks(done: Run) -> list[Mark] | None:
     if done.rules.pruning is not None:
         return None
-    out, before = [], 0
+    out: list[Mark] = []
+    before = 0
     for cut in done.cuts:
         steps, new = cut.steps, cut.new
         stay, items = 0, new.head.items
