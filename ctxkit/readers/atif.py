@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Image, Message, Part, Role, Thinking, ToolCall, Usage
-from ctxkit.readers.dialects import count, to_parts
 from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, number, real, text, time, why, word
 from ctxkit.readers.logs import Log
+from ctxkit.readers.parts import count, to_parts
 from ctxkit.readers.usages import to_schemas
 from ctxkit.session import Session
 

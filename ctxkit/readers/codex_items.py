@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.messages import Image, Message, Part, Sized, Text, Thinking, ToolCall, Usage
-from ctxkit.readers.dialects import to_parts
 from ctxkit.readers.fields import arguments, as_text, items, mapping, number, text, word
+from ctxkit.readers.parts import to_parts
 
 if TYPE_CHECKING:
     from collections import Counter

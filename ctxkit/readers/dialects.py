@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.messages import Image, Message, Part, Role, Sized, Text, Thinking, ToolCall
-from ctxkit.readers.fields import arguments, as_text, items, mapping, text, word
+from ctxkit.messages import Message, Part, Role, Sized, Text, ToolCall
+from ctxkit.readers.fields import arguments, as_text, mapping, text, word
+from ctxkit.readers.parts import (
+    count,
+    function_call,
+    is_content,
+    to_call,
+    to_calls,
+    to_parts,
+    to_reasoning,
+    to_thoughts,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ctxkit.readers.logs import Log
 
 ROLES: dict[str, Role] = {
@@ -36,13 +44,6 @@ ROLES: dict[str, Role] = {
 }
 """Roles as the libraries call them (lower case), and ours."""
 _LANGCHAIN = {"HumanMessage": "human", "AIMessage": "ai", "SystemMessage": "system", "ToolMessage": "tool"}
-_RESULTS = {"tool_result", "tool_call_response", "functionResponse"}
-
-
-def count(skipped: dict[str, int], name: str) -> None:
-    """Count one record passed over, by name (at most 200 names, so that no file can fill the memory with them)."""
-    name = name[:80] if name in skipped or len(skipped) < 200 else "others"
-    skipped[name] = skipped.get(name, 0) + 1
 
 
 def to_messages(raw: Any, log: Log, skipped: dict[str, int], **more: Any) -> list[Message]:
@@ -101,7 +102,7 @@ def _plain_call(raw: dict[str, Any]) -> ToolCall:
     if type(inner) is dict and type(name := inner.get("name")) is str and type(raw.get("id")) is str:
         args, written = arguments(inner.get("arguments"))
         return ToolCall(raw["id"], name, args, written)
-    return _call(raw)
+    return to_call(raw)
 
 
 _ALL = {"time", "agent", "turn", "kind", "visible", "details"}
@@ -143,8 +144,8 @@ def _spoken(raw: dict[str, Any], log: Log, skipped: dict[str, int], more: dict[s
     refusal = word(raw.get("refusal"))
     if refusal and not parts:
         parts = [Text(refusal)]
-    before = _thoughts(raw)
-    calls = to_calls(raw.get("tool_calls") or raw.get("toolCalls")) + _function_call(raw)
+    before = to_thoughts(raw)
+    calls = to_calls(raw.get("tool_calls") or raw.get("toolCalls")) + function_call(raw)
     calls += to_calls(raw.get("invalid_tool_calls"))  # LangChain's: arguments that are no JSON
     known = {p.id for p in parts if isinstance(p, ToolCall)} if calls else set[str]()
     parts = [*before, *parts, *(c for c in calls if c.id not in known)]
@@ -181,15 +182,11 @@ def _item(raw: dict[str, Any], log: Log, more: dict[str, Any]) -> Message | None
     if kind in ("function_call_output", "custom_tool_call_output"):
         all_ = {k: v for k, v in more.items() if k in _ALL}
         given = raw.get("output")
-        parts = to_parts(given, {})[0] if type(given) is list and all(map(_is_content, given)) else []
+        parts = to_parts(given, {})[0] if type(given) is list and all(map(is_content, given)) else []
         return _result(raw, parts or [Text(as_text(given))], log, all_)
     if kind == "reasoning" and "content" not in raw:
-        return Message(role="assistant", id=log.new_id(raw.get("id")), parts=(_reasoning(raw),), **more)
+        return Message(role="assistant", id=log.new_id(raw.get("id")), parts=(to_reasoning(raw),), **more)
     return None
-
-
-def _is_content(raw: Any) -> bool:
-    return type(raw) is dict and raw.get("type") in _PARTS
 
 
 def _result(raw: dict[str, Any], parts: list[Part], log: Log, all_: dict[str, Any]) -> Message:
@@ -219,103 +216,3 @@ def _answer(result: dict[str, Any]) -> Any:
         if key in result:
             return result[key] if type(result[key]) in (str, list) else as_text(result[key])
     return ""
-
-
-# -- parts -------------------------------------------------------------------------------------------------------------
-
-
-def to_parts(content: Any, skipped: dict[str, int]) -> tuple[list[Part], list[dict[str, Any]]]:
-    """Return content (a text, a part or a list of parts) as our parts, and the tool results found among them, raw."""
-    if type(content) is str:
-        return ([Text(content)] if content else []), []
-    parts: list[Part] = []
-    results: list[dict[str, Any]] = []
-    for raw in [content] if type(content) is dict else items(content):
-        if type(raw) is str:
-            parts.append(Text(raw))
-            continue
-        if type(raw) is not dict:
-            count(skipped, "part: not an object")
-            continue
-        kind = text(raw.get("type")) or next((k for k in _KEYED if k in raw), "")
-        make = _PARTS.get(kind)
-        if make is not None:
-            parts.append(make(raw))
-        elif kind in _RESULTS or kind.endswith("_tool_result"):
-            results.append(raw)
-        else:
-            count(skipped, "part: " + (kind or "no type"))
-    return parts, results
-
-
-def _text(raw: dict[str, Any]) -> Part:
-    value = next((raw[k] for k in ("text", "content", "refusal", "output") if k in raw), "")
-    if raw.get("thought") is True:
-        return Thinking(as_text(value), signature=word(raw.get("thoughtSignature")))
-    return Text(as_text(value))
-
-
-def _reasoning(raw: dict[str, Any]) -> Thinking:
-    said = next((raw[k] for k in ("thinking", "reasoning", "text", "content", "summary") if raw.get(k)), "")
-    if type(said) is list:
-        said = "\n".join(text(mapping(s).get("text")) for s in said)
-    hidden = len(text(raw.get("encrypted_content"))) + len(text(raw.get("data")))
-    return Thinking(as_text(said), signature=word(raw.get("signature")), hidden=hidden)
-
-
-def _image(raw: dict[str, Any]) -> Image:
-    inner = raw.get("image_url", raw.get("source", raw.get("inlineData", raw.get("image"))))
-    fields = mapping(inner) or raw
-    url = inner if type(inner) is str else text(fields.get("url"))
-    media = next(
-        (w for k in ("media_type", "mimeType", "mime_type", "mime") if (w := word(fields.get(k)))), "image/png"
-    )
-    data = text(fields.get("data"))
-    if url.startswith("data:") and "," in url[:200]:
-        head, data = url.split(",", 1)
-        media, url = head[5:].split(";")[0] or media, ""
-    return Image(media_type=media, data=data, url=url or None)
-
-
-def _document(raw: dict[str, Any]) -> Image:
-    inner = mapping(raw.get("file") or raw.get("input_audio") or raw.get("source"))
-    data = text(inner.get("file_data")) or text(inner.get("data"))
-    audio = "audio" in text(raw.get("type"))
-    media = word(inner.get("media_type")) or ("audio/wav" if audio else "application/octet-stream")
-    return Image(media_type=media, data=data, kind="audio" if audio else "document")
-
-
-def _call(raw: dict[str, Any]) -> ToolCall:
-    raw = mapping(raw.get("functionCall")) or raw
-    inner = mapping(raw.get("function"))
-    name = inner.get("name") or raw.get("name") or raw.get("function_name") or raw.get("function") or raw.get("tool")
-    given = next((s[k] for s in (inner, raw) for k in ("arguments", "args", "input") if k in s), None)
-    args, written = arguments(given)
-    wanted = raw.get("id") or raw.get("tool_call_id") or raw.get("call_id") or raw.get("toolCallId")
-    return ToolCall(text(wanted), text(name), args, written)
-
-
-_KEYED = ("text", "functionCall", "functionResponse", "inlineData", "image_url")
-_PARTS: dict[str, Callable[[dict[str, Any]], Part]] = {
-    **dict.fromkeys(("text", "input_text", "output_text", "summary_text", "refusal"), _text),
-    **dict.fromkeys(("thinking", "reasoning", "redacted_thinking"), _reasoning),
-    **dict.fromkeys(("image", "image_url", "input_image", "inlineData"), _image),
-    **dict.fromkeys(("file", "input_file", "document", "input_audio", "audio"), _document),
-    **dict.fromkeys(("tool_use", "tool_call", "toolCall", "functionCall", "function_call", "server_tool_use"), _call),
-}
-
-
-def to_calls(raw: Any) -> list[ToolCall]:
-    """Return a list of raw tool calls as ours (Chat Completions' `function`, LangChain's `args`, ATIF's names)."""
-    return [_call(c) for c in items(raw) if type(c) is dict]
-
-
-def _function_call(raw: dict[str, Any]) -> list[ToolCall]:
-    called = mapping(raw.get("function_call"))  # Chat Completions before tools
-    return [_call(called)] if called else []
-
-
-def _thoughts(raw: dict[str, Any]) -> list[Part]:
-    blocks: list[Part] = [_reasoning(b) for b in items(raw.get("thinking_blocks")) if type(b) is dict]
-    said = word(raw.get("reasoning_content")) or word(raw.get("reasoning"))
-    return blocks or ([Thinking(said)] if said else [])

@@ -7,9 +7,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Message, Part, Sized, Text, ToolCall, Usage
-from ctxkit.readers.dialects import count
 from ctxkit.readers.fields import as_text, mapping, number, real, text, time, word
 from ctxkit.readers.logs import Log
+from ctxkit.readers.parts import count
 from ctxkit.session import Session
 
 _OPEN = 200

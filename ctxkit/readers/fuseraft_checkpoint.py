@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Fault, Image, Message, Part, Text, ToolCall
-from ctxkit.readers.dialects import ROLES, count
+from ctxkit.readers.dialects import ROLES
 from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, text, time, why, word
 from ctxkit.readers.fuseraft_files import companions, write_turn
 from ctxkit.readers.logs import Log
+from ctxkit.readers.parts import count
 from ctxkit.session import Session
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from ctxkit.errors import ReadError
 from ctxkit.messages import Edit, Fault, Message, Text, ToolSchema, Usage
 from ctxkit.readers.archives import open_json
-from ctxkit.readers.dialects import count, named, to_messages
+from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, as_text, items, mapping, number, real, text, time, why, word
 from ctxkit.readers.logs import Log
+from ctxkit.readers.parts import count
 from ctxkit.readers.prompts import Said, Threads, said
 from ctxkit.readers.usages import to_schemas, to_stop
 from ctxkit.session import Session

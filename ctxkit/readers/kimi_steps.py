@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from ctxkit.messages import Edit, Message, Part, Text, ToolCall, Usage
-from ctxkit.readers.dialects import count, to_messages, to_parts
+from ctxkit.readers.dialects import to_messages
 from ctxkit.readers.fields import arguments, as_text, items, mapping, number, text, time, word
 from ctxkit.readers.logs import Log
+from ctxkit.readers.parts import count, to_parts
 
 _INPUTS = {"TurnBegin": "", "SteerInput": "steer"}
 _PARTS = {"ContentPart": None, "TextPart": "text", "ThinkPart": "think"}

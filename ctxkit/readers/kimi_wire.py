@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ctxkit.messages import Edit, Message, Part, Text, ToolCall, Usage
-from ctxkit.readers.dialects import count, to_messages, to_parts
+from ctxkit.readers.dialects import to_messages
 from ctxkit.readers.fields import arguments, as_text, mapping, number, text, time, word
 from ctxkit.readers.kimi_steps import kimi_part
 from ctxkit.readers.logs import Log
+from ctxkit.readers.parts import count, to_parts
 from ctxkit.readers.usages import to_stop
 
 _QUIET = {

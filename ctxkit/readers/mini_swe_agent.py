@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.messages import Fault, Message
-from ctxkit.readers.dialects import count, named, to_messages
+from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, items, mapping, number, real, text, time, why, word
 from ctxkit.readers.logs import Log
+from ctxkit.readers.parts import count
 from ctxkit.readers.talks import merged
 from ctxkit.readers.usages import to_stop, to_usage
 from ctxkit.session import Session

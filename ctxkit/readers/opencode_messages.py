@@ -7,10 +7,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Message, Text
-from ctxkit.readers.dialects import count
 from ctxkit.readers.fields import DAMAGE, as_text, items, mapping, text, time, why, word
 from ctxkit.readers.logs import TOO_MANY, Log
 from ctxkit.readers.opencode_parts import ordinal, steps_of, to_files, to_parts, to_usage
+from ctxkit.readers.parts import count
 from ctxkit.session import Session
 
 

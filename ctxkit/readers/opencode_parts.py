@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ctxkit.messages import Image, Part, Text, Thinking, ToolCall, Usage
-from ctxkit.readers.dialects import count
 from ctxkit.readers.fields import arguments, mapping, number, real, text
+from ctxkit.readers.parts import count
 
 _QUIET = {"step-start", "step-finish", "snapshot", "agent", "retry", "subtask", "compaction"}
 """Parts that are no content: marks of a step, of the working tree, of what begins."""

@@ -7,9 +7,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Message, Part, Text, ToolCall, ToolSchema, Usage
-from ctxkit.readers.dialects import count, to_messages, to_parts
+from ctxkit.readers.dialects import to_messages
 from ctxkit.readers.fields import DAMAGE, as_text, items, mapping, number, real, text, time, why, word
 from ctxkit.readers.logs import TOO_MANY, Log
+from ctxkit.readers.parts import count, to_parts
 from ctxkit.readers.usages import to_schemas, to_stop, to_usage
 from ctxkit.session import Session
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Fault, Message, ToolSchema
-from ctxkit.readers.dialects import count, named, to_messages
+from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, items, mapping, text, time, why, word
 from ctxkit.readers.logs import Log
+from ctxkit.readers.parts import count
 from ctxkit.readers.prompts import Threads, said
 from ctxkit.readers.spans import content, model_of, parsed, to_span_usage
 from ctxkit.readers.usages import to_schemas, to_stop

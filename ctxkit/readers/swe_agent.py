@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Fault, Message, Part, Text, ToolCall
-from ctxkit.readers.dialects import count, to_calls, to_parts
 from ctxkit.readers.fields import DAMAGE, items, mapping, number, real, text, why, word
 from ctxkit.readers.logs import Log
+from ctxkit.readers.parts import count, to_calls, to_parts
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
