@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+_LONG = 24
+"""Letters of a name in the static picture."""
 _SHARES = ("needed_later_loss", "needed_later_gone", "lost", "regret")
 
 
@@ -111,7 +113,14 @@ def _trace(name: str, points: Sequence[Point], look: int, x: str, y: str, *, lin
         return f"{p.rules}\n{_words(x)} {figure(x, p.x)}\n{_words(y)} {figure(y, p.y)}\n{_count(p)} sessions"
 
     places = [p.x for p in points], [p.y for p in points]
-    return Trace(name=name, x=places[0], y=places[1], kind="line" if line else "points", hover=hover, look=look)
+    names = () if line else tuple(_short(p.rules) for p in points)
+    return Trace(
+        name=name, x=places[0], y=places[1], kind="line" if line else "points", names=names, hover=hover, look=look
+    )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONG else name[: _LONG - 1] + "…"
 
 
 def _words(column: str) -> str:

@@ -36,6 +36,8 @@ class Trace:
     step: bool = False
     shown: bool = True
     """False: only in the legend until it is clicked."""
+    names: tuple[str, ...] = ()
+    """What is written beside the points of the static picture, one each, as far as there is room."""
     follows: bool = False
     """True where it comes and goes with the trace of the same look, and has no place of its own in the legend."""
 

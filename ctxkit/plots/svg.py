@@ -9,6 +9,7 @@ import numpy as np
 
 from ctxkit.markup import escape
 from ctxkit.plots.decimation import decimate
+from ctxkit.plots.labels import labels
 from ctxkit.plots.palette import GRID, SVG_DASHES, TEXT, colour, dash
 
 if TYPE_CHECKING:
@@ -56,10 +57,27 @@ def draw(axes: Axes) -> str:
             parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.5" fill="{ink}"/>' for a, b in _finite(scale, x, y)]
         else:
             parts.append(_path(scale, trace, x, y, ink))
+    parts += _names(scale, shapes)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
         f'style="width:100%;max-width:{_WIDTH}px;height:auto" aria-hidden="true">{"".join(parts)}</svg>{_legend(axes)}'
     )
+
+
+def _names(scale: _Scale, shapes: list[tuple[Trace, Any, Any]]) -> list[str]:
+    """Return the names of points, those of the first trace first."""
+    places = [(t, _finite(scale, x, y)) for t, x, y in shapes if t.kind == "points"]
+    named = [
+        (point, name)
+        for t, points in places
+        if len(t.names) == len(points)
+        for point, name in zip(points, t.names, strict=True)
+    ]
+    others = [point for t, points in places if len(t.names) != len(points) for point in points]
+    if not named:
+        return []
+    found = labels([p for p, _ in named], [n for _, n in named], others, width=_WIDTH, height=_HEIGHT - _BOTTOM)
+    return [_text(*label) for label in found]
 
 
 def _points(trace: Trace) -> tuple[Any, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from builders import assistant, session, summarised, user
+from hypothesis import given
+from hypothesis import strategies as st
 from test_sweeps_scores import talk
 
 import ctxkit as ck
@@ -12,6 +14,7 @@ from ctxkit.plots._cache import cache_data
 from ctxkit.plots._frontier import frontier_data
 from ctxkit.plots._heatmap import heatmap_data
 from ctxkit.plots._loss import loss_data
+from ctxkit.plots.labels import labels
 
 
 def runs():
@@ -109,3 +112,24 @@ def test_no_session_and_no_text():
         ck.plots.cache(3)
     with pytest.raises(ck.BadArguments, match="session"):
         ck.plots.loss([3])
+
+
+def test_points_have_their_names_where_they_find_room():
+    found = labels([(100, 50), (595, 50)], ["first", "last"], [(110, 50)], width=600, height=100)
+    assert [(label.text, label.anchor) for label in found] == [("first", "middle"), ("last", "end")]
+    assert labels([(10, 5)], ["too long for it"], width=60, height=10) == []
+
+
+def test_the_picture_of_a_frontier_names_its_points():
+    picture = ck.plots.frontier(runs()).drawing.svg()
+    assert all(f">{p.rules}<" in picture for p in frontier_data(runs())[:1])
+
+
+@given(st.lists(st.tuples(st.integers(0, 600), st.integers(0, 200)), max_size=12))
+def test_names_never_leave_the_picture_nor_cover_each_other(points):
+    found = labels(points, [f"name{i}" for i in range(len(points))], width=600, height=200)
+    ends = {"start": 0.0, "middle": 0.5, "end": 1.0}
+    boxes = [(w.x - ends[w.anchor] * 5.8 * len(w.text), w.y) for w in found]
+    assert all(x >= -1e-6 and x + 5.8 * len(w.text) <= 600 + 1e-6 for (x, _), w in zip(boxes, found, strict=True))
+    for i, (x, y) in enumerate(boxes):
+        assert not any(abs(x - a) < 5.8 * 5 and abs(y - b) < 11 for a, b in boxes[i + 1 :])
