@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.plots.axes import Trace
@@ -11,7 +12,7 @@ from ctxkit.plots.panels import Panel, Panels
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.plots.lines import Line
+    from ctxkit.plots.lines import Cut, Line
 
 DRAWN = 60
 """Panels of one chart; more would be too small or too far down to be compared."""
@@ -65,8 +66,14 @@ def _cuts(line: Line) -> Trace:
     return Trace(
         name="compaction",
         x=[cut.call - 0.5 for cut in line.cuts],
-        y=[cut.height for cut in line.cuts],
+        y=[_height(line, cut) for cut in line.cuts],
         kind="points",
         colour=STOP,
         hover=lambda k: line.cuts[k].told(),
     )
+
+
+def _height(line: Line, cut: Cut) -> int:
+    """Return the prompt before the cut: where results are pruned besides, what the cut itself saw was larger."""
+    i = bisect_left(line.calls, cut.call) - 1
+    return line.tokens[i] if i >= 0 else cut.height

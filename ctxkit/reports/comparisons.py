@@ -15,14 +15,11 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
     from ctxkit.sweeps.comparisons import Comparison
 
-_DRAWN = 8
-"""Replays in the chart; more lines cannot be told apart."""
-
 
 def comparison_page(frame: Comparison) -> str:
     """Return the report as one HTML file."""
     session = str(frame["session"].iloc[0]) if len(frame) else ""
-    replays = dict(list(getattr(frame, "replays", {}).items())[:_DRAWN])
+    replays = getattr(frame, "replays", {})
     sections = [
         Section("What these figures rest on", items(of_runs(frame))),
         Section("What each would have cost", runs_table(frame, COST, caption=MEANINGS["cost_usd"].capitalize() + ".")),

@@ -41,6 +41,13 @@ def test_compactions_are_marked_and_counted_in_the_corner():
     assert "▼ 1" in [a["text"] for a in drawn["layout"]["annotations"]]
 
 
+def test_a_mark_stands_on_the_line_also_where_the_cut_saw_more():
+    s = session(user(), assistant(usage=usage(40)), summarised([], tokens_before=90, tokens_after=9), id="s")
+    (marks,) = [d for d in panels(s)["data"] if d.get("mode") == "markers"]
+    assert marks["y"] == [40]
+    assert "90 → 9 tokens" in marks["hovertext"][0]
+
+
 def test_behind_a_replay_stands_what_was_recorded():
     s = talk("s", 100, 200, 300)
     drawn = ck.plots.growth({"recorded": s, "none": ck.replay(s, ck.presets.none())}, small=True).to_plotly()
