@@ -144,7 +144,8 @@ class Extractive:
         return self.extract(passage.messages, room if passage.limit is None else min(room, passage.limit))
 
     def extract(self, messages: Iterable[Message], tokens: int) -> str:
-        """Return the extract of messages in about so many tokens (3.5 characters each)."""
+        """Return the extract of messages in about so many tokens (3.5 characters each); empty only where they are."""
+        messages = list(messages)
         units = _units(messages)
         room = tokens * 3.5
         asked = [u for u in units if u.tag == "User"]
@@ -155,6 +156,9 @@ class Extractive:
         chosen += _choose(rest, weights, left, chosen)
         left = room - sum(u.cost for u in chosen)
         chosen += _choose([u for u in asked if u not in chosen], weights, left, chosen)
+        if not chosen:  # nothing but signs ("y", "?"), or no line that fits: its beginning, as it stands
+            said = (f"{_TAGS.get(m.role, 'Result')}: {' '.join(m.text.split())}" for m in messages if m.text.strip())
+            return "\n".join(said)[: max(int(room), 1)]
         return "\n".join(f"{u.tag}: {u.text}" for u in sorted(chosen, key=lambda u: u.place))
 
 
@@ -176,6 +180,7 @@ LONGEST = 300
 """Characters of one line of an extract."""
 CANDIDATES = 400
 """Lines looked at closely, the weightiest ones: comparing all with all grows with the square."""
+_TAGS = {"user": "User", "assistant": "Assistant", "summary": "Earlier", "system": "System"}
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _WORD = re.compile(r"[\w./-]{2,}")
 _CUE = re.compile(
@@ -214,7 +219,7 @@ def _units(messages: Iterable[Message]) -> list[_Unit]:
             for line in telling[: 3 if message.is_error else 1]:
                 add(f"Result of {message.tool or 'a tool'}", line)
             continue
-        tag = {"user": "User", "assistant": "Assistant", "summary": "Earlier", "system": "System"}[message.role]
+        tag = _TAGS[message.role]
         for sentence in _SENTENCE.split(message.text):
             add(tag, sentence)
         for call in message.tool_calls:

@@ -48,6 +48,11 @@ def test_nothing_readable_gives_nothing():
     assert Extractive()(passage(user(""))) == ""
 
 
+def test_what_has_no_words_is_said_as_it_stands():
+    assert Extractive().extract([user("y"), assistant("?")], 100) == "User: y\nAssistant: ?"
+    assert Extractive().extract([user("one long line " * 9)], 4) == "User: one long"
+
+
 def test_a_large_passage_stays_quick_and_bounded():
     text = Extractive(tokens=200)(
         passage(*(user(f"Fact {n}: value {n * 7} in file src/f{n}.py.") for n in range(1500)))
