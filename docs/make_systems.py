@@ -66,7 +66,8 @@ def failure(rules: Any) -> str:
     policy = rules.policy
     if not isinstance(policy, Summary):
         return "nothing that could fail" if policy is not None or rules.pruning is not None else "—"
-    out = ["the history stays as it was" if policy.otherwise is None else "a summary without a model"]
+    plain = "the history stays as it was" if policy.otherwise is None else "a summary without a model"
+    out = [getattr(policy, "on_failure", plain)]
     if policy.must_shrink:
         out.append("a result that is not smaller is refused")
     if policy.retries:

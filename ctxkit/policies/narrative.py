@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -32,6 +32,8 @@ SEPARATOR = "\n\n---\n\n"
 class Narrative(Summary):
     """Put one message in the place of all but the last turns, with what the record knows before a model's words."""
 
+    on_failure: ClassVar[str] = "a marker of the failure stands in the place of the old turns"
+    """What comes of it where no summary comes about."""
     mode: Mode = "llm"
     """`llm` summarises, `intent` lists tool calls, `lossless` gives evidence, `hybrid` evidence and summary."""
     keep_replies: int = 10

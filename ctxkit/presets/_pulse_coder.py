@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.guards import Attempts
@@ -59,6 +59,7 @@ DIFFERENCES = (
 class PulseSummary(Summary):
     """Summarise all but the last turns; keep only those where no summary comes about or the result is too large."""
 
+    on_failure: ClassVar[str] = "the last turns are kept alone, their thinking and tool calls pruned"
     target: int = 32_000
     """Tokens, by its own estimate, that the result may have."""
     prefix: str = PREFIX

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -141,6 +141,7 @@ def _previous(passage: Passage) -> Checkpoint | None:
 class TyrumSummary(Summary):
     """Keep the last messages (a reply with all its steps is one), from before the first pending one on."""
 
+    on_failure: ClassVar[str] = "a checkpoint made without a model, after two attempts"
     apart: bool = False
 
     def cut(self, history: History, _room: Room) -> int:

@@ -10,5 +10,5 @@ if TYPE_CHECKING:
 
 
 def opens_turn(history: History, _room: Room) -> bool:
-    """Say whether a user message waits for its answer: the moment before a turn, or after the one before."""
+    """Say whether a user message waits for its answer."""
     return len(history) > 0 and history[len(history) - 1].role == "user"
