@@ -24,8 +24,8 @@ class Limits:
     """Dollars; checked before each call with the counted prompt at the price of a cache write."""
     seconds: float | None = None
     """Seconds on the clock."""
-    attempts: int = 3
-    """Compactions and trims that may answer overflows and cut replies, in a turn."""
+    attempts: int = 4
+    """Compactions and trims that may answer overflows and cut replies, in a turn: one and three stages."""
     payload_bytes: int | None = None
     """Bytes of the messages sent; larger prompts are trimmed for the call before they are sent."""
     messages: int | None = None

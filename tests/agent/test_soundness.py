@@ -250,3 +250,12 @@ def test_an_overflow_that_the_rules_did_not_expect_is_compacted_all_the_same():
     ended = [e.payload["outcome"] for e in heard if e.kind == "compaction_end"]
     assert ended == ["compacted"]
     assert not [e for e in heard if e.kind == "context_exceeded_recovery"]
+
+
+def test_after_a_compaction_all_three_stages_are_tried():
+    heard, full = [], ModelError("prompt is too long", overflow=True)
+    talk = (m for i in range(4) for m in (user(f"{i} " + "x " * 800), assistant("ok")))
+    model = Says(full, full, full, full, said("fits"))
+    a = agent(model=model, at=session(*talk), heard=heard, summary_model=Says(said("notes")))
+    assert run(a.turn("go")).text == "fits"
+    assert [e.payload["stage"] for e in heard if e.kind == "context_exceeded_recovery"] == [1, 2, 3]
