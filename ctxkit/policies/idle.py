@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ctxkit.history.columns import TOOL, Column, chars
 from ctxkit.policies import contents, trims
 from ctxkit.policies.setting import Setting, at_least, share
 from ctxkit.policies.traces import traced
@@ -123,35 +124,90 @@ class CacheTtl(Setting):
 
     def _seen(self, history: History, mask: NDArray[Any]) -> NDArray[Any]:
         """Return the results among those of a mask whose images protect them."""
+        found = np.flatnonzero(mask & _with_images(history))
         seen = np.zeros(len(history), bool)
-        found = [p for p in np.flatnonzero(mask).tolist() if contents.has_images(history[p])]
         seen[found[-self.keep_images :] if self.keep_images else found] = True
         return seen
 
     def trimmed(self, history: History, which: NDArray[Any]) -> History:
         """Return the history with long results cut to head and tail."""
-        head, tail = self.soft_trim_head_chars, self.soft_trim_tail_chars
-        changes: dict[int, Message | str] = {}
-        for p in np.flatnonzero(which & (history.chars > max(self.soft_trim_max_chars, head + tail))).tolist():
-            text = contents.texts(history[p])
-            if (
-                len(text) > max(self.soft_trim_max_chars, head + tail)
-                and "\n\n[Tool result trimmed: " not in text[-200:]
-            ):
-                changes[p] = contents.with_text(history[p], soft(text, head, tail))
+        long = np.flatnonzero(which & (history.chars > self._whole)).tolist()
+        changes = {p: self._trimmed(history[p]) for p in long}
         return history.shorten(changes, reason="long results are trimmed to head and tail") if changes else history
+
+    @property
+    def _whole(self) -> int:
+        """Characters up to which a result is left whole."""
+        return max(self.soft_trim_max_chars, self.soft_trim_head_chars + self.soft_trim_tail_chars)
+
+    def _trimmed(self, message: Message) -> Message:
+        text = contents.texts(message)
+        if len(text) <= self._whole or "\n\n[Tool result trimmed: " in text[-200:]:
+            return message
+        return contents.with_text(message, soft(text, self.soft_trim_head_chars, self.soft_trim_tail_chars))
 
     def cleared(self, history: History, which: NDArray[Any], window: int) -> History:
         """Return the history with the oldest results cleared until it is below the share."""
-        chars = history.chars
+        oldest = self._oldest(history.chars, which, window)
+        return history.shorten(oldest, self.placeholder, reason="the oldest results are cleared")
+
+    def _oldest(self, chars: NDArray[Any], which: NDArray[Any], window: int) -> NDArray[Any]:
+        """Return the positions of the results to clear."""
         total, limit = int(chars.sum()), self.hard_clear_ratio * window
-        which = which & (chars > len(self.placeholder))
-        if not self.hard_clear or total < limit or int(chars[which].sum()) < self.min_prunable_tool_chars:
-            return history
-        positions = np.flatnonzero(which)
+        positions = np.flatnonzero(which & (chars > len(self.placeholder)))
+        enough = int(chars[positions].sum()) >= self.min_prunable_tool_chars
+        if not self.hard_clear or total < limit or not enough:
+            return positions[:0]
         left = total - np.cumsum(chars[positions] - len(self.placeholder))
-        n = int(np.searchsorted(-left, -limit, side="right")) + 1
-        return history.shorten(positions[:n], self.placeholder, reason="the oldest results are cleared")
+        return positions[: int(np.searchsorted(-left, -limit, side="right")) + 1]
+
+    def saves(self, history: History, room: Room) -> tuple[int, int] | None:
+        """Return the tokens saved at a call where a pause ended, and those that stand before the first change.
+
+        The same as the call, from the sizes of trimmed results, which are worked out once a log; None where the edited
+        head holds results.
+        """
+        log, window = history.log, room.limit * 4
+        if history.head.count(log, TOOL):
+            return None
+        which, lengths = self.prunable(history), history.chars
+        if not which.any() or int(lengths.sum()) < self.soft_trim_ratio * window:
+            return 0, 0
+        was, may = history.sizes, ~history.stays
+        lengths, sizes = lengths.copy(), was.copy()
+        for p in np.flatnonzero(which & may & (lengths > self._whole)).tolist():
+            sizes[p], lengths[p] = self._once_trimmed(history, p)
+        oldest = self._oldest(lengths, which, window)
+        small = history.placeholder_size(self.placeholder)
+        oldest = oldest[may[oldest] & (sizes[oldest] > small)]
+        sizes[oldest] = small
+        saved = int((was - sizes).sum())
+        return saved, history.before(int((sizes < was).argmax())) if saved else 0
+
+    def _once_trimmed(self, history: History, p: int) -> tuple[int, int]:
+        """Return the tokens and the characters of a result of the log as it is when it was trimmed."""
+        log, row = history.log, history.row(p)
+        known: dict[int, tuple[int, int]] = log.memo.setdefault(("trimmed", self), {})
+        found = known.get(row)
+        if found is None:
+            message = log.messages[row]
+            new, size = self._trimmed(message), log.tokens.sizes[row]
+            less = log.measure(new, row) if new is not message else size
+            found = known[row] = (less, chars(new)) if less < size else (size, chars(message))
+        return found
+
+
+def _with_images(history: History) -> NDArray[Any]:
+    """Return a mask of the messages that hold images."""
+    log, head = history.log, history.head
+    column = log.memo.get("images")
+    if column is None:
+        messages = log.messages
+        column = log.memo["images"] = Column(lambda a, b: [contents.has_images(m) for m in messages[a:b]], np.bool_)
+    tail: NDArray[Any] = column.upto(history.hi)[history.lo :]
+    if not head.size:
+        return tail
+    return np.concatenate(([contents.has_images(i.message(log)) for i in head.items], tail))
 
 
 def soft(text: str, head: int, tail: int) -> str:

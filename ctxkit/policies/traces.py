@@ -52,7 +52,9 @@ def traced(  # noqa: PLR0917  what `curve` takes
     """Return the bill of a span under prunings in a row; `whole` is the pruning that is called where none is known.
 
     What is not known from a course is done call by call: a few calls, histories that are `Untraceable`, and the calls
-    at which a last part that only `acts` now and then does something.
+    at which a last part that only `acts` now and then does something. Where that part is the only one it may say itself
+    what it `saves(history, room)`: how many tokens, and how many stand before what it changes; None where that is not
+    known without making the view.
     """
     last = parts[-1] if hasattr(parts[-1], "acts") else None
     if span[1] - span[0] > _SHORT:
@@ -61,10 +63,36 @@ def traced(  # noqa: PLR0917  what `curve` takes
         except Untraceable:
             pass
         else:
-            prompts, fresh = table.bill(history, span, clock, first)
-            acting = [] if last is None else last.acts(history, span, prompts, room)
-            return mended(whole, history, span, clock, room, acting, (prompts, fresh)) if acting else (prompts, fresh)
+            bill = table.bill(history, span, clock, first)
+            acting = [] if last is None else last.acts(history, span, bill[0], room)
+            if len(parts) == 1 and hasattr(last, "saves"):
+                acting = _lightened(last, history, span[0], clock, room, acting, bill)
+            return mended(whole, history, span, clock, room, acting, bill) if acting else bill
     return folded(whole.__call__, history, *span, clock, room)
+
+
+def _lightened(  # noqa: PLR0917  as `mended`
+    part: Any, history: History, start: int, clock: Clock, room: Room, acting: list[int], bill: Bill
+) -> list[int]:
+    """Take off a bill what a part `saves` at calls of which neither neighbour is one; return the other calls."""
+    (prompts, fresh), fixed, calls = bill, history.log.fixed_at, frozenset(acting)
+    others = []
+    for call in acting:
+        found = None if {call - 1, call + 1} & calls else part.saves(history.at(call), room)
+        if found is None:
+            others.append(call)
+            continue
+        (saved, ahead), at = found, call - start
+        if not saved:
+            continue
+        prompts[at] -= saved
+        if at and not clock.cold[call]:  # what is cached ends before the first message that is changed
+            fresh[at] = prompts[at] - fixed[call] - min(ahead, prompts[at - 1] - fixed[call - 1])
+        else:
+            fresh[at] = prompts[at]
+        if at + 1 < len(prompts) and not clock.cold[call + 1]:  # and so it does when that one is whole again
+            fresh[at + 1] = prompts[at + 1] - fixed[call + 1] - ahead
+    return others
 
 
 def mended(  # noqa: PLR0917  what `curve` takes, and its result

@@ -55,6 +55,16 @@ PRUNINGS = {
         Results(max_chars=2000), Superseded(min_chars=0), RepeatedCommands(), Intermediate(), ToolPairs(keep_pairs=4)
     ),
     "evicted": Tombstones(max_tokens=500, keep_last=1, manifest=False),
+    "idle often": CacheTtl(
+        ttl_seconds=20,
+        keep_last_assistants=1,
+        soft_trim_ratio=0.05,
+        hard_clear_ratio=0.2,
+        min_prunable_tool_chars=0,
+        soft_trim_max_chars=300,
+        soft_trim_head_chars=50,
+        soft_trim_tail_chars=50,
+    ),
     "idle": CacheTtl(min_prunable_tool_chars=0, soft_trim_ratio=0.1, hard_clear_ratio=0.3, keep_last_assistants=1),
 }
 POLICIES = {
