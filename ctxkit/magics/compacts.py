@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 
-EXTRACTIVE = "extractive summary, no LLM was called"
+EXTRACTIVE, NO_SUMMARY = "extractive summary, no LLM was called", "no summary, no LLM was called"
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,8 +53,15 @@ class Compaction:
         """`Compacted (14,200 → 4,100 tokens, 71% saved), 36 messages went`."""
         word = "Compacted" if self.done else "Would compact"
         sizes = f"{self.before:,} → {self.after:,} tokens, {self.saved:.0%} saved"
-        went = "went" if self.done else "would go"
-        return f"{word} ({sizes}), {len(self.gone)} messages {went}" + (f" · {self.notice}" if self.notice else "")
+        went = [f"{n} {what}" for what, n in self._counted() if n] or ["no message changed"]
+        return f"{word} ({sizes}), {', '.join(went)}" + (f" · {self.notice}" if self.notice else "")
+
+    def _counted(self) -> list[tuple[str, int]]:
+        cut = len({t for e in self.edits if e.kind in ("shortened", "replaced") for t in e.targets})
+        went = len({t for e in self.edits for t in e.targets}) - cut
+        if self.done:
+            return [("messages went", went), ("messages were shortened", cut)]
+        return [("messages would go", went), ("messages would be shortened", cut)]
 
     @property
     def summary(self) -> str:
@@ -99,12 +106,20 @@ def do(kit: CtxKit, asked: Compact, body: str) -> object:
         for choice in (policy, *([instead] if instead else [])):
             cut = compactor.context.tried(compactor.chosen(choice, focus, draft=True))
             if cut is not None:
-                return Compaction(cut.edits, cut.before, cut.after, live.session, done=False, notice=EXTRACTIVE)
+                notice = _notice(cut.edits)
+                return Compaction(cut.edits, cut.before, cut.after, live.session, done=False, notice=notice)
     elif edits := run(live.compact(policy, focus=focus, instead=instead)):
         kit.sessions.put(live.session, live.name)
-        notice = EXTRACTIVE if all(e.model is None for e in edits) else ""
-        return Compaction(edits, before, compactor.context.tokens, live.session, done=True, notice=notice)
+        after, notice = compactor.context.tokens, _notice(edits)
+        return Compaction(edits, before, after, live.session, done=True, notice=notice)
     return Page("Compaction skipped: there is too little history to compact.")
+
+
+def _notice(edits: tuple[Edit, ...]) -> str:
+    """Return what must be said of who wrote the summary; empty where a model did."""
+    if any(e.model is not None for e in edits):
+        return ""
+    return EXTRACTIVE if any(e.kind == "summarised" for e in edits) else NO_SUMMARY
 
 
 def _policy(kit: CtxKit, asked: Compact) -> Any:

@@ -419,3 +419,11 @@ def test_unloading_gives_the_session_free(shell):
     with pytest.raises(StoreError, match="closed"):
         live.log.append()
     assert not list(Path(".ctxkit/sessions").glob(".*.holder"))
+
+
+def test_a_compaction_says_what_it_did_and_who_wrote(shell):
+    run(shell, f"{AUDIT}\ngo")
+    cleared = run(shell, "%compact --rules clear:keep_last=1")
+    assert re.search(r"\), 4 messages were shortened · no summary, no LLM was called$", cleared.one_line)
+    run(shell, f"{AUDIT}\ngo")
+    assert re.search(r"\), \d+ messages would go · extractive", run(shell, "%compact --dry-run --keep 1").one_line)
