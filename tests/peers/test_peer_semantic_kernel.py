@@ -8,7 +8,7 @@ from ctxkit.policies.chain import applied
 from ctxkit.tokens import Room, named
 
 pytestmark = pytest.mark.peers
-pytest.importorskip("semantic_kernel", reason="needs ctxkit[peers]: make test-peers")
+pytest.importorskip("semantic_kernel", reason="needs ctxkit[peers-older]: make test-peers")
 from semantic_kernel.contents import (  # noqa: E402
     ChatHistoryTruncationReducer,
     ChatMessageContent,
