@@ -7,22 +7,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
+from ctxkit.errors import ReadError
 from ctxkit.messages import Fault, ToolSchema
 from ctxkit.readers.fields import DAMAGE, items, text, time, why, word
 from ctxkit.readers.kimi_steps import Steps, is_mark, is_step, take_context
 from ctxkit.readers.kimi_wire import Wire
 from ctxkit.readers.logs import Log
+from ctxkit.readers.source import Source
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from ctxkit.readers.source import Source
+    from pathlib import Path
 
 NAME = "kimi-cli"
 ALIASES = ("kimi",)
 CAN = "text, thinking, system prompt, calls and results, usage per call (cache reads and writes), latency; compactions"
 CANNOT = "tool schemas (names only), money, the parent of a subagent's log; what an older wire's compaction kept"
+
+
+_BESIDE = 100
 
 
 def sniff(source: Source) -> bool:
@@ -39,16 +45,39 @@ def read(source: Source) -> list[Session]:
     if any(map(is_step, source.head)):
         steps = Steps()
         _each(source, steps.take, faults)
-        return [_older(steps, source.path.stem, faults)]
+        return [_older(steps, _name(source), faults)]
     if any(is_mark(r) for r in source.head[:4]):
         log, skipped, asked = Log(), dict[str, int](), dict[str, str]()
         _each(source, lambda record: take_context(record, log, skipped, asked), faults)
         told: dict[str, Any] = {"skipped": skipped, "faults": tuple(faults), "log": tuple(log.entries)}
-        return [Session(id=source.path.stem, format=NAME, product="kimi-cli", **told)]
+        return [Session(id=_name(source), format=NAME, product="kimi-cli", **told)]
     wire = Wire()
     _each(source, wire.take, faults)
     wire.end({}, None)
-    return [_newer(wire, source.path.stem, faults)]
+    return [_newer(wire, _name(source), faults)]
+
+
+def sniff_folder(path: Path) -> bool:
+    """Say whether a folder is one session of the older Kimi CLI: the same conversation as wire and as context."""
+    try:
+        both = (path / "wire.jsonl").is_file() and (path / "context.jsonl").is_file()
+        return both and sniff(Source(path / "wire.jsonl"))
+    except (OSError, ReadError):
+        return False
+
+
+def read_folder(path: Path) -> list[Session]:
+    """Return the session of a folder: its wire, which tells of usage; the context beside it is counted."""
+    wire = path / "wire.jsonl"
+    (session,) = read(Source(wire))
+    beside = {f.name: 1 for f in sorted(path.glob("context*.jsonl"))[:_BESIDE]}
+    return [replace(session, skipped={**session.skipped, **beside}, path_=str(wire))]
+
+
+def _name(source: Source) -> str:
+    """The file's name, or the folder's where the file bears the same name in every session."""
+    path = source.path
+    return path.parent.name if source.on_disk and path.stem in ("wire", "context") and path.parent.name else path.stem
 
 
 def _each(source: Source, take: Callable[[dict[str, Any]], None], faults: list[Fault]) -> None:

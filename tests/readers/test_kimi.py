@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from made_logs import lines
+from made_shapes import KIMI_CONTEXT, KIMI_WIRE
 
 import ctxkit as ck
 from ctxkit.readers.catalogue import read_source
 from ctxkit.readers.source import Source
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HEAD = {"type": "metadata", "protocol_version": "1.4", "created_at": 1_785_612_803_281}
 
@@ -73,3 +79,13 @@ def test_compactions_beyond_measure_are_told_and_take_nothing():
     assert len(s.edits) == 3_000
     assert "too often" in s.edits[-1].reason
     assert not s.edits[-1].targets
+
+
+def test_a_folder_of_the_older_kimi_is_one_session(tmp_path: Path) -> None:
+    folder = tmp_path / "hash" / "some-session"
+    folder.mkdir(parents=True)
+    (folder / "wire.jsonl").write_bytes(KIMI_WIRE)
+    (folder / "context.jsonl").write_bytes(KIMI_CONTEXT)
+    (session,) = ck.read_all(tmp_path, progress=False)
+    assert (session.id, session.skipped["context.jsonl"]) == ("some-session", 1)
+    assert ck.read(folder / "context.jsonl").id == "some-session"
