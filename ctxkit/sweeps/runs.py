@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-TOGETHER = 16
-"""Sessions that are done at once where nothing but sizes and money is asked for."""
+TOGETHER, LANES = 16, 30_000
+"""Most sessions, and runs, that are done at once where nothing but sizes and money is asked for."""
 
 
 class Task(NamedTuple):
@@ -91,7 +91,8 @@ def sweep(
                 bar.update(len(done) * _weight(given[i]))
         except KeyboardInterrupt:
             interrupted = True
-    ordered = [rows[i, s.key] | {"rules": s.label} for i in range(len(given)) for s in settings if (i, s.key) in rows]
+    found = [(rows[i, s.key], s.label) for i in range(len(given)) for s in settings if (i, s.key) in rows]
+    ordered = [row if row["rules"] == label else row | {"rules": label} for row, label in found]
     frame: pd.DataFrame = typed(ordered, tuple(n for n in differing([s.rules for s in settings]) if n not in NAMES))
     frame.attrs["interrupted"] = interrupted
     if interrupted:
@@ -156,7 +157,8 @@ def _done_here(tasks: Sequence[tuple[int, Task]], options: Options) -> Iterator[
     at = 0
     while at < len(tasks):
         settings, some = tasks[at][1].settings, [tasks[at]]
-        for task in tasks[at + 1 : at + (1 if options.loss else TOGETHER)]:
+        most = 1 if options.loss else min(TOGETHER, LANES // len(settings))
+        for task in tasks[at + 1 : at + most]:
             if task[1].settings != settings:
                 break
             some.append(task)
