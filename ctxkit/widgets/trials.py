@@ -12,6 +12,8 @@ from ctxkit.frames.occupancy import prompts as recorded_prompts
 from ctxkit.policies.chain import Chain
 from ctxkit.policies.summarisers import Extractive, Fixed
 from ctxkit.replays import session_of, window
+from ctxkit.sweeps.forgetting import loss_columns
+from ctxkit.sweeps.memories import Memory
 from ctxkit.sweeps.scores import Base, lost, row_of, run_row
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ class Trials:
         self.session, self.base = session, Base(session)
         self._whole, self._limit = identified(session), window(session)
         self._logs: dict[tuple[str, str], Log] = {}
+        self._memories: dict[int, Memory | None] = {}
 
     @cached_property
     def prompts(self) -> list[int | None]:
@@ -106,13 +109,24 @@ class Trials:
         row = run_row(self.base, done, rules.label)
         return Trial(done.prompts.tolist(), steps, done.room.limit, row, done)
 
+    def quick_loss(self, trial: Trial) -> dict[str, Any]:
+        """Return what a trial would have lost, where that follows from the record at once; else nothing.
+
+        It does where compactions take what is oldest. A summary that was not written says nothing.
+        """
+        key = id(trial.done.log)
+        if key not in self._memories:
+            self._memories[key] = Memory.of(self._whole, self.base.index, trial.done.log)
+        memory = self._memories[key]
+        return (loss_columns(memory, trial.done) if memory is not None else None) or {}
+
     def loss(self, trial: Trial) -> dict[str, Any]:
-        """Return what a trial would have lost; it reads every text once, so it is asked for by itself.
+        """Return what a trial would have lost, for any rules.
 
         The columns are missing where it cannot be said.
         """
         try:
-            return lost(self.base, session_of(self._whole, trial.done), trial.done)
+            return self.quick_loss(trial) or lost(self.base, session_of(self._whole, trial.done), trial.done)
         except CtxkitError:
             return {}
 

@@ -28,8 +28,9 @@ _FEW = 6
 class Tuner(w.VBox):  # type: ignore[misc]
     """The widget that `ctxkit.tune` returns; `settings` are the values of its sliders, and can be set.
 
-    While a slider moves, each summary is taken to have the size that summaries had at the beginning; with `exact` they
-    are written, and what would have been lost is worked out. Front ends without widgets get text and HTML.
+    While a slider moves, each summary is taken to have the size that summaries had at the beginning, and to say
+    nothing; with `exact` they are written, and what is lost is worked out for rules that prune each call too. Front
+    ends without widgets get text and HTML.
 
     Args:
         trials: the session.
@@ -38,7 +39,9 @@ class Tuner(w.VBox):  # type: ignore[misc]
 
     def __init__(self, trials: Trials, knobs: Knobs) -> None:
         self.trials, self.knobs, self._error = trials, knobs, ""
-        self.begun = self._trial = trials.at(knobs.make({}))
+        begun = trials.at(knobs.make({}))
+        self._quick = trials.quick_loss(begun)
+        self.begun = self._trial = begun.with_loss(self._quick)
         self._summary = average_summary(self.begun)
         self._losses: tuple[dict[str, Any], dict[str, Any]] | None = None
         self.sliders = {k.name: _slider(k) for k in knobs.every}
@@ -67,7 +70,7 @@ class Tuner(w.VBox):  # type: ignore[misc]
     def _time_a_step(self) -> None:
         """Follow the sliders while they move only where a step is quick enough for it."""
         started = time.perf_counter()
-        self.trials.at(self.knobs.make({}), self._summary)
+        self.trials.quick_loss(self.trials.at(self.knobs.make({}), self._summary))
         quick = time.perf_counter() - started < _SMOOTH
         for slider in self.sliders.values():
             slider.continuous_update = quick
@@ -111,7 +114,7 @@ class Tuner(w.VBox):  # type: ignore[misc]
         try:
             if turned or exact:
                 trial = self.trials.at(self.rules, None if exact else self._summary)
-                trial = trial.with_loss(self.trials.loss(trial)) if exact else trial
+                trial = trial.with_loss(self.trials.loss(trial) if exact else self.trials.quick_loss(trial))
             else:
                 trial = self.begun
             self._trial, self._error = trial, ""
@@ -130,7 +133,9 @@ class Tuner(w.VBox):  # type: ignore[misc]
 
     def _draw(self) -> None:
         rough = bool(self.turned) and not self.exact.value and self._trial.wrote
-        note = f"Each summary is taken to have {self._summary:,} tokens; `exact` writes them." if rough else ""
+        told = f"Each summary is taken to have {self._summary:,} tokens"
+        worst = " and to say nothing, so what is lost is the most that it can be" if self._quick else ""
+        note = f"{told}{worst}; `exact` writes them." if rough else ""
         self.growth.value = dials.growth(self.trials.prompts, self._trial, self._error)
         self.figures.value = dials.figures(self._rows(), note)
         self.steps.value = dials.steps(self._trial)
@@ -138,8 +143,8 @@ class Tuner(w.VBox):  # type: ignore[misc]
     def _rows(self) -> dict[str, dict[str, Any]]:
         """Return the figures of the record, of the beginning and of now; with `exact` all have their loss."""
         recorded, begun = self.trials.recorded, self.begun.row
-        if self.exact.value:
-            self._losses = self._losses or (self.trials.loss_of_record, self.trials.loss(self.begun))
+        if self.exact.value or self._quick:
+            self._losses = self._losses or (self.trials.loss_of_record, self._quick or self.trials.loss(self.begun))
             recorded, begun = recorded | self._losses[0], begun | self._losses[1]
         return {"recorded": recorded, "as begun": begun, "now": self._trial.row}
 

@@ -60,9 +60,10 @@ def test_while_it_moves_a_summary_has_the_size_it_had_and_says_so(sample):
     exact = replayed(sample, rules(keep=7_000))
     assert max(sizes(tuner)) == pytest.approx(max(exact), rel=0.05)
     assert "Each summary is taken to have" in tuner.figures.value
-    assert "needed, lost" not in tuner.figures.value
+    at_most = tuner.trial.row["needed_later_loss"]
     tuner.exact.value = True
     assert "Each summary is taken to have" not in tuner.figures.value
+    assert 0 < tuner.trial.row["needed_later_loss"] <= at_most
     assert "needed, lost" in tuner.figures.value
 
 
@@ -72,6 +73,13 @@ def test_with_exact_every_row_has_its_loss(sample):
     shown = [row.get("needed_later_loss") for row in tuner._rows().values()]
     again = ck.replay(sample, rules())
     assert shown == [ck.score(s)["needed_later_loss"] for s in (sample, again, again)]
+
+
+def test_what_a_pruning_hides_is_worked_out_on_demand(sample):
+    tuner = ck.tune(sample, "swe_agent_mask")
+    assert "needed, lost" not in tuner.figures.value
+    tuner.exact.value = True
+    assert "needed, lost" in tuner.figures.value
 
 
 def test_settings_that_cannot_work_leave_the_picture_and_say_why(sample):
