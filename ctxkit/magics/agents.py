@@ -59,6 +59,8 @@ def agent(kit: CtxKit, words: str, body: str | None) -> object:
 def take(kit: CtxKit, asked: Ask, body: str) -> object:
     """Take the turn that a line and a cell ask for."""
     prompt = "\n".join(t for t in (asked.prompt.strip(), body.strip()) if t)
+    if not prompt and asked != Ask(session=asked.session):
+        raise BadArguments("Nothing was asked: the cell below `%%agent` is the prompt. `%agent` alone is the status.")
     if not prompt:
         return standing(kit, asked.session)
     if asked.out and not asked.out.isidentifier():

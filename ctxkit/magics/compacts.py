@@ -125,4 +125,9 @@ def _notice(edits: tuple[Edit, ...]) -> str:
 def _policy(kit: CtxKit, asked: Compact) -> Any:
     if asked.keep is not None:
         return Summary(keep_turns=asked.keep) if asked.keep else Summary(keep_messages=1)
-    return kit.lives.rules(asked.rules).policy if asked.rules else None
+    if not asked.rules:
+        return None
+    rules = kit.lives.rules(asked.rules)
+    if rules.policy is None:
+        raise BadArguments(f"Rules {rules.label} compact nothing: name others, or none at all for the session's own.")
+    return rules.policy

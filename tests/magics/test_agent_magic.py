@@ -427,3 +427,11 @@ def test_a_compaction_says_what_it_did_and_who_wrote(shell):
     assert re.search(r"\), 4 messages were shortened · no summary, no LLM was called$", cleared.one_line)
     run(shell, f"{AUDIT}\ngo")
     assert re.search(r"\), \d+ messages would go · extractive", run(shell, "%compact --dry-run --keep 1").one_line)
+
+
+def test_what_asks_for_nothing_is_refused(shell):
+    run(shell, "%%agent\ngo")
+    lines_of_error(shell, "%agent --dry-run", BadArguments, "Nothing was asked")
+    lines_of_error(shell, "%%agent --model scripted/audit\n ", BadArguments, "Nothing was asked")
+    lines_of_error(shell, "%compact --rules none", BadArguments, "Rules none compact nothing")
+    assert "Session main" in repr(run(shell, "%agent --session main"))
