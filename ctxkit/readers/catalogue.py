@@ -1,30 +1,20 @@
-"""The catalogue of readers: find the one that knows a file by its content, and read one session or all of a folder.
-
-A reader ("member") is a module, or any object of the entry-point group ``ctxkit.readers``, with
-
-* ``NAME: str`` and, if it likes, ``ALIASES: tuple[str, ...]``;
-* ``sniff(source) -> bool``: by content only, cheap, never raises;
-* ``read(source) -> list[Session]``: only `ReadError` leaves it;
-* for formats where a folder is one session: ``sniff_folder(path) -> bool`` and ``read_folder(path) -> list[Session]``.
-"""
+"""The catalogue of readers: find the one that knows a file by its content, and read one session or all of a folder."""
 
 from __future__ import annotations
 
 import gc
 import os
-import warnings
 from contextlib import contextmanager
-from functools import cache, partial
-from importlib import import_module
-from importlib.metadata import entry_points
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.errors import BadArguments, ReadError, UnknownFormat, did_you_mean
+from ctxkit.errors import BadArguments, ReadError, UnknownFormat
 from ctxkit.messages import Fault
 from ctxkit.readers.folders import Found, find
+from ctxkit.readers.members import MEMBERS, Reader, knows, members, named, names, sniff
 from ctxkit.readers.sessions import Sessions, shown
 from ctxkit.readers.source import Source
 
@@ -33,111 +23,7 @@ if TYPE_CHECKING:
 
     from ctxkit.session import Session
 
-GROUP = "ctxkit.readers"
-MEMBERS = (
-    "native",
-    "pi",
-    "claude_code",
-    "codex",
-    "fuseraft_snapshots",
-    "fuseraft_events",
-    "fuseraft_checkpoint",
-    "fuseraft_turns",
-    "gemini",
-    "opencode",
-    "tau_bench",
-    "mini_swe_agent",
-    "kimi",
-    "swe_agent",
-    "atif",
-    "inspect_ai",
-    "aider",
-    "openhands",
-    "langfuse",
-    "langchain",
-    "otel",
-    "anthropic",
-    "openai_responses",
-    "openai",
-)
-"""Modules of this package, in the order in which they are asked; the strict ones first."""
-
-
-class Reader(Protocol):
-    """What a member offers."""
-
-    NAME: str
-
-    def sniff(self, source: Source) -> bool:
-        """Say whether the content looks like this format."""
-
-    def read(self, source: Source) -> list[Session]:
-        """Return the sessions of a file."""
-
-
-@cache
-def members() -> tuple[Reader, ...]:
-    """Return all readers, those of other packages last; one that cannot be loaded is named in a warning."""
-    own = [cast("Reader", import_module(f"ctxkit.readers.{name}")) for name in MEMBERS]
-    for point in entry_points(group=GROUP):
-        try:
-            reader = point.load()
-            own.append(_checked(reader))
-        except Exception as e:  # noqa: BLE001  another's code may raise anything
-            warnings.warn(f"The reader {point.name!r} could not be loaded: {type(e).__name__}: {e}", stacklevel=2)
-    return tuple(own)
-
-
-def _checked(reader: Any) -> Reader:
-    if not (isinstance(reader.NAME, str) and callable(reader.sniff) and callable(reader.read)):
-        raise BadArguments("expected NAME, sniff(source) and read(source).")
-    return cast("Reader", reader)
-
-
-def names() -> tuple[str, ...]:
-    """Return the names of all formats, as `format=` takes them."""
-    return tuple(m.NAME for m in members())
-
-
-def named(format: str) -> Reader:  # noqa: A002  the word that a user types
-    """Return the reader of a format.
-
-    Raises:
-        UnknownFormat: there is none of that name.
-    """
-    wanted = str(format).lower().replace("_", "-").replace(" ", "-")
-    for m in members():
-        if wanted == m.NAME or wanted in getattr(m, "ALIASES", ()):
-            return m
-    known = ", ".join(sorted(names()))
-    raise UnknownFormat(f"There is no format {format!r}.{did_you_mean(wanted, names())} Known formats: {known}.")
-
-
-def sniff(source: Source) -> Reader:
-    """Return the reader that knows the content of a file.
-
-    Raises:
-        UnknownFormat: none does; the sentence says what the file looks like.
-        ReadError: the file cannot be opened.
-    """
-    if not source.data.strip():
-        raise UnknownFormat("the file is empty: expected a session.", source.path)
-    for m in members():
-        if _knows(m, source):
-            return m
-    raise UnknownFormat(
-        f"no reader knows this file ({source.looks}). Known formats: {', '.join(names())}; format= forces one.",
-        source.path,
-    )
-
-
-def _knows(reader: Reader, source: Source) -> bool:
-    try:
-        return bool(reader.sniff(source))
-    except ReadError:
-        raise
-    except Exception:  # noqa: BLE001  what a reader stumbles over is not its format; others are still asked
-        return False
+__all__ = ["MEMBERS", "Reader", "members", "named", "names", "read", "read_all", "read_source", "sniff"]
 
 
 def read(path: str | os.PathLike[str], format: str | None = None) -> Session:  # noqa: A002
@@ -257,7 +143,7 @@ def read_source(source: Source, reader: Reader | None = None) -> list[Session]:
                 raise
             return sessions
     else:
-        known = _knows(reader, source)
+        known = knows(reader, source)
         sessions = [] if known else _in_pieces(source, (reader,))
         if sessions:
             return sessions
@@ -270,12 +156,12 @@ def read_source(source: Source, reader: Reader | None = None) -> list[Session]:
 def _in_pieces(source: Source, readers: tuple[Reader, ...]) -> list[Session]:
     """Read a list of a log's lines, or of several documents, or lines that are each one; empty where it is none."""
     lines = source.as_lines()
-    reader = next((m for m in readers if lines is not None and _knows(m, lines)), None)
+    reader = next((m for m in readers if lines is not None and knows(m, lines)), None)
     pieces = [lines] if reader is not None and lines is not None else source.documents()
     out: list[Session] = []
     faults = list[Fault]()
     for n, piece in enumerate(pieces, 1):
-        reader = reader or next((m for m in readers if _knows(m, piece)), None)
+        reader = reader or next((m for m in readers if knows(m, piece)), None)
         if reader is None:
             return []
         try:

@@ -13,6 +13,7 @@ from written import document, source
 import ctxkit as ck
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
 from ctxkit.readers import catalogue
+from ctxkit.readers import members as room
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -158,8 +159,8 @@ def test_a_reader_of_another_package_is_asked_and_a_broken_one_is_named(monkeypa
     reader.NAME, reader.sniff = "theirs", lambda s: s.data == b"theirs"
     reader.read = lambda s: [session(user("hello"))]
     monkeypatch.setitem(sys.modules, "their_reader", reader)
-    points = [EntryPoint("theirs", "their_reader", catalogue.GROUP), EntryPoint("bad", "no_such", catalogue.GROUP)]
-    monkeypatch.setattr(catalogue, "entry_points", lambda group: points)
+    points = [EntryPoint("theirs", "their_reader", room.GROUP), EntryPoint("bad", "no_such", room.GROUP)]
+    monkeypatch.setattr(room, "entry_points", lambda group: points)
     catalogue.members.cache_clear()
     try:
         with pytest.warns(UserWarning, match="The reader 'bad' could not be loaded: ModuleNotFoundError"):
@@ -178,7 +179,7 @@ def test_a_reader_that_breaks_gives_a_read_error(monkeypatch: Any) -> None:
         def read(self, source: Any) -> Any:
             return {}["x"]
 
-    monkeypatch.setattr(catalogue, "members", lambda: (Broken(), *()))
+    monkeypatch.setattr(room, "members", lambda: (Broken(), *()))
     with pytest.raises(UnknownFormat):
         catalogue.sniff(document({}))
     with pytest.raises(ReadError, match=r"damaged broken session: .*KeyError"):

@@ -1,0 +1,130 @@
+"""The members of the catalogue: who reads which format, and who knows a file by its content.
+
+A reader ("member") is a module, or any object of the entry-point group ``ctxkit.readers``, with
+
+* ``NAME: str`` and, if it likes, ``ALIASES: tuple[str, ...]``;
+* ``sniff(source) -> bool``: by content only, cheap, never raises;
+* ``read(source) -> list[Session]``: only `ReadError` leaves it;
+* for formats where a folder is one session: ``sniff_folder(path) -> bool`` and ``read_folder(path) -> list[Session]``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from ctxkit.errors import BadArguments, ReadError, UnknownFormat, did_you_mean
+
+if TYPE_CHECKING:
+    from ctxkit.readers.source import Source
+    from ctxkit.session import Session
+
+GROUP = "ctxkit.readers"
+MEMBERS = (
+    "native",
+    "pi",
+    "claude_code",
+    "codex",
+    "fuseraft_snapshots",
+    "fuseraft_events",
+    "fuseraft_checkpoint",
+    "fuseraft_turns",
+    "gemini",
+    "opencode",
+    "tau_bench",
+    "mini_swe_agent",
+    "kimi",
+    "swe_agent",
+    "atif",
+    "inspect_ai",
+    "aider",
+    "openhands",
+    "langfuse",
+    "langchain",
+    "otel",
+    "anthropic",
+    "openai_responses",
+    "openai",
+)
+"""Modules of this package, in the order in which they are asked; the strict ones first."""
+
+
+class Reader(Protocol):
+    """What a member offers."""
+
+    NAME: str
+
+    def sniff(self, source: Source) -> bool:
+        """Say whether the content looks like this format."""
+
+    def read(self, source: Source) -> list[Session]:
+        """Return the sessions of a file."""
+
+
+@cache
+def members() -> tuple[Reader, ...]:
+    """Return all readers, those of other packages last; one that cannot be loaded is named in a warning."""
+    own = [cast("Reader", import_module(f"ctxkit.readers.{name}")) for name in MEMBERS]
+    for point in entry_points(group=GROUP):
+        try:
+            reader = point.load()
+            own.append(_checked(reader))
+        except Exception as e:  # noqa: BLE001  another's code may raise anything
+            warnings.warn(f"The reader {point.name!r} could not be loaded: {type(e).__name__}: {e}", stacklevel=2)
+    return tuple(own)
+
+
+def _checked(reader: Any) -> Reader:
+    if not (isinstance(reader.NAME, str) and callable(reader.sniff) and callable(reader.read)):
+        raise BadArguments("expected NAME, sniff(source) and read(source).")
+    return cast("Reader", reader)
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all formats, as `format=` takes them."""
+    return tuple(m.NAME for m in members())
+
+
+def named(format: str) -> Reader:  # noqa: A002  the word that a user types
+    """Return the reader of a format.
+
+    Raises:
+        UnknownFormat: there is none of that name.
+    """
+    wanted = str(format).lower().replace("_", "-").replace(" ", "-")
+    for m in members():
+        if wanted == m.NAME or wanted in getattr(m, "ALIASES", ()):
+            return m
+    known = ", ".join(sorted(names()))
+    raise UnknownFormat(f"There is no format {format!r}.{did_you_mean(wanted, names())} Known formats: {known}.")
+
+
+def sniff(source: Source) -> Reader:
+    """Return the reader that knows the content of a file.
+
+    Raises:
+        UnknownFormat: none does; the sentence says what the file looks like.
+        ReadError: the file cannot be opened.
+    """
+    if not source.data.strip():
+        raise UnknownFormat("the file is empty: expected a session.", source.path)
+    for m in members():
+        if knows(m, source):
+            return m
+    raise UnknownFormat(
+        f"no reader knows this file ({source.looks}). Known formats: {', '.join(names())}; format= forces one.",
+        source.path,
+    )
+
+
+def knows(reader: Reader, source: Source) -> bool:
+    """Say whether a reader knows a file; one that stumbles over it does not."""
+    try:
+        return bool(reader.sniff(source))
+    except ReadError:
+        raise
+    except Exception:  # noqa: BLE001  what a reader stumbles over is not its format; others are still asked
+        return False
