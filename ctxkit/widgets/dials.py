@@ -90,6 +90,12 @@ def steps(trial: Trial) -> str:
     return dense(words + table(head, [_step(s) for s in trial.steps[-_ROWS:]], caption=caption))
 
 
+def when_to_compact(html: str, error: str = "") -> str:
+    """Return what the log itself says about when to compact, folded away; or why it cannot say."""
+    told = html or f"<p>{escape(error, 400)}</p>"
+    return dense(f'<details><summary style="color:{TEXT};cursor:pointer">When to compact</summary>{told}</details>')
+
+
 def dense(html: str) -> str:
     """Return HTML whose lines stand closer than a widget's do."""
     return f'<div style="line-height:1.5">{html}</div>'

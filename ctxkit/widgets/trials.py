@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit.engine import identified, log_of, run
 from ctxkit.errors import CtxkitError
 from ctxkit.frames.occupancy import prompts as recorded_prompts
+from ctxkit.metrics.when import when
 from ctxkit.policies.chain import Chain
 from ctxkit.policies.summarisers import Extractive, Fixed
 from ctxkit.replays import session_of, window
@@ -88,6 +89,14 @@ class Trials:
     def loss_of_record(self) -> dict[str, Any]:
         """What the recorded compactions lost."""
         return lost(self.base, self.session)
+
+    @property
+    def when(self) -> tuple[str, str]:
+        """When to compact, by the log's own growth, pauses and prices, as HTML; else why it cannot say."""
+        try:
+            return when(self.session)._repr_html_(), ""
+        except CtxkitError as error:
+            return "", str(error)
 
     def at(self, rules: Rules, summary: int | None = None) -> Trial:
         """Return the session under rules.

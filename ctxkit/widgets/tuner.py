@@ -51,6 +51,7 @@ class Tuner(w.VBox):  # type: ignore[misc]
         self.back = w.Button(description="as begun", tooltip="Turn all settings back")
         self.copier = Copier()
         wide = w.Layout(width="auto")
+        self.when = w.HTML(dials.when_to_compact(*trials.when), layout=wide)
         self.growth, self.figures, self.steps = w.HTML(layout=wide), w.HTML(layout=wide), w.HTML(layout=wide)
         super().__init__(self._arranged(), layout=w.Layout(width="100%"))
         self._time_a_step()
@@ -65,7 +66,7 @@ class Tuner(w.VBox):  # type: ignore[misc]
         grid = w.Layout(grid_template_columns="repeat(auto-fill, minmax(380px, 1fr))", flex="0 0 auto")
         grid.max_height, grid.overflow = ("170px", "hidden auto") if many else (None, None)
         box = w.GridBox(list(self.sliders.values()), layout=grid)
-        return [box, w.HBox([self.exact, self.back]), self.growth, self.figures, self.steps, self.copier]
+        return [box, w.HBox([self.exact, self.back]), self.growth, self.figures, self.steps, self.copier, self.when]
 
     def _time_a_step(self) -> None:
         """Follow the sliders while they move only where a step is quick enough for it."""
@@ -156,7 +157,7 @@ class Tuner(w.VBox):  # type: ignore[misc]
 
     def to_html(self) -> str:
         """Return what is shown as HTML that needs no kernel."""
-        return f"{self.growth.value}{self.figures.value}{self.steps.value}"
+        return f"{self.growth.value}{self.figures.value}{self.steps.value}{self.when.value}"
 
     def __repr__(self) -> str:
         return self.to_text()

@@ -219,3 +219,8 @@ def test_a_setting_that_cannot_work_is_not_copied(sample):
     tuner.sliders["keep"].value = 30_000
     assert "keep=6000" in tuner.copier.text
     assert "the last ones that could" in tuner.copier.note
+
+
+def test_the_log_itself_says_when_to_compact_or_why_it_cannot(sample):
+    assert "Ceiling: compact at" in ck.tune(sample, rules).when.value
+    assert "has no" in ck.tune(session(user("a"), assistant("b")), rules).when.value
