@@ -135,7 +135,7 @@ class Memory:
         now = datetime.fromtimestamp(self._clock(), UTC).astimezone()
         path = f"{FOLDER}/{now:%Y-%m-%d}.md"
         text = "".join(f"## {now:%H:%M:%S}\n\n{redact(note)}\n\n" for note in notes)
-        self._root.write(path, text.encode("utf-8", "replace"), append=True)
+        self._root.write(path, text.encode("utf-8", "replace"), append=True, private=True)
         return {"path": path, "notes": len(notes), "chars": len(text), "by": "model" if self._writer else "extract"}
 
 

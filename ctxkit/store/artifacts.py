@@ -6,6 +6,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import StoreError
+from ctxkit.redaction import redact
 
 if TYPE_CHECKING:
     from ctxkit.tools.root import Root
@@ -24,10 +25,11 @@ class Artifacts:
         self._root = root
 
     def keep(self, tool: str, text: str) -> str:
-        """Keep a result and return the stub for the model; where it cannot be kept, the text itself comes back."""
+        """Keep a result, without keys, and return the stub for the model; where it cannot be kept, the text itself."""
+        text = redact(text)
         name = f"{FOLDER}/{sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}.txt"
         try:
-            self._root.write(name, text.encode("utf-8", "replace"))
+            self._root.write(name, text.encode("utf-8", "replace"), private=True)
         except (StoreError, OSError):
             return text
         return (

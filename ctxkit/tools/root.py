@@ -53,8 +53,10 @@ class Root:
                 raise StoreError(f"{path!r} is larger than {limit:,} bytes: it is not taken in part.")
             return file.read(limit)
 
-    def write(self, path: str, data: bytes, *, append: bool = False) -> Path:
+    def write(self, path: str, data: bytes, *, append: bool = False, private: bool = False) -> Path:
         """Write a regular file, or at its end, making its folders; return its real path.
+
+        A new file that is `private` can be read by its owner only.
 
         Raises:
             StoreError: it is a folder or a device, or leads out of the root.
@@ -66,7 +68,7 @@ class Root:
         if not real.parent.resolve().is_relative_to(self.folder):
             raise StoreError(f"The path {path!r} leads out of the root folder.")
         flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-        handle = self._open(real, flags, path)
+        handle = self._open(real, flags, path, 0o600 if private else 0o644)
         with os.fdopen(handle, "wb") as file:
             if append:
                 file.seek(0, os.SEEK_END)
@@ -80,9 +82,9 @@ class Root:
         return path.relative_to(self.folder).as_posix() or "."
 
     @staticmethod
-    def _open(real: Path, flags: int, path: str) -> int:
+    def _open(real: Path, flags: int, path: str, mode: int = 0o600) -> int:
         try:
-            handle = os.open(real, flags, 0o644)
+            handle = os.open(real, flags, mode)
         except FileNotFoundError:
             raise StoreError(f"There is no file {path!r}.") from None
         except OSError as e:

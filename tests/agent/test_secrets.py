@@ -16,7 +16,9 @@ from ctxkit.models.provider import Provider
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
+from ctxkit.store.artifacts import Artifacts
 from ctxkit.store.workspace import Workspace
+from ctxkit.tools.root import Root
 from ctxkit.tools.tool import tool
 
 PLANTED = "correct horse battery"
@@ -66,6 +68,15 @@ def test_no_file_holds_a_key(live, tmp_path):
     assert "[redacted]" in live.log.path.read_text()
     for path in tmp_path.rglob("*"):
         assert not path.is_file() or clean(path.read_text()), path
+
+
+def test_a_result_that_is_kept_apart_holds_no_key(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLANTED_API_KEY", PLANTED)
+    stub = Artifacts(Root(tmp_path)).keep("leak", leak() + "x" * 300_000)
+    (kept,) = tmp_path.rglob("*.txt")
+    assert kept.name in stub
+    assert clean(kept.read_text())
+    assert kept.stat().st_mode & 0o077 == 0
 
 
 def test_nothing_that_is_said_or_shown_holds_a_key(live):
