@@ -66,7 +66,7 @@ class Budget(Traced, Setting):
         return False
 
     def trace(self, course: Course, _room: Room) -> None:
-        """Say when each message is elided; not known where even that is not enough at some call."""
+        """Say when each message is elided; not known from the first call on at which even that is not enough."""
         if course.states:
             raise Untraceable
         shown, small = course.shown, course.shown.placeholder_size(self.placeholder)
@@ -76,8 +76,9 @@ class Budget(Traced, Setting):
         there = np.searchsorted(maybe, course.count - 1)  # how many of them stand before the newest message of a call
         n = np.where(over > 0, np.minimum(self._needed(chars, over), there), 0)
         saves = np.where(shown.sizes[maybe] > small, chars - len(self.placeholder), 0)
-        if (np.concatenate(([0], np.cumsum(saves)))[n] < over).any():
-            raise Untraceable
+        short = np.concatenate(([0], np.cumsum(saves)))[n] < over
+        if short.any():
+            course.until = int(short.argmax())
         when = np.searchsorted(n, np.arange(len(maybe)), side="right")
         for p, call in zip(maybe.tolist(), when.tolist(), strict=True):
             course.text(p, call if call < len(n) else inf, self.placeholder)

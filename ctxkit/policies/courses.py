@@ -56,6 +56,8 @@ class Course:
         """Messages shown at each call of the log."""
         self.stays: NDArray[Any] = shown.stays
         self.states: dict[int, list[State]] = {}
+        self.until = len(self.log.upto)
+        """The first call for which the course is not known."""
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:

@@ -150,7 +150,7 @@ class Sampled(Straight):
             skip = self._end - begin
             self._prompts = np.concatenate((self._prompts, prompts[skip:]))
             self._fresh = np.concatenate((self._fresh, fresh[skip:]))
-            self._end = end
+            self._end = begin + len(prompts)
 
     def above(self, limit: float, start: int, stop: int, *, estimated: bool = False) -> int:
         """Return the first call whose pruned prompt is larger; estimates are those of the history before pruning."""
@@ -213,14 +213,17 @@ class Sampled(Straight):
 def curve(  # noqa: PLR0917  what a pruning's own `curve` takes
     pruning: Any, history: History, start: int, stop: int, clock: Clock, room: Room
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return prompt and fresh tokens of the calls start..stop; a plain pruning makes the view of each."""
+    """Return prompt and fresh tokens of the calls start..stop, or as far as a pruning's own curve goes.
+
+    A plain pruning makes the view of each.
+    """
     fast = getattr(pruning, "curve", None)
     if fast is not None:
         prompts, fresh = (np.asarray(sizes) for sizes in fast(history, start, stop, clock, room))
-        if not len(prompts) == len(fresh) == stop - start:
+        if len(prompts) != len(fresh) or not min(stop - start, 2) <= len(prompts) <= stop - start:
             raise BadArguments(
                 f"The curve of {name_of(pruning)} gave {len(prompts)} and {len(fresh)} sizes for {stop - start} calls: "
-                "it must give prompt and fresh tokens of each."
+                "it must give prompt and fresh tokens of each, or of the first of them, two or more."
             )
         return prompts, fresh
     prompts, fresh, _ = fold(pruning, history, (start, stop), clock, room)

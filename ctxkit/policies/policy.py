@@ -50,10 +50,11 @@ class Pruning(Protocol):
     """History in, history out, for one call.
 
     Optional: ``curve(history, start, stop, clock, room)``: prompt tokens and fresh tokens of the calls start..stop as
-    two arrays, if this history stays in force; ``clock.cold[call]`` tells where all is fresh; the first fresh figure
-    is the engine's business. It must say the same as the call does (a contract test holds them together). `changes`,
-    beside it: the roles of which alone it changes messages, each in its place, or, with `removes`, leaves them out (and
-    those of any role that say nothing); then the engine need not compare views.
+    two arrays, if this history stays in force, or of the first of these calls, two or more; ``clock.cold[call]`` tells
+    where all is fresh; the first fresh figure is the engine's business. It must say the same as the call does (a
+    contract test holds them together). `changes`, beside it: the roles of which alone it changes messages, each in its
+    place, or, with `removes`, leaves them out (and those of any role that say nothing); then the engine need not
+    compare views.
     """
 
     def __call__(self, history: History, room: Room, /) -> History | Sequence[Message]:

@@ -165,7 +165,7 @@ class Prune(Traced, Setting):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Cap(Setting):
+class Cap(Traced, Setting):
     """Keep the messages before the first reply, and the last of the rest: at most so many in all (Tyrum)."""
 
     max_messages: int = 0
@@ -174,14 +174,27 @@ class Cap(Setting):
     def __post_init__(self) -> None:
         at_least(self, 0, "max_messages")
 
-    alone = True
-
     @property
-    def trace(self) -> Callable[[Course, Room], None]:
-        """Say that nothing is done; not there where messages are counted."""
-        if self.max_messages:
-            raise AttributeError("trace")
-        return lambda _course, _room: None
+    def alone(self) -> bool:
+        """Whether no messages are counted."""
+        return not self.max_messages
+
+    def trace(self, course: Course, _room: Room) -> None:
+        """Say when each message behind the head goes; not known where one that stays stands among them."""
+        if not self.max_messages:
+            return
+        shown, count = course.shown, course.count
+        head = self._head(shown)
+        odd = course.states or head >= self.max_messages or bool(course.stays[head:].any())
+        if odd or not shown.is_safe(min(head, len(shown))):
+            raise Untraceable
+        gone = np.zeros(len(count), np.int64)  # before which position nothing is left behind the head, at each call
+        for call in np.flatnonzero((count > self.max_messages) & (np.array(course.log.upto) >= shown.lo)).tolist():
+            n = int(count[call])
+            gone[call] = shown.at(call).safe(n - (self.max_messages - head)) or n
+        when = np.searchsorted(gone, np.arange(len(shown)), side="right").tolist()
+        for p in range(head, len(shown)):
+            course.change(p, when[p] if when[p] < len(gone) else inf, lambda _: None)
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -202,11 +215,16 @@ class Cap(Setting):
     def _once(self, history: History) -> History:
         n = len(history)
         why = f"more than {self.max_messages} messages"
-        head = next((int(p) for p in np.flatnonzero(history.role("assistant", "tool"))), n) or 1
+        head = self._head(history)
         if head >= self.max_messages:
             return history.keep(np.arange(n) < self.max_messages, why)
         first = n - (self.max_messages - head)
         return history.drop(history.safe(first) or n, why, start=head)
+
+    def _head(self, history: History) -> int:
+        """Return how many messages stand before the first reply, at least 1."""
+        replies = np.flatnonzero(history.role("assistant", "tool"))
+        return int(replies[0]) or 1 if len(replies) else len(history)
 
 
 def _gone(places: list[int], course: Course, passed: NDArray[Any]) -> list[tuple[float, float]]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _SHORT = 2
 """Calls that are made one by one: a live step asks for no more, and is not to look at the whole log."""
+_PIECE = 16
+"""Calls that are made one by one at once: those behind the next edit are made in vain."""
 _LEAD = 8
 """Messages of an edited head up to which it is looked at whether any pruning could touch them."""
 
@@ -51,24 +53,23 @@ def traced(  # noqa: PLR0917  what `curve` takes
 ) -> Bill:
     """Return the bill of a span under prunings in a row; `whole` is the pruning that is called where none is known.
 
-    What is not known from a course is done call by call: a few calls, histories that are `Untraceable`, and the calls
-    at which a last part that only `acts` now and then does something. Where that part is the only one it may say itself
-    what it `saves(history, room)`: how many tokens, and how many stand before what it changes; None where that is not
-    known without making the view.
+    What is not known from a course is done call by call: a few calls, histories that are `Untraceable` (only the first
+    calls of the span), and the calls at which a last part that only `acts` now and then does something. Where that part
+    is the only one it may say itself what it `saves(history, room)`: how many tokens, and how many stand before what it
+    changes; None where that is not known without making the view.
     """
     last = parts[-1] if hasattr(parts[-1], "acts") else None
-    if span[1] - span[0] > _SHORT:
-        try:
-            table, first = _table(parts[:-1] if last is not None else parts, history, room)
-        except Untraceable:
-            pass
-        else:
+    start, stop = span
+    if stop - start > _SHORT:
+        table, first, until = _table(parts[:-1] if last is not None else parts, history, room)
+        span = start, min(stop, until)
+        if table is not None and span[1] - start > 1:
             bill = table.bill(history, span, clock, first)
             acting = [] if last is None else last.acts(history, span, bill[0], room)
             if len(parts) == 1 and hasattr(last, "saves"):
                 acting = _lightened(last, history, span[0], clock, room, acting, bill)
             return mended(whole, history, span, clock, room, acting, bill) if acting else bill
-    return folded(whole.__call__, history, *span, clock, room)
+    return folded(whole.__call__, history, start, min(stop, start + _PIECE), clock, room)
 
 
 def _lightened(  # noqa: PLR0917  as `mended`
@@ -120,8 +121,10 @@ def mended(  # noqa: PLR0917  what `curve` takes, and its result
     return bill
 
 
-def _table(parts: tuple[Any, ...], history: History, room: Room) -> tuple[Table, int]:
-    """Return the changes that parts make, and the first position of the table that is the history's own tail (-1: all).
+def _table(parts: tuple[Any, ...], history: History, room: Room) -> tuple[Table | None, int, int]:
+    """Return the changes that parts make (None: `Untraceable`), and before which call they are known.
+
+    Between them: the first position of the table that is the history's own tail (-1: all are the history's).
 
     Behind a head that no pruning can touch the table of the whole log holds; else one is made for this head.
     """
@@ -136,20 +139,18 @@ def _table(parts: tuple[Any, ...], history: History, room: Room) -> tuple[Table,
     known = log.memo.get(key)
     if known is None or known[0] != state or known[1] is not head or known[2] != view.lo:
         known = log.memo[key] = (state, head, view.lo, parts, _traced(parts, view, room))
-    table = known[4]
-    if table is None:
-        raise Untraceable
-    return table, history.lo if alone else -1
+    table, until = known[4]
+    return table, history.lo if alone else -1, until
 
 
-def _traced(parts: tuple[Any, ...], view: History, room: Room) -> Table | None:
+def _traced(parts: tuple[Any, ...], view: History, room: Room) -> tuple[Table | None, int]:
     course = Course(view)
     try:
         for part in parts:
             part.trace(course, room)
     except Untraceable:
-        return None
-    return course.table()
+        return None, 0
+    return course.table(), course.until
 
 
 def _key(part: Any) -> Any:

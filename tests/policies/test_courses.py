@@ -33,6 +33,7 @@ PRUNINGS = {
     "prune one": Prune(tool_calls="before-last-message", reasoning="before-last-message", empty_messages="keep"),
     "prune by tool": Prune(tool_calls="before-last-2-messages", tools=("read_*", "bash")),
     "tyrum": Prunings.of(Prune(tool_calls="before-last-4-messages"), Cap()),
+    "cap": Cap(max_messages=9),
     "outputs": Outputs(max_chars=300),
     "excerpts": Excerpts(keep_last=1),
     "ai": Prunings.of(Outputs(max_lines=5, max_chars=400), Excerpts(keep_last=2, strategy="llm")),

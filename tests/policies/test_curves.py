@@ -109,3 +109,15 @@ def test_a_policy_cannot_write_into_the_log():
     with pytest.raises(ValueError, match="read-only"):
         run(log, Rules(pruning=careless, counter=Fours()))
     assert log.column("tokens").tolist() == log.tokens.sizes
+
+
+def test_a_curve_may_end_early():
+    class Some(Curved):
+        def curve(self, h, start, stop, clock, room):
+            return super().curve(h, start, min(stop, start + 3), clock, room)
+
+    log = log_of(by_chance(4, 40), Rules(counter=Fours()))
+    a, b = (run(log, Rules(summing, triggers.Above(2000), pruning=p(2), counter=Fours())) for p in (Last, Some))
+    assert a.cuts
+    assert a.prompts.tolist() == b.prompts.tolist()
+    assert a.fresh_tokens.tolist() == b.fresh_tokens.tolist()
