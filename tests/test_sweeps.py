@@ -198,6 +198,16 @@ def test_a_worker_stays_with_its_session_and_helps_where_it_pays():
     assert plan.next("a") is None
 
 
+def test_whole_sessions_lie_ready_while_many_are_left():
+    plan = planned(*[10] * 9, run=0.01)
+    ready = [plan.spare() for _ in range(9)]
+    assert [len(r[1]) for r in ready if r] == [10] * 6  # the last ones are better parted
+    assert len({r[0].place for r in ready if r}) == 6
+    parted = planned(*[10] * 9, run=0.01)
+    parted.next("a")[0].left = [None]
+    assert parted.spare() is None
+
+
 def test_all_settings_are_handed_out_once():
     plan, seen = planned(17, 1, 90, run=0.01), []
     while any(s.left for s in plan.shares):

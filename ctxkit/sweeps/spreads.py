@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit.sweeps.batches import Bench, batch, key_of, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Sequence, Sized
     from concurrent.futures import Future
 
     from ctxkit.session import Session
@@ -100,9 +100,37 @@ class Plan:
             return None
         return share, share.take(min(self.size(share), ceil(len(share.left) / 2)))
 
+    def spare(self) -> tuple[Share, tuple[Setting, ...]] | None:
+        """Return a whole session to lie ready for whoever is done first; None while a worker has its own to go on with.
+
+        Neither where sessions are large, or few are left: then they are better parted.
+        """
+        left = [s for s in self.shares if s.left]
+        if self.run is None or not left or any(s.owner is not None for s in left):
+            return None
+        seconds = self.run * left[0].calls * len(left[0].left)
+        if seconds > LONGEST_SECONDS or seconds * 2 * self.workers > self.seconds:
+            return None
+        left[0].owner = object()
+        return left[0], left[0].take(len(left[0].left))
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of work that nobody has taken yet."""
+        return (self.run or 0.0) * sum(s.calls * len(s.left) for s in self.shares)
+
     def small(self, share: Share, n: int) -> bool:
         """Say whether so many runs are done sooner than another worker has read their session."""
         return self.run is not None and self.run * n * share.calls < BATCH_SECONDS + self.read * share.calls
+
+    def given(self, idle: list[Any], running: Sized) -> Iterator[tuple[Any, Share, tuple[Setting, ...]]]:
+        """Yield what is to be started now; workers who get something, or for whom nothing is left, are idle no more."""
+        while len(running) < 2 * self.workers and (spare := self.spare()) is not None:
+            yield object(), *spare
+        while idle and len(running) < self.workers:
+            worker = idle.pop()
+            if (given := self.next(worker)) is not None:
+                yield worker, *given
 
     def orphans(self) -> list[Any]:
         """Return a worker for what is left of sessions whose own worker is gone."""
@@ -115,8 +143,7 @@ class Plan:
         """Return how many runs make a batch: a part of what is left for each worker, within bounds of time."""
         if self.run is None:
             return min(FIRST, ceil(len(share.left) / self.workers))
-        left = self.run * sum(s.calls * len(s.left) for s in self.shares)
-        seconds = min(max(left / (2 * self.workers), BATCH_SECONDS), LONGEST_SECONDS)
+        seconds = min(max(self.seconds / (2 * self.workers), BATCH_SECONDS), LONGEST_SECONDS)
         n = max(1, ceil(seconds / max(self.run * share.calls, 1e-7)))
         rest = len(share.left) - n
         return len(share.left) if rest > 0 and self.small(share, rest) else n
@@ -131,15 +158,16 @@ def spread(
     idle: list[Any] = [object() for _ in range(plan.workers)]
     try:
         while idle or running:
-            for worker in idle:
-                while (given := plan.next(worker)) is not None:
-                    share, settings = given
-                    try:
-                        running[executor.submit(work, share.name, share.bytes, settings, options)] = (worker, *given)
-                        break
-                    except Exception as error:  # noqa: BLE001  a pool that broke, or is shut down: see below
-                        yield share.place, _here(share, settings, options, error)
-            idle = [] if running else plan.orphans()
+            for worker, share, settings in plan.given(idle, running):
+                try:
+                    future = executor.submit(work, share.name, share.bytes, settings, options)
+                except Exception as error:  # noqa: BLE001  a pool that broke, or is shut down: see below
+                    yield share.place, _here(share, settings, options, error)
+                    idle.append(worker)
+                else:
+                    running[future] = (worker, share, settings)
+            if not running:
+                idle += plan.orphans()
             for future in wait(running, return_when=FIRST_COMPLETED).done if running else ():
                 worker, share, settings = running.pop(future)
                 failed = future.exception()
@@ -151,7 +179,7 @@ def spread(
                 plan.learn(share, found)
                 if share.owner is worker:
                     share.owner = found.worker
-                idle.append(found.worker)
+                idle += [] if found.worker in idle else [found.worker]
                 yield share.place, found.rows
     finally:
         for future in running:
