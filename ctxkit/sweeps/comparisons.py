@@ -35,9 +35,9 @@ SHOWN = {
 }
 """Columns of the display and their heads; the frame has them all."""
 _SHARES = ("token_savings", "message_savings", "needed_later_loss")
-_NUMBER = "text-align:right;padding:2px 8px;font-variant-numeric:tabular-nums"
-_TEXT = "text-align:left;padding:2px 8px"
-_HEAD = "background:none;border:0;padding:0;margin:0;font:inherit;color:inherit;cursor:pointer"
+_NUMBER = "text-align:right;padding:2px 5px;font-variant-numeric:tabular-nums"
+_TEXT = "text-align:left;padding:2px 5px"
+_HEAD = "background:none;border:0;padding:0;margin:0;font:inherit;color:inherit;text-align:inherit;cursor:pointer"
 _SORT = (
     "const h=this.parentNode,i=h.cellIndex,b=h.closest('table').tBodies[0],"
     "d=h.getAttribute('aria-sort')==='descending'?1:-1;"
