@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
@@ -27,8 +27,8 @@ DIFFERENCES = (
     Difference(
         "nothing that could be condensed",
         "not said",
-        "a soft condensation is put off; a hard one summarises everything",
-        "it is put off",
+        "above the size it is put off; above the tokens and on request everything is summarised",
+        "as the program; after an overflow too",
         "as the default",
     ),
     Difference("a summary larger than what it replaces", "not said", "is taken", "is refused", "as the default"),
@@ -46,13 +46,30 @@ class OpenHandsSummary(Anchored):
     minimum_progress: float = 0.1
     """Share of the messages that must be forgotten at least."""
 
+    whole: bool = False
+    """Forget everything: what is left where a condensation must be and there is nothing to forget."""
+
+    def __call__(self, history: History, room: Room) -> History:
+        """Return the history with its middle, or where that is too little and it must be, all of it summarised."""
+        new = super().__call__(history, room)
+        soft = len(history) > self.max_size and history.tokens <= self.most(room)
+        if new is not history or self.whole or soft or history.steps:
+            return new
+        return replace(self, whole=True, keep_first=0)(history, room)
+
+    def most(self, room: Room) -> int:
+        """Return the tokens above which it is due."""
+        return min(self.max_tokens or room.limit, room.limit)
+
     def cut(self, history: History, room: Room) -> int:
         """Return the first of the last messages that are kept."""
         n = len(history)
+        if self.whole:
+            return history.safe_before(n)
         tails = []
         if n > self.max_size:
             tails.append(self.max_size // 2 - self.keep_first - 1)
-        most = min(self.max_tokens or room.limit, room.limit)
+        most = self.most(room)
         if history.tokens > most:  # what is left lies below the half, not at it
             tails.append(n - history.fitting(most // 2 - 1, start=min(self.keep_first, n)))
         if not tails:  # asked for: by hand, or after an overflow; once is enough

@@ -90,7 +90,7 @@ def test_the_same_events_are_forgotten_above_a_size(size, first):
             assert ours(lines, max_size=size, keep_first=first) == condensed(lines, max_size=size, keep_first=first)
 
 
-@pytest.mark.parametrize("tokens", [300, 600, 1000])
+@pytest.mark.parametrize("tokens", [40, 120, 300, 600, 1000])
 def test_the_same_events_are_forgotten_above_so_many_tokens(tokens):
     for seed in SEEDS:
         lines = alone(seed)
@@ -98,8 +98,9 @@ def test_the_same_events_are_forgotten_above_so_many_tokens(tokens):
             assert ours(lines, max_tokens=tokens) == condensed(lines, max_tokens=tokens), seed
 
 
-@pytest.mark.parametrize("first", [0, 2])
+@pytest.mark.parametrize("first", [0, 2, 60])
 def test_the_same_events_are_forgotten_on_request(first):
+    """with more to keep than there is, everything goes"""
     for seed in SEEDS:
         lines = alone(seed)
         assert ours(lines, keep_first=first) == condensed(lines, asked=True, keep_first=first), seed

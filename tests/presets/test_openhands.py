@@ -52,3 +52,18 @@ def test_no_room_to_condense_is_refused():
     """keep_first must be less than max_size // 2"""
     with pytest.raises(BadArguments, match="keep_first"):
         presets.openhands(max_size=10, keep_first=5)
+
+
+def test_what_must_be_condensed_and_cannot_is_forgotten_as_a_whole():
+    """hard_context_reset: above the tokens, where less than a tenth could go"""
+    h = shown([user("x" * 400, id=f"e{i}") for i in range(4)])
+    rules = presets.openhands(max_tokens=300, keep_first=4, summariser=lambda p: "SUMMARY")
+    assert [m.role for m in rules.policy(h, ROOM).messages] == ["summary"]
+
+
+def test_above_the_size_alone_it_is_put_off():
+    """a soft requirement: the loop of a tool spans the view"""
+    rules = presets.openhands(max_size=6, keep_first=1, minimum_progress=0.9, summariser=lambda p: "S")
+    h = shown([user("x" * 40) for _ in range(7)])
+    assert rules.trigger(h, ROOM)
+    assert rules.policy(h, ROOM) is h
