@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from functools import cache
 
@@ -24,6 +25,7 @@ from ctxkit.presets.moments import opens_turn
 from ctxkit.sweeps.batches import Bench, Options, Setting
 from ctxkit.sweeps.stack import Table, order_of
 from ctxkit.sweeps.stack.figures import Runs
+from ctxkit.sweeps.stack.holds import compensated
 from ctxkit.sweeps.stack.rising import Rising
 from ctxkit.sweeps.stack.rows import rows
 
@@ -185,6 +187,11 @@ def test_rising_numbers_are_searched_as_numpy_does(steps, keys):
     values, keys = np.cumsum(steps), np.array(keys)
     for side in ("left", "right"):
         assert Rising(values).find(keys, side).tolist() == np.searchsorted(values, keys, side).tolist()
+
+
+def test_sums_are_corrected_as_python_has_done_it_since_3_12():
+    values = np.array([1e16, 1.0, -1e16, 0.1, 0.2, 0.3, 0.7])
+    assert compensated(values, np.array([0, 3, 3, 6, 7])).tolist() == [1.0, 0.0, math.fsum([0.1, 0.2, 0.3]), 0.7]
 
 
 def test_real_sessions_at_once(real):

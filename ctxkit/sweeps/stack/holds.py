@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,8 +56,28 @@ def holds(runs: Runs, purse: Purse) -> dict[str, list[Any]]:
 
 
 def _sum(runs: Runs, values: Floats) -> Floats:
-    """Return the sums over the cuts of each lane, added one after the other as for a single run."""
-    return np.bincount(runs.cuts.lane, values, len(runs.session)).astype(float)
+    """Return the sums over the cuts of each lane, to the last bit as `sum` adds those of a single run."""
+    if sys.hexversion < 0x030C_0000:
+        return np.bincount(runs.cuts.lane, values, len(runs.session)).astype(float)
+    return compensated(values, runs.cuts.first)
+
+
+def compensated(values: Floats, first: Ints) -> Floats:
+    """Return sums of consecutive values with Neumaier's correction, as `sum` has added floats since Python 3.12.
+
+    Args:
+        values: what is added.
+        first: where each sum begins, and the end of all.
+    """
+    n, start = np.diff(first), first[:-1]
+    total, lost = np.zeros(len(n)), np.zeros(len(n))
+    for rank in range(int(n.max(initial=0))):
+        some = np.flatnonzero(n > rank)
+        old, new = total[some], values[start[some] + rank]
+        both = old + new
+        lost[some] += np.where(np.abs(old) >= np.abs(new), (old - both) + new, (new - both) + old)
+        total[some] = both
+    return np.asarray(total + lost)
 
 
 def _paid(runs: Runs, purse: Purse, before: Ints, after: Ints) -> tuple[Flags, Flags]:
