@@ -116,9 +116,9 @@ def test_a_slider_stands_whole_steps_above_its_lower_end_so_that_no_browser_move
 
 
 def test_a_presets_setting_reaches_the_preset(sample):
-    tuner = ck.tune(sample, ck.presets.fuseraft(trigger_turn_count=6, keep_recent_turns=3))
-    tuner.sliders["trigger_turn_count"].value = 9
-    assert tuner.rules.parameters["trigger_turn_count"] == 9
+    tuner = ck.tune(sample, ck.presets.fuseraft(trigger_turn_count=90, keep_recent_turns=3))
+    tuner.sliders["trigger_turn_count"].value = 99
+    assert tuner.rules.parameters["trigger_turn_count"] == 99
     assert tuner.rules.parameters["keep_recent_turns"] == 3
 
 
