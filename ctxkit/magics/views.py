@@ -27,7 +27,7 @@ class At:
     """The line of a view."""
 
     session: str | None = option("another session than the active one", completes="session")
-    call: int = option("number of the call, from 0; negatives count from the end", default=-1)
+    call: int | None = option("number of the call, from 0; negatives count from the end (without it the last one)")
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,7 +69,7 @@ class Status:
 
     def _where(self) -> str:
         r = self.report
-        at = "before the first call" if r.call is None else f"at call {r.call}, turn {r.turn}"
+        at = "before the next call" if r.call is None else f"at call {r.call}, turn {r.turn}"
         return " · ".join([line(r.session, 60), at, *([line(r.model, 60)] if r.model else [])])
 
 
@@ -92,7 +92,11 @@ def detail(kit: CtxKit, asked: At) -> ContextReport:
     from ctxkit.composition import report
 
     session = kit.session(asked.session)
-    return report(session, None if asked.call == -1 and not session.calls else asked.call)
+    if asked.call is not None:
+        return report(session, asked.call)
+    after = session.path[session.calls[-1].position + 1 :] if session.calls else ()
+    compacted = any(isinstance(e, Edit) for e in after)  # since the last call: what comes next is another prompt
+    return report(session, None if compacted or not session.calls else -1)
 
 
 def _short(n: int) -> str:

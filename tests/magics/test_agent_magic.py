@@ -435,3 +435,14 @@ def test_what_asks_for_nothing_is_refused(shell):
     lines_of_error(shell, "%%agent --model scripted/audit\n ", BadArguments, "Nothing was asked")
     lines_of_error(shell, "%compact --rules none", BadArguments, "Rules none compact nothing")
     assert "Session main" in repr(run(shell, "%agent --session main"))
+
+
+def test_the_context_after_a_compaction_is_the_one_that_comes_next(shell):
+    run(shell, f"{AUDIT}\ngo")
+    assert run(shell, "%context").report.call == 5
+    done = run(shell, "%compact --keep 0")
+    now = run(shell, "%context")
+    assert now.one_line.endswith("· Compactions: 1 · derived")
+    assert abs(now.report.prompt_tokens - done.after) < 100
+    assert "before the next call" in repr(now)
+    assert run(shell, "%context --call -1").report.call == 5
