@@ -12,10 +12,10 @@ from ctxkit.engine import Run, identified, log_of, run, woven
 from ctxkit.history import TOOL, History
 from ctxkit.messages import Edit, Message, Usage
 from ctxkit.policies.chain import applied
-from ctxkit.policies.outlooks import common
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.recorded import AsRecorded
 from ctxkit.policies.rules import Rules, as_rules
+from ctxkit.policies.samples import common
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,9 @@ from ctxkit.errors import BadArguments, ModelError, UnsoundHistory
 from ctxkit.history import Log
 from ctxkit.policies import guards as g
 from ctxkit.policies import triggers as t
-from ctxkit.policies.outlooks import Sampled, Straight
+from ctxkit.policies.outlooks import Straight
 from ctxkit.policies.rules import Rules
+from ctxkit.policies.samples import Sampled
 
 
 def pi(keep):

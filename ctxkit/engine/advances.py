@@ -9,8 +9,9 @@ from ctxkit.engine.runs import Run
 from ctxkit.errors import ModelError
 from ctxkit.history import History
 from ctxkit.policies.chain import as_history
-from ctxkit.policies.outlooks import Sampled, Straight
+from ctxkit.policies.outlooks import Straight
 from ctxkit.policies.policy import name_of
+from ctxkit.policies.samples import Sampled
 from ctxkit.policies.triggers import first_due
 
 if TYPE_CHECKING:

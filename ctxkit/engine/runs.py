@@ -8,8 +8,9 @@ from ctxkit.engine.billed import Billed
 from ctxkit.engine.marks import Cut, Event, Held
 from ctxkit.history import History, Log
 from ctxkit.policies.chain import applied
-from ctxkit.policies.outlooks import Sampled, Straight, common
+from ctxkit.policies.outlooks import Straight
 from ctxkit.policies.policy import name_of
+from ctxkit.policies.samples import Sampled, common
 from ctxkit.policies.triggers import first_due
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from ctxkit.history import History
 from ctxkit.history.columns import ASSISTANT, TOOL
 from ctxkit.policies.contents import is_empty
 from ctxkit.policies.courses import Course, Untraceable
-from ctxkit.policies.outlooks import curve as folded
+from ctxkit.policies.samples import curve as folded
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,0 +1,176 @@
+"""What the coming calls will be like under a pruning, if nothing is edited: worked out as far as is asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxkit.errors import BadArguments
+from ctxkit.history.columns import ROLES
+from ctxkit.policies.chain import applied
+from ctxkit.policies.contents import is_empty
+from ctxkit.policies.outlooks import Straight
+from ctxkit.policies.policy import name_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ctxkit.history import History
+    from ctxkit.history.clock import Clock
+    from ctxkit.policies.outlooks import Sent
+    from ctxkit.tokens.counters import Room
+
+
+class Sampled(Straight):
+    """With pruning: what the coming calls are sent is worked out as far as is asked; crossings are scans.
+
+    A pruning with a `curve` is asked in pieces that double; a plain one makes the view of each call, so none too many.
+
+    `warm`: the same history was already sent at start - 1, so the first call's freshness needs no view to be made.
+    """
+
+    __slots__ = ("_clock", "_end", "_fresh", "_piece", "_prompts", "_pruning", "_start", "_stop", "_view", "_warm")
+
+    def __init__(
+        self,
+        history: History,
+        room: Room,
+        pruning: Any,
+        clock: Clock,
+        span: tuple[int, int],
+        *,
+        warm: bool,
+        sent: Sent | None = None,
+    ) -> None:
+        super().__init__(history, room, sent)
+        self._pruning, self._clock, self._warm = pruning, clock, warm
+        self._start = self._end = span[0]
+        self._stop = span[1]
+        self._prompts = self._fresh = np.zeros(0, np.int64)
+        self._piece = 0 if getattr(pruning, "curve", None) is None else 256
+        self._view: History | None = None
+        """What a plain pruning made of the call before `_end`."""
+
+    def _reach(self, call: int) -> None:
+        while self._end < min(call, self._stop):
+            end = min(self._end + self._piece if self._piece else call, self._stop)
+            begin = self._end - (self._view is None and (self._end > self._start or self._warm))
+            if self._piece:
+                self._piece *= 2
+                prompts, fresh = curve(self._pruning, self.history, begin, end, self._clock, self.room)
+            else:
+                span = (begin, end)
+                prompts, fresh, self._view = fold(self._pruning, self.history, span, self._clock, self.room, self._view)
+            skip = self._end - begin
+            self._prompts = np.concatenate((self._prompts, prompts[skip:]))
+            self._fresh = np.concatenate((self._fresh, fresh[skip:]))
+            self._end = begin + len(prompts)
+
+    def above(self, limit: float, start: int, stop: int, *, estimated: bool = False) -> int:
+        """Return the first call whose pruned prompt is larger; estimates are those of the history before pruning."""
+        if estimated:
+            return super().above(limit, start, stop, estimated=True)
+        call = start
+        while call < stop:
+            self._reach(call + 1)
+            end = min(self._end, stop)
+            over = self._prompts[call - self._start : end - self._start] > limit
+            at = int(over.argmax())
+            if over[at]:
+                return call + at
+            call = end
+        return stop
+
+    def spent(self, limit: float, start: int, stop: int, *, agent: str | None = None) -> int:
+        """Return the first call before which an agent was sent `limit` tokens or more since the last kept edit."""
+        since, log = self.history.since, self.log
+        sums: dict[str, int] = {}
+        for call, size in enumerate(self.sent(since, self._start) if self.sent else (), since):
+            sums[log.agents[call]] = sums.get(log.agents[call], 0) + size
+        for call in range(self._start, stop):
+            if call >= start and (max(sums.values(), default=0) if agent is None else sums.get(agent, 0)) >= limit:
+                return call
+            sums[log.agents[call]] = sums.get(log.agents[call], 0) + self.size(call)
+        return stop
+
+    def leaves(self, before: int, *, removes: bool = True) -> bool:
+        """Return True where the pruning says that it changes none of the messages before a position, at any call.
+
+        `removes`: it may leave others out; where it does, one that says nothing may go too, whatever its role.
+        """
+        changes = getattr(self._pruning, "changes", None)
+        if changes is None or before > self.history.head.size or before > 8:
+            return False
+        items = [self.history.item(p) for p in range(before)]
+        if getattr(self._pruning, "removes", False) and (
+            not removes or any(is_empty(i.message(self.log)) for i in items)
+        ):
+            return False
+        return not any(ROLES[i.role(self.log)] in changes for i in items)
+
+    def size(self, call: int) -> int:
+        """Return the prompt tokens of one call."""
+        self._reach(call + 1)
+        return int(self._prompts[call - self._start])
+
+    def prompts(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the prompt tokens of the calls start..stop."""
+        self._reach(stop)
+        return self._prompts[start - self._start : stop - self._start]
+
+    def fresh(self, start: int, stop: int, clock: Clock) -> NDArray[Any]:  # noqa: ARG002
+        """Return the tokens of these calls that are no cached prefix."""
+        self._reach(stop)
+        return self._fresh[start - self._start : stop - self._start]
+
+
+def curve(  # noqa: PLR0917  what a pruning's own `curve` takes
+    pruning: Any, history: History, start: int, stop: int, clock: Clock, room: Room
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return prompt and fresh tokens of the calls start..stop, or as far as a pruning's own curve goes.
+
+    A plain pruning makes the view of each.
+    """
+    fast = getattr(pruning, "curve", None)
+    if fast is not None:
+        prompts, fresh = (np.asarray(sizes) for sizes in fast(history, start, stop, clock, room))
+        if len(prompts) != len(fresh) or not min(stop - start, 2) <= len(prompts) <= stop - start:
+            raise BadArguments(
+                f"The curve of {name_of(pruning)} gave {len(prompts)} and {len(fresh)} sizes for {stop - start} calls: "
+                "it must give prompt and fresh tokens of each, or of the first of them, two or more."
+            )
+        return prompts, fresh
+    prompts, fresh, _ = fold(pruning, history, (start, stop), clock, room)
+    return prompts, fresh
+
+
+def fold(  # noqa: PLR0917  what `curve` takes
+    pruning: Any, history: History, span: tuple[int, int], clock: Clock, room: Room, last: History | None = None
+) -> tuple[NDArray[Any], NDArray[Any], History | None]:
+    """Return prompt and fresh tokens of the calls of a span, and the last view; `last` is that of the call before."""
+    start, stop = span
+    prompts, fresh = np.zeros(stop - start, np.int64), np.zeros(stop - start, np.int64)
+    for call in range(start, stop):
+        view = applied(pruning, history.at(call), room)
+        size = view.tokens
+        prompts[call - start] = size
+        fresh[call - start] = size if clock.cold[call] or last is None else size - common(last, view)
+        last = view
+    return prompts, fresh, last
+
+
+def common(a: History, b: History) -> int:
+    """Return the tokens of the prefix that two views share, the fixed part included: what a cache may still hold."""
+    n = min(len(a), len(b))
+    if a.head is b.head and a.lo == b.lo:
+        return b.fixed + b.before(n)
+    edited = min(n, max(a.head.size, b.head.size))  # behind both heads are rows as they were said
+    same = edited
+    for name in ("rows", "keys", "tokens"):
+        differ = a.front(name, same) != b.front(name, same)
+        if differ.any():
+            same = int(differ.argmax())
+    if same < edited:
+        return b.fixed + b.before(same)
+    return b.fixed + b.before(n if edited == n or a.row(edited) == b.row(edited) else edited)
