@@ -44,7 +44,7 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
         else:
             trigger = trigger or name_of(rules.trigger)
             if type(look) is not Straight:
-                look = _outlook(run, rules, new, due, stop, edited=True)
+                look = _outlook(run, rules, new, due, stop, gap=max(due - was.since, 1))
             run.take(Cut(due, was, new, trigger), look)
             run.history = history = new
         call = due + 1
@@ -57,12 +57,12 @@ def run(log: Log, rules: Rules, limit: int | None = None) -> Run:
     return advance(Run(log, rules, limit), rules, log.calls)
 
 
-def _outlook(run: Run, rules: Rules, history: History, call: int, stop: int, *, edited: bool = False) -> Straight:
-    """Return the outlook from a call on; `edited`: the history was changed just before it."""
+def _outlook(run: Run, rules: Rules, history: History, call: int, stop: int, *, gap: int = 0) -> Straight:
+    """Return the outlook from a call on; `gap`: it was changed just before it, so many calls after the last time."""
     if rules.pruning is None:
         return Straight(history, run.room, run.sent)
-    warm = call > run.begin and run.in_step and not edited
-    return Sampled(history, run.room, rules.pruning, run.clock, (call, stop), warm=warm, sent=run.sent)
+    warm = call > run.begin and run.in_step and not gap
+    return Sampled(history, run.room, rules.pruning, run.clock, (call, stop), warm=warm, sent=run.sent, near=2 * gap)
 
 
 def _due(run: Run, rules: Rules, look: Straight, start: int, stop: int) -> int:

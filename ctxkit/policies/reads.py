@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,6 +43,7 @@ def _files(
     history: History, readers: Iterable[str], writers: Iterable[str]
 ) -> tuple[list[tuple[int, int, str]], dict[str, list[int]]]:
     """Return the reads, each with the positions of its result and its call, and where each path is written."""
+    readers, writers = tuple(readers), tuple(writers)
     writes: dict[str, list[int]] = {}
     asked: dict[str, tuple[int, str]] = {}
     reads: list[tuple[int, int, str]] = []
@@ -58,5 +60,6 @@ def _files(
     return reads, writes
 
 
-def _among(name: str, patterns: Iterable[str]) -> bool:
+@lru_cache(4096)
+def _among(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name.lower(), pattern) for pattern in patterns)

@@ -28,6 +28,7 @@ class Sampled(Straight):
     A pruning with a `curve` is asked in pieces that double; a plain one makes the view of each call, so none too many.
 
     `warm`: the same history was already sent at start - 1, so the first call's freshness needs no view to be made.
+    `near`: within so many calls the next edit is likely (0: none is known of), so no more are worked out at first.
     """
 
     __slots__ = ("_clock", "_end", "_fresh", "_piece", "_prompts", "_pruning", "_start", "_stop", "_view", "_warm")
@@ -42,13 +43,14 @@ class Sampled(Straight):
         *,
         warm: bool,
         sent: Sent | None = None,
+        near: int = 0,
     ) -> None:
         super().__init__(history, room, sent)
         self._pruning, self._clock, self._warm = pruning, clock, warm
         self._start = self._end = span[0]
         self._stop = span[1]
         self._prompts = self._fresh = np.zeros(0, np.int64)
-        self._piece = 0 if getattr(pruning, "curve", None) is None else 256
+        self._piece = 0 if getattr(pruning, "curve", None) is None else min(max(near, 16), 256) if near else 256
         self._view: History | None = None
         """What a plain pruning made of the call before `_end`."""
 
