@@ -99,7 +99,7 @@ class Comparison(pd.DataFrame):
         heads = _head("rules", _TEXT) + "".join(_head(h, _NUMBER) for h in SHOWN.values())
         values = self[list(SHOWN)].astype(float).to_numpy(na_value=float("nan")).tolist()
         body = "".join(
-            f'<tr><th scope="row" style="{_TEXT}" data-value="{-i}">{escape(r[0], 80)}</th>'
+            f'<tr><th scope="row" style="{_TEXT};min-width:9em" data-value="{-i}">{escape(r[0], 80)}</th>'
             + "".join(
                 f'<td style="{_NUMBER}" data-value="{v:.9g}">{escape(c, 40)}</td>'
                 for c, v in zip(r[1:], numbers, strict=True)
