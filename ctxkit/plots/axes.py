@@ -196,8 +196,9 @@ def _limit(limit: Limit, span: tuple[float, float]) -> dict[str, Any]:
         "name": safe(limit.label),
         "x": [start, end if end > start else start + 1],
         "y": [limit.y, limit.y],
-        "text": ["", safe(limit.label)],
+        "text": ["", safe(limit.label) + "<br> "],
         "textposition": "top left",
+        "cliponaxis": False,  # else the label of a limit near the top is cut off
         "textfont": {"color": TEXT, "size": 10},
         "line": {"color": limit.colour, "width": 1.2, "dash": "longdash"},
         "hovertemplate": safe(limit.label) + "<extra></extra>",
