@@ -16,12 +16,19 @@ from pathlib import Path
 HERE = Path(__file__).parent
 TABLE = HERE.parent / "docs" / "benchmarks.md"
 SECONDS = 1800
-_RUN = "import importlib,json,sys; print('\\n@rows ' + json.dumps(importlib.import_module(sys.argv[1]).run()))"
+_RUN = """
+import importlib, json, os, sys
+room = importlib.import_module(sys.argv[1])
+if hasattr(os, "sched_setaffinity") and not getattr(room, "PARALLEL", False):
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+print("\\n@rows " + json.dumps(room.run()))
+"""
+"""Cores differ, on some machines by half: both sides of a ratio stay on one, unless a room is `PARALLEL`."""
 _HEAD = """# Benchmarks
 
-Written by `make bench`. Every row is a ratio between ctxkit and a named peer in the same process, by CPU time and
-medians; that both sides give the same result is asserted first. Goals are of the project; figures of another machine
-will differ, ratios should not by much.
+Written by `make bench`. Every row is a ratio between ctxkit and a named peer in the same process and on one core (two
+where processes are compared), by CPU time and medians; that both sides give the same result is asserted first. Goals
+are of the project; figures of another machine will differ, ratios should not by much.
 
 {where}
 

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CALLS = 500
+PARALLEL = True
+"""Two processes are measured against one: see `__main__`."""
 FOLD = "against a fold over lists"
 
 
