@@ -31,6 +31,10 @@ misses:
 
 `reproduction_error` says how far the model's input side is from the record's own, under the recorded policy.
 
+A replay keeps the recorded number of calls, while real runs under summaries may take more.
+`metrics.elongation.elongated(runs, 0.15)` returns the rows of a sweep with those runs longer by a share (the 15 % that
+The Complexity Trap measured): calls, tokens and dollars grow, `source` becomes `estimated`, all else stays.
+
 ## What was lost
 
 Items are paths, URLs, ids and hashes, numbers with units, commands, error messages, the user's constraints, decisions
