@@ -11,11 +11,12 @@ import os
 import random
 import statistics
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 
+from benchmarks.clock import cpu
 from ctxkit.engine import Run, advance
 from ctxkit.engine import run as replay
 from ctxkit.history import Log
@@ -25,9 +26,6 @@ from ctxkit.policies.curves import last_results
 from ctxkit.policies.rules import Rules
 from ctxkit.tokens import named
 from ctxkit.tokens.encoders import Exact
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CALLS = 500
 WORDS = [
@@ -66,15 +64,6 @@ def talk(calls: int, seed: int = 0, mean: int = 900) -> list[Message]:
         result = (Text(text(int(rng.expovariate(1 / mean)) + 20)),)
         out.append(Message(role="tool", id=f"r{n}", parts=result, call_id=f"c{n}", tool="read"))
     return out
-
-
-def cpu(work: Callable[[], object], rounds: int = 5) -> float:
-    taken = []
-    for _ in range(rounds):
-        start = time.process_time()
-        work()
-        taken.append(time.process_time() - start)
-    return statistics.median(taken)
 
 
 class PiCut:

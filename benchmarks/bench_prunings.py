@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from benchmarks.bench_engine import PiCut, talk
+from benchmarks.clock import cpu
 from ctxkit.engine import run as replay
 from ctxkit.history import Log
 from ctxkit.policies import triggers
@@ -27,8 +28,6 @@ from ctxkit.policies.superseded import RepeatedCommands, Superseded
 from ctxkit.tokens import named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ctxkit.engine import Run
     from ctxkit.messages import Message
 
@@ -57,15 +56,6 @@ def away(messages: list[Message]) -> list[Message]:
         now += 400 if message.role == "tool" and calls % PAUSE == 0 else 10
         out.append(msgspec.structs.replace(message, time=now))
     return out
-
-
-def cpu(work: Callable[[], object], rounds: int) -> float:
-    taken = []
-    for _ in range(rounds):
-        start = time.process_time()
-        work()
-        taken.append(time.process_time() - start)
-    return statistics.median(taken)
 
 
 def row(name: str, pruning: Any) -> list[dict[str, object]]:

@@ -8,14 +8,11 @@ import statistics
 import sysconfig
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from benchmarks.clock import cpu
 from ctxkit import tokens
 from ctxkit.tokens.encoders import Exact
 from ctxkit.tokens.vocabularies import encoding
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ENCODING = "o200k_base"
 MEGABYTE = 1_000_000
@@ -44,16 +41,6 @@ def corpus(size: int = 3 * MEGABYTE, seed: int = 7) -> list[str]:
         texts.append(text)
         held += len(text)
     return texts
-
-
-def cpu(work: Callable[[], object], rounds: int = 5) -> float:
-    """CPU seconds of all threads, the median of some rounds."""
-    taken = []
-    for _ in range(rounds):
-        start = time.process_time()
-        work()
-        taken.append(time.process_time() - start)
-    return statistics.median(taken)
 
 
 def row(name: str, ours: float, peer: float, goal: str) -> dict[str, object]:

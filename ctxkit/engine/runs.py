@@ -129,7 +129,7 @@ class Run:
             last = marks[-1][1] if marks else None
             if type(last) is not int or last != look.off:
                 marks.append((start, look.off, None))
-        elif stop > start:
+        elif isinstance(look, Sampled) and stop > start:
             marks.append((start, look.prompts(start, stop), look.fresh(start, stop, self.clock)))
 
     def _mark(self, call: int, size: int, cached: int) -> None:
@@ -151,7 +151,7 @@ class Run:
                 cached = self._prefix(call, self._unsent or self.history, new)
             elif new.stable < cached:
                 cached = new.stable
-        elif type(look) is Sampled and self._front_stays(cut, look):
+        elif isinstance(look, Sampled) and self._front_stays(cut, look):
             size, cached = look.size(call), new.stable
         else:
             view = self._view(new)

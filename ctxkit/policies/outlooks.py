@@ -6,8 +6,6 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ctxkit.history.view import role_code
 
 if TYPE_CHECKING:
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.history import History, Log
-    from ctxkit.history.clock import Clock
     from ctxkit.tokens.counters import Room
 
     Sent = Callable[[int, int], list[int]]
@@ -94,12 +91,6 @@ class Straight:
     def prompts(self, start: int, stop: int) -> NDArray[Any]:
         """Return the prompt tokens of the calls start..stop."""
         return self.log.tokens.calls(start, stop) + self.off
-
-    def fresh(self, start: int, stop: int, clock: Clock) -> NDArray[Any]:
-        """Return the tokens of these calls that are no cached prefix, if this history was sent at start - 1 as well."""
-        sizes = self.log.tokens.calls(start, stop)
-        before = np.array(clock.before[start:stop], np.int64)
-        return np.where(clock.cold[start:stop], sizes + self.off, np.maximum(sizes - before, 0))
 
 
 def _spent_by(own: tuple[list[int], list[int]], off: int, limit: float, since: int, start: int, stop: int) -> int:  # noqa: PLR0917

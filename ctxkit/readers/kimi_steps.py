@@ -22,6 +22,12 @@ _QUIET = {"TurnEnd", "CompactionBegin", "metadata"}
 _MARKS = {"_system_prompt", "_usage", "_checkpoint"}
 
 
+def result(said: object, skipped: dict[str, int], **about: Any) -> Message:
+    """Return a tool result: what the tool said, as text or parts, with what the log tells about it."""
+    parts = to_parts(said, skipped)[0] if type(said) in (str, list) else [Text(as_text(said))]
+    return Message(role="tool", parts=tuple(parts), **about)
+
+
 def is_step(record: dict[str, Any]) -> bool:
     """Say whether a line is one of the older wire's: a time, and a message of a type and a payload."""
     return type(mapping(record.get("message")).get("payload")) is dict and "timestamp" in record
@@ -99,18 +105,8 @@ class Steps:
         given = p.get("return_value", p.get("result"))
         about, call = mapping(given), word(p.get("tool_call_id")) or word(p.get("id"))
         said = about.get("output") or about.get("message") if about else given
-        parts = to_parts(said, self.skipped)[0] if type(said) in (str, list) else [Text(as_text(said))]
-        self.log.add(
-            Message(
-                role="tool",
-                id=self.log.new_id(),
-                parts=tuple(parts),
-                time=when,
-                tool=self._names.get(call or ""),
-                call_id=call,
-                is_error=about.get("is_error") is True,
-            )
-        )
+        known = {"tool": self._names.get(call or ""), "call_id": call, "is_error": about.get("is_error") is True}
+        self.log.add(result(said, self.skipped, id=self.log.new_id(), time=when, **known))
 
     def _status(self, p: dict[str, Any], when: float | None) -> None:
         self.window = number(p.get("max_context_tokens")) or self.window

@@ -6,8 +6,8 @@ from typing import Any
 
 from ctxkit.messages import Edit, Message, Part, Text, ToolCall, Usage
 from ctxkit.readers.dialects import to_messages
-from ctxkit.readers.fields import arguments, as_text, mapping, number, text, time, word
-from ctxkit.readers.kimi_steps import kimi_part
+from ctxkit.readers.fields import arguments, mapping, number, text, time, word
+from ctxkit.readers.kimi_steps import kimi_part, result
 from ctxkit.readers.logs import Log
 from ctxkit.readers.parts import count, to_parts
 from ctxkit.readers.usages import to_stop
@@ -118,21 +118,9 @@ class Wire:
             self.log.replace(self._at, reply)
 
     def _result(self, event: dict[str, Any], when: float | None) -> None:
-        result = mapping(event.get("result"))
-        output = result.get("output")
-        parts = to_parts(output, self.skipped)[0] if type(output) in (str, list) else [Text(as_text(output))]
-        asked = text(event.get("toolCallId"))
-        self.log.add(
-            Message(
-                role="tool",
-                id=self.log.new_id(),
-                parts=tuple(parts),
-                time=when,
-                tool=self._names.get(asked),
-                call_id=asked or None,
-                is_error=result.get("isError") is True,
-            )
-        )
+        told, asked = mapping(event.get("result")), text(event.get("toolCallId"))
+        about = {"tool": self._names.get(asked), "call_id": asked or None, "is_error": told.get("isError") is True}
+        self.log.add(result(told.get("output"), self.skipped, id=self.log.new_id(), time=when, **about))
 
     def _message(self, raw: dict[str, Any], when: float | None) -> None:
         origin = text(mapping(raw.get("origin")).get("kind"))
