@@ -26,29 +26,32 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
         run.clock.sync()
     idle = policy is None or not rules.auto
     first = None if rules.guards or hasattr(policy, "first") else getattr(rules.trigger, "first", None)
-    trigger = ""
+    plain, heard = rules.pruning is None, rules.warnings or rules.on_compacted
+    trigger, told = "", False  # told: what the coming calls are sent follows from what was written down last
     look = _outlook(run, rules, history, call, stop)
     while call < stop:
         due = stop if idle else first(look, call, stop) if first else _due(run, rules, look, call, stop)
         if rules.warnings:
             run.note(look, call, min(due + 1, stop))
-        if due > call:
+        if due > call and not told:
             run.bill(look, call, due)
-        call = due
         if due == stop:
             break
         was = history.at(due)
         new = _compacted(run, rules, was)
-        if new is was:
-            run.bill(look, due, due + 1)
-        else:
+        if new is not was:
             trigger = trigger or name_of(rules.trigger)
-            if type(look) is not Straight:
+            if not plain:
                 look = _outlook(run, rules, new, due, stop, gap=max(due - was.since, 1))
             run.take(Cut(due, was, new, trigger), look)
-            run.history = history = new
-        call = due + 1
-    run.history, run.call = history, call
+            if heard:
+                run.tell(new)
+            run.history, told = new, plain
+            history = new
+        elif not told:
+            run.bill(look, due, due + 1)
+        run.call = call = due + 1
+    run.history, run.call = history, max(call, stop)
     return run
 
 

@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from ctxkit.history.clock import Clock
 
 Mark = tuple[int, Any, Any]
-"""First call, what its size is and what of it is fresh; it holds until the next mark.
+"""First call, what its size is and what of it was sent before; it holds until the next mark.
 
-The size is an offset to add to the log's own sizes, or an array of sizes. Fresh tokens are those of the first call as a
-number (those of the calls after it follow from the log), an array, or None: those of all of them follow from the log.
+The size is an offset to add to the log's own sizes, or an array of sizes. Beside an offset stands how many tokens at
+the front of the first call are as they were in the call before (None: all of them; what the calls after it have in
+common follows from the log); beside an array, the tokens of each call that were no cached prefix.
 """
 
 
-Sums = tuple[int, int, int]
-"""Tokens of all prompts, those of them that were no cached prefix, and of the largest prompt."""
+Sums = tuple[int, int, int, int]
+"""Tokens of all prompts, those of them that were no cached prefix, of the largest prompt, and of the last one."""
 
 
 class Billed:
@@ -34,7 +35,7 @@ class Billed:
     def __init__(self, log: Log, clock: Clock) -> None:
         self.log, self.clock = log, clock
         self.marks: list[Mark] = []
-        self._known: Sums = (0, 0, 0)
+        self._known: Sums = (0, 0, 0, 0)
         self._summed = 0
         """Sums of the marks that others followed, and how many these are."""
         self._asked: tuple[int, int, Sums] = (0, 0, self._known)
@@ -61,16 +62,19 @@ class Billed:
     def fresh(self, upto: int) -> NDArray[Any]:
         """Return the tokens of each call that were no cached prefix."""
         parts: list[NDArray[Any]] = [np.zeros(0, np.int64)]
-        clock = self.clock.sync()
-        for a, b, size, own in self.stretches(upto):
+        clock, last = self.clock.sync(), 0
+        for a, b, size, kept in self.stretches(upto):
             if type(size) is not int:
-                parts.append(own)
+                parts.append(kept)
+                last = int(size[-1])
                 continue
             sizes, before = self.log.tokens.calls(a, b), np.array(clock.before[a:b], np.int64)
             fresh = np.where(clock.cold[a:b], sizes + size, np.maximum(sizes - before, 0))
-            if own is not None:
-                fresh[0] = own
+            if kept is not None:
+                first = int(sizes[0]) + size
+                fresh[0] = first if clock.cold[a] else max(first - min(kept, last), 0)
             parts.append(fresh)
+            last = int(sizes[-1]) + size
         return np.concatenate(parts)
 
     def sizes(self, start: int, stop: int, upto: int) -> list[int]:
@@ -101,23 +105,31 @@ class Billed:
 
     def _added(self, sums: Sums, first: int, last: int, upto: int) -> Sums:
         """Return sums with those of some marks; `upto` is where the last of them ends."""
-        total, fresh, peak = sums
-        tokens, clock, marks = self.log.tokens, self.clock, self.marks
-        Q, C, F, N = tokens.Q, tokens.C, clock.F, clock.N  # noqa: N806  as they are called there
-        for i in range(last - 1, first - 1, -1):
-            a, size, own = marks[i]
-            if a == upto:
-                continue
-            if type(size) is int:
-                total += size * (upto - a) + Q[upto] - Q[a]
-                most = size + (C[upto - 1] if tokens.rising else int(tokens.calls(a, upto).max()))
-                start = a
-                if own is not None:
-                    fresh += own
-                    start += 1
-                fresh += F[upto] - F[start] + size * (N[upto] - N[start])
+        total, fresh, peak, prompt = sums
+        tokens, clock, rising = self.log.tokens, self.clock, self.log.tokens.rising
+        Q, C, F, N, cold = tokens.Q, tokens.C, clock.F, clock.N, clock.cold  # noqa: N806  as they are called there
+        marks = self.marks[first:last]
+        marks.append((upto, 0, None))
+        start, size, kept = marks[0]
+        total += Q[upto] - Q[start]
+        for stop, then, held in marks[1:]:
+            if start == stop:
+                pass
+            elif type(size) is int:
+                since = start
+                if kept is not None:
+                    now, since = size + C[start], start + 1
+                    sent = kept if kept < prompt else prompt  # noqa: FURB136  min() would take twice as long
+                    fresh += now if cold[start] else now - sent if sent < now else 0
+                total += size * (stop - start)
+                fresh += F[stop] - F[since] + size * (N[stop] - N[since])
+                prompt = size + C[stop - 1]
+                most = prompt if rising else size + int(tokens.calls(start, stop).max())
+                if most > peak:  # noqa: PLR1730  so would max()
+                    peak = most
             else:
-                total, fresh, most = total + int(size.sum()), fresh + int(own.sum()), int(size.max())
-            peak = max(peak, most)
-            upto = a
-        return total, fresh, peak
+                total += int(size.sum()) - Q[stop] + Q[start]
+                fresh += int(kept.sum())
+                peak, prompt = max(peak, int(size.max())), int(size[-1])
+            start, size, kept = stop, then, held
+        return total, fresh, peak, prompt

@@ -117,14 +117,13 @@ class Run:
         """Write down the calls start..stop, of which the outlook knows the sizes."""
         if stop <= start:
             return
+        marks = self.billed.marks
         if self._unsent is not None:  # edited by hand since the last call: the first one's prefix is compared
-            view = self._view(self.history.at(start))
-            size, cached = look.size(start), self._prefix(start, self._unsent, view)
-            self._mark(start, size, cached)
+            kept = self._prefix(start, self._unsent, self._view(self.history.at(start)))
+            marks.append((start, look.size(start) - self.log.tokens.C[start], kept))
             self._unsent = None
             start += 1
         self.call = stop
-        marks = self.billed.marks
         if type(look) is Straight:
             last = marks[-1][1] if marks else None
             if type(last) is not int or last != look.off:
@@ -132,35 +131,26 @@ class Run:
         elif isinstance(look, Sampled) and stop > start:
             marks.append((start, look.prompts(start, stop), look.fresh(start, stop, self.clock)))
 
-    def _mark(self, call: int, size: int, cached: int) -> None:
-        """Write down one call of which the cached prefix was worked out; a cold cache has none of it."""
-        fresh = size - cached if cached < size else 0
-        if self.clock.cold[call] or not cached:
-            fresh = size
-        self.billed.marks.append((call, size - self.log.tokens.C[call], fresh))
-        self.call = call + 1
-
     def take(self, cut: Cut, look: Straight) -> None:
         """Write down a compaction and the call that follows it; the outlook then looks at the history after it."""
         call, new = cut.call, cut.new
         if type(look) is Straight:
-            cached = look.off + self.clock.before[call]
-            look.after(new)
-            size = look.off + self.log.tokens.C[call]
-            if self._unsent is not None or len(new.steps) > 1:
-                cached = self._prefix(call, self._unsent or self.history, new)
-            elif new.stable < cached:
-                cached = new.stable
+            look.history = new
+            look.off = off = new.head.tokens - self.log.tokens.P[new.lo]
+            plain = self._unsent is None and len(new.steps) == 1
+            kept = new.stable if plain else self._prefix(call, self._unsent or self.history, new)
         elif isinstance(look, Sampled) and self._front_stays(cut, look):
-            size, cached = look.size(call), new.stable
+            off, kept = look.size(call) - self.log.tokens.C[call], new.stable
         else:
             view = self._view(new)
-            size, cached = view.tokens, self._prefix(call, self._unsent or self.history, view)
-        self._unsent = None
-        self._mark(call, size, cached)
+            off, kept = view.tokens - self.log.tokens.C[call], self._prefix(call, self._unsent or self.history, view)
+        self.billed.marks.append((call, off, kept))
         self.cuts.append(cut)
-        if self._noted:
-            self._noted.clear()
+        self._unsent = None
+
+    def tell(self, new: History) -> None:
+        """Let those know of a compaction who want to: warnings are due again, and the caller's hook is called."""
+        self._noted.clear()
         if self.rules.on_compacted is not None:
             self.rules.on_compacted(new.messages)
 
@@ -205,8 +195,6 @@ class Run:
         cut = Cut(self.call, was, new, trigger)
         self._unsent = self._unsent or self.history
         self.cuts.append(cut)
-        self._noted.clear()
         self.history = new.at(self.call)
-        if self.rules.on_compacted is not None:
-            self.rules.on_compacted(new.messages)
+        self.tell(new)
         return cut

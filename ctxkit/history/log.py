@@ -52,9 +52,10 @@ class Log:
         self.first_calls: list[int] = []
         self.results: dict[int, list[int]] = {}
         self.stays: list[int] = []
-        self.cuts: list[int] = []
-        self.cuts_before: list[int] = []
+        self.last_stay = -1
+        """The last of them; -1: none."""
         self.is_cut = bytearray()
+        """1 for each row before which a cut is safe."""
         self.counts: tuple[list[int], ...] = tuple([0] for _ in ROLE_CODES)
         self.of_role: tuple[list[int], ...] = tuple([] for _ in ROLE_CODES)
         self.index: dict[str, int] = {}
@@ -186,23 +187,15 @@ class Log:
         return turn
 
     def _bind(self, message: Message, role: int, row: int) -> None:
-        """Put the row into its group, and keep the list of safe cuts: O(1) over the life of the log."""
+        """Put the row into its group, and mark where a cut is safe."""
         group = self._asker(message, row) if role == TOOL else row
         if role == ASSISTANT:
             self._asked.update({call.id: row for call in message.tool_calls})
         self.groups.append(group)
-        self.cuts_before.append(len(self.cuts))
         self.is_cut.append(group == row)
-        if group == row:
-            self.cuts.append(row)
-        else:
+        if group != row:
             self.results.setdefault(group, []).append(row)
-            while self.cuts[-1] > group:  # a late result: nothing between it and its call can be cut
-                self.is_cut[self.cuts.pop()] = False
-            for r in range(row, group, -1):
-                if self.cuts_before[r] <= len(self.cuts):
-                    break
-                self.cuts_before[r] = len(self.cuts)
+            self.is_cut[group + 1 : row] = bytes(row - group - 1)  # nothing between a result and its call can be cut
         if role == SYSTEM or message.pinned or message.pending or group in self._stay:
             self._keep(group)
 
@@ -222,6 +215,7 @@ class Log:
         self.stays.extend(new)
         if len(self.stays) > len(new) and self.stays[-len(new) - 1] > new[0]:
             self.stays.sort()
+        self.last_stay = self.stays[-1]
         self._columns["stays"].forget(new[0])
 
     # -- reading -------------------------------------------------------------------------------------------------

@@ -61,15 +61,47 @@ class Ranges(Searches, frozen=True, gc=False):
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _cut(self, start: int, before: int, summary: Any, tokens: int | None, words: Words) -> Self:
-        """Return the history without the positions start..before; what came for them stands where the first stood."""
-        log, head, lo = self.log, self.head, self.lo
-        stays, front = log.stays, head.front_
-        row = lo + before - head.size
-        plain = front is not None and not start and lo < row < self.hi and log.is_cut[row]
-        if plain and (not stays or stays[-1] < lo):
-            return self._cut_behind(front, before, summary, tokens, words)  # type: ignore[arg-type]
-        return self._cut_safely(start, before, summary, tokens, words)
+    def _cut(  # noqa: PLR0917  as its callers have them
+        self, start: int, before: int, summary: Any, tokens: int | None, words: Words, front: Front | None = None
+    ) -> Self:
+        """Return the history without the positions start..before; what came for them stands where the first stood.
+
+        `front`: all that stays of the head and of the range, where it is known to stand first. This is the way of
+        nearly every compaction, so it is kept short.
+        """
+        log, was, lo, call, steps = self.log, self.head, self.lo, self.call, self.steps
+        row = lo + before - was.size
+        if front is None:
+            front = was.front_
+            if front is None or start or not lo < row < self.hi or not log.is_cut[row]:
+                return self._cut_safely(start, before, summary, tokens, words)
+            if log.last_stay >= lo:
+                if lo or was.size or not len(log.stays) == log.last_stay + 1 < row:
+                    return self._cut_safely(start, before, summary, tokens, words)
+                front = self._lead()
+        items, size = front.items, front.tokens
+        if type(summary) is int and row > lo:
+            new: tuple[Item, ...] = (Item(-1, summary, summary, Tokens(summary, call, len(steps)), row - 1),)
+            head = Head(len(items) + 1, size + summary, front.estimate + summary, items + new, front)
+        elif summary == () and len(items) == was.size:
+            new, head = (), was
+        else:
+            new = self._summaries(summary, tokens, before)
+            head = _headed(front, new)
+        size += log.fixed_at[call] if call < len(log.fixed_at) else log.fixed
+        made: tuple[Step, ...] = (Step(words, self, (len(items), before), new),)
+        if steps:
+            made, size = steps + made, min(size, self.stable)
+        return type(self)(log, head, row, self.hi, call, call, size, made)
+
+    def _lead(self) -> Front:
+        """Return what stays, where it is the first rows of the log and nothing else."""
+        log, n = self.log, len(self.log.stays)
+        key = ("lead", n)
+        if key not in log.memo:
+            log.memo[key] = Front().then(tuple([self.item(p) for p in range(n)]))
+        lead: Front = log.memo[key]
+        return lead
 
     def _cut_safely(self, start: int, before: int, summary: Any, tokens: int | None, words: Words) -> Self:
         """Move the range to safe cuts, and look what stays in it."""
@@ -91,35 +123,7 @@ class Ranges(Searches, frozen=True, gc=False):
             return self._cut_around(start, before, (head.firm(log), rows), (summary, tokens), words)
         if rows:  # all of the head stays, and the first rows behind it
             front = front.then(tuple([self.item(nh + r - lo) for r in rows]))
-        return self if before <= len(front.items) else self._cut_behind(front, before, summary, tokens, words)
-
-    def _cut_behind(self, front: Front, before: int, summary: Any, tokens: int | None, words: Words) -> Self:
-        """Cut all behind what stays at the front: the way of nearly every compaction, so it is kept short."""
-        log, lo, call, steps = self.log, self.lo, self.call, self.steps
-        n, size, estimate = len(front.items), front.tokens, front.estimate
-        row = lo + before - self.head.size
-        new: tuple[Item, ...] = ()
-        stay: Front | None = front
-        if type(summary) is int:
-            stands = row - 1 if row > lo else self.row(before - 1)
-            new = (Item(-1, summary, summary, Tokens(summary, call, len(steps)), stands),)
-            size += summary
-            estimate += summary
-        elif summary != ():
-            new, stay = self._summaries(summary, tokens, before), None
-            size += sum([i.tokens for i in new])
-            estimate += sum([i.estimate for i in new])
-        fixed = log.fixed_at
-        stable = front.tokens + (fixed[call] if call < len(fixed) else log.fixed)
-        if steps and self.stable < stable:
-            stable = self.stable
-        head = (
-            self.head
-            if not new and n == self.head.size
-            else Head(n + len(new), size, estimate, front.items + new, stay)
-        )
-        step = Step(words, self, (n, before), new)
-        return self.__class__(log, head, row, self.hi, call, call, stable, (*steps, step) if steps else (step,))
+        return self if before <= len(front.items) else self._cut(0, before, summary, tokens, words, front)
 
     def _cut_around(self, start: int, before: int, stay: Any, summary: tuple[Any, int | None], words: Words) -> Self:
         """Cut where something stays: before the range, in it, or of the head after it."""
@@ -188,3 +192,13 @@ class Ranges(Searches, frozen=True, gc=False):
         log = self.log
         tokens = log.measure(message, row)
         return tokens, tokens if log.estimates is log.tokens else log.estimator.message(message)
+
+
+def _headed(front: Front, new: tuple[Item, ...]) -> Head:
+    """Return the head of what stays and what came."""
+    n = len(front.items)
+    if not new:
+        return Head(n, front.tokens, front.estimate, front.items, front)
+    tokens, estimate = sum([i.tokens for i in new]), sum([i.estimate for i in new])
+    stay = front if all(i.maker is not None and not i.maker.pinned for i in new) else None
+    return Head(n + len(new), front.tokens + tokens, front.estimate + estimate, front.items + new, stay)

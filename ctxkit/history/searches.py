@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Searches(View, frozen=True, gc=False):
     """A view with its searches: O(log n) over the untouched tail, O(items) over the head."""
 
-    def back(self, tokens: int, *, estimated: bool = False) -> int:
+    def back(self, tokens: int, estimated: bool = False) -> int:
         """Return the last position from which at least `tokens` are shown (Pi's walk back); 0 where there are fewer."""
         sums = (self.log.estimates if estimated else self.log.tokens).P
         lo, hi, nh = self.lo, self.hi, self.head.size
@@ -68,14 +68,12 @@ class Searches(View, frozen=True, gc=False):
         """Return the first safe cut at or after a position; 0 where none is left (a verb then changes nothing)."""
         nh = self.head.size
         if position >= nh:
-            log, row = self.log, self.lo + position - nh
-            if row >= self.hi:
-                return 0
-            if log.is_cut[row]:
-                return position
-            after = log.cuts_before[row]
-            cut = log.cuts[after] if after < len(log.cuts) else self.hi
-            return nh + cut - self.lo if cut < self.hi else 0
+            ahead, is_cut = self.lo - nh, self.log.is_cut
+            while position + ahead < self.hi:
+                if is_cut[position + ahead]:
+                    return position
+                position += 1
+            return 0
         while position < nh and not self.is_safe(position):
             position += 1
         return position if position < nh else self.safe(nh)

@@ -75,15 +75,14 @@ class Quick:
         at: list[tuple[int, int]] = []
         """First call and offset of each stretch, for calls that look back."""
         shared: dict[int, int] = {}
-        cuts = iter(done.cuts)
-        for first, b, off, own in done.billed.stretches(done.call):
+        for first, b, off, kept in done.billed.stretches(done.call):
             a = first
-            if own is not None:
-                cut, size = next(cuts, None), sizes[a] + off
-                if cut is None or cut.call != a or len(cut.new.steps) != 1 or size < self.smallest:
+            if kept is not None:
+                size = sizes[a] + off
+                if size < self.smallest:
                     return None
                 before = sizes[a - 1] + at[-1][1] if a and at else 0
-                shared[a] = min(cut.new.stable, before, size)
+                shared[a] = min(kept, before, size)
                 at.append((a, off))
                 if billed[a]:
                     total += size

@@ -31,14 +31,9 @@ class Straight:
         tokens = self.log.tokens
         self.off = history.head.tokens - tokens.P[history.lo]
 
-    def after(self, history: History) -> None:
-        """Turn to another history of the same log."""
-        self.history = history
-        self.off = history.head.tokens - self.log.tokens.P[history.lo]
-
     # -- searches of triggers ------------------------------------------------------------------------------------------
 
-    def above(self, limit: float, start: int, stop: int, *, estimated: bool = False) -> int:
+    def above(self, limit: float, start: int, stop: int, estimated: bool = False) -> int:
         """Return the first call whose prompt is larger than `limit` tokens (messages, in the system's own measure)."""
         if estimated:
             off = self.history.head.estimate - self.log.estimates.P[self.history.lo]

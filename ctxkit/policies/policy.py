@@ -82,7 +82,7 @@ class Outlook(Protocol):
     def log(self) -> Log:
         """The log: its call columns (`upto sent done agents`) may be read up to the call in question."""
 
-    def above(self, limit: float, start: int, stop: int, /, *, estimated: bool = False) -> int:
+    def above(self, limit: float, start: int, stop: int, /, estimated: bool = False) -> int:
         """The prompt is larger than `limit` tokens (or the messages than `limit` in the system's own measure)."""
 
     def count(self, n: int, roles: tuple[str, ...], start: int, stop: int, /) -> int:

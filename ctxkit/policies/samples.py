@@ -69,7 +69,7 @@ class Sampled(Straight):
             self._fresh = np.concatenate((self._fresh, fresh[skip:]))
             self._end = begin + len(prompts)
 
-    def above(self, limit: float, start: int, stop: int, *, estimated: bool = False) -> int:
+    def above(self, limit: float, start: int, stop: int, estimated: bool = False) -> int:
         """Return the first call whose pruned prompt is larger; estimates are those of the history before pruning."""
         if estimated:
             return super().above(limit, start, stop, estimated=True)

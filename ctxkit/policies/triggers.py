@@ -61,7 +61,7 @@ class Above(Due):
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call whose prompt is larger."""
         limit = ceil(self.limit) - 1 if self.or_equal else self.limit
-        return outlook.above(limit, start, stop, estimated=self.estimated)
+        return outlook.above(limit, start, stop, self.estimated)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Share(Due):
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call whose prompt is larger."""
         limit = self.tokens(outlook.room)
-        return outlook.above(ceil(limit) - 1 if self.or_equal else limit, start, stop, estimated=self.estimated)
+        return outlook.above(ceil(limit) - 1 if self.or_equal else limit, start, stop, self.estimated)
 
 
 @dataclass(frozen=True)

@@ -197,8 +197,7 @@ def _stacked(parts: Sequence[Sequence[int]]) -> Ints:
 
 
 def _safe(log: Log, rows: int | None = None) -> list[bool]:
-    cuts, n = log.cuts, len(log.cuts)
-    return [at < n and cuts[at] == row for row, at in enumerate(log.cuts_before[:rows])]
+    return [bool(cut) for cut in log.is_cut[:rows]]
 
 
 def _due(log: Log, kind: str, value: float) -> list[int]:
