@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from benchmarks.clock import cpu
+from benchmarks.clock import cpu, paired
 from ctxkit.engine import Run, advance
 from ctxkit.engine import run as replay
 from ctxkit.history import Log
@@ -144,17 +144,19 @@ def replays() -> list[dict[str, object]]:
     assert replay(log, plain).fresh_tokens.tolist() == replay(log, curved).fresh_tokens.tolist()
     whole = Rules(lambda h, room: PiCut(limit // 3)(h, room) if h.tokens > limit else h)
     assert replay(log, whole).prompts.tolist() == replay(log, few).prompts.tolist()
-    fold = cpu(lambda: listed(messages, sizes, limit, limit // 3), 3)
+
+    def fold() -> object:
+        return listed(messages, sizes, limit, limit // 3)
 
     def row(name: str, rules: Rules, times: int, goal: str) -> dict[str, object]:
-        ours = cpu(lambda: [billed(log, rules) for _ in range(times)]) / times
-        edits = len(replay(log, rules).cuts)
+        ours, theirs = paired(lambda: [billed(log, rules) for _ in range(times)], fold)
+        ours, edits = ours / times, len(replay(log, rules).cuts)
         name = f"{name} ({edits} edits, {CALLS / ours:,.0f} calls/s), against a fold over lists"
         return {
             "name": name,
             "ours": ours * 1e6,
-            "peer": fold * 1e6,
-            "ratio": fold / ours,
+            "peer": theirs * 1e6,
+            "ratio": theirs / ours,
             "goal": goal,
             "unit": "us CPU a run",
         }
@@ -207,7 +209,8 @@ def against_langchain(messages: list[Message], rules: Rules, log: Log) -> list[d
 
     gc.freeze()
     assert 0 < peer() <= 20  # it counts by another rule, so it cuts at other calls, about as often
-    ours, theirs = cpu(lambda: [billed(log, rules) for _ in range(50)]) / 50, cpu(peer, 3)
+    ours, theirs = paired(lambda: [billed(log, rules) for _ in range(500)], peer)
+    ours /= 500
     name = "replay, compaction only, against LangChain's SummarizationMiddleware"
     return [
         {

@@ -1,4 +1,4 @@
-"""CPU seconds of some work: the median of some rounds."""
+"""CPU seconds of some work: the median of some rounds, or of two works done in turns."""
 
 from __future__ import annotations
 
@@ -18,3 +18,9 @@ def cpu(work: Callable[[], object], rounds: int = 5) -> float:
         work()
         taken.append(time.process_time() - start)
     return statistics.median(taken)
+
+
+def paired(ours: Callable[[], object], theirs: Callable[[], object], rounds: int = 7) -> tuple[float, float]:
+    """CPU seconds of two works done in turns, in the round with the median ratio: a core changes its speed."""
+    taken = sorted(((cpu(ours, 1), cpu(theirs, 1)) for _ in range(rounds)), key=lambda pair: pair[1] / pair[0])
+    return taken[rounds // 2]

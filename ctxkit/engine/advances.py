@@ -64,8 +64,8 @@ def _outlook(run: Run, rules: Rules, history: History, call: int, stop: int, *, 
     """Return the outlook from a call on; `gap`: it was changed just before it, so many calls after the last time."""
     if rules.pruning is None:
         return Straight(history, run.room, run.sent)
-    warm = call > run.begin and run.in_step and not gap
-    return Sampled(history, run.room, rules.pruning, run.clock, (call, stop), warm=warm, sent=run.sent, near=2 * gap)
+    warm, near = call > run.begin and run.in_step and not gap, gap * 5 // 4
+    return Sampled(history, run.room, rules.pruning, run.clock, (call, stop), warm=warm, sent=run.sent, near=near)
 
 
 def _due(run: Run, rules: Rules, look: Straight, start: int, stop: int) -> int:

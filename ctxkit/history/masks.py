@@ -168,12 +168,14 @@ class Masks(Ranges, frozen=True, gc=False):
         at = np.flatnonzero(mask)
         if not len(at):
             return at, at, at, []
+        said = at[0] >= self.head.size  # all of them stand as they were said
         odd = [p for p in at[self._pick("roles", at) == ASSISTANT].tolist() if self[p].tool_calls]
-        if odd or (self._pick("rows", at) < 0).any():
+        if odd or (not said and (self.column("rows")[at] < 0).any()):
             return self._changed_each(dict.fromkeys(at.tolist(), text), smaller)
         at = at[~self._pick("stays", at)]
         maker, size = Placeholder(text), self._placeholder(text)
-        at = at[self._pick("keys", at) != maker.key]
+        if not said:
+            at = at[self.column("keys")[at] != maker.key]
         if smaller:
             at = at[self._pick("tokens", at) > size[0]]
         return at, size[0], size[1], [maker]
@@ -185,12 +187,7 @@ class Masks(Ranges, frozen=True, gc=False):
         if not len(at) or at[0] < nh:
             values = self.column(name)[at]
             return values
-        rows: NDArray[Any] = at + (self.lo - nh)
-        if name == "rows":
-            return rows
-        if name == "keys":
-            return np.zeros(len(at), np.int64)
-        values = self.log.column(name, self.hi)[rows]
+        values = self.log.column(name, self.hi)[at + (self.lo - nh)]
         return values
 
     def _placeholder(self, text: str) -> tuple[int, int]:

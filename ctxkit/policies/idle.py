@@ -109,25 +109,23 @@ class CacheTtl(Setting):
 
     def prunable(self, history: History) -> NDArray[Any]:
         """Return a mask of the results that may be touched: after the first user message, before the last replies."""
-        nothing = np.zeros(len(history), bool)
         start = history.next(0, "user")
         stop = len(history)
         if self.keep_last_assistants:
             stop = history.nth_last("assistant", self.keep_last_assistants)
         if start < 0 or stop < 0:
-            return nothing
-        where = np.arange(len(history))
-        mask = history.tool(*(self.allow or ("*",))) & (where >= start) & (where < stop)
+            return np.zeros(len(history), bool)
+        mask = history.tool(*(self.allow or ("*",)))
+        mask[:start] = mask[stop:] = False
         if self.deny:
             mask &= ~history.tool(*self.deny)
-        return np.asarray(mask & ~self._seen(history, mask))
+        mask[self._seen(history, mask)] = False
+        return mask
 
     def _seen(self, history: History, mask: NDArray[Any]) -> NDArray[Any]:
-        """Return the results among those of a mask whose images protect them."""
+        """Return the positions of the results among those of a mask whose images protect them."""
         found = np.flatnonzero(mask & _with_images(history))
-        seen = np.zeros(len(history), bool)
-        seen[found[-self.keep_images :] if self.keep_images else found] = True
-        return seen
+        return found[-self.keep_images :] if self.keep_images else found
 
     def trimmed(self, history: History, which: NDArray[Any]) -> History:
         """Return the history with long results cut to head and tail."""
@@ -170,8 +168,11 @@ class CacheTtl(Setting):
         log, window = history.log, room.limit * 4
         if history.head.count(log, TOOL):
             return None
-        which, lengths = self.prunable(history), history.chars
-        if not which.any() or int(lengths.sum()) < self.soft_trim_ratio * window:
+        which = self.prunable(history)
+        if not which.any():
+            return 0, 0
+        lengths = history.chars
+        if int(lengths.sum()) < self.soft_trim_ratio * window:
             return 0, 0
         was, may = history.sizes, ~history.stays
         lengths, sizes = lengths.copy(), was.copy()
