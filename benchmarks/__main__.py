@@ -28,7 +28,8 @@ _HEAD = """# Benchmarks
 
 Written by `make bench`. Every row is a ratio between ctxkit and a named peer in the same process and on one core (two
 where processes are compared), by CPU time and medians; that both sides give the same result is asserted first. Goals
-are of the project; figures of another machine will differ, ratios should not by much.
+are of the project; figures of another machine will differ, ratios should not by much. A core of a shared machine may
+change its speed by half for minutes, and with it all that is said a second: fast work is timed in turns with its peer.
 
 {where}
 
