@@ -97,6 +97,7 @@ def live(log, rules):
     done = Run(log, rules)
     for call_ in range(1, log.calls + 1):
         advance(done, rules, call_)
+        assert done.peak <= done.total  # the sums are asked for at each call, and go on from those before
     return done
 
 
@@ -154,6 +155,7 @@ def test_jump_is_live_is_fold(family, pruning, seed, a, b):
     assert jump.prompts.tolist() == sizes
     assert [(c.call, [(e.kind, e.targets) for e in c.edits]) for c in jump.cuts] == cuts
     assert jump.fresh_tokens.tolist() == fresh
+    assert (jump.total, jump.fresh, jump.peak) == (sum(sizes), sum(fresh), max(sizes))
 
 
 # -- an oracle of plain lists: nothing of the kit but the messages -----------------------------------------------------------

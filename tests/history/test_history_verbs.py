@@ -80,6 +80,14 @@ def test_what_stays_stays_in_its_place():
     assert h.shorten({0: ".", 2: "."}) is h
 
 
+def test_a_cut_behind_what_stays_changes_nothing():
+    h = shown(system(), system("And be kind."), user(), *step(), user())
+    assert h.drop(2) is h
+    assert h.summarise(2, "S") is h
+    assert h.summarise(1, 50) is h
+    assert roles(h.summarise(3, 50)) == ["system", "system", "summary", "assistant", "tool", "user"]
+
+
 def test_a_group_of_which_one_goes_goes_whole():
     asked = assistant("", tool_call("ls", "a"), tool_call("ls", "b"))
     h = shown(user(), asked, result("1", "a"), result("2", "b"), user("go on"))
