@@ -35,7 +35,7 @@ class Searches(View, frozen=True, gc=False):
         if not estimated:
             budget -= self.fixed
         log, head = self.log, self.head
-        if not log.stays or log.stays[-1] < self.lo:
+        if log.last_stay < self.lo:
             front = head.front_ or head.front(log)
             if front is not None:  # what stays stands first
                 lead = len(front.items)
@@ -43,8 +43,7 @@ class Searches(View, frozen=True, gc=False):
                     lead, remains = start, self.before(start, estimated=estimated)
                 else:
                     remains = front.estimate if estimated else front.tokens
-                budget -= remains
-                found = self._suffix(budget, lead, estimated)
+                found = self._suffix(budget - remains, lead, estimated)
                 return found if found > lead else start
         remains = self.before(start, estimated=estimated)
         found = self._suffix(budget - remains, start, estimated)
@@ -127,14 +126,15 @@ class Searches(View, frozen=True, gc=False):
 
     def _suffix(self, budget: int, start: int, estimated: bool) -> int:
         """Return the first position >= start from which at most `budget` is shown."""
-        sums, nh, lo, hi = self._measure(estimated).P, self.head.size, self.lo, self.hi
+        sums = (self.log.estimates if estimated else self.log.tokens).P
+        nh, lo, hi = self.head.size, self.lo, self.hi
         if start < nh:
             room = budget - (sums[hi] - sums[lo])
             if room >= 0:
                 head = self.head.sums(estimated)
                 return bisect_left(head, head[-1] - room, start, nh + 1)
-        first = lo + start - nh if start > nh else lo
-        return nh + min(bisect_left(sums, sums[hi] - budget, first, hi + 1), hi) - lo
+        ahead = lo - nh
+        return bisect_left(sums, sums[hi] - budget, max(ahead + start, lo), hi) - ahead
 
     def _staying(self, start: int, stop: int, estimated: bool) -> int:
         """Return the tokens of what stays among the positions start..stop."""
