@@ -86,6 +86,7 @@ class Rules:
                 object.__setattr__(self, "trigger", Always())
             if isinstance(self.summariser, str) or self.summariser is None:
                 object.__setattr__(self, "summariser", summariser(self.summariser or "extractive"))
+            self.__dict__["_bare"] = self.policy  # without the summariser that it is lent
             object.__setattr__(self, "policy", using(self.policy, self.summariser))
 
     def _check_parts(self) -> None:
@@ -171,12 +172,13 @@ class Rules:
                 raise BadArguments(f"Rules have no setting {name!r}.{did_you_mean(name, known)}")
         if "window" in changes:
             changes.setdefault("assumed", False)
-        return replace(self, **changes)
+        return replace(self, **{"policy": self.__dict__.get("_bare"), **changes})
 
     def __or__(self, other: Any) -> Rules:
         """Return these rules with a policy after their own, or joined with other rules, which fill the gaps."""
         if not isinstance(other, Rules):
-            return self.but(policy=_after(self.policy, _parsed(other) if isinstance(other, str) else other))
+            other = _parsed(other) if isinstance(other, str) else other
+            return self.but(policy=_after(self.__dict__.get("_bare"), other))
         default = Rules()
         own = {f.name: getattr(other, f.name) for f in fields(other)}
         changes = {n: v for n, v in own.items() if v != getattr(default, n) and getattr(self, n) == getattr(default, n)}
