@@ -236,7 +236,7 @@ def anything(history: History, before: int) -> bool:
     head, log = history.head, history.log
     if before > head.size:
         first, last = history.lo, history.lo + before - head.size
-        if not log.stays or last - first > bisect_left(log.stays, last) - bisect_left(log.stays, first):
+        if log.last_stay < first or last - first > bisect_left(log.stays, last) - bisect_left(log.stays, first):
             return True
     return any(i.row >= 0 and not i.stays(log) for i in head.items[:before])
 

@@ -214,14 +214,17 @@ class TurnSpent(Due):
 
 
 def after_replies(log: Log, key: str, test: Callable[[Message], bool]) -> list[int]:
-    """Return the calls whose predecessor's reply passes a test, kept up to date as the log grows."""
+    """Return the calls whose predecessor's reply passes a test, kept up to date as the log grows; not to be changed."""
     known = log.memo.setdefault(("after", key), [1, []])
-    for call in range(known[0], log.calls):
-        reply = log.replies[call - 1]
-        if reply is not None and test(reply):
-            known[1].append(call)
-    known[0] = max(known[0], log.calls)
-    return list(known[1])
+    done, found = known
+    if done < len(log.upto):
+        for call in range(done, log.calls):
+            reply = log.replies[call - 1]
+            if reply is not None and test(reply):
+                found.append(call)
+        known[0] = log.calls
+    calls: list[int] = found
+    return calls
 
 
 def _overflowed(message: Message) -> bool:
