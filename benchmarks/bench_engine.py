@@ -24,6 +24,7 @@ from ctxkit.messages import Message, Text, ToolCall
 from ctxkit.policies import triggers
 from ctxkit.policies.curves import last_results
 from ctxkit.policies.rules import Rules
+from ctxkit.presets import pi
 from ctxkit.tokens import named
 from ctxkit.tokens.encoders import Exact
 
@@ -138,6 +139,8 @@ def replays() -> list[dict[str, object]]:
     few = Rules(PiCut(limit // 3), triggers.Above(limit))
     assert (replay(log, few).total, len(replay(log, few).cuts)) == listed(messages, sizes, limit, limit // 3)
     assert len(replay(log, few).cuts) <= 10
+    preset = pi(context_window=limit + 16_384, keep_recent_tokens=limit // 3, summariser="fixed")
+    assert 0 < len(replay(log, preset).cuts) <= 10
     many = Rules(Window(limit * 3 // 10), triggers.Above(limit // 3))
     assert len(replay(log, many).cuts) > 100
     plain, curved = (Rules(few.policy, triggers.Above(limit // 2), pruning=p(9)) for p in (Last, Curved))
@@ -164,6 +167,7 @@ def replays() -> list[dict[str, object]]:
     return [
         # the project's goals (10 M, 0.7 M, 0.4 M and 10,000 calls a second) over the 0.55 M of such a fold
         row("replay, compaction only", few, 50, ">= 18"),
+        row("replay, the preset pi with summaries of a fixed size", preset, 50, ">= 18"),
         row("replay, a window that thrashes", many, 10, ">= 1.27"),
         row("replay, old results cleared at each call", curved, 10, ">= 0.73"),
         row("replay, a plain function as the whole rule", whole, 5, ">= 0.73"),
