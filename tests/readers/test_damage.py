@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import random
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import ALL, SEED
 from damage import KINDS, reads
 from formats import FORMATS, small
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ctxkit.errors import ReadError
 from ctxkit.readers.catalogue import members
 from ctxkit.readers.source import Source
 
@@ -34,9 +36,11 @@ def test_only_read_errors_come_out_of_a_damaged_file(format: str, real: Path) ->
 
 
 @given(st.binary(max_size=300))
+@example(b"\x1f\x8b\x08")
 def test_no_bytes_let_anything_else_out(data: bytes) -> None:
     for m in members():
-        m.sniff(Source("any", data))
+        with suppress(ReadError):  # what is no whole gzip file is refused before any reader sees it
+            m.sniff(Source("any", data))
         reads(data, m.NAME)
 
 
