@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 import tempfile
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from benchmarks.clock import cpu
 from ctxkit.discoveries import discover
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FILES, LINES = 1_000, 2_000
 GOAL_SECONDS = 1.0
@@ -33,16 +29,6 @@ def naive(home: Path) -> list[tuple[str, int, int]]:
     return out
 
 
-def cpu(do: Callable[[], Any], rounds: int = 5) -> float:
-    do()
-    times = []
-    for _ in range(rounds):
-        start = time.process_time()
-        do()
-        times.append(time.process_time() - start)
-    return statistics.median(times)
-
-
 def run() -> list[dict[str, Any]]:
     """Return the row: CPU seconds of both sides; the sizes are equal, the estimated lines within a hundredth."""
     with tempfile.TemporaryDirectory() as folder:
@@ -53,7 +39,7 @@ def run() -> list[dict[str, Any]]:
         assert frame["size_bytes"].tolist() == [s for _, s, _ in plain]
         pairs = zip(frame["messages"], (n for _, _, n in plain), strict=True)
         assert all(abs(m - n) <= n / 100 for m, n in pairs)
-        ours, peer = cpu(lambda: discover(home)), cpu(lambda: naive(home), rounds=3)
+        ours, peer = cpu(lambda: discover(home), warm=True), cpu(lambda: naive(home), 3, warm=True)
     assert ours < GOAL_SECONDS
     return [
         {

@@ -10,12 +10,13 @@ import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 
 import ctxkit as ck
+from benchmarks.clock import cpu
 from ctxkit.engine import run as engine
 from ctxkit.history import Log
 from ctxkit.messages import Message, Text, ToolCall, Usage
@@ -33,9 +34,6 @@ from ctxkit.sweeps.stack import Table, order_of
 from ctxkit.sweeps.stack.figures import Runs
 from ctxkit.sweeps.stack.rows import rows
 from ctxkit.tokens import named
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CALLS = 500
 PARALLEL = True
@@ -124,17 +122,6 @@ def folded(log: Log, rules: Rules) -> tuple[int, int]:
     return total, cuts
 
 
-def cpu(do: Callable[[], Any], times: int = 5) -> float:
-    """CPU seconds, median, after a warm-up."""
-    do()
-    found = []
-    for _ in range(times):
-        start = time.process_time()
-        do()
-        found.append(time.process_time() - start)
-    return statistics.median(found)
-
-
 @cache
 def fold() -> float:
     """CPU seconds of a run of 500 calls as a plain kit does it: the peer of every rate here."""
@@ -142,7 +129,7 @@ def fold() -> float:
     for rules in some:
         done = engine(log, rules, None)
         assert folded(log, rules) == (done.total, len(done.cuts))
-    return cpu(lambda: [folded(log, rules) for rules in some], 3) / len(some)
+    return cpu(lambda: [folded(log, rules) for rules in some], 3, warm=True) / len(some)
 
 
 def rated(name: str, seconds: float, goal: str) -> dict:
@@ -168,7 +155,8 @@ def stacked() -> list[dict]:
         assert found == (done.total, done.fresh, done.peak, len(done.cuts))
     edits = float(np.concatenate([b.cuts for b in bills]).mean())
     name = f"1,000 settings x 100 sessions x 500 calls at once, {edits:.1f} cuts a run"
-    return [rated(name, cpu(every) / 100_000, ">= 182")]  # 100 M calls a second over the 0.55 M of such a fold
+    # 100 M calls a second over the 0.55 M of such a fold
+    return [rated(name, cpu(every, warm=True) / 100_000, ">= 182")]
 
 
 def swept() -> list[dict]:
@@ -192,9 +180,10 @@ def swept() -> list[dict]:
     assert len(ck.sweep(sessions, rules, progress=False)) == 8000
     whole = (time.process_time() - start) / 8000
     cuts = frame()["cuts_n"].mean()
+    name = f"a sweep's rows with sizes and money as a frame, {cuts:.1f} cuts a run"
     return [
         # 10 M calls a second over 0.55 M
-        rated(f"a sweep's rows with sizes and money as a frame, {cuts:.1f} cuts a run", cpu(frame, 3) / 8000, ">= 18"),
+        rated(name, cpu(frame, 3, warm=True) / 8000, ">= 18"),
         rated("the same from the sessions on, which are read and sized first", whole, ""),
         *singly(benches[0], grid()),
     ]
@@ -208,8 +197,8 @@ def singly(bench: Bench, rules: list[Any]) -> list[dict]:
         done = engine(bench.log(setting.rules), setting.rules, bench.limit)
         row, slow = bench.row(setting, options), row_of(session_of(bench.session, done), bench.base, done)
         assert all(abs(row[k] - v) < 1e-9 * abs(v) + 1e-9 for k, v in slow.items() if isinstance(v, (int, float)))
-    one = cpu(lambda: [bench.row(s, Options()) for s in given]) / len(given)
-    lost = cpu(lambda: [bench.row(s, options) for s in given]) / len(given)
+    one = cpu(lambda: [bench.row(s, Options()) for s in given], warm=True) / len(given)
+    lost = cpu(lambda: [bench.row(s, options) for s in given], warm=True) / len(given)
     return [
         rated("a run by itself with sizes and money, 2 to 7 cuts", one, ""),
         rated("a run by itself with losses too", lost, ">= 0.36"),  # 200,000 calls a second over 0.55 M

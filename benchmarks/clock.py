@@ -10,9 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def cpu(work: Callable[[], object], rounds: int = 5) -> float:
-    """CPU seconds of all threads, the median of some rounds."""
+def cpu(work: Callable[[], object], rounds: int = 5, *, warm: bool = False) -> float:
+    """CPU seconds of all threads, the median of some rounds; `warm`: after one that does not count."""
     taken = []
+    if warm:
+        work()
     for _ in range(rounds):
         start = time.process_time()
         work()

@@ -46,8 +46,8 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
             run.take(Cut(due, was, new, trigger), look)
             if heard:
                 run.tell(new)
-            run.history, told = new, plain
-            history = new
+            run.history = history = new
+            told = plain
         elif not told:
             run.bill(look, due, due + 1)
         run.call = call = due + 1

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Searches(View, frozen=True, gc=False):
-    """A view with its searches: O(log n) over the untouched tail, O(items) over the head."""
+    """A view with its searches: O(log n) over the untouched tail (`safe`: O(group)), O(items) over the head."""
 
     def back(self, tokens: int, estimated: bool = False) -> int:
         """Return the last position from which at least `tokens` are shown (Pi's walk back); 0 where there are fewer."""

@@ -67,8 +67,7 @@ class Either(Due):
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the earliest of its parts."""
         for part in self.parts:
-            first = getattr(part, "first", None)
-            stop = first_due(part, outlook, start, stop) if first is None else first(outlook, start, stop)
+            stop = first_due(part, outlook, start, stop)
         return stop
 
 

@@ -216,15 +216,13 @@ class TurnSpent(Due):
 def after_replies(log: Log, key: str, test: Callable[[Message], bool]) -> list[int]:
     """Return the calls whose predecessor's reply passes a test, kept up to date as the log grows; not to be changed."""
     known = log.memo.setdefault(("after", key), [1, []])
-    done, found = known
-    if done < len(log.upto):
-        for call in range(done, log.calls):
-            reply = log.replies[call - 1]
-            if reply is not None and test(reply):
-                found.append(call)
-        known[0] = log.calls
-    calls: list[int] = found
-    return calls
+    found: list[int] = known[1]
+    for call in range(known[0], len(log.upto)):
+        reply = log.replies[call - 1]
+        if reply is not None and test(reply):
+            found.append(call)
+        known[0] = call + 1
+    return found
 
 
 def _overflowed(message: Message) -> bool:
