@@ -161,7 +161,7 @@ class Rules:
         return self.config(self)
 
     def but(self, **changes: Any) -> Rules:
-        """Return the rules with other settings.
+        """Return the rules with other settings; another `summariser` is lent to policies that have none of their own.
 
         Raises:
             BadArguments: there is no such setting; the sentence names the nearest one.
