@@ -1,6 +1,7 @@
 """The one engine for live sessions, replays and sweeps."""
 
-from ctxkit.engine.advances import advance, run
+from ctxkit.engine.advances import advance
+from ctxkit.engine.leaps import run
 from ctxkit.engine.logs import identified, log_of, sent_at, woven
 from ctxkit.engine.marks import Cut, Event, Held
 from ctxkit.engine.runs import Run

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ctxkit.engine.marks import Cut, Held
-from ctxkit.engine.runs import Run
 from ctxkit.errors import ModelError
 from ctxkit.history import History
 from ctxkit.policies.chain import as_history
@@ -15,7 +14,7 @@ from ctxkit.policies.samples import Sampled
 from ctxkit.policies.triggers import first_due
 
 if TYPE_CHECKING:
-    from ctxkit.history import Log
+    from ctxkit.engine.runs import Run
     from ctxkit.policies.rules import Rules
 
 
@@ -53,11 +52,6 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
         run.call = call = due + 1
     run.history, run.call = history, max(call, stop)
     return run
-
-
-def run(log: Log, rules: Rules, limit: int | None = None) -> Run:
-    """Return the run of a whole log under rules; `limit` is the model's window where the rules name none."""
-    return advance(Run(log, rules, limit), rules, log.calls)
 
 
 def _outlook(run: Run, rules: Rules, history: History, call: int, stop: int, *, gap: int = 0) -> Straight:

@@ -30,16 +30,20 @@ class Run:
     def __init__(self, log: Log, rules: Rules, limit: int | None = None) -> None:
         self.log, self.rules, self.room = log, rules, rules.room(log, limit)
         self.clock = log.clock(rules.cache_life)
-        self.history = History.start(log)
         self.begin = self.call = 0
+        self.billed = Billed(log, self.clock)
+        self._noted: set[int] = set()
+        self._unsent: History | None = None
+        self._start()
+
+    def _start(self) -> None:
+        """Stand before the first call, with nothing done."""
+        self.history = History.start(self.log)
         self.cuts: list[Cut] = []
         self.held: list[Held] = []
         self.warned: list[tuple[int, str]] = []
         self.asked: list[tuple[History, str, str | None]] = []
         """Where the policy was asked and nothing came of it: the history, how it ended, and why."""
-        self.billed = Billed(log, self.clock)
-        self._noted: set[int] = set()
-        self._unsent: History | None = None
 
     @property
     def in_step(self) -> bool:

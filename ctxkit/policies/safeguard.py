@@ -15,8 +15,9 @@ from ctxkit.policies.summary import LOCAL, turn_start
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.history import History
+    from ctxkit.history import History, Log
     from ctxkit.messages import Message
+    from ctxkit.policies.leaps import Leap
     from ctxkit.policies.summarisers import Passage
     from ctxkit.tokens import Room
 
@@ -55,6 +56,10 @@ class Safeguard(PiSummary):
                 raise ModelError("Compaction cancelled: there is nothing to summarise but the turn at work.")
         known = self if isinstance(self.summariser, LOCAL) else replace(self, window=room.limit)
         return PiSummary.__call__(known, history, room)
+
+    def leap(self, log: Log, room: Room) -> Leap | None:
+        """Return what Pi's does: of a summary that is only a size nothing else is written."""
+        return super().leap(log, room)
 
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the summary with the failures of tools behind it."""

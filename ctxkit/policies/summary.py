@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
 from ctxkit.history import USER
 from ctxkit.messages import Message, Text
-from ctxkit.policies import identifiers, prompts, records, waits
+from ctxkit.policies import identifiers, leaps, prompts, records, waits
 from ctxkit.policies.setting import Setting, at_least, share
 from ctxkit.policies.summarisers import Extractive, Fixed, Passage, Recorded, Share
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ctxkit.history import History
+    from ctxkit.history import History, Log
     from ctxkit.policies.identifiers import Identifiers
+    from ctxkit.policies.leaps import Leap
     from ctxkit.tokens import Room
 
 LOCAL = (Extractive, Fixed, Recorded, Share)
@@ -90,8 +91,10 @@ class Summary(Setting):
     @property
     def keeps(self) -> int | None:
         """Tokens that are kept at least, where that is how it keeps."""
+        if self.keep_tokens is not None:
+            return self.keep_tokens
         others = (self.keep_turns, self.keep_messages, self.keep_share)
-        return self.keep_tokens or (20_000 if all(o is None for o in others) else None)
+        return 20_000 if all(o is None for o in others) else None
 
     def using(self, summariser: Any) -> Summary:
         """Return the policy with a summariser, where it has none of its own."""
@@ -113,6 +116,10 @@ class Summary(Setting):
             made = self.written(history, first)
         new = history.summarise(first, made, "older than what is kept", method="summary")
         return history if self.must_shrink and new.tokens >= history.tokens else new
+
+    def leap(self, log: Log, room: Room) -> Leap | None:
+        """Return what it does in whole numbers, where it writes summaries of a fixed size."""
+        return leaps.summary(self, log, leaps.kept(self, log, room))
 
     # -- where ---------------------------------------------------------------------------------------------------------
 

@@ -20,8 +20,10 @@ from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
-    from ctxkit.history import History
+    from ctxkit.history import History, Log
     from ctxkit.messages import Message
+    from ctxkit.policies.leaps import Leap
+    from ctxkit.tokens import Room
 
 TURN_CHARS = 600
 
@@ -63,6 +65,10 @@ class OpenClawSummary(Safeguard):
 
     recent_turns: int = 3
     """Turns of what is summarised that follow it word for word, 600 characters of each message."""
+
+    def leap(self, log: Log, room: Room) -> Leap | None:
+        """Return what the safeguard does."""
+        return super().leap(log, room)
 
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the summary with the turns behind it."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
+from ctxkit.policies.leaps import safe_before
 from ctxkit.policies.triggers import Above, Both, Count, Either, Share
 
 if TYPE_CHECKING:
-    from ctxkit.history import History
+    from ctxkit.history import History, Log
+    from ctxkit.policies.leaps import Where
     from ctxkit.tokens import Room
 
 KINDS = ("tokens", "messages", "fraction")
@@ -71,3 +74,20 @@ def cut(history: History, room: Room, keep: tuple[str, float]) -> int:
     if history.before(n) <= tokens:
         return 0
     return history.safe_before(min(history.back(tokens + 1) + 1, n - 1))
+
+
+def where(log: Log, room: Room, keep: tuple[str, float]) -> Where | None:
+    """Return the same cut on rows of a log, where tokens are kept; None where messages are."""
+    kind, value = keep
+    if kind == "messages":
+        return None
+    tokens = max(int(value if kind == "tokens" else value * room.limit), 1)
+    sums, is_cut = log.tokens.P, log.is_cut
+
+    def row(lo: int, hi: int) -> int:
+        aim = sums[hi] - tokens - 1
+        if aim < sums[lo]:
+            return lo
+        return safe_before(is_cut, min(bisect_right(sums, aim, lo, hi + 1), hi - 1), lo)
+
+    return row

@@ -1,0 +1,77 @@
+"""Replay a whole log: in whole numbers where trigger and policy say themselves so, else by `advance`."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.engine.advances import advance
+from ctxkit.engine.runs import Run
+from ctxkit.policies.dues import level_of
+
+if TYPE_CHECKING:
+    from ctxkit.history import Log
+    from ctxkit.policies.leaps import Leap
+    from ctxkit.policies.rules import Rules
+
+DONE = frozenset({"history", "cuts", "held", "warned", "asked"})
+"""What a run did, beside its bill."""
+
+
+def run(log: Log, rules: Rules, limit: int | None = None) -> Run:
+    """Return the run of a whole log under rules; `limit` is the model's window where the rules name none."""
+    made = getattr(rules.policy, "leap", None)
+    if made is not None and "leap" in vars(type(rules.policy)) and log.tokens.rising and plain(rules):
+        done = Leapt(log, rules, limit)
+        level, leap = level_of(rules.trigger, log, done.room), made(log, done.room)
+        if level is not None and leap is not None:
+            done.leap(level, leap)
+            return done
+    return advance(Run(log, rules, limit), rules, log.calls)
+
+
+def plain(rules: Rules) -> bool:
+    """Return True where the bill follows from trigger and policy alone, and no code of the user's waits to be called."""
+    asked = not all(hasattr(warning, "first") for warning in rules.warnings)
+    return rules.auto and not (rules.pruning or rules.guards or rules.on_compacted or asked)
+
+
+class Leapt(Run):
+    """A run whose bill was worked out alone; what was done is worked out by `advance` when it is first asked for.
+
+    A contract test holds the two together: the marks of both are the same.
+    """
+
+    def _start(self) -> None:
+        """Leave open what was done."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in DONE:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        done = Run(self.log, self.rules, self.room.limit)
+        done.room = self.room
+        advance(done, self.rules, self.call)
+        for each in DONE:
+            self.__dict__.setdefault(each, getattr(done, each))
+        return self.__dict__[name]
+
+    def leap(self, level: float, leap: Leap) -> None:
+        """Bill all calls: from one whose prompt is larger than `level` tokens to the next."""
+        log, marks, level = self.log, self.billed.marks, max(level, leap.floor)
+        sizes, sums, fixed = log.tokens.C, log.tokens.P, log.fixed_at
+        call = lo = before = off = 0
+        front, self.call = sums[len(log.stays)], log.calls
+        while call < self.call:
+            call = bisect_right(sizes, level - off, call)
+            if call == self.call:
+                break
+            row, now = leap.step(lo, call, before)
+            if row != lo:
+                if call and not marks:
+                    marks.append((0, 0, None))
+                lo, before, off = row, now, now - sums[row]
+                marks.append((call, off, front + fixed[call]))
+            call += 1
+        if self.call and not marks:
+            marks.append((0, 0, None))
+        self.clock.sync()

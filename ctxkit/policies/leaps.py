@@ -1,0 +1,92 @@
+"""What a policy would do to a whole log, in whole numbers: a replay that is asked only for its bill needs no more."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit.policies.summarisers import Fixed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ctxkit.history import Log
+    from ctxkit.policies.summary import Summary
+    from ctxkit.tokens import Room
+
+    Step = Callable[[int, int, int], tuple[int, int]]
+    """What the policy does at one call: from the first untouched row, the call, and the tokens of what stands before
+    that row, to the first and the last of these as they are afterwards. The same row: nothing is done."""
+    Where = Callable[[int, int], int]
+    """From the first untouched row and one past the last row shown to the first row that is kept, a safe cut."""
+
+
+class Leap(NamedTuple):
+    """A policy that leaves in front what stays, perhaps a summary of a known size, and the newest rows as said."""
+
+    step: Step
+    floor: float = -inf
+    """It does nothing to a prompt of so many tokens or fewer."""
+
+
+def lead(log: Log) -> int | None:
+    """Return how many rows stay, where they are the log's first rows and nothing else; else None."""
+    n = len(log.stays)
+    return n if log.last_stay == n - 1 else None
+
+
+def summary(policy: Summary, log: Log, where: Where | None) -> Leap | None:
+    """Return the leap of a policy that puts one summary of a fixed size behind what stays; None where it does more."""
+    first, made = lead(log), policy.summariser
+    if where is None or first is None or type(made) is not Fixed:
+        return None
+    sums, upto, n, shrinks = log.tokens.P, log.upto, first, policy.must_shrink
+    new = sums[n] + min(made.tokens, policy.limit or made.tokens)
+
+    def step(lo: int, call: int, before: int) -> tuple[int, int]:
+        row = where(lo, upto[call])
+        if row <= lo or row <= n or (shrinks and new - sums[row] >= before - sums[lo]):
+            return lo, before
+        return row, new
+
+    return Leap(step)
+
+
+def kept(policy: Summary, log: Log, room: Room) -> Where | None:
+    """Return where a policy cuts that keeps the newest tokens, or a share of the window, and may split a turn."""
+    if policy.keep_turns is not None or policy.keep_messages is not None or not policy.split_turns:
+        return None
+    keep = policy.keep_tokens if policy.keep_tokens is not None else 20_000
+    if policy.keep_share is not None:
+        keep = int(room.limit * policy.keep_share)
+    return newest_tokens(log, keep, estimated=policy.estimated)
+
+
+def newest_tokens(log: Log, keep: int, *, estimated: bool) -> Where:
+    """Return where the newest `keep` tokens begin: at the first safe cut after the row at which they are reached."""
+    sums, is_cut = (log.estimates if estimated else log.tokens).P, log.is_cut
+
+    def where(lo: int, hi: int) -> int:
+        aim = sums[hi] - keep
+        if aim < sums[lo]:
+            return lo
+        found = bisect_right(sums, aim, lo, hi + 1) - 1
+        row = safe(is_cut, found, hi)
+        return row if row < hi else safe_before(is_cut, min(found, hi - 1), lo)
+
+    return where
+
+
+def safe(is_cut: bytearray, row: int, hi: int) -> int:
+    """Return the first row from one on at which a cut is safe; `hi` where there is none."""
+    while row < hi and not is_cut[row]:
+        row += 1
+    return row
+
+
+def safe_before(is_cut: bytearray, row: int, lo: int) -> int:
+    """Return the last row at or before one at which a cut is safe; `lo` where there is none."""
+    while row > lo and not is_cut[row]:
+        row -= 1
+    return row
