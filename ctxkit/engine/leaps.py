@@ -31,7 +31,7 @@ def run(log: Log, rules: Rules, limit: int | None = None) -> Run:
 
 
 def plain(rules: Rules) -> bool:
-    """Return True where the bill follows from trigger and policy alone, and no code of the user's waits to be called."""
+    """Return True where the bill follows from trigger and policy alone, and nothing of the user's is to be called."""
     asked = not all(hasattr(warning, "first") for warning in rules.warnings)
     return rules.auto and not (rules.pruning or rules.guards or rules.on_compacted or asked)
 
