@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from math import floor, isfinite
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.engine.advances import advance
@@ -32,8 +33,9 @@ def run(log: Log, rules: Rules, limit: int | None = None) -> Run:
 
 def plain(rules: Rules) -> bool:
     """Return True where the bill follows from trigger and policy alone, and nothing of the user's is to be called."""
-    asked = not all(hasattr(warning, "first") for warning in rules.warnings)
-    return rules.auto and not (rules.pruning or rules.guards or rules.on_compacted or asked)
+    if rules.pruning is not None or rules.guards or rules.on_compacted is not None or not rules.auto:
+        return False
+    return not rules.warnings or all(hasattr(warning, "first") for warning in rules.warnings)
 
 
 class Leapt(Run):
@@ -58,6 +60,7 @@ class Leapt(Run):
     def leap(self, level: float, leap: Leap) -> None:
         """Bill all calls: from one whose prompt is larger than `level` tokens to the next."""
         log, marks, level = self.log, self.billed.marks, max(level, leap.floor)
+        level = floor(level) if isfinite(level) else level  # as good, and found in half the time
         sizes, sums, fixed = log.tokens.C, log.tokens.P, log.fixed_at
         call = lo = before = off = 0
         front, self.call = sums[len(log.stays)], log.calls

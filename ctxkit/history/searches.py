@@ -67,12 +67,9 @@ class Searches(View, frozen=True, gc=False):
         """Return the first safe cut at or after a position; 0 where none is left (a verb then changes nothing)."""
         nh = self.head.size
         if position >= nh:
-            ahead, is_cut = self.lo - nh, self.log.is_cut
-            while position + ahead < self.hi:
-                if is_cut[position + ahead]:
-                    return position
-                position += 1
-            return 0
+            ahead = self.lo - nh
+            found = self.log.is_cut.find(1, position + ahead, self.hi)
+            return found - ahead if found >= 0 else 0
         while position < nh and not self.is_safe(position):
             position += 1
         return position if position < nh else self.safe(nh)

@@ -71,22 +71,10 @@ def newest_tokens(log: Log, keep: int, *, estimated: bool) -> Where:
         aim = sums[hi] - keep
         if aim < sums[lo]:
             return lo
-        found = bisect_right(sums, aim, lo, hi + 1) - 1
-        row = safe(is_cut, found, hi)
-        return row if row < hi else safe_before(is_cut, min(found, hi - 1), lo)
+        row = bisect_right(sums, aim, lo, hi + 1) - 1
+        if row < hi and is_cut[row]:
+            return row
+        found = is_cut.find(1, row, hi)
+        return found if found >= 0 else is_cut.rfind(1, lo, min(row + 1, hi))
 
     return where
-
-
-def safe(is_cut: bytearray, row: int, hi: int) -> int:
-    """Return the first row from one on at which a cut is safe; `hi` where there is none."""
-    while row < hi and not is_cut[row]:
-        row += 1
-    return row
-
-
-def safe_before(is_cut: bytearray, row: int, lo: int) -> int:
-    """Return the last row at or before one at which a cut is safe; `lo` where there is none."""
-    while row > lo and not is_cut[row]:
-        row -= 1
-    return row

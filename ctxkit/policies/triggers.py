@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from math import ceil, inf
+from math import ceil, floor, inf
 from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments
@@ -96,11 +96,14 @@ class Share(Due):
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call whose prompt is larger."""
         limit = self.tokens(outlook.room)
-        return outlook.above(ceil(limit) - 1 if self.or_equal else limit, start, stop, self.estimated)
+        return outlook.above(ceil(limit) - 1 if self.or_equal else floor(limit), start, stop, self.estimated)
 
     def level(self, log: Log, room: Room) -> float | None:
         """Return the share in tokens, where it is one of the prompt's."""
-        return Above(self.tokens(room), self.or_equal, self.estimated).level(log, room)
+        if self.estimated and log.estimates is not log.tokens:
+            return None
+        limit = self.tokens(room)
+        return ceil(limit) - 1 if self.or_equal else limit
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxkit.history import ASSISTANT, SUMMARY, SYSTEM, USER
-from ctxkit.policies.leaps import Leap, lead, safe, safe_before
+from ctxkit.policies.leaps import Leap, lead
 from ctxkit.policies.setting import Setting, at_least, share
 
 if TYPE_CHECKING:
@@ -124,11 +124,11 @@ def _fitting(log: Log, n: int, keep: int) -> Step:
     def step(lo: int, call: int, before: int) -> tuple[int, int]:
         hi = upto[call]
         found = min(bisect_left(sums, sums[hi] + fixed[call] + front - keep, max(lo, n), hi), hi - 1)
-        row = first = safe(is_cut, found, hi)
-        while n < row < hi and row > lo and roles[row] == ASSISTANT and roles[row - 1] == USER:
-            row = safe(is_cut, row + 1, hi)
-        if row == hi:
-            row = first if first < hi else safe_before(is_cut, found, lo)
+        row = first = is_cut.find(1, found, hi)
+        while row > n and row > lo and roles[row] == ASSISTANT and roles[row - 1] == USER:
+            row = is_cut.find(1, row + 1, hi)
+        if row < 0:
+            row = first if first >= 0 else is_cut.rfind(1, lo, found + 1)
         return (row, front) if row > lo and row > n else (lo, before)
 
     return step

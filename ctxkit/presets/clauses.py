@@ -6,7 +6,6 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.leaps import safe_before
 from ctxkit.policies.triggers import Above, Both, Count, Either, Share
 
 if TYPE_CHECKING:
@@ -88,6 +87,6 @@ def where(log: Log, room: Room, keep: tuple[str, float]) -> Where | None:
         aim = sums[hi] - tokens - 1
         if aim < sums[lo]:
             return lo
-        return safe_before(is_cut, min(bisect_right(sums, aim, lo, hi + 1), hi - 1), lo)
+        return is_cut.rfind(1, lo, min(bisect_right(sums, aim, lo, hi + 1) + 1, hi))
 
     return row
