@@ -54,7 +54,8 @@ class Head(msgspec.Struct, gc=False):
     @classmethod
     def of_columns(cls, columns: dict[str, NDArray[Any]], makers: dict[int, Maker]) -> Head:
         """Return a head from arrays `rows stands keys tokens estimates` and the makers of the keys that are not 0."""
-        tokens, estimate = int(columns["tokens"].sum()), int(columns["estimates"].sum())
+        tokens = int(columns["tokens"].sum())
+        estimate = tokens if columns["estimates"] is columns["tokens"] else int(columns["estimates"].sum())
         return cls(len(columns["rows"]), tokens, estimate, None, columns_=columns, makers_=makers)
 
     @property

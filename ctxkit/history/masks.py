@@ -84,6 +84,18 @@ class Masks(Ranges, frozen=True, gc=False):
             check(new)
         return new
 
+    def positions(self, which: Mask) -> NDArray[Any]:
+        """Return the positions of a mask, rising; those of an array that is rising positions already are taken as is.
+
+        Raises:
+            BadArguments: as `mask` does.
+        """
+        if isinstance(which, np.ndarray) and which.dtype == np.int64 and which.ndim == 1 and which.size:
+            rises = which.size == 1 or bool((which[1:] > which[:-1]).all())
+            if rises and which[0] >= 0 and which[-1] < len(self):
+                return which
+        return np.flatnonzero(self.mask(which))
+
     def mask(self, which: Mask) -> NDArray[Any]:
         """Return booleans, one a message, from booleans or from positions.
 
@@ -132,9 +144,18 @@ class Masks(Ranges, frozen=True, gc=False):
         log, head, lo = self.log, self.head, self.lo
         end = lo + max(upto - head.size, 0)
         rows = np.arange(lo, end)
-        tail = {"rows": rows, "stands": rows, "keys": np.zeros(end - lo, np.int64)}
-        tail |= {name: log.column(name, end)[lo:] for name in ("tokens", "estimates")}
+        tail = {
+            "rows": rows,
+            "stands": rows,
+            "keys": np.zeros(end - lo, np.int64),
+            "tokens": log.column("tokens", end)[lo:],
+        }
+        alike = log.estimates is log.tokens
+        if not alike:
+            tail["estimates"] = log.column("estimates", end)[lo:]
         columns = {name: np.concatenate((head.column(log, name), part)) for name, part in tail.items()}
+        if alike:
+            columns["estimates"] = columns["tokens"]
         return columns, dict(head.makers)
 
     def _change(
@@ -151,28 +172,30 @@ class Masks(Ranges, frozen=True, gc=False):
         elif text is None:
             raise BadArguments(f"A mask alone does not say what the messages become: give {kind!r} a text.")
         else:
-            found = self._changed_alike(self.mask(changes), text, smaller)
+            found = self._changed_alike(self.positions(changes), text, smaller)
         at, tokens, estimates, makers = found
         if not len(at):
             return self
         columns, known = self._head_arrays(int(at[-1]) + 1)
         columns["keys"][at] = [m.key for m in makers] if len(makers) > 1 else makers[0].key
-        columns["tokens"][at], columns["estimates"][at] = tokens, estimates
+        columns["tokens"][at] = tokens
+        if columns["estimates"] is not columns["tokens"]:
+            columns["estimates"][at] = estimates
         known.update({m.key: m for m in makers})
         return self._with(
             Head.of_columns(columns, known), int(at[-1]) + 1, int(at[0]), (kind, reason, method, None), (at, None)
         )
 
-    def _changed_alike(self, mask: NDArray[Any], text: str, smaller: bool) -> tuple[Any, Any, Any, list[Maker]]:
-        """One placeholder for all messages of the mask; replies with tool calls keep those and are done one by one."""
-        at = np.flatnonzero(mask)
+    def _changed_alike(self, at: NDArray[Any], text: str, smaller: bool) -> tuple[Any, Any, Any, list[Maker]]:
+        """One placeholder for all messages at `at`; replies with tool calls keep those and are done one by one."""
         if not len(at):
             return at, at, at, []
         said = at[0] >= self.head.size  # all of them stand as they were said
         odd = [p for p in at[self._pick("roles", at) == ASSISTANT].tolist() if self[p].tool_calls]
         if odd or (not said and (self.column("rows")[at] < 0).any()):
             return self._changed_each(dict.fromkeys(at.tolist(), text), smaller)
-        at = at[~self._pick("stays", at)]
+        if not said or self.log.last_stay >= self.lo + at[0] - self.head.size:
+            at = at[~self._pick("stays", at)]
         maker, size = Placeholder(text), self._placeholder(text)
         if not said:
             at = at[self.column("keys")[at] != maker.key]

@@ -185,7 +185,9 @@ class Ranges(Searches, frozen=True, gc=False):
             )
             message = _replace(message, id=name)
         size, estimate = self._size(message, -1)
-        return Item(-1, size if tokens is None else tokens, estimate, Given(message), stands)
+        if tokens is not None:
+            size, estimate = tokens, tokens if self.log.estimates is self.log.tokens else estimate
+        return Item(-1, size, estimate, Given(message), stands)
 
     def _size(self, message: Message, row: int) -> tuple[int, int]:
         """Return the tokens and the estimate of a message that is new, or was made from a row."""

@@ -169,7 +169,7 @@ def common(a: History, b: History) -> int:
         return b.fixed + b.before(n)
     edited = min(n, max(a.head.size, b.head.size))  # behind both heads are rows as they were said
     same = edited
-    for name in ("rows", "keys", "tokens"):
+    for name in ("rows", "keys"):  # a key stands for what a message says
         differ = a.front(name, same) != b.front(name, same)
         if differ.any():
             same = int(differ.argmax())

@@ -173,3 +173,36 @@ def test_a_late_result_binds_all_between():
     h = shown(user(), asked, assistant("meanwhile"), user("and?"), result("done", "late", "slow"), user("well"))
     assert h.safe(2) == 5
     assert roles(h.drop(3)) == ["user"]
+
+
+@given(st.integers(0, 10**6), st.lists(st.integers(0, 40), max_size=9), st.booleans())
+def test_positions_say_the_same_as_a_mask(seed, at, compacted):
+    h = shown(*by_chance(seed).messages)
+    if compacted:
+        h = h.summarise(h.safe(len(h) // 3), 50, "old")
+    at = [p for p in at if p < len(h)]
+    mask = np.zeros(len(h), bool)
+    mask[at] = True
+    rising = np.flatnonzero(mask)
+    views = [h.shorten(which, "[gone]", "why") for which in (mask, rising, rising[::-1], np.array(at, np.int64), at)]
+    assert all(v.messages == views[0].messages for v in views)
+    assert all((v.tokens, v.estimated) == (views[0].tokens, views[0].estimated) for v in views)
+
+
+@pytest.mark.parametrize("at", [[-1], [5, 99], [-99, 1]])
+def test_positions_that_are_not_shown_are_refused_or_count_from_the_end(at):
+    h = shown(user("a " * 90), assistant("b " * 90), user("c " * 90))
+    at = np.array(at)
+    if at.min() < -3 or at.max() >= 3:
+        with pytest.raises(BadArguments, match="Positions run from 0 to 2"):
+            h.shorten(at, "[gone]")
+    else:
+        assert h.shorten(at, "[gone]").messages[-1].text == "[gone]"
+
+
+def test_under_one_measure_a_summary_of_a_known_size_is_as_large_in_both():
+    h = shown(user("a " * 90), assistant("b " * 90), user("c " * 90), assistant("d " * 90))
+    new = h.summarise(2, "So far.", "why", tokens=40)
+    assert new.estimated == new.tokens - new.fixed
+    later = new.shorten([2], "[gone]", "why")
+    assert later.estimated == later.tokens - later.fixed
