@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.history.columns import TOOL, Column, chars
+from ctxkit.history.columns import TOOL, Column
 from ctxkit.policies import contents, trims
 from ctxkit.policies.setting import Setting, at_least, share
+from ctxkit.policies.shrinks import Shrinks
 from ctxkit.policies.traces import traced
 
 if TYPE_CHECKING:
@@ -109,10 +110,7 @@ class CacheTtl(Setting):
 
     def prunable(self, history: History) -> NDArray[Any]:
         """Return a mask of the results that may be touched: after the first user message, before the last replies."""
-        start = history.next(0, "user")
-        stop = len(history)
-        if self.keep_last_assistants:
-            stop = history.nth_last("assistant", self.keep_last_assistants)
+        start, stop = self._span(history)
         if start < 0 or stop < 0:
             return np.zeros(len(history), bool)
         mask = history.tool(*(self.allow or ("*",)))
@@ -122,6 +120,11 @@ class CacheTtl(Setting):
         mask[self._seen(history, mask)] = False
         return mask
 
+    def _span(self, history: History) -> tuple[int, int]:
+        """Return the first user message, and the first of the last replies; -1: there is none."""
+        last = self.keep_last_assistants
+        return history.next(0, "user"), history.nth_last("assistant", last) if last else len(history)
+
     def _seen(self, history: History, mask: NDArray[Any]) -> NDArray[Any]:
         """Return the positions of the results among those of a mask whose images protect them."""
         found = np.flatnonzero(mask & _with_images(history))
@@ -129,18 +132,19 @@ class CacheTtl(Setting):
 
     def trimmed(self, history: History, which: NDArray[Any]) -> History:
         """Return the history with long results cut to head and tail."""
-        long = np.flatnonzero(which & (history.chars > self._whole)).tolist()
-        changes = {p: self._trimmed(history[p]) for p in long}
+        long = np.flatnonzero(which & (history.chars > self.whole)).tolist()
+        changes = {p: self.trim(history[p]) for p in long}
         return history.shorten(changes, reason="long results are trimmed to head and tail") if changes else history
 
     @property
-    def _whole(self) -> int:
+    def whole(self) -> int:
         """Characters up to which a result is left whole."""
         return max(self.soft_trim_max_chars, self.soft_trim_head_chars + self.soft_trim_tail_chars)
 
-    def _trimmed(self, message: Message) -> Message:
+    def trim(self, message: Message) -> Message:
+        """Return a long result as head and tail; the message itself where it is not long, or was trimmed."""
         text = contents.texts(message)
-        if len(text) <= self._whole or "\n\n[Tool result trimmed: " in text[-200:]:
+        if len(text) <= self.whole or "\n\n[Tool result trimmed: " in text[-200:]:
             return message
         return contents.with_text(message, soft(text, self.soft_trim_head_chars, self.soft_trim_tail_chars))
 
@@ -162,40 +166,17 @@ class CacheTtl(Setting):
     def saves(self, history: History, room: Room) -> tuple[int, int] | None:
         """Return the tokens saved at a call where a pause ended, and those that stand before the first change.
 
-        The same as the call, from the sizes of trimmed results, which are worked out once a log; None where the edited
-        head holds results.
+        The same as the call, from running sums over the log; None where the edited head holds results, or where it
+        depends on images.
         """
-        log, window = history.log, room.limit * 4
-        if history.head.count(log, TOOL):
+        log, head, ahead = history.log, history.head, history.lo - history.head.size
+        if head.count(log, TOOL):
             return None
-        which = self.prunable(history)
-        if not which.any():
+        start, stop = self._span(history)
+        if start < 0 or stop < 0:
             return 0, 0
-        lengths = history.chars
-        if int(lengths.sum()) < self.soft_trim_ratio * window:
-            return 0, 0
-        was, may = history.sizes, ~history.stays
-        lengths, sizes = lengths.copy(), was.copy()
-        for p in np.flatnonzero(which & may & (lengths > self._whole)).tolist():
-            sizes[p], lengths[p] = self._once_trimmed(history, p)
-        oldest = self._oldest(lengths, which, window)
-        small = history.placeholder_size(self.placeholder)
-        oldest = oldest[may[oldest] & (sizes[oldest] > small)]
-        sizes[oldest] = small
-        saved = int((was - sizes).sum())
-        return saved, history.before(int((sizes < was).argmax())) if saved else 0
-
-    def _once_trimmed(self, history: History, p: int) -> tuple[int, int]:
-        """Return the tokens and the characters of a result of the log as it is when it was trimmed."""
-        log, row = history.log, history.row(p)
-        known: dict[int, tuple[int, int]] = log.memo.setdefault(("trimmed", self), {})
-        found = known.get(row)
-        if found is None:
-            message = log.messages[row]
-            new, size = self._trimmed(message), log.tokens.sizes[row]
-            less = log.measure(new, row) if new is not message else size
-            found = known[row] = (less, chars(new)) if less < size else (size, chars(message))
-        return found
+        sums = Shrinks.of(self, log, history.placeholder_size(self.placeholder), history.hi)
+        return sums.saved(history, (max(start + ahead, history.lo), max(stop + ahead, history.lo)), room.limit * 4)
 
 
 def _with_images(history: History) -> NDArray[Any]:

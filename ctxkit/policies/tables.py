@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from ctxkit.history import History, Log
     from ctxkit.history.clock import Clock
 
+    Own = slice | NDArray[Any]
+    """Which changes of a table: the first ones, or those at some places."""
+
+_UNKNOWN = np.iinfo(np.int64).min
 _CELLS = 4_000_000
 """Cells of a comparison of all changes with all calls that are held at once."""
 
@@ -33,6 +37,11 @@ class Table(NamedTuple):
     """Sum of the changes of the positions before each, and of all."""
     in_order: bool
     """At each change all that stands before has changed for good."""
+    done: NDArray[Any]
+    """Sum of the changes up to the call of each change to all positions before its own; written when first asked for.
+
+    `_UNKNOWN` until then: only changes that come first in their call are asked for.
+    """
 
     @classmethod
     def of(cls, changes: list[tuple[int, int, int, bool]], sizes: NDArray[Any]) -> Table:
@@ -51,6 +60,7 @@ class Table(NamedTuple):
             np.concatenate(([0], np.cumsum(sizes))),
             np.concatenate(([0], np.cumsum(own))),
             bool((ahead[at] <= calls)[breaks.astype(bool)].all()),
+            np.full(len(calls), _UNKNOWN),
         )
 
     def bill(
@@ -68,17 +78,16 @@ class Table(NamedTuple):
         start, stop = span
         log, n = history.log, stop - start
         prompts = log.tokens.calls(start, stop) + (history.head.tokens - log.tokens.P[history.lo])
-        changes = self._part(log.upto, stop, first) if len(self.calls) else ()
-        if changes:
-            calls, _, deltas, _ = changes
-            sums = np.bincount(np.maximum(calls - start, 0), weights=deltas, minlength=n).cumsum()
-            prompts += sums.astype(np.int64)
+        own = self._own(log.upto, stop, first) if len(self.calls) else None
+        if own is not None:
+            calls = np.maximum(self.calls[own] - start, 0)
+            prompts += np.bincount(calls, weights=self.deltas[own], minlength=n).cumsum().astype(np.int64)
         fresh = prompts.copy()
         if n > 1:
             messages = prompts - fixed_parts(log, stop)[start:]
             cached = messages[:-1].copy()
-            if changes:
-                self._cut_short(cached, changes, history, start, first)
+            if own is not None:
+                self._cut_short(cached, own, history, start, first)
             fresh[1:] = messages[1:] - cached
             cold = clock.calls[bisect_left(clock.calls, start) : bisect_left(clock.calls, stop)]
             if cold:
@@ -86,31 +95,38 @@ class Table(NamedTuple):
                 fresh[at] = prompts[at]
         return prompts, fresh
 
-    def _cut_short(
-        self, cached: NDArray[Any], changes: tuple[NDArray[Any], ...], history: History, start: int, first: int
-    ) -> None:
+    def _cut_short(self, cached: NDArray[Any], own: Own, history: History, start: int, first: int) -> None:
         """Let what is cached before the calls `start + 1`... end where the first message is that changes there."""
-        calls, at, deltas, breaks = changes
-        begin = int(np.searchsorted(calls, start, side="right"))
-        new = begin + np.flatnonzero(breaks[begin:])
+        at = np.flatnonzero(self.breaks[own] & (self.calls[own] > start))
+        new = at if isinstance(own, slice) else own[at]
         if not len(new):
             return
-        of = calls[new]
+        of = self.calls[new]
         lead = np.concatenate(([True], of[1:] > of[:-1]))  # the first of each call: the others stand behind it
-        q, c = at[new[lead]], of[lead]
-        base = max(first, 0)
+        new, c = new[lead], of[lead]
+        q, base = self.at[new], max(first, 0)
         ahead = history.head.tokens - int(self.before[base]) if first >= 0 else 0
-        done = self.saved[q] - self.saved[base] if self.in_order else _before(calls, at, deltas, q, c)
+        done = self.saved[q] - self.saved[base] if self.in_order else self._done(new, c, base)
         cached[c - start - 1] = ahead + self.before[q] + done
 
-    def _part(self, upto: list[int], stop: int, first: int) -> tuple[NDArray[Any], ...]:
-        """Return the columns of the changes before the call `stop`, of a log's table only those of the tail."""
+    def _own(self, upto: list[int], stop: int, first: int) -> Own:
+        """Return which changes come before the call `stop`; of a log's table only those of the tail."""
         b = int(np.searchsorted(self.calls, stop))
         if first <= 0:
-            return self.calls[:b], self.at[:b], self.deltas[:b], self.breaks[:b]
+            return slice(0, b)
         a = int(np.searchsorted(self.calls, bisect_right(upto, first)))
-        own = a + np.flatnonzero(self.at[a:b] >= first)
-        return self.calls[own], self.at[own], self.deltas[own], self.breaks[own]
+        return a + np.flatnonzero(self.at[a:b] >= first)
+
+    def _done(self, new: NDArray[Any], calls: NDArray[Any], base: int) -> NDArray[Any]:
+        """Return for some changes the sum of those up to their call to the positions from `base` to their own."""
+        asked = new[self.done[new] == _UNKNOWN]
+        if len(asked):
+            self.done[asked] = _before(self.calls, self.at, self.deltas, self.at[asked], self.calls[asked])
+        done: NDArray[Any] = self.done[new]
+        if not base:
+            return done
+        gone = np.concatenate(([0], np.cumsum(np.where(self.at < base, self.deltas, 0))))  # by positions not shown
+        return done - gone[np.searchsorted(self.calls, calls, "right")]
 
 
 def _before(
