@@ -64,10 +64,11 @@ class Sampled(Straight):
             else:
                 span = (begin, end)
                 prompts, fresh, self._view = fold(self._pruning, self.history, span, self._clock, self.room, self._view)
-            skip = self._end - begin
-            self._prompts = np.concatenate((self._prompts, prompts[skip:]))
-            self._fresh = np.concatenate((self._fresh, fresh[skip:]))
-            self._end = begin + len(prompts)
+            prompts, fresh = prompts[self._end - begin :], fresh[self._end - begin :]
+            self._end += len(prompts)
+            if len(self._prompts):
+                prompts, fresh = np.concatenate((self._prompts, prompts)), np.concatenate((self._fresh, fresh))
+            self._prompts, self._fresh = prompts, fresh
 
     def above(self, limit: float, start: int, stop: int, estimated: bool = False) -> int:
         """Return the first call whose pruned prompt is larger; estimates are those of the history before pruning."""

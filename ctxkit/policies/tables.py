@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ctxkit.history import History
 from ctxkit.history.columns import Column
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ctxkit.history import History, Log
+    from ctxkit.history import Log
     from ctxkit.history.clock import Clock
 
+    Bill = tuple[NDArray[Any], NDArray[Any]]
     Own = slice | NDArray[Any]
     """Which changes of a table: the first ones, or those at some places."""
 
@@ -37,11 +39,15 @@ class Table(NamedTuple):
     """Sum of the changes of the positions before each, and of all."""
     in_order: bool
     """At each change all that stands before has changed for good."""
+    settled: NDArray[Any]
+    """The last call at which anything before each position changes, and of all; 0 where nothing ever does."""
     done: NDArray[Any]
     """Sum of the changes up to the call of each change to all positions before its own; written when first asked for.
 
     `_UNKNOWN` until then: only changes that come first in their call are asked for.
     """
+    whole: dict[float, Bill]
+    """The bill of all calls, by how long a cache lives."""
 
     @classmethod
     def of(cls, changes: list[tuple[int, int, int, bool]], sizes: NDArray[Any]) -> Table:
@@ -60,13 +66,16 @@ class Table(NamedTuple):
             np.concatenate(([0], np.cumsum(sizes))),
             np.concatenate(([0], np.cumsum(own))),
             bool((ahead[at] <= calls)[breaks.astype(bool)].all()),
+            ahead,
             np.full(len(calls), _UNKNOWN),
+            {},
         )
 
-    def bill(
-        self, history: History, span: tuple[int, int], clock: Clock, first: int
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
+    def bill(self, history: History, span: tuple[int, int], clock: Clock, first: int) -> Bill:
         """Return prompt and fresh tokens of the calls of a span.
+
+        Once all that stood before the tail has changed for good, the calls are those of the whole log, less what is no
+        longer shown: the prompts are smaller by that, and what is fresh in them is the same.
 
         Args:
             history: the history in force.
@@ -75,6 +84,24 @@ class Table(NamedTuple):
             first: the position in the table at which the history's untouched tail begins, where the table is the whole
                 log's; -1: its positions are the history's.
         """
+        start, stop = span
+        log, lo = history.log, history.lo
+        settled = int(self.settled[first]) if first > 0 else 0
+        since = start if settled <= start else settled + 1
+        if first < 0 or since >= stop:
+            return self._worked_out(history, span, clock, first)
+        whole = self.whole.get(clock.life)
+        if whole is None or len(whole[0]) < stop:
+            whole = self.whole[clock.life] = self._worked_out(History.start(log), (0, log.calls), clock, 0)
+        less = history.head.tokens - log.tokens.P[lo] - int(self.saved[first])
+        prompts, fresh = whole[0][since:stop] + less, whole[1][since:stop].copy()
+        _all_fresh(prompts, fresh, clock, (since, stop))
+        if since == start:
+            return prompts, fresh
+        begun = self._worked_out(history, (start, since), clock, first)
+        return np.concatenate((begun[0], prompts)), np.concatenate((begun[1], fresh))
+
+    def _worked_out(self, history: History, span: tuple[int, int], clock: Clock, first: int) -> Bill:
         start, stop = span
         log, n = history.log, stop - start
         prompts = log.tokens.calls(start, stop) + (history.head.tokens - log.tokens.P[history.lo])
@@ -89,10 +116,7 @@ class Table(NamedTuple):
             if own is not None:
                 self._cut_short(cached, own, history, start, first)
             fresh[1:] = messages[1:] - cached
-            cold = clock.calls[bisect_left(clock.calls, start) : bisect_left(clock.calls, stop)]
-            if cold:
-                at = np.array(cold) - start
-                fresh[at] = prompts[at]
+            _all_fresh(prompts, fresh, clock, span)
         return prompts, fresh
 
     def _cut_short(self, cached: NDArray[Any], own: Own, history: History, start: int, first: int) -> None:
@@ -127,6 +151,15 @@ class Table(NamedTuple):
             return done
         gone = np.concatenate(([0], np.cumsum(np.where(self.at < base, self.deltas, 0))))  # by positions not shown
         return done - gone[np.searchsorted(self.calls, calls, "right")]
+
+
+def _all_fresh(prompts: NDArray[Any], fresh: NDArray[Any], clock: Clock, span: tuple[int, int]) -> None:
+    """Let all be fresh that is sent at the calls of a span that found no cache."""
+    start, stop = span
+    cold = clock.calls[bisect_left(clock.calls, start) : bisect_left(clock.calls, stop)]
+    if cold:
+        at = np.array(cold) - start
+        fresh[at] = prompts[at]
 
 
 def _before(
