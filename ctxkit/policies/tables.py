@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     Own = slice | NDArray[Any]
     """Which changes of a table: the first ones, or those at some places."""
 
-_UNKNOWN = np.iinfo(np.int64).min
+_FEW = 16
+"""Changes that are set right one by one."""
 _CELLS = 4_000_000
 """Cells of a comparison of all changes with all calls that are held at once."""
 
@@ -41,11 +42,10 @@ class Table(NamedTuple):
     """At each change all that stands before has changed for good."""
     settled: NDArray[Any]
     """The last call at which anything before each position changes, and of all; 0 where nothing ever does."""
-    done: NDArray[Any]
-    """Sum of the changes up to the call of each change to all positions before its own; written when first asked for.
-
-    `_UNKNOWN` until then: only changes that come first in their call are asked for.
-    """
+    done: dict[int, int]
+    """Sum of the changes up to the call of a change to all positions before its own, for those asked for so far."""
+    lists: tuple[list[int], list[int], list[int], list[bool]]
+    """Calls, positions, deltas and breaks again, to look at one by one."""
     whole: dict[float, Bill]
     """The bill of all calls, by how long a cache lives."""
 
@@ -67,15 +67,17 @@ class Table(NamedTuple):
             np.concatenate(([0], np.cumsum(own))),
             bool((ahead[at] <= calls)[breaks.astype(bool)].all()),
             ahead,
-            np.full(len(calls), _UNKNOWN),
+            {},
+            (calls.tolist(), at.tolist(), deltas.tolist(), breaks.astype(bool).tolist()),
             {},
         )
 
     def bill(self, history: History, span: tuple[int, int], clock: Clock, first: int) -> Bill:
         """Return prompt and fresh tokens of the calls of a span.
 
-        Once all that stood before the tail has changed for good, the calls are those of the whole log, less what is no
-        longer shown: the prompts are smaller by that, and what is fresh in them is the same.
+        Behind a cut the calls are those of the whole log, less what is no longer shown: the prompts are smaller by
+        that, and what is fresh in them is the same, but for the few changes that messages in front of the cut had
+        still before them.
 
         Args:
             history: the history in force.
@@ -85,21 +87,65 @@ class Table(NamedTuple):
                 log's; -1: its positions are the history's.
         """
         start, stop = span
-        log, lo = history.log, history.lo
-        settled = int(self.settled[first]) if first > 0 else 0
-        since = start if settled <= start else settled + 1
-        if first < 0 or since >= stop:
+        log = history.log
+        late = self._late(first, start) if first > 0 else {}
+        if first < 0 or len(late) > _FEW:
             return self._worked_out(history, span, clock, first)
         whole = self.whole.get(clock.life)
         if whole is None or len(whole[0]) < stop:
             whole = self.whole[clock.life] = self._worked_out(History.start(log), (0, log.calls), clock, 0)
-        less = history.head.tokens - log.tokens.P[lo] - int(self.saved[first])
-        prompts, fresh = whole[0][since:stop] + less, whole[1][since:stop].copy()
-        _all_fresh(prompts, fresh, clock, (since, stop))
-        if since == start:
-            return prompts, fresh
-        begun = self._worked_out(history, (start, since), clock, first)
-        return np.concatenate((begun[0], prompts)), np.concatenate((begun[1], fresh))
+        less = history.head.tokens - log.tokens.P[history.lo] - int(self.saved[first])
+        prompts, fresh = whole[0][start:stop] + less, whole[1][start:stop].copy()
+        self._set_right((prompts, fresh), history, start, first, late)
+        _all_fresh(prompts, fresh, clock, span)
+        return prompts, fresh
+
+    def _late(self, first: int, start: int) -> dict[int, int]:
+        """Return the calls after `start` at which positions before `first` still change, and by how much."""
+        calls, at, deltas, _ = self.lists
+        settled = int(self.settled[first])
+        late: dict[int, int] = {}
+        for i in range(bisect_right(calls, start), bisect_right(calls, settled)) if settled > start else ():
+            if at[i] < first:
+                late[calls[i]] = late.get(calls[i], 0) + deltas[i]
+        return late
+
+    def _set_right(self, bill: Bill, history: History, start: int, first: int, late: dict[int, int]) -> None:
+        """Take late changes to what is no longer shown back out of the bill of the whole log."""
+        (prompts, fresh), fixed, later = bill, history.log.fixed_at, 0
+        for call, delta in late.items():
+            prompts[: call - start] += delta
+        for call in reversed(late):
+            at = call - start
+            if at < len(prompts):
+                cached = self._cached(history, call, first, later)
+                if cached is None:
+                    cached = int(prompts[at - 1]) - fixed[call - 1]
+                fresh[at] = int(prompts[at]) - fixed[call] - cached
+            later += late[call]
+
+    def _cached(self, history: History, call: int, first: int, later: int) -> int | None:
+        """Return the tokens before the first message of a tail that changes at a call; None where none does.
+
+        `later`: sum of the changes after the call to what stands before the tail.
+        """
+        calls, at, _, breaks = self.lists
+        i = bisect_left(calls, call)
+        while i < len(calls) and calls[i] == call and not (breaks[i] and at[i] >= first):
+            i += 1
+        if i == len(calls) or calls[i] > call:
+            return None
+        if self.in_order:
+            done = int(self.saved[at[i]] - self.saved[first])
+        else:
+            done = self._done(i) - int(self.saved[first]) + later
+        return history.head.tokens + int(self.before[at[i]] - self.before[first]) + done
+
+    def _done(self, i: int) -> int:
+        """Return the sum of the changes up to the call of one to all positions before its own."""
+        if i not in self.done:
+            self._all_done(slice(0, len(self.calls)), np.array([i]))
+        return self.done[i]
 
     def _worked_out(self, history: History, span: tuple[int, int], clock: Clock, first: int) -> Bill:
         start, stop = span
@@ -130,7 +176,7 @@ class Table(NamedTuple):
         new, c = new[lead], of[lead]
         q, base = self.at[new], max(first, 0)
         ahead = history.head.tokens - int(self.before[base]) if first >= 0 else 0
-        done = self.saved[q] - self.saved[base] if self.in_order else self._done(new, c, base)
+        done = self.saved[q] - self.saved[base] if self.in_order else self._all_done(own, new)
         cached[c - start - 1] = ahead + self.before[q] + done
 
     def _own(self, upto: list[int], stop: int, first: int) -> Own:
@@ -141,16 +187,12 @@ class Table(NamedTuple):
         a = int(np.searchsorted(self.calls, bisect_right(upto, first)))
         return a + np.flatnonzero(self.at[a:b] >= first)
 
-    def _done(self, new: NDArray[Any], calls: NDArray[Any], base: int) -> NDArray[Any]:
-        """Return for some changes the sum of those up to their call to the positions from `base` to their own."""
-        asked = new[self.done[new] == _UNKNOWN]
-        if len(asked):
-            self.done[asked] = _before(self.calls, self.at, self.deltas, self.at[asked], self.calls[asked])
-        done: NDArray[Any] = self.done[new]
-        if not base:
-            return done
-        gone = np.concatenate(([0], np.cumsum(np.where(self.at < base, self.deltas, 0))))  # by positions not shown
-        return done - gone[np.searchsorted(self.calls, calls, "right")]
+    def _all_done(self, own: Own, new: NDArray[Any]) -> NDArray[Any]:
+        """Return for some changes the sum of those of `own` up to their call to the positions before theirs."""
+        done = _before(self.calls[own], self.at[own], self.deltas[own], self.at[new], self.calls[new])
+        if isinstance(own, slice):  # none is left out
+            self.done.update(zip(new.tolist(), done.tolist(), strict=True))
+        return done
 
 
 def _all_fresh(prompts: NDArray[Any], fresh: NDArray[Any], clock: Clock, span: tuple[int, int]) -> None:

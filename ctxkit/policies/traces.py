@@ -13,6 +13,7 @@ from ctxkit.policies.samples import curve as folded
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ctxkit.history import Log
     from ctxkit.history.clock import Clock
     from ctxkit.policies.tables import Table
     from ctxkit.tokens.counters import Room
@@ -61,7 +62,7 @@ def traced(  # noqa: PLR0917  what `curve` takes
     last = parts[-1] if hasattr(parts[-1], "acts") else None
     start, stop = span
     if stop - start > _SHORT:
-        table, first, until = _table(parts[:-1] if last is not None else parts, history, room)
+        table, first, until = _table(parts[:-1] if last is not None else parts, whole, history, room)
         span = start, min(stop, until)
         if table is not None and span[1] - start > 1:
             bill = table.bill(history, span, clock, first)
@@ -121,7 +122,7 @@ def mended(  # noqa: PLR0917  what `curve` takes, and its result
     return bill
 
 
-def _table(parts: tuple[Any, ...], history: History, room: Room) -> tuple[Table | None, int, int]:
+def _table(parts: tuple[Any, ...], whole: Any, history: History, room: Room) -> tuple[Table | None, int, int]:
     """Return the changes that parts make (None: `Untraceable`), and before which call they are known.
 
     Between them: the first position of the table that is the history's own tail (-1: all are the history's).
@@ -129,18 +130,25 @@ def _table(parts: tuple[Any, ...], history: History, room: Room) -> tuple[Table 
     Behind a head that no pruning can touch the table of the whole log holds; else one is made for this head.
     """
     log = history.log
-    key = ("course", *(_key(p) for p in parts))
     state = (len(log), log.calls)
     alone = not parts or (all(p.alone for p in parts) and _plain(history))
-    if alone:
-        view, head = History.start(log, log.calls), None
-    else:
-        key, view, head = (*key, "head"), history.at(log.calls), history.head
-    known = log.memo.get(key)
+    view, head = (History.start(log, log.calls), None) if alone else (history.at(log.calls), history.head)
+    cell = _cell(log, parts, whole, alone)
+    known = cell[0] if cell else None
     if known is None or known[0] != state or known[1] is not head or known[2] != view.lo:
-        known = log.memo[key] = (state, head, view.lo, parts, _traced(parts, view, room))
-    table, until = known[4]
+        cell[:] = [known := (state, head, view.lo, _traced(parts, view, room))]
+    table, until = known[3]
     return table, history.lo if alone else -1, until
+
+
+def _cell(log: Log, parts: tuple[Any, ...], whole: Any, alone: bool) -> list[Any]:
+    """Return where a log keeps the table of some parts: the same for equal ones, found at once for the same ones."""
+    seen = log.memo.get(("course of", id(whole), alone))
+    if seen is None or seen[0] is not whole:
+        key = ("course", alone, *(_key(p) for p in parts))
+        seen = log.memo[("course of", id(whole), alone)] = whole, parts, log.memo.setdefault(key, [])
+    cell: list[Any] = seen[2]
+    return cell
 
 
 def _traced(parts: tuple[Any, ...], view: History, room: Room) -> tuple[Table | None, int]:
