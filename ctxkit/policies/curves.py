@@ -148,17 +148,21 @@ class Savings:
         sums = self._sums.upto(len(self.sums))
         none = log.counts[TOOL][lo]
         off = history.head.tokens - log.tokens.P[lo]
-        gone = np.maximum(self._shown.upto(stop)[start:] - keep, none)
-        saved = sums[gone]
-        prompts = log.tokens.calls(start, stop) + (off + int(sums[none])) - saved
-        cached, past = prompts[:-1].copy(), saved[:-1]
-        at = np.flatnonzero(saved[1:] > past)
-        first = np.searchsorted(sums, past[at], "right") - 1  # the first that was not changed at the call before
-        ahead = self._before.upto(len(sums) - 1)[first] + (off + int(sums[none])) - past[at]
-        cached[at] = np.minimum(self._fixed.upto(stop)[start + 1 :][at] + ahead, cached[at])
+        saved = sums[np.maximum(self._shown.upto(stop)[start:] - keep, none)]
+        off += int(sums[none])
+        prompts = log.tokens.calls(start, stop) - saved
+        prompts += off
+        past = saved[:-1]
+        at = (saved[1:] > past).nonzero()[0]
+        done = past[at]
+        first = sums.searchsorted(done, "right") - 1  # the first that was not changed at the call before
+        ahead = self._before.upto(len(sums) - 1)[first] - done + self._fixed.upto(stop)[start + 1 :][at] + off
         fresh = prompts.copy()
-        fresh[1:] = np.maximum(prompts[1:] - cached, 0)
+        fresh[1:] -= prompts[:-1]
+        fresh[1:][at] = prompts[1:][at] - np.minimum(ahead, prompts[at])
+        np.maximum(fresh, 0, out=fresh)
         calls = clock.calls
         cold = [c - start for c in calls[bisect_left(calls, start) : bisect_left(calls, stop)]]
-        fresh[cold] = prompts[cold]
+        if cold:
+            fresh[cold] = prompts[cold]
         return prompts, fresh

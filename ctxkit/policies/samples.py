@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counters import Room
 
 
+NONE: NDArray[Any] = np.zeros(0, np.int64)
+
+
 class Sampled(Straight):
     """With pruning: what the coming calls are sent is worked out as far as is asked; crossings are scans.
 
@@ -49,7 +52,7 @@ class Sampled(Straight):
         self._pruning, self._clock, self._warm = pruning, clock, warm
         self._start = self._end = span[0]
         self._stop = span[1]
-        self._prompts = self._fresh = np.zeros(0, np.int64)
+        self._prompts = self._fresh = NONE
         self._piece = 0 if getattr(pruning, "curve", None) is None else min(max(near, 16), 256) if near else 256
         self._view: History | None = None
         """What a plain pruning made of the call before `_end`."""
@@ -105,12 +108,14 @@ class Sampled(Straight):
         changes = getattr(self._pruning, "changes", None)
         if changes is None or before > self.history.head.size or before > 8:
             return False
-        items = [self.history.item(p) for p in range(before)]
-        if getattr(self._pruning, "removes", False) and (
-            not removes or any(is_empty(i.message(self.log)) for i in items)
-        ):
+        gone = getattr(self._pruning, "removes", False)
+        if gone and not removes:
             return False
-        return not any(ROLES[i.role(self.log)] in changes for i in items)
+        for p in range(before):
+            item = self.history.item(p)
+            if ROLES[item.role(self.log)] in changes or (gone and is_empty(item.message(self.log))):
+                return False
+        return True
 
     def size(self, call: int) -> int:
         """Return the prompt tokens of one call."""
