@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from ctxkit.messages import Message
 
 CALLS = 500
+EDITS = 10
+"""Compactions in a run: so many, or as many as come next to it."""
 PAUSE = 28
 """Every so many calls the user is away for longer than the cache lives."""
 PRUNINGS: dict[str, Any] = {
@@ -58,17 +60,32 @@ def away(messages: list[Message]) -> list[Message]:
     return out
 
 
+def limits(pruning: Any, log: Log) -> int:
+    """The largest limit, in thousands of tokens, at which a compaction is done ten times, or nearly."""
+    found = 45
+    for limit in range(45, 3, -1):
+        edits = len(replay(log, rules(pruning, limit, log.counter)).cuts)
+        found = limit if edits <= EDITS else found
+        if edits >= EDITS:
+            break
+    return found
+
+
+def rules(pruning: Any, limit: int, counter: Any) -> Rules:
+    """Four ninths are kept where the prompt is above the limit, in thousands of tokens."""
+    policy, due = PiCut(limit * 4000 // 9), triggers.Above(limit * 1000)
+    return Rules(policy, due, pruning=pruning, counter=counter, window=200_000)
+
+
 def row(name: str, pruning: Any) -> list[dict[str, object]]:
     """Calls a second with the curve, over a log seen before; the peer folds. And both on a log of their own."""
     messages, counter = away(talk(CALLS)), named("chars/4")
-
-    def rules(p: Any) -> Rules:
-        return Rules(PiCut(20_000), triggers.Above(45_000), pruning=p, counter=counter, window=200_000)
+    limit = limits(pruning, Log.of(messages, counter))
 
     def first(p: Any) -> tuple[Run, Log, float]:
         log = Log.of(messages, counter)
         start = time.process_time()
-        done = replay(log, rules(p))
+        done = replay(log, rules(p, limit, counter))
         return done, log, time.process_time() - start
 
     theirs, _, folding = first(pruning.__call__)
@@ -76,8 +93,8 @@ def row(name: str, pruning: Any) -> list[dict[str, object]]:
     assert ours.prompts.tolist() == theirs.prompts.tolist()
     assert ours.fresh_tokens.tolist() == theirs.fresh_tokens.tolist()
     edits = len(ours.cuts)
-    assert edits <= 10, edits
-    curved = rules(pruning)
+    assert EDITS - 3 < edits <= EDITS, edits
+    curved = rules(pruning, limit, counter)
     fast, cold = cpu(lambda: replay(log, curved).total, 15), statistics.median(first(pruning)[2] for _ in range(3))
     label = f"replay with {name} pruning, {edits} edits"
     figures = {"unit": "calls / CPU s", "peer": CALLS / folding}

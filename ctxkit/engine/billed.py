@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,27 +59,26 @@ class Billed:
 
     def prompts(self, upto: int) -> NDArray[Any]:
         """Return the prompt tokens of each call."""
-        sizes = self.log.tokens.calls(0, upto)
-        parts = [sizes[a:b] + size if type(size) is int else size for a, b, size, _ in self.stretches(upto)]
-        return np.concatenate([np.zeros(0, np.int64), *parts])
+        prompts = self.log.tokens.calls(0, upto).copy()
+        for a, b, size, _ in self.stretches(upto):
+            if type(size) is int:
+                prompts[a:b] += size
+            else:
+                prompts[a:b] = size
+        return prompts
 
     def fresh(self, upto: int) -> NDArray[Any]:
         """Return the tokens of each call that were no cached prefix."""
-        parts: list[NDArray[Any]] = [np.zeros(0, np.int64)]
-        clock, last = self.clock.sync(), 0
+        clock, prompts = self.clock.sync(), self.prompts(upto)
+        fresh = clock.fresh(upto).copy()
         for a, b, size, kept in self.stretches(upto):
             if type(size) is not int:
-                parts.append(kept)
-                last = int(size[-1])
-                continue
-            sizes, before = self.log.tokens.calls(a, b), np.array(clock.before[a:b], np.int64)
-            fresh = np.where(clock.cold[a:b], sizes + size, np.maximum(sizes - before, 0))
-            if kept is not None:
-                first = int(sizes[0]) + size
-                fresh[0] = first if clock.cold[a] else max(first - min(kept, last), 0)
-            parts.append(fresh)
-            last = int(sizes[-1]) + size
-        return np.concatenate(parts)
+                fresh[a:b] = kept
+            elif kept is not None:
+                fresh[a] = max(prompts[a] - min(kept, prompts[a - 1] if a else 0), 0)
+        cold = clock.calls[: bisect_left(clock.calls, upto)]
+        fresh[cold] = prompts[cold]
+        return fresh
 
     def sizes(self, start: int, stop: int, upto: int) -> list[int]:
         """Return the prompt tokens of the calls start..stop, as far as they were billed."""

@@ -1,24 +1,30 @@
-"""Which calls found the provider's cache cold, and what the cache held before each."""
+"""Which calls found the provider's cache cold, and what of each no cache held."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ctxkit.errors import BadArguments
+from ctxkit.history.columns import Column
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ctxkit.history.log import Log
 
 
 class Clock:
-    """Calls that found the cache cold, and running sums over the calls before each.
+    """Calls that found the cache cold, and running sums over the calls before each, as they would be without edits.
 
     The first call is cold; another one where it was sent `life` seconds or more after the one before was done. Where
     a time is unknown the cache counts as warm. `N[c]` cold calls come before call `c`; `F[c]` is what the calls before
     it were sent that no cache held: all that a cold one was sent, and what a warm one had more than the one before.
     """
 
-    __slots__ = ("F", "N", "before", "calls", "cold", "life", "log")
+    __slots__ = ("F", "N", "_fresh", "calls", "cold", "life", "log")
 
     def __init__(self, log: Log, life: float) -> None:
         if not life > 0:
@@ -26,9 +32,9 @@ class Clock:
         self.log, self.life = log, life
         self.cold: list[bool] = []
         self.calls: list[int] = []
-        self.before: list[int] = []
         self.N: list[int] = [0]
         self.F: list[int] = [0]
+        self._fresh = Column(lambda a, b: [new - old for old, new in pairwise(self.F[a : b + 1])], np.int64)
 
     def sync(self) -> Clock:
         """Bring the columns up to the calls that the log has by now."""
@@ -41,7 +47,10 @@ class Clock:
             self.cold.append(cold)
             if cold:
                 self.calls.append(c)
-            self.before.append(before)
             self.N.append(self.N[-1] + cold)
             self.F.append(self.F[-1] + (size if cold else max(size - before, 0)))
         return self
+
+    def fresh(self, upto: int) -> NDArray[Any]:
+        """Return what the calls before `upto` were sent that no cache held, one number a call, not to be written to."""
+        return self._fresh.upto(upto)

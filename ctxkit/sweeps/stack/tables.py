@@ -160,7 +160,7 @@ class Table:
             return self._cold[life]
         clocks = [log.clock(life) for log in self.logs]
         cold = np.concatenate([[*c.cold, False] for c in clocks]).astype(bool)
-        before = np.concatenate([[*c.before, 0] for c in clocks]).astype(np.int64)
+        before = np.concatenate([[*[0, *log.tokens.C][: log.calls], 0] for log in self.logs]).astype(np.int64)
         n, f = (np.concatenate([getattr(c, name) for c in clocks]).astype(np.int64) for name in "NF")
         self._cold[life] = cold, before, n, f
         return self._cold[life]
