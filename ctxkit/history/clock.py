@@ -41,14 +41,15 @@ class Clock:
         log, known = self.log, len(self.cold)
         if known == len(log.upto):
             return self
+        sent, done, sizes = log.sent, log.done, log.tokens.C
         for c in range(known, len(log.upto)):
-            cold = c == 0 or log.sent[c] - log.done[c - 1] >= self.life
-            size, before = log.tokens.C[c], log.tokens.C[c - 1] if c else 0
+            cold = c == 0 or sent[c] - done[c - 1] >= self.life
+            more = sizes[c] if cold else max(sizes[c] - sizes[c - 1], 0)
             self.cold.append(cold)
             if cold:
                 self.calls.append(c)
             self.N.append(self.N[-1] + cold)
-            self.F.append(self.F[-1] + (size if cold else max(size - before, 0)))
+            self.F.append(self.F[-1] + more)
         return self
 
     def fresh(self, upto: int) -> NDArray[Any]:

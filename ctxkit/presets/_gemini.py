@@ -81,11 +81,15 @@ class GeminiSummary(Summary):
 
     def truncated(self, history: History) -> History:
         """Return the history with outputs beyond the budget cut to head and tail."""
-        total = 0
+        tools = history.role("tool")
+        long = tools & (history.chars > self.result_chars + len(MARK))
+        if not long.any():
+            return history
+        total, sizes = 0, history.estimates
         changes: dict[int, Message | str] = {}
-        for p in np.flatnonzero(history.role("tool"))[::-1].tolist():
-            size = int(history.estimates[p])
-            if total + size > self.result_tokens and int(history.chars[p]) > self.result_chars + len(MARK):
+        for p in np.flatnonzero(tools)[::-1].tolist():
+            size = int(sizes[p])
+            if total + size > self.result_tokens and long[p]:
                 text = trims.ends(contents.texts(history[p]), self.result_chars // 5, self.result_chars * 4 // 5, MARK)
                 changes[p] = contents.with_text(history[p], text)
                 size = len(text) // 4

@@ -16,7 +16,8 @@ from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
-    from ctxkit.history import History
+    from ctxkit.history import History, Log
+    from ctxkit.messages import Message
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
@@ -91,15 +92,39 @@ def reduction(history: History, target: int, threshold: int) -> int:
     if least <= offset:
         return 0
     first = n - target
-    while first > offset and tool_use(history, first) and tool_use(history, first - 1):
-        first -= 1
+    first = run_of_tools(history, first, offset)
     asked = next((p for p in range(first, least - 1, -1) if history[p].role == "user"), first)
     return history.safe_before(asked)
 
 
+def run_of_tools(history: History, position: int, start: int) -> int:
+    """Return the first position of the run of tool use in which a position lies, `start` at the earliest."""
+    nh, lo = history.head.size, history.lo
+    if position >= nh and tool_use(history, position):
+        rows = _run_starts(history.log)
+        position = nh + max(rows[lo + position - nh], lo) - lo
+        if position > nh:
+            return max(position, start)
+    while position > start and tool_use(history, position) and tool_use(history, position - 1):
+        position -= 1
+    return position
+
+
+def _run_starts(log: Log) -> list[int]:
+    """Return for each row of a log the first row of its run of tool use: its own where it is none."""
+    starts: list[int] = log.memo.setdefault("runs of tools", [])
+    for row in range(len(starts), len(log)):
+        ours, before = (_used(log.messages[r]) if r >= 0 else False for r in (row, row - 1))
+        starts.append(starts[row - 1] if ours and before else row)
+    return starts
+
+
 def tool_use(history: History, position: int) -> bool:
     """Say whether a message is a tool's result or holds a call."""
-    message = history[position]
+    return _used(history[position])
+
+
+def _used(message: Message) -> bool:
     return message.role == "tool" or bool(message.tool_calls)
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.history import ASSISTANT, TOOL
 from ctxkit.messages import Message, Text
 from ctxkit.policies import identifiers, obligations, prompts
 from ctxkit.policies.flushes import MemoryFlush
@@ -147,7 +146,7 @@ class TyrumSummary(Summary):
     def cut(self, history: History, _room: Room) -> int:
         """Return the first position that is kept."""
         first = last_units(history, self.keep_messages or 0)
-        for p in range(min(first, len(history))):
+        for p in np.flatnonzero(history.stays[:first]).tolist():
             if history[p].pending:
                 first = p
                 break
@@ -156,15 +155,11 @@ class TyrumSummary(Summary):
 
 def last_units(history: History, keep: int) -> int:
     """Return the position at which the last `keep` messages of Tyrum begin; a reply with its tools and steps is one."""
-    log, p = history.log, len(history)
-    replies = (ASSISTANT, TOOL)
-    for _ in range(keep):
-        p -= 1
-        while p > 0 and history.item(p).role(log) in replies and history.item(p - 1).role(log) in replies:
-            p -= 1
-        if p <= 0:
-            return 0
-    return p
+    if not keep:
+        return len(history)
+    said = history.role("assistant", "tool")
+    begun = np.flatnonzero(~(said & np.concatenate(([False], said[:-1]))))
+    return int(begun[-keep]) if keep < len(begun) else 0
 
 
 @dataclass(frozen=True)
