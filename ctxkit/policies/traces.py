@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ctxkit.history import History
 from ctxkit.history.columns import ASSISTANT, TOOL
 from ctxkit.policies.contents import is_empty
@@ -57,7 +59,8 @@ def traced(  # noqa: PLR0917  what `curve` takes
     What is not known from a course is done call by call: a few calls, histories that are `Untraceable` (only the first
     calls of the span), and the calls at which a last part that only `acts` now and then does something. Where that part
     is the only one it may say itself what it `saves(history, room)`: how many tokens, and how many stand before what it
-    changes; None where that is not known without making the view.
+    changes; None where that is not known without making the view. One that tries stages of a `ladder` until the prompt
+    is within the limit has the bills of these.
     """
     last = parts[-1] if hasattr(parts[-1], "acts") else None
     start, stop = span
@@ -69,6 +72,8 @@ def traced(  # noqa: PLR0917  what `curve` takes
             acting = [] if last is None else last.acts(history, span, bill[0], room)
             if len(parts) == 1 and hasattr(last, "saves"):
                 acting = _lightened(last, history, span[0], clock, room, acting, bill)
+            elif len(acting) > _PIECE and hasattr(last, "ladder"):
+                bill, acting = _staged(parts, whole, history, span, clock, room, acting, bill)
             return mended(whole, history, span, clock, room, acting, bill) if acting else bill
     return folded(whole.__call__, history, start, min(stop, start + _PIECE), clock, room)
 
@@ -97,6 +102,33 @@ def _lightened(  # noqa: PLR0917  as `mended`
     return others
 
 
+def _staged(  # noqa: PLR0917  as `mended`
+    parts: tuple[Any, ...],
+    whole: Any,
+    history: History,
+    span: tuple[int, int],
+    clock: Clock,
+    room: Room,
+    acting: list[int],
+    bill: Bill,
+) -> tuple[Bill, list[int]]:
+    """Return a bill with each acting call at the first stage that fits, and the calls at which the stage changes."""
+    *before, last = parts
+    prompts, fresh = bill[0].copy(), bill[1].copy()
+    at, over = np.zeros(len(prompts), np.int64), np.zeros(len(prompts), bool)
+    over[np.array(acting) - span[0]] = True
+    for n, stage in enumerate(last.ladder, 1):
+        table, first, until = _table((*before, stage), whole, history, room, n)
+        if table is None or until < span[1]:
+            return bill, acting
+        own = table.bill(history, span, clock, first)
+        prompts[over], fresh[over], at[over] = own[0][over], own[1][over], n
+        over &= prompts > room.limit
+        if not over.any():
+            break
+    return (prompts, fresh), (span[0] + 1 + np.flatnonzero(at[1:] != at[:-1])).tolist()
+
+
 def mended(  # noqa: PLR0917  what `curve` takes, and its result
     whole: Any,
     history: History,
@@ -122,7 +154,9 @@ def mended(  # noqa: PLR0917  what `curve` takes, and its result
     return bill
 
 
-def _table(parts: tuple[Any, ...], whole: Any, history: History, room: Room) -> tuple[Table | None, int, int]:
+def _table(
+    parts: tuple[Any, ...], whole: Any, history: History, room: Room, stage: int = 0
+) -> tuple[Table | None, int, int]:
     """Return the changes that parts make (None: `Untraceable`), and before which call they are known.
 
     Between them: the first position of the table that is the history's own tail (-1: all are the history's).
@@ -133,7 +167,7 @@ def _table(parts: tuple[Any, ...], whole: Any, history: History, room: Room) -> 
     state = (len(log), log.calls)
     alone = not parts or (all(p.alone for p in parts) and _plain(history))
     view, head = (History.start(log, log.calls), None) if alone else (history.at(log.calls), history.head)
-    cell = _cell(log, parts, whole, alone)
+    cell = _cell(log, parts, whole, alone, stage)
     known = cell[0] if cell else None
     if known is None or known[0] != state or known[1] is not head or known[2] != view.lo:
         cell[:] = [known := (state, head, view.lo, _traced(parts, view, room))]
@@ -141,12 +175,13 @@ def _table(parts: tuple[Any, ...], whole: Any, history: History, room: Room) -> 
     return table, history.lo if alone else -1, until
 
 
-def _cell(log: Log, parts: tuple[Any, ...], whole: Any, alone: bool) -> list[Any]:
+def _cell(log: Log, parts: tuple[Any, ...], whole: Any, alone: bool, stage: int) -> list[Any]:
     """Return where a log keeps the table of some parts: the same for equal ones, found at once for the same ones."""
-    seen = log.memo.get(("course of", id(whole), alone))
+    mark = ("course of", id(whole), alone, stage)
+    seen = log.memo.get(mark)
     if seen is None or seen[0] is not whole:
         key = ("course", alone, *(_key(p) for p in parts))
-        seen = log.memo[("course of", id(whole), alone)] = whole, parts, log.memo.setdefault(key, [])
+        seen = log.memo[mark] = whole, parts, log.memo.setdefault(key, [])
     cell: list[Any] = seen[2]
     return cell
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from talks_by_chance import Fours, by_chance
 
 from ctxkit.engine import log_of, run
-from ctxkit.history import Log
+from ctxkit.history import History, Log
 from ctxkit.policies import triggers
-from ctxkit.policies.adaptive import AdaptiveTrim
+from ctxkit.policies.adaptive import AdaptiveTrim, Stage
 from ctxkit.policies.budget import Budget
 from ctxkit.policies.clear import Clear
 from ctxkit.policies.digest import Excerpts
@@ -39,6 +39,9 @@ PRUNINGS = {
     "ai": Prunings.of(Outputs(max_lines=5, max_chars=400), Excerpts(keep_last=2, strategy="llm")),
     "offload": Offload(threshold=300),
     "fuseraft": Prunings.of(Offload(threshold=8000), ToolPairs(keep_pairs=1), AdaptiveTrim(stages=(300, 50))),
+    "stages": Prunings.of(Results(max_chars=2000), AdaptiveTrim(stages=(400, 60), consumed_chars=30)),
+    "a stage": Stage(1, 300, 50),
+    "the last stage": Stage(3, None, 50),
     "pairs": ToolPairs(keep_pairs=1),
     "pairs in steps": ToolPairs(keep_pairs=1, step=3, from_chars=500),
     "pairs and clear": Prunings.of(Clear(keep_last=3), ToolPairs(keep_pairs=2, placeholder="-")),
@@ -103,6 +106,21 @@ def test_the_course_is_the_call_in_long_talks(name, seed, policy, window):
 @given(rows=messages(), policy=st.sampled_from(sorted(POLICIES)))
 def test_the_course_is_the_call_in_odd_talks(name, rows, policy):
     same(Log.of(rows, Fours()), PRUNINGS[name], POLICIES[policy], Room(900, 0, Fours()))
+
+
+def test_many_calls_over_the_window_are_given_the_first_stage_that_fits():
+    """Stages that change from call to call, over more calls than are made one by one."""
+    pruning = Prunings.of(Offload(threshold=30_000), AdaptiveTrim(stages=(400, 60), consumed_chars=30))
+    seen = set()
+    for seed in range(6):
+        log = log_of(by_chance(seed, 60), Rules(counter=Fours()))
+        done = run(log, Rules(pruning=pruning, counter=Fours(), window=4000))
+        same(log, pruning, None, Room(4000, 0, Fours()))
+        for call in range(log.calls):
+            view = Offload(threshold=30_000)(History.start(log, call), Room(4000, 0, Fours()))
+            fits = [stage(view, done.room).tokens <= 4000 for stage in pruning.parts[1].ladder]
+            seen.add(0 if view.tokens <= 4000 else fits.index(True) if True in fits else 3)
+    assert seen >= {0, 1, 2}
 
 
 def test_a_chain_in_words_or_of_parts_says_its_course_too():

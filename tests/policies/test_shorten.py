@@ -140,7 +140,7 @@ def test_a_stage_leaves_results_with_images():
     c = call()
     seen = Message(role="tool", id="i", call_id=c.tool_calls[0].id, parts=(Text(LONG * 9), Image()))
     h = shown(user(), c, seen)
-    assert AdaptiveTrim(stages=(10,)).stage(h, 0) is h
+    assert AdaptiveTrim(stages=(10,)).ladder[0](h, ROOM) is h
 
 
 def test_a_command_is_the_same_whatever_its_time_limit():

@@ -79,7 +79,7 @@ def test_fu26_steps_on_the_way_are_cut():
 def test_fu27_trimming_stages(stage, cap):
     """stage 1 has "context-trimmed" and at most 4,100 characters, stage 2 less; short results are unchanged"""
     h = shown(user(), step("bash", "x" * 9000), step("bash", "short"))
-    new = results(AdaptiveTrim().stage(h, stage))
+    new = results(AdaptiveTrim().ladder[stage](h, ROOM))
     assert "context-trimmed" in new[0]
     assert len(new[0]) <= cap
     assert new[1] == "short"
@@ -88,7 +88,7 @@ def test_fu27_trimming_stages(stage, cap):
 def test_fu28_the_last_stage_has_no_tool_content():
     """stage 3 leaves no tool messages and no calls, but the words of a reply"""
     c = call("bash").tool_calls[0]
-    new = AdaptiveTrim().stage(shown(user("u"), assistant("I look.", c), result("x", c)), 2)
+    new = AdaptiveTrim().ladder[2](shown(user("u"), assistant("I look.", c), result("x", c)), ROOM)
     assert texts(new) == ["u", "I look."]
 
 
