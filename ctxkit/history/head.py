@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.history.log import Log
+    from ctxkit.messages import Message
 
 
 class Front(msgspec.Struct, frozen=True, gc=False):
@@ -82,9 +83,15 @@ class Head(msgspec.Struct, gc=False):
             return self.items[place]
         c, key = self.columns_, int(self.columns_["keys"][place])
         maker = self.makers[key] if key else None
-        numbers = (int(c[name][place]) for name in ("rows", "tokens", "estimates"))
-        row, tokens, estimate = numbers
+        row, tokens, estimate = int(c["rows"][place]), int(c["tokens"][place]), int(c["estimates"][place])
         return Item(row, tokens, estimate, maker, int(c["stands"][place]))
+
+    def message(self, log: Log, place: int) -> Message:
+        """Return what one item says."""
+        if self.tuple_ is not None or self.columns_ is None:
+            return self.items[place].message(log)
+        row, key = int(self.columns_["rows"][place]), int(self.columns_["keys"][place])
+        return self.makers[key].message(log, row) if key else log.messages[row]
 
     def row(self, place: int) -> int:
         """Return the row of one item, or -1."""
@@ -135,24 +142,23 @@ class Head(msgspec.Struct, gc=False):
         if not self.size:
             return whole[:0]
         values: NDArray[Any] = whole[np.maximum(self.column(log, "stands"), 0)]
-        keys = self.column(log, "keys")
         if name in ("roles", "chars", "groups", "tools", "errors", "stays"):
-            for p in np.flatnonzero(keys).tolist():
-                values[p] = self._value(log, name, p, values[p])
+            at = np.flatnonzero(self.column(log, "keys"))
+            values[at] = self._values(log, name, at, values[at].tolist())
         return values
 
-    def _value(self, log: Log, name: str, p: int, value: Any) -> Any:
-        """Return what a changed or new message has in a column, if not what the row had."""
-        maker, row = self.makers[int(self.column(log, "keys")[p])], int(self.column(log, "rows")[p])
+    def _values(self, log: Log, name: str, at: NDArray[Any], was: list[Any]) -> list[Any]:
+        """Return what changed and new messages have in a column; `was` is what the rows had that they stand for."""
+        makers, rows = self.makers, self.column(log, "rows")[at].tolist()
+        made = [(makers[key], row) for key, row in zip(self.column(log, "keys")[at].tolist(), rows, strict=True)]
         if name == "roles":
-            return maker.role(log, row)
+            return [maker.role(log, row) for maker, row in made]
         if name == "chars":
-            return maker.chars()
-        if row >= 0:
-            return value
-        if name == "tools":
-            return log.code("tool", "")
-        return {"groups": -1, "errors": False, "stays": maker.pinned}[name]
+            return [maker.chars() for maker, _ in made]
+        if name == "stays":
+            return [maker.pinned if row < 0 else old for (maker, row), old in zip(made, was, strict=True)]
+        none = {"tools": log.code("tool", ""), "groups": -1, "errors": False}[name]
+        return [none if row < 0 else old for row, old in zip(rows, was, strict=True)]
 
     def count(self, log: Log, role: int) -> int:
         """Return how many items have a role."""

@@ -91,7 +91,10 @@ class View(msgspec.Struct, frozen=True, gc=False):
 
     def __getitem__(self, position: int) -> Message:
         """Return one message; negatives count from the end."""
-        return self.item(range(len(self))[position]).message(self.log)
+        nh = self.head.size
+        if not 0 <= position < nh + self.hi - self.lo:
+            position = range(len(self))[position]
+        return self.head.message(self.log, position) if position < nh else self.log.messages[self.lo + position - nh]
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages)
