@@ -35,13 +35,14 @@ def parted(view: View) -> list[tuple[int, Message | None, list[Message]]]:
     odd[groups[rows[known & (keys != 0)]]] = True
     if not odd.any():
         return []
-    members: dict[int, list[int]] = {}
-    for position in np.flatnonzero(known).tolist():
-        group = int(groups[rows[position]])
-        if odd[group]:
-            members.setdefault(group, []).append(position)
-    out = []
-    for group in sorted(members):
-        reply = next((view[p] for p in members[group] if rows[p] == group), None)
-        out.append((group, reply, [view[p] for p in members[group] if rows[p] != group]))
-    return out
+    at = np.flatnonzero(known)
+    of = groups[rows[at]]
+    at, of = at[odd[of]], of[odd[of]]
+    replies: dict[int, Message] = {}
+    results: dict[int, list[Message]] = {}
+    for position, group, row in zip(at.tolist(), of.tolist(), rows[at].tolist(), strict=True):
+        if row == group:
+            replies.setdefault(group, view[position])
+        else:
+            results.setdefault(group, []).append(view[position])
+    return [(group, replies.get(group), results.get(group, [])) for group in sorted(replies.keys() | results.keys())]
