@@ -14,6 +14,7 @@ from ctxkit.policies.chain import Chain, Ladder
 from ctxkit.policies.policy import Part
 from ctxkit.policies.rules import Rules, as_rules
 from ctxkit.policies.summarisers import Fixed
+from ctxkit.policies.summary import Summary
 
 
 def nothing(h, room):
@@ -157,3 +158,8 @@ def test_a_window_that_nobody_asked_for_is_no_bound():
     assert Rules(nothing, reserve=900).room(log, 1000).budget == 100
     with pytest.raises(BadArguments, match="fixed part of the prompt"):
         Rules(nothing, window=1000, assumed=True).but(window=900).room(log)
+
+
+def test_a_policy_that_keeps_nothing_needs_no_trigger_above_the_default():
+    assert Summary(keep_tokens=0).keeps == 0
+    assert Rules(Summary(keep_tokens=0), triggers.Above(100)).trigger.limit == 100
