@@ -19,6 +19,8 @@ import ctxkit as ck
 from ctxkit.engine import Run, advance, log_of, run
 from ctxkit.engine.leaps import DONE, Leapt
 from ctxkit.history import Log
+from ctxkit.metrics.quick import hidden
+from ctxkit.metrics.size import spots_of
 from ctxkit.policies import catalogue
 from ctxkit.policies import triggers as t
 from ctxkit.policies.rules import Rules
@@ -63,10 +65,13 @@ def same(log: Log, rules: Rules, limit: int | None = None) -> bool:
     assert (done.total, done.fresh, done.peak) == (plain.total, plain.fresh, plain.peak)
     assert done.prompts.tolist() == plain.prompts.tolist()
     assert done.fresh_tokens.tolist() == plain.fresh_tokens.tolist()
+    spots, unseen = spots_of(done), hidden(done)
     assert not isinstance(done, Leapt) or not DONE & vars(done).keys()
+    assert (spots, unseen) == (spots_of(plain), hidden(plain))
     assert [c.edits for c in done.cuts] == [c.edits for c in plain.cuts]
     assert done.history.messages == plain.history.messages
     assert (done.events, done.held, done.warned) == (plain.events, plain.held, plain.warned)
+    assert (spots_of(done), hidden(done)) == (spots, unseen)
     return isinstance(done, Leapt)
 
 

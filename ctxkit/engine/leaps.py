@@ -7,6 +7,7 @@ from math import floor, isfinite
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.engine.advances import advance
+from ctxkit.engine.marks import Place
 from ctxkit.engine.runs import Run
 from ctxkit.policies.dues import level_of
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.leaps import Leap
     from ctxkit.policies.rules import Rules
 
-DONE = frozenset({"history", "cuts", "held", "warned", "asked"})
+DONE = frozenset({"history", "cuts", "warned", "asked"})
 """What a run did, beside its bill."""
 
 
@@ -45,7 +46,11 @@ class Leapt(Run):
     """
 
     def _start(self) -> None:
-        """Leave open what was done."""
+        """Leave open what was done; nothing can fail or be held back."""
+        self.held = []
+        self._rows: list[int] = []
+        """The first row that is kept as it was said, at each compaction."""
+        self._summary = 0
 
     def __getattr__(self, name: str) -> Any:
         if name not in DONE:
@@ -74,7 +79,31 @@ class Leapt(Run):
                     marks.append((0, 0, None))
                 lo, before, off = row, now, now - sums[row]
                 marks.append((call, off, front + fixed[call]))
+                self._rows.append(row)
             call += 1
         if self.call and not marks:
             marks.append((0, 0, None))
+        self._summary = leap.summary
         self.clock.sync()
+
+    @property
+    def untold(self) -> bool:
+        """True until what was done was asked for; then the run may have gone on."""
+        return "cuts" not in self.__dict__
+
+    @property
+    def shown_from(self) -> tuple[int, int]:
+        """The first row that is shown as it was said, and how many of those before it stay: 0 and 0 without a cut."""
+        return (self._rows[-1], len(self.log.stays)) if self._rows else (0, 0)
+
+    def places(self) -> list[Place]:
+        """Return the compactions in whole numbers, without making them."""
+        log, marks = self.log, self.billed.marks
+        sizes, upto, head, lo = log.tokens.C, log.upto, 0, 0
+        shown = len(log.stays) + (self._summary > 0)
+        out, before = [], 0
+        for row, (call, off, _) in zip(self._rows, marks[len(marks) - len(self._rows) :], strict=True):
+            rows, size = upto[call], sizes[call]
+            out.append(Place(call, size + before, size + off, head + rows - lo, shown + rows - row, self._summary))
+            head, lo, before = shown, row, off
+        return out

@@ -12,6 +12,7 @@ from itertools import accumulate
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from ctxkit.engine import Leapt
 from ctxkit.history import TOOL
 
 if TYPE_CHECKING:
@@ -173,8 +174,11 @@ class Prompts:
 
 def hidden(done: Run) -> tuple[int, int]:
     """Return what `replays.hidden` does for a run without pruning, from counts."""
-    history, log = done.history, done.log
-    items = history.head.items
-    stand = [i.row for i in items if i.row >= 0 and i.maker is None]
-    results = log.counts[TOOL][history.lo] - sum(log.roles[r] == TOOL for r in stand)
-    return history.lo - len(stand), results
+    log = done.log
+    if isinstance(done, Leapt) and done.untold:
+        lo, n = done.shown_from
+        stand = log.stays[:n]
+    else:
+        lo, items = done.history.lo, done.history.head.items
+        stand = [i.row for i in items if i.row >= 0 and i.maker is None]
+    return lo - len(stand), log.counts[TOOL][lo] - sum(log.roles[r] == TOOL for r in stand)

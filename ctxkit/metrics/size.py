@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ctxkit.engine import Leapt
 from ctxkit.frames.cuts import cuts
 from ctxkit.messages import Message
 from ctxkit.metrics.bills import Written
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine import Run
+    from ctxkit.engine.marks import Place
     from ctxkit.messages import Edit
     from ctxkit.metrics.bills import Sheet
     from ctxkit.metrics.quick import Prompts as Quickly
@@ -57,6 +59,8 @@ class Spot(NamedTuple):
 
 def spots_of(done: Run) -> list[Spot]:
     """Return the compactions of a run."""
+    if isinstance(done, Leapt) and done.untold:
+        return [_spot(place) for place in done.places()]
     out = []
     for cut in done.cuts:
         steps, before, after = cut.steps, cut.was.tokens, cut.new.tokens
@@ -72,6 +76,13 @@ def spots_of(done: Run) -> list[Spot]:
                 written.append(Written(cut.call, step.was.tokens - then + size, step.was.tokens, size, usd))
         out.append(Spot(cut.call, before, after, len(cut.was), len(cut.new), summary, tuple(written)))
     return out
+
+
+def _spot(place: Place) -> Spot:
+    """Return a compaction that was worked out in whole numbers: its summary, if any, is a model's."""
+    call, before, after, shown, left, size = place
+    written = (Written(call, before - after + size, before, size),) if size else ()
+    return Spot(call, before, after, shown, left, size, written)
 
 
 def spots_in(session: Session) -> list[Spot]:

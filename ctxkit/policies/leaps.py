@@ -26,6 +26,8 @@ class Leap(NamedTuple):
     """A policy that leaves in front what stays, perhaps a summary of a known size, and the newest rows as said."""
 
     step: Step
+    summary: int = 0
+    """Tokens of the summary; 0: none is put."""
     floor: float = -inf
     """It does nothing to a prompt of so many tokens or fewer."""
 
@@ -42,7 +44,8 @@ def summary(policy: Summary, log: Log, where: Where | None) -> Leap | None:
     if where is None or first is None or type(made) is not Fixed:
         return None
     sums, upto, n, shrinks = log.tokens.P, log.upto, first, policy.must_shrink
-    new = sums[n] + min(made.tokens, policy.limit or made.tokens)
+    size = min(made.tokens, policy.limit or made.tokens)
+    new = sums[n] + size
 
     def step(lo: int, call: int, before: int) -> tuple[int, int]:
         row = where(lo, upto[call])
@@ -50,7 +53,7 @@ def summary(policy: Summary, log: Log, where: Where | None) -> Leap | None:
             return lo, before
         return row, new
 
-    return Leap(step)
+    return Leap(step, size)
 
 
 def kept(policy: Summary, log: Log, room: Room) -> Where | None:

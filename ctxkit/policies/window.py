@@ -42,7 +42,7 @@ class Window(Setting):
         n = lead(log)
         if self.estimated or n is None or _led(log) != n:
             return None
-        return Leap(_fitting(log, n, self.keep_tokens), self.keep_tokens)
+        return Leap(_fitting(log, n, self.keep_tokens), floor=self.keep_tokens)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

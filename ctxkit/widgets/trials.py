@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit.engine import identified, log_of, run
 from ctxkit.errors import CtxkitError
 from ctxkit.frames.occupancy import prompts as recorded_prompts
+from ctxkit.metrics.size import spots_of
 from ctxkit.metrics.when import when
 from ctxkit.policies.chain import Chain
 from ctxkit.policies.summarisers import Extractive, Fixed
@@ -113,7 +114,7 @@ class Trials:
             rules = rules.but(policy=sized(rules.policy, summary))
         done = run(self._log(rules), rules, self._limit)
         held = [Step(h.call, 0, None, None, f"{h.guard}: {h.why}") for h in done.held]
-        cuts = [Step(c.call, c.before, c.after, 1 - len(c.new) / max(len(c.was), 1), "") for c in done.cuts]
+        cuts = [Step(s.call, s.before, s.after, s.message_savings, "") for s in spots_of(done)]
         steps = tuple(sorted([*cuts, *held], key=lambda s: s.call))
         row = run_row(self.base, done, rules.label)
         return Trial(done.prompts.tolist(), steps, done.room.limit, row, done)
