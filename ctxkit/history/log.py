@@ -145,8 +145,9 @@ class Log:
             self.estimates.row(self.estimator.message(message) if estimate is None else estimate)
         self.turns.append(self._turn(message, role) if turn is None else turn)
         self.first_calls.append(len(self.upto))
-        for code, counts in enumerate(self.counts):
-            counts.append(counts[-1] + (code == role))
+        for counts in self.counts:
+            counts.append(counts[-1])
+        self.counts[role][-1] += 1
         self.roles.append(role)
         self.of_role[role].append(row)
         self._bind(message, role, row)

@@ -81,10 +81,12 @@ class Sampled(Straight):
         while call < stop:
             self._reach(call + 1)
             end = min(self._end, stop)
-            over = self._prompts[call - self._start : end - self._start] > limit
-            at = int(over.argmax())
-            if over[at]:
-                return call + at
+            at = call - self._start
+            if end - call > 1:
+                over = self._prompts[at : end - self._start] > limit
+                at += int(over.argmax())
+            if self._prompts[at] > limit:
+                return self._start + at
             call = end
         return stop
 
@@ -142,7 +144,8 @@ def curve(  # noqa: PLR0917  what a pruning's own `curve` takes
     """
     fast = getattr(pruning, "curve", None)
     if fast is not None:
-        prompts, fresh = (np.asarray(sizes) for sizes in fast(history, start, stop, clock, room))
+        prompts, fresh = fast(history, start, stop, clock, room)
+        prompts, fresh = np.asarray(prompts), np.asarray(fresh)
         if len(prompts) != len(fresh) or not min(stop - start, 2) <= len(prompts) <= stop - start:
             raise BadArguments(
                 f"The curve of {name_of(pruning)} gave {len(prompts)} and {len(fresh)} sizes for {stop - start} calls: "
