@@ -177,11 +177,12 @@ class Masks(Ranges, frozen=True, gc=False):
         if not len(at):
             return self
         columns, known = self._head_arrays(int(at[-1]) + 1)
-        columns["keys"][at] = [m.key for m in makers] if len(makers) > 1 else makers[0].key
+        keys = [m.key for m in makers]
+        columns["keys"][at] = keys if len(keys) > 1 else keys[0]
         columns["tokens"][at] = tokens
         if columns["estimates"] is not columns["tokens"]:
             columns["estimates"][at] = estimates
-        known.update({m.key: m for m in makers})
+        known.update(zip(keys, makers, strict=True))
         return self._with(
             Head.of_columns(columns, known), int(at[-1]) + 1, int(at[0]), (kind, reason, method, None), (at, None)
         )

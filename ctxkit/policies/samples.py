@@ -180,8 +180,9 @@ def common(a: History, b: History) -> int:
     same = edited
     for name in ("rows", "keys"):  # a key stands for what a message says
         differ = a.front(name, same) != b.front(name, same)
-        if differ.any():
-            same = int(differ.argmax())
+        first = int(differ.argmax()) if same else 0
+        if same and differ[first]:
+            same = first
     if same < edited:
         return b.fixed + b.before(same)
     return b.fixed + b.before(n if edited == n or a.row(edited) == b.row(edited) else edited)
