@@ -50,7 +50,7 @@ class Leapt(Run):
         self.held = []
         self._rows: list[int] = []
         """The first row that is kept as it was said, at each compaction."""
-        self._summary = 0
+        self._lead = self._summary = 0
 
     def __getattr__(self, name: str) -> Any:
         if name not in DONE:
@@ -68,7 +68,8 @@ class Leapt(Run):
         level = floor(level) if isfinite(level) else level  # as good, and found in half the time
         sizes, sums, fixed = log.tokens.C, log.tokens.P, log.fixed_at
         call = lo = before = off = 0
-        front, self.call = sums[len(log.stays)], log.calls
+        self._lead, self._summary, self.call = len(log.stays), leap.summary, log.calls
+        front = sums[self._lead]
         while call < self.call:
             call = bisect_right(sizes, level - off, call)
             if call == self.call:
@@ -83,7 +84,6 @@ class Leapt(Run):
             call += 1
         if self.call and not marks:
             marks.append((0, 0, None))
-        self._summary = leap.summary
         self.clock.sync()
 
     @property
@@ -94,13 +94,13 @@ class Leapt(Run):
     @property
     def shown_from(self) -> tuple[int, int]:
         """The first row that is shown as it was said, and how many of those before it stay: 0 and 0 without a cut."""
-        return (self._rows[-1], len(self.log.stays)) if self._rows else (0, 0)
+        return (self._rows[-1], self._lead) if self._rows else (0, 0)
 
     def places(self) -> list[Place]:
         """Return the compactions in whole numbers, without making them."""
         log, marks = self.log, self.billed.marks
         sizes, upto, head, lo = log.tokens.C, log.upto, 0, 0
-        shown = len(log.stays) + (self._summary > 0)
+        shown = self._lead + (self._summary > 0)
         out, before = [], 0
         for row, (call, off, _) in zip(self._rows, marks[len(marks) - len(self._rows) :], strict=True):
             rows, size = upto[call], sizes[call]
