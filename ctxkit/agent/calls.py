@@ -97,6 +97,9 @@ class Calls:
         heard: list[str] = []
 
         def hear(delta: Delta) -> None:
+            if delta.kind == "wait":
+                self._tell("model_wait", {"why": redact(delta.text)})
+                return
             if delta.kind == "text":
                 heard.append(delta.text)
             self._tell("delta", {"kind": delta.kind, "text": redact(delta.text)})

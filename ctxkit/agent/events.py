@@ -11,8 +11,8 @@ import msgspec
 class Event(msgspec.Struct, frozen=True):
     """One event: its name, when it was, in which turn, and what it says.
 
-    Names: `turn_start turn_end model_call model_response model_error delta tool_call tool_result inner_call_context
-    compaction_start compaction_end context_budget_warn context_budget_cutover context_window_warn
+    Names: `turn_start turn_end model_call model_wait model_response model_error delta tool_call tool_result
+    inner_call_context compaction_start compaction_end context_budget_warn context_budget_cutover context_window_warn
     context_exceeded_recovery limit_reached memory_flush cancelled moved`; a live session writes `listener_failed`, too.
     """
 

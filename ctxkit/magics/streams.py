@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _PAUSE, _CHART_PAUSE = 0.15, 1.5
 """Seconds between two updates of the words, and of the chart."""
+_AT_ONCE = ("tool_call", "model_wait")
+"""What is always shown at once, as it may take long: a tool that is called, a rate limit that is waited for."""
 _LONGEST = 6000
 """Characters of a turn that stay on the screen; the session has all of them."""
 _STYLE = "color:var(--jp-content-font-color1,inherit);line-height:1.45"
@@ -43,6 +45,9 @@ class Turn:
         elif event.kind == "compaction_end":
             self._close()
             self.lines.append(_compaction(said))
+        elif event.kind == "model_wait":
+            self._close()
+            self.lines.append(f"… {line(str(said['why']), 160)}")
         elif event.kind == "model_error":
             self._close()
             self.lines.append(f"! the model failed: {line(str(said['error']), 300)}")
@@ -164,9 +169,7 @@ class Screen:
         now = time.monotonic()
         if not self._rich or self._words is None:
             return
-        if (
-            event.kind == "tool_call" or now - self._last > _PAUSE
-        ):  # a tool may take long: what is called is always shown
+        if event.kind in _AT_ONCE or now - self._last > _PAUSE:
             self._last = now
             self._words.update(self.turn)
         if event.kind == "model_response" and now - self._charted > _CHART_PAUSE:

@@ -122,7 +122,9 @@ class Provider:
             except Exception as e:  # noqa: BLE001  LiteLLM raises many kinds; all leave as one of ours
                 overflow = is_overflow(e)
                 if attempt + 1 < self._attempts and not said and not overflow and is_rate_limit(e):
-                    await asyncio.sleep(self._pause * 2**attempt)
+                    seconds = self._pause * 2**attempt
+                    emit(Delta("wait", f"{self.name} is over its rate limit; it is asked again in {seconds:g} s"))
+                    await asyncio.sleep(seconds)
                     continue
                 raise ModelError(f"{self.name}: {redact(str(e))[:1000]}", overflow=overflow) from None
             return _timed(message, time.monotonic() - started)

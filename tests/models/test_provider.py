@@ -97,7 +97,12 @@ def test_a_reply_streams_and_carries_usage_by_class(litellm):
 
 def test_a_rate_limit_is_waited_for_and_an_overflow_is_not(litellm):
     litellm.failures[:] = [RuntimeError("429 Too Many Requests"), RuntimeError("Rate limit reached")]
-    assert ask(Provider("ctxkit-test/one", pause=0.001)).text == "Hello "
+    heard = []
+    assert ask(Provider("ctxkit-test/one", pause=0.001), emit=heard.append).text == "Hello "
+    assert [d.text for d in heard if d.kind == "wait"] == [
+        "ctxkit-test/one is over its rate limit; it is asked again in 0.001 s",
+        "ctxkit-test/one is over its rate limit; it is asked again in 0.002 s",
+    ]
     litellm.failures[:] = [RuntimeError("prompt is too long: 2 tokens > 1 maximum")]
     litellm.asked.clear()
     with pytest.raises(ModelError) as e:
