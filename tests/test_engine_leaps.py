@@ -34,6 +34,8 @@ from ctxkit.presets import langchain_summary, openclaw
 POLICIES = {
     "summary": lambda keep, size: Summary(keep_tokens=keep, summariser=Fixed(size)),
     "share": lambda keep, size: Summary(keep_share=min(keep / 1500, 1.0) or 0.1, summariser=Fixed(size)),
+    "messages": lambda keep, size: Summary(keep_messages=keep // 40 + 1, summariser=Fixed(size)),
+    "turns": lambda keep, size: Summary(keep_turns=keep // 200 + 1, split_turns=False, summariser=Fixed(size)),
     "grows": lambda keep, size: Summary(keep_tokens=keep, summariser=Fixed(size), must_shrink=False, limit=900),
     "pi": lambda keep, size: PiSummary(keep_tokens=keep, summariser=Fixed(size), limit=400),
     "safeguard": lambda keep, size: Safeguard(keep_tokens=keep, summariser=Fixed(size)),
@@ -45,6 +47,9 @@ POLICIES = {
         langchain_summary(
             trigger=("tokens", 1), keep=("fraction", min((keep + 1) / 1500, 1.0)), summariser=Fixed(size)
         ).policy
+    ),
+    "newest": lambda keep, size: (
+        langchain_summary(trigger=("tokens", 1), keep=("messages", keep // 40 + 1), summariser=Fixed(size)).policy
     ),
     "window": lambda keep, size: Window(keep_tokens=keep + 1),
 }

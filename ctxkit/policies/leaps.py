@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from ctxkit.history import USER
 from ctxkit.policies.summarisers import Fixed
 
 if TYPE_CHECKING:
@@ -57,9 +58,13 @@ def summary(policy: Summary, log: Log, where: Where | None) -> Leap | None:
 
 
 def kept(policy: Summary, log: Log, room: Room) -> Where | None:
-    """Return where a policy cuts that keeps the newest tokens, or a share of the window, and may split a turn."""
-    if policy.keep_turns is not None or policy.keep_messages is not None or not policy.split_turns:
+    """Return where a policy cuts; None where it keeps whole turns by their tokens or messages."""
+    if policy.keep_turns is not None:
+        return newest_turns(log, policy.keep_turns)
+    if not policy.split_turns:
         return None
+    if policy.keep_messages is not None:
+        return newest_messages(log, policy.keep_messages)
     keep = policy.keep_tokens if policy.keep_tokens is not None else 20_000
     if policy.keep_share is not None:
         keep = int(room.limit * policy.keep_share)
@@ -75,9 +80,28 @@ def newest_tokens(log: Log, keep: int, *, estimated: bool) -> Where:
         if aim < sums[lo]:
             return lo
         row = bisect_right(sums, aim, lo, hi + 1) - 1
-        if row < hi and is_cut[row]:
-            return row
-        found = is_cut.find(1, row, hi)
-        return found if found >= 0 else is_cut.rfind(1, lo, min(row + 1, hi))
+        return row if row < hi and is_cut[row] else safe(is_cut, row, lo, hi)
 
     return where
+
+
+def newest_messages(log: Log, keep: int) -> Where:
+    """Return where the newest `keep` messages begin: at the first safe cut from there on."""
+    return lambda lo, hi: safe(log.is_cut, hi - keep, lo, hi) if hi - keep > lo else lo
+
+
+def newest_turns(log: Log, keep: int) -> Where:
+    """Return where the newest `keep` turns begin, each from its user message on."""
+    users, is_cut = log.of_role[USER], log.is_cut
+
+    def where(lo: int, hi: int) -> int:
+        at = bisect_left(users, hi) - keep
+        return is_cut.rfind(1, lo, users[at] + 1) if at >= 0 and users[at] >= lo else lo
+
+    return where
+
+
+def safe(is_cut: bytearray, row: int, lo: int, hi: int) -> int:
+    """Return the first safe cut from a row on, else the last one before it; below `lo` where there is none."""
+    found = is_cut.find(1, row, hi)
+    return found if found >= 0 else is_cut.rfind(1, lo, min(row + 1, hi))

@@ -61,7 +61,7 @@ class LangChainSummary(Summary):
         return clauses.cut(history, room, self.keep)
 
     def leap(self, log: Log, room: Room) -> Leap | None:
-        """Return what it does in whole numbers, where it keeps tokens and writes summaries of a fixed size."""
+        """Return what it does in whole numbers, where it writes summaries of a fixed size."""
         return leaps.summary(self, log, clauses.where(log, room, self.keep))
 
     def passages(self, history: History, first: int) -> list[Passage]:

@@ -75,13 +75,13 @@ def cut(history: History, room: Room, keep: tuple[str, float]) -> int:
     return history.safe_before(min(history.back(tokens + 1) + 1, n - 1))
 
 
-def where(log: Log, room: Room, keep: tuple[str, float]) -> Where | None:
-    """Return the same cut on rows of a log, where tokens are kept; None where messages are."""
+def where(log: Log, room: Room, keep: tuple[str, float]) -> Where:
+    """Return the same cut on rows of a log."""
     kind, value = keep
-    if kind == "messages":
-        return None
-    tokens = max(int(value if kind == "tokens" else value * room.limit), 1)
     sums, is_cut = log.tokens.P, log.is_cut
+    if kind == "messages":
+        return lambda lo, hi: is_cut.rfind(1, lo, hi - int(value) + 1) if hi - int(value) > lo else lo
+    tokens = max(int(value if kind == "tokens" else value * room.limit), 1)
 
     def row(lo: int, hi: int) -> int:
         aim = sums[hi] - tokens - 1
