@@ -199,6 +199,21 @@ def test_what_was_done_is_worked_out_once_and_as_it_was_then():
     assert [c.call for c in done.cuts] == [c.call for c in run(log, rules).cuts]
 
 
+def test_a_run_goes_on_from_a_leapt_one_with_its_warnings():
+    """What was warned of before is not said again until the next compaction."""
+    log = talk_of(20)
+    rules = Rules(Summary(keep_tokens=200, summariser=Fixed(20)), t.Above(9000), warnings=(t.Above(300),))
+    done, plain = run(log, rules), advance(Run(log, rules), rules, log.calls)
+    assert isinstance(done, Leapt)
+    assert done.warned == plain.warned != []
+    for k in range(5):
+        log.append(assistant(f"later {k} " * 30))
+    for past in (run(log, rules), done, plain):
+        later = Run(log, rules)
+        later.resume(past)
+        assert advance(later, rules, log.calls).warned == []
+
+
 def test_a_leapt_run_has_nothing_that_a_run_has_not():
     done = run(talk_of(40), Rules(Summary(keep_tokens=200, summariser=Fixed(20)), t.Above(600)))
     with pytest.raises(AttributeError, match="no attribute 'cost'"):

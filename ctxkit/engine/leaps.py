@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.leaps import Leap
     from ctxkit.policies.rules import Rules
 
-DONE = frozenset({"history", "cuts", "warned", "asked"})
+DONE = frozenset({"history", "cuts", "warned", "asked", "_noted"})
 """What a run did, beside its bill."""
 
 

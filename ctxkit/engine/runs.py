@@ -32,7 +32,6 @@ class Run:
         self.clock = log.clock(rules.cache_life)
         self.begin = self.call = 0
         self.billed = Billed(log, self.clock)
-        self._noted: set[int] = set()
         self._unsent: History | None = None
         self._start()
 
@@ -42,6 +41,7 @@ class Run:
         self.cuts: list[Cut] = []
         self.held: list[Held] = []
         self.warned: list[tuple[int, str]] = []
+        self._noted: set[int] = set()
         self.asked: list[tuple[History, str, str | None]] = []
         """Where the policy was asked and nothing came of it: the history, how it ended, and why."""
 
