@@ -105,8 +105,6 @@ class Column:
 
 def chars(message: Message) -> int:
     """Return the characters of a message: text, thinking, tool names and compact arguments; an image counts 4,800."""
-    from ctxkit.tokens.counters import arguments
-
     total = 0
     for part in message.parts:
         if isinstance(part, Text):
@@ -114,9 +112,15 @@ def chars(message: Message) -> int:
         elif isinstance(part, Thinking):
             total += len(part.text) or part.hidden
         elif isinstance(part, ToolCall):
-            total += len(part.name) + len(arguments(part))
+            total += len(part.name) + _argument_chars(part)
         elif isinstance(part, Image):
             total += IMAGE_CHARS
         elif isinstance(part, Sized):
             total += part.chars if part.chars is not None else 4 * (part.tokens or 0)
     return total
+
+
+def _argument_chars(call: ToolCall) -> int:
+    from ctxkit.tokens.counters import arguments
+
+    return len(arguments(call))

@@ -294,7 +294,7 @@ def _columns(log: Log) -> dict[str, Column]:
         return Column(lambda a, b: [each(row) for row in range(a, b)], kind)
 
     messages = log.messages
-    columns["chars"] = made(lambda r: chars(messages[r]), np.int64)
+    columns["chars"] = Column(lambda a, b: [chars(m) for m in messages[a:b]], np.int64)
     columns["times"] = made(lambda r: nan if messages[r].time is None else messages[r].time, np.float64)
     columns["errors"] = made(lambda r: messages[r].is_error, np.bool_)
     columns["agents"] = made(lambda r: log.code("agent", messages[r].agent or log.agent), np.int64)
