@@ -65,7 +65,7 @@ def measure(room: str) -> list[dict] | str:
 def goal(row: dict) -> str:
     """Return the goal of a row as `<= 4` or `>= 8`; one that is a bare number is a bound in the ratio's direction.
 
-    A ratio of ours to the peer's shall be small, one of the peer's to ours large.
+    A ratio of ours to the peer's shall be small, one of the peer's to ours large. `and ours <= 0.1` bounds the figure.
     """
     told = row.get("goal")
     if not isinstance(told, (int, float)):
@@ -76,13 +76,19 @@ def goal(row: dict) -> str:
 
 
 def holds(row: dict) -> bool | None:
-    """Whether a ratio keeps its goal; None where there is no such goal."""
-    sign, _, bound = goal(row).partition(" ")
+    """Whether a row keeps its goal: that of its ratio, and of its figure where one is named; None without a goal."""
+    kept = [_kept(row, clause) for clause in goal(row).split(" and ")]
+    return None if None in kept else all(kept)
+
+
+def _kept(row: dict, clause: str) -> bool | None:
+    which = "ours" if clause.startswith("ours ") else "ratio"
+    sign, _, bound = clause.removeprefix("ours ").partition(" ")
     try:
-        kept, ratio = float(bound.replace(",", "")), float(row["ratio"])
+        limit, value = float(bound.replace(",", "")), float(row[which])
     except (TypeError, ValueError):
         return None
-    return {"<=": ratio <= kept, "<": ratio < kept, ">=": ratio >= kept, ">": ratio > kept}.get(sign)
+    return {"<=": value <= limit, "<": value < limit, ">=": value >= limit, ">": value > limit}.get(sign)
 
 
 def line(room: str, row: dict) -> str:

@@ -99,7 +99,7 @@ def row(name: str, pruning: Any) -> list[dict[str, object]]:
     label = f"replay with {name} pruning, {edits} edits"
     figures = {"unit": "calls / CPU s", "peer": CALLS / folding}
     return [
-        {"name": label, "ours": CALLS / fast, "ratio": folding / fast, "goal": ">= 10, 400,000 calls / s", **figures},
+        {"name": label, "ours": CALLS / fast, "ratio": folding / fast, "goal": ">= 10 and ours >= 400,000", **figures},
         {
             "name": f"{label}, first of its log",
             "ours": CALLS / cold,
