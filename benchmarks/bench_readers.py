@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import statistics
-import time
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 import ctxkit as ck
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from benchmarks.clock import paired
 
 GOAL = 4.0
 KINDS = (
@@ -34,19 +29,6 @@ KINDS = (
     "langfuse",
     "kimi-cli",
 )
-ROUNDS = 7
-
-
-def cpu(do: Callable[[], Any], rounds: int = ROUNDS) -> float:
-    """Return the median CPU seconds of a call, after one that warms up."""
-    do()
-    times = []
-    for _ in range(rounds):
-        gc.collect()
-        start = time.process_time()
-        do()
-        times.append(time.process_time() - start)
-    return statistics.median(times)
 
 
 def decode(files: list[Path]) -> int:
@@ -84,7 +66,7 @@ def row(name: str, folder: Path) -> dict[str, Any]:
     assert not sessions.failures
     assert len(calls) == sum(len(s.calls) for s in sessions) > 0
     assert len(messages) == sum(len(s.messages) for s in sessions)
-    mine, peer = cpu(ours), cpu(lambda: decode(files))
+    mine, peer = paired(ours, lambda: decode(files))
     return {
         "name": f"read_all and frames: {name}",
         "ours": mine,
