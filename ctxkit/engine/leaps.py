@@ -7,7 +7,6 @@ from math import floor, isfinite
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.engine.advances import advance
-from ctxkit.engine.marks import Place
 from ctxkit.engine.runs import Run
 from ctxkit.policies.dues import level_of
 
@@ -96,14 +95,18 @@ class Leapt(Run):
         """The first row that is shown as it was said, and how many of those before it stay: 0 and 0 without a cut."""
         return (self._rows[-1], self._lead) if self._rows else (0, 0)
 
-    def places(self) -> list[Place]:
-        """Return the compactions in whole numbers, without making them."""
+    def places(self) -> list[tuple[int, int, int, int, int, int]]:
+        """Return the compactions in whole numbers, without making them.
+
+        Of each: its call, tokens of the prompt without and with it, messages without and with it, and tokens of the
+        summary (0: none was put), in the order of `metrics.size.Spot`.
+        """
         log, marks = self.log, self.billed.marks
         sizes, upto, head, lo = log.tokens.C, log.upto, 0, 0
         shown = self._lead + (self._summary > 0)
         out, before = [], 0
         for row, (call, off, _) in zip(self._rows, marks[len(marks) - len(self._rows) :], strict=True):
             rows, size = upto[call], sizes[call]
-            out.append(Place(call, size + before, size + off, head + rows - lo, shown + rows - row, self._summary))
+            out.append((call, size + before, size + off, head + rows - lo, shown + rows - row, self._summary))
             head, lo, before = shown, row, off
         return out

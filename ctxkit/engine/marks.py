@@ -54,18 +54,6 @@ class Cut(msgspec.Struct, frozen=True, gc=False):
         return tuple(_replace(e, trigger=self.trigger) for e in self.new.edits)
 
 
-class Place(NamedTuple):
-    """One compaction in whole numbers; sizes are tokens of the prompt at its call without and with it."""
-
-    call: int
-    before: int
-    after: int
-    messages_before: int
-    messages_after: int
-    summary: int
-    """Tokens of the summary; 0: none was put."""
-
-
 class Held(NamedTuple):
     """A compaction that was due and did not happen."""
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine import Run
-    from ctxkit.engine.marks import Place
     from ctxkit.messages import Edit
     from ctxkit.metrics.bills import Sheet
     from ctxkit.metrics.quick import Prompts as Quickly
@@ -60,7 +59,7 @@ class Spot(NamedTuple):
 def spots_of(done: Run) -> list[Spot]:
     """Return the compactions of a run."""
     if isinstance(done, Leapt) and done.untold:
-        return [_spot(place) for place in done.places()]
+        return [_spot(*place) for place in done.places()]
     out = []
     for cut in done.cuts:
         steps, before, after = cut.steps, cut.was.tokens, cut.new.tokens
@@ -78,11 +77,10 @@ def spots_of(done: Run) -> list[Spot]:
     return out
 
 
-def _spot(place: Place) -> Spot:
+def _spot(call: int, before: int, after: int, shown: int, left: int, summary: int) -> Spot:  # noqa: PLR0917
     """Return a compaction that was worked out in whole numbers: its summary, if any, is a model's."""
-    call, before, after, shown, left, size = place
-    written = (Written(call, before - after + size, before, size),) if size else ()
-    return Spot(call, before, after, shown, left, size, written)
+    written = (Written(call, before - after + summary, before, summary),) if summary else ()
+    return Spot(call, before, after, shown, left, summary, written)
 
 
 def spots_in(session: Session) -> list[Spot]:

@@ -15,9 +15,8 @@ from ctxkit.policies.summary import LOCAL, turn_start
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.history import History, Log
+    from ctxkit.history import History
     from ctxkit.messages import Message
-    from ctxkit.policies.leaps import Leap
     from ctxkit.policies.summarisers import Passage
     from ctxkit.tokens import Room
 
@@ -57,9 +56,7 @@ class Safeguard(PiSummary):
         known = self if isinstance(self.summariser, LOCAL) else replace(self, window=room.limit)
         return PiSummary.__call__(known, history, room)
 
-    def leap(self, log: Log, room: Room) -> Leap | None:
-        """Return what Pi's does: of a summary that is only a size nothing else is written."""
-        return super().leap(log, room)
+    leap = PiSummary.leap  # of a summary that is only a size nothing more is written
 
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the summary with the failures of tools behind it."""

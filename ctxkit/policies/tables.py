@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _FEW = 16
 """Changes that are set right one by one."""
+_NEAR = 64
+"""Changes that are looked through one by one: arrays cost more than they save."""
 _CELLS = 4_000_000
 """Cells of a comparison of all changes with all calls that are held at once."""
 
@@ -104,8 +106,11 @@ class Table(NamedTuple):
         """Return the calls after `start` at which positions before `first` still change, and by how much."""
         calls, at, deltas, _ = self.lists
         settled = int(self.settled[first])
+        a, b = bisect_right(calls, start), bisect_right(calls, max(settled, start))
+        near = b - a < _NEAR
+        found = range(a, b) if near else (a + np.flatnonzero(self.at[a:b] < first)).tolist()
         late: dict[int, int] = {}
-        for i in range(bisect_right(calls, start), bisect_right(calls, settled)) if settled > start else ():
+        for i in found:
             if at[i] < first:
                 late[calls[i]] = late.get(calls[i], 0) + deltas[i]
         return late

@@ -20,10 +20,8 @@ from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
-    from ctxkit.history import History, Log
+    from ctxkit.history import History
     from ctxkit.messages import Message
-    from ctxkit.policies.leaps import Leap
-    from ctxkit.tokens import Room
 
 TURN_CHARS = 600
 
@@ -66,9 +64,7 @@ class OpenClawSummary(Safeguard):
     recent_turns: int = 3
     """Turns of what is summarised that follow it word for word, 600 characters of each message."""
 
-    def leap(self, log: Log, room: Room) -> Leap | None:
-        """Return what the safeguard does."""
-        return super().leap(log, room)
+    leap = Safeguard.leap
 
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the summary with the turns behind it."""
