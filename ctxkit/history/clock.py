@@ -53,5 +53,5 @@ class Clock:
         return self
 
     def fresh(self, upto: int) -> NDArray[Any]:
-        """Return the tokens that each call before `upto` was sent and no cache held; the array must not be written to."""
+        """Return the tokens that each call before `upto` was sent and no cache held, not to be written to."""
         return self._fresh.upto(upto)
