@@ -99,24 +99,38 @@ class Head(msgspec.Struct, gc=False):
             return self.items[place].row
         return int(self.columns_["rows"][place])
 
-    def front(self, log: Log) -> Front | None:
-        """Return what stays, where all of it stands at the front; None where some stands behind what may go."""
+    def front(self, log: Log, call: int) -> Front | None:
+        """Return what stays as of a call, where all of it stands first; None where some stands behind what may go."""
+        if log.late_stays and self.size:
+            return self._front_of(self.firm(log, call))
         if self.front_ is None:
-            firm = self.firm(log)
-            if not firm or firm[-1] == len(firm) - 1:
-                self.front_ = Front().then(tuple([self.item(p) for p in firm]))
+            self.front_ = self._front_of(self.firm(log, call))
         return self.front_
 
-    def firm(self, log: Log) -> tuple[int, ...]:
-        """Return the places of the items that no policy may remove."""
+    def _front_of(self, firm: tuple[int, ...]) -> Front | None:
+        if firm and firm[-1] != len(firm) - 1:
+            return None
+        return Front().then(tuple([self.item(p) for p in firm]))
+
+    def firm(self, log: Log, call: int) -> tuple[int, ...]:
+        """Return the places of the items that no policy may remove as of a call."""
+        if log.late_stays and self.size:
+            return self._firm_at(log, call)
         if self.firm_ is None:
             if self.front_ is not None:
                 self.firm_ = tuple(range(len(self.front_.items)))
-            elif self.tuple_ is None:
-                self.firm_ = tuple(np.flatnonzero(self.column(log, "stays")).tolist())
             else:
-                self.firm_ = tuple(p for p, i in enumerate(self.tuple_) if i.stays(log))
+                self.firm_ = self._firm_at(log, call)
         return self.firm_
+
+    def _firm_at(self, log: Log, call: int) -> tuple[int, ...]:
+        if self.tuple_ is not None:
+            return tuple(p for p, i in enumerate(self.tuple_) if i.stays(log, call))
+        stays, rows = log.stays_at(call), self.column(log, "rows")
+        firm = np.isin(rows, stays) if stays else np.zeros(self.size, bool)
+        for p in np.flatnonzero(rows < 0).tolist():
+            firm[p] = self.makers[int(self.column(log, "keys")[p])].pinned
+        return tuple(np.flatnonzero(firm).tolist())
 
     def column(self, log: Log, name: str) -> NDArray[Any]:
         """Return one value an item; beside the log's columns: `rows`, `stands`, `keys`."""
@@ -142,7 +156,7 @@ class Head(msgspec.Struct, gc=False):
         if not self.size:
             return whole[:0]
         values: NDArray[Any] = whole[np.maximum(self.column(log, "stands"), 0)]
-        if name in ("roles", "chars", "groups", "tools", "errors", "stays"):
+        if name in ("roles", "chars", "groups", "tools", "errors"):
             at = np.flatnonzero(self.column(log, "keys"))
             values[at] = self._values(log, name, at, values[at].tolist())
         return values
@@ -155,8 +169,6 @@ class Head(msgspec.Struct, gc=False):
             return [maker.role(log, row) for maker, row in made]
         if name == "chars":
             return [maker.chars() for maker, _ in made]
-        if name == "stays":
-            return [maker.pinned if row < 0 else old for (maker, row), old in zip(made, was, strict=True)]
         none = {"tools": log.code("tool", ""), "groups": -1, "errors": False}[name]
         return [none if row < 0 else old for row, old in zip(rows, was, strict=True)]
 

@@ -145,6 +145,8 @@ class Item(msgspec.Struct, frozen=True, gc=False):
         """Return the code of its role."""
         return log.roles[self.row] if self.maker is None else self.maker.role(log, self.row)
 
-    def stays(self, log: Log) -> bool:
-        """Return True where no policy may remove it."""
-        return log.stays_in(self.row) if self.row >= 0 else self.maker is not None and self.maker.pinned
+    def stays(self, log: Log, call: int) -> bool:
+        """Return True where no policy may remove it as of a call."""
+        if self.row >= 0:
+            return log.stays_in(self.row, call)
+        return self.maker is not None and self.maker.pinned

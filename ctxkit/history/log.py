@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import nan
+from math import inf, nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,10 +52,13 @@ class Log:
         self.first_calls: list[int] = []
         self.results: dict[int, list[int]] = {}
         self.stays: list[int] = []
-        self.last_stay = -1
-        """The last of them; -1: none."""
+        """Rows that stay, rising."""
         self.is_cut = bytearray()
         """1 for each row before which a cut is safe."""
+        self.late_stays: dict[int, int] = {}
+        """Rows that came to stay after their first call, and since which call they do."""
+        self.late_cuts: dict[int, int] = {}
+        """Rows before which a cut is safe no more, and since which call: a result came late."""
         self.counts: tuple[list[int], ...] = tuple([0] for _ in ROLE_CODES)
         self.of_role: tuple[list[int], ...] = tuple([] for _ in ROLE_CODES)
         self.index: dict[str, int] = {}
@@ -196,7 +199,12 @@ class Log:
         self.is_cut.append(group == row)
         if group != row:
             self.results.setdefault(group, []).append(row)
-            self.is_cut[group + 1 : row] = bytes(row - group - 1)  # nothing between a result and its call can be cut
+            call = len(self.upto)
+            for r in range(group + 1, row):  # nothing between a result and its call can be cut
+                if self.is_cut[r]:
+                    self.is_cut[r] = 0
+                    if self.first_calls[r] < call:
+                        self.late_cuts[r] = call
         if role == SYSTEM or message.pinned or message.pending or group in self._stay:
             self._keep(group)
 
@@ -216,7 +224,8 @@ class Log:
         self.stays.extend(new)
         if len(self.stays) > len(new) and self.stays[-len(new) - 1] > new[0]:
             self.stays.sort()
-        self.last_stay = self.stays[-1]
+        call = len(self.upto)
+        self.late_stays.update({r: call for r in new if self.first_calls[r] < call})
         self._columns["stays"].forget(new[0])
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -240,9 +249,32 @@ class Log:
         self.column(f"{kind}s")
         return tuple(self._names[kind])
 
-    def stays_in(self, row: int) -> bool:
-        """Return True where no policy may remove the row."""
-        return row in self._stay
+    def stays_in(self, row: int, call: float = inf) -> bool:
+        """Return True where no policy may remove the row, as of a call."""
+        return row in self._stay and self.late_stays.get(row, 0) <= call
+
+    def stays_at(self, call: int) -> list[int]:
+        """Return the rows that stay as of a call, rising; rows that come later may be among them."""
+        if not self._later(self.late_stays, call):
+            return self.stays
+        return [r for r in self.stays if self.late_stays.get(r, 0) <= call]
+
+    def cuts_at(self, call: int) -> bytearray:
+        """Return 1 for each row before which a cut is safe as of a call; not to be written to."""
+        if not self._later(self.late_cuts, call):
+            return self.is_cut
+        known: tuple[int, int, bytearray] | None = self.memo.get("cuts at")
+        if known is None or known[:2] != (call, len(self.is_cut)):
+            cuts = bytearray(self.is_cut)
+            for row, since in self.late_cuts.items():
+                cuts[row] = since > call
+            known = self.memo["cuts at"] = call, len(cuts), cuts
+        return known[2]
+
+    @staticmethod
+    def _later(late: dict[int, int], call: int) -> bool:
+        """Return True where something came late, after a call: marks are written in the order of calls."""
+        return bool(late) and next(reversed(late.values())) > call
 
     def tool(self, row: int) -> str:
         """Return the name of the tool whose result the row is, or an empty string."""

@@ -195,8 +195,9 @@ class Masks(Ranges, frozen=True, gc=False):
         odd = [p for p in at[self._pick("roles", at) == ASSISTANT].tolist() if self[p].tool_calls]
         if odd or (not said and (self.column("rows")[at] < 0).any()):
             return self._changed_each(dict.fromkeys(at.tolist(), text), smaller)
-        if not said or self.log.last_stay >= self.lo + at[0] - self.head.size:
-            at = at[~self._pick("stays", at)]
+        stays = self.log.stays
+        if not said or (stays and stays[-1] >= self.lo + at[0] - self.head.size):
+            at = at[~self.stays[at]]
         maker, size = Placeholder(text), self._placeholder(text)
         if not said:
             at = at[self.column("keys")[at] != maker.key]

@@ -73,10 +73,11 @@ class Ranges(Searches, frozen=True, gc=False):
         row = lo + before - was.size
         if front is None:
             front = was.front_
-            if front is None or start or not lo < row < self.hi or not log.is_cut[row]:
+            late = log.late_stays or log.late_cuts
+            if front is None or late or start or not lo < row < self.hi or not log.is_cut[row]:
                 return self._cut_safely(start, before, summary, tokens, words)
-            if log.last_stay >= lo:
-                if lo or was.size or not len(log.stays) == log.last_stay + 1 < row:
+            if log.stays and log.stays[-1] >= lo:
+                if lo or was.size or not len(log.stays) == log.stays[-1] + 1 < row:
                     return self._cut_safely(start, before, summary, tokens, words)
                 front = self._lead()
         items, size = front.items, front.tokens
@@ -106,7 +107,7 @@ class Ranges(Searches, frozen=True, gc=False):
     def _cut_safely(self, start: int, before: int, summary: Any, tokens: int | None, words: Words) -> Self:
         """Move the range to safe cuts, and look what stays in it."""
         log, head, lo = self.log, self.head, self.lo
-        nh, stays = head.size, log.stays
+        nh, stays = head.size, log.stays_at(self.call)
         before = min(before, nh + self.hi - lo)
         if not self.is_safe(before):
             before = self.safe(before) or self.safe_before(before)
@@ -118,9 +119,9 @@ class Ranges(Searches, frozen=True, gc=False):
         rows: list[int] = []
         if row > lo and stays and stays[-1] >= lo:
             rows = stays[bisect_left(stays, lo + start - nh if start > nh else lo) : bisect_left(stays, row)]
-        front = head.front(log)
+        front = head.front(log, self.call)
         if front is None or start or row < lo or (rows and (len(front.items) < nh or rows[-1] - lo >= len(rows))):
-            return self._cut_around(start, before, (head.firm(log), rows), (summary, tokens), words)
+            return self._cut_around(start, before, (head.firm(log, self.call), rows), (summary, tokens), words)
         if rows:  # all of the head stays, and the first rows behind it
             front = front.then(tuple([self.item(nh + r - lo) for r in rows]))
         return self if before <= len(front.items) else self._cut(0, before, summary, tokens, words, front)

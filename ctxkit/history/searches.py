@@ -35,8 +35,9 @@ class Searches(View, frozen=True, gc=False):
         if not estimated:
             budget -= self.fixed
         log, head = self.log, self.head
-        if log.last_stay < self.lo:
-            front = head.front_ or head.front(log)
+        stays = log.stays_at(self.call)
+        if not stays or stays[-1] < self.lo:
+            front = head.front(log, self.call)
             if front is not None:  # what stays stands first
                 lead = len(front.items)
                 if lead < start:
@@ -68,7 +69,7 @@ class Searches(View, frozen=True, gc=False):
         nh = self.head.size
         if position >= nh:
             ahead = self.lo - nh
-            found = self.log.is_cut.find(1, position + ahead, self.hi)
+            found = self.log.cuts_at(self.call).find(1, position + ahead, self.hi)
             return found - ahead if found >= 0 else 0
         while position < nh and not self.is_safe(position):
             position += 1
@@ -89,7 +90,7 @@ class Searches(View, frozen=True, gc=False):
             if self.head.row(p) >= 0:
                 row = self.head.row(p)
                 break
-        return row >= self.hi or bool(self.log.is_cut[row])
+        return row >= self.hi or bool(self.log.cuts_at(self.call)[row])
 
     def nth_last(self, role: str, n: int) -> int:
         """Return the position of the n-th last message of a role (1: the last); -1 where there are fewer."""
@@ -138,13 +139,15 @@ class Searches(View, frozen=True, gc=False):
         log, nh = self.log, self.head.size
         total = 0
         if start < nh:
-            firm = (self.head.item(p) for p in self.head.firm(log) if start <= p < stop)
+            places = self.head.firm(log, self.call)
+            firm = (self.head.item(p) for p in places if start <= p < stop)
             total = sum(i.estimate if estimated else i.tokens for i in firm)
-        if stop > nh and log.stays:
+        stays = log.stays_at(self.call)
+        if stop > nh and stays:
             sizes = self._measure(estimated).sizes
-            a = bisect_left(log.stays, self.lo + max(start - nh, 0))
-            b = bisect_left(log.stays, self.lo + stop - nh)
-            total += sum(sizes[r] for r in log.stays[a:b])
+            a = bisect_left(stays, self.lo + max(start - nh, 0))
+            b = bisect_left(stays, self.lo + stop - nh)
+            total += sum(sizes[r] for r in stays[a:b])
         return total
 
     def _nth_last_head(self, code: int, left: int) -> int:

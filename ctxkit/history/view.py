@@ -125,6 +125,8 @@ class View(msgspec.Struct, frozen=True, gc=False):
     def column(self, name: str) -> NDArray[Any]:
         """Return a column: one of `COLUMNS`, or `rows` (-1: stands for others), `keys` (0: as said), `stays`."""
         tail: NDArray[Any]
+        if name == "stays":
+            return self._stays()
         if name in ("rows", "stands"):
             tail = np.arange(self.lo, self.hi)
         elif name == "keys":
@@ -133,9 +135,26 @@ class View(msgspec.Struct, frozen=True, gc=False):
             tail = self.log.column(name, self.hi)[self.lo :]
         return np.concatenate((self.head.column(self.log, name), tail)) if self.head.size else tail
 
+    def _stays(self) -> NDArray[Any]:
+        """Return what stays as of the call: what came to stay later does not yet."""
+        log, head = self.log, self.head
+        tail = log.column("stays", self.hi)[self.lo :]
+        if log.late_stays:
+            tail = tail.copy()
+            for row, since in log.late_stays.items():
+                if since > self.call and self.lo <= row < self.hi:
+                    tail[row - self.lo] = False
+        if not head.size:
+            return tail
+        firm = np.zeros(head.size, bool)
+        firm[list(head.firm(log, self.call))] = True
+        return np.concatenate((firm, tail))
+
     def front(self, name: str, n: int) -> NDArray[Any]:
         """Return the first `n` values of a column."""
-        return self.head.column(self.log, name)[:n] if n <= self.head.size else self.column(name)[:n]
+        if name != "stays" and n <= self.head.size:
+            return self.head.column(self.log, name)[:n]
+        return self.column(name)[:n]
 
     @property
     def sizes(self) -> NDArray[Any]:

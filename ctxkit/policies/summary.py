@@ -243,9 +243,10 @@ def anything(history: History, before: int) -> bool:
     head, log = history.head, history.log
     if before > head.size:
         first, last = history.lo, history.lo + before - head.size
-        if log.last_stay < first or last - first > bisect_left(log.stays, last) - bisect_left(log.stays, first):
+        stays = log.stays_at(history.call)
+        if last - first > bisect_left(stays, last) - bisect_left(stays, first):
             return True
-    return any(i.row >= 0 and not i.stays(log) for i in head.items[:before])
+    return any(i.row >= 0 and not i.stays(log, history.call) for i in head.items[:before])
 
 
 def _text(made: Message | str | int) -> str:

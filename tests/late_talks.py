@@ -1,0 +1,59 @@
+"""Talks with late, pending and pinned results, writes of files that were read, and pauses; and logs cut at a call."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from builders import assistant, result, system, tool_call, user
+
+from ctxkit.history import Log
+
+if TYPE_CHECKING:
+    from ctxkit.messages import Message
+
+TOOLS = ("read_file", "write_file", "shell")
+WORDS = ("go on ", "RETRY it ", "fix it ")
+
+
+def late_talk(seed: int, calls: int = 40, *, late: float = 0.15, large: int = 4000) -> list[Message]:
+    """Return messages with parallel calls; a share of the results comes up to six calls late."""
+    r = random.Random(seed)
+    now, out, owed = 1e6, [system("s " * 50)], []
+    for n in range(calls):
+        if n == 0 or r.random() < 0.2:
+            now += r.choice([5, 50, 700])
+            words = r.choice(WORDS) + "u " * r.randint(1, 300)
+            out.append(user(words, id=f"u{n}", time=now, pinned=r.random() < 0.05))
+        now += r.randint(1, 30)
+        asked = [
+            tool_call(r.choice(TOOLS), id=f"c{n}.{i}", path=f"f{r.randint(0, 5)}")
+            for i in range(r.choice([0, 1, 1, 2]))
+        ]
+        out.append(assistant("a " * r.randint(0, 300), *asked, id=f"a{n}", time=now, latency=1.0))
+        for call in asked:
+            text = "r\n" * (r.choice([3, 40, 400, large]) // 2)
+            said = result(text, call, id=f"r{call.id}", time=now + 1, pending=r.random() < late / 5)
+            if r.random() < late:
+                owed.append((n + r.randint(1, 6), said))
+            else:
+                out.append(said)
+        for due in [o for o in owed if o[0] <= n]:
+            out.append(msgspec.structs.replace(due[1], time=now + 1))
+            owed.remove(due)
+    return out
+
+
+def grown(log: Log, stop: int) -> Any:
+    """Yield each call of a log with a log that grows as a live session's: nothing in it comes after the call."""
+    live = Log(log.counter, fixed=log.fixed_at[0] if log.fixed_at else 0, agent=log.agent)
+    live.known, live.scale, row = log.known, log.scale, 0
+    for call in range(stop):
+        for row in range(row, log.upto[call]):  # noqa: B020  it goes on where it was
+            live.append(log.messages[row], log.tokens.sizes[row], turn=log.turns[row])
+        row = log.upto[call]
+        if live.calls:
+            live.done[-1] = log.done[call - 1]
+        live.open(log.sent[call], log.agents[call], log.fixed_at[call])
+        yield call, live
