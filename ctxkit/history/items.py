@@ -29,10 +29,20 @@ def _content(message: Message) -> bytes:
         return repr(message.parts).encode("utf-8", "backslashreplace")
 
 
+def content_key(message: Message) -> int:
+    """Return a number above 0 that is equal for messages that say the same, whatever their ids."""
+    return _key(_content(message))
+
+
 class Given(msgspec.Struct, frozen=True, gc=False):
     """A message as it is."""
 
     given: Message
+
+    @property
+    def content(self) -> int:
+        """What it says, as `content_key` has it."""
+        return content_key(self.given)
 
     @property
     def key(self) -> int:
@@ -67,6 +77,11 @@ class Placeholder(msgspec.Struct, frozen=True, gc=False):
         """Equal texts have equal keys."""
         return _key("placeholder", self.text)
 
+    @property
+    def content(self) -> int:
+        """What it says, as `content_key` has it."""
+        return content_key(Message(role="tool", parts=(Text(self.text),)))
+
     def message(self, log: Log, row: int) -> Message:
         """Return the row's message with this text alone."""
         return renamed(_replace(log.messages[row], parts=(Text(self.text),)), log.messages[row].id)
@@ -100,6 +115,11 @@ class Tokens(msgspec.Struct, frozen=True, gc=False):
     def key(self) -> int:
         """Each is its own."""
         return _key("tokens", self.call, self.step, self.tokens)
+
+    @property
+    def content(self) -> int:
+        """Each says something of its own."""
+        return self.key
 
     def message(self, _log: Log, _row: int) -> Message:
         """Return a summary that holds a size instead of a text."""

@@ -156,17 +156,20 @@ class Log:
         self._bind(message, role, row)
 
     def measure(self, message: Message, row: int = -1) -> int:
-        """Return the tokens of a message that is no row; one made from a row shares the row's recorded scale."""
+        """Return the tokens of a message that is no row: one text has one size, whoever put it there.
+
+        It is counted, and corrected by the log's `scale`. What has no more characters than the row
+        that it was made from has no more tokens either, whatever that row was recorded with.
+        """
         known = self.known(message)
         if known is not None:
             return known
         new = self.counter.message(message)
-        if row >= 0:
-            plain, size = self.counter.message(self.messages[row]), self.tokens.sizes[row]
-            if plain and plain != size:
-                return round(size * new / plain)
-            return new
-        return new if self.scale == 1.0 else round(new * self.scale)
+        if self.scale != 1.0:
+            new = round(new * self.scale)
+        if row >= 0 and new > self.tokens.sizes[row] and chars(message) <= chars(self.messages[row]):
+            return self.tokens.sizes[row]
+        return new
 
     def _reply(self, message: Message) -> None:
         if not self._open:

@@ -13,6 +13,7 @@ from ctxkit.history.head import Head
 from ctxkit.history.invariants import check
 from ctxkit.history.items import Given, Maker, Placeholder, renamed
 from ctxkit.history.ranges import Ranges
+from ctxkit.history.steps import Words  # noqa: TC001  beside what it is used with
 from ctxkit.messages import Message, Text
 
 if TYPE_CHECKING:
@@ -83,6 +84,32 @@ class Masks(Ranges, frozen=True, gc=False):
         if new is not self:
             check(new)
         return new
+
+    def left_as(self, changes: Mapping[int, tuple[Message | None, int]], reason: str = "") -> Self:
+        """Put messages of known sizes in the place of some; None leaves one out.
+
+        Args:
+            changes: by position the new message with its tokens.
+            reason: why, for a person to read.
+
+        Raises:
+            UnsoundHistory: a tool call would lose its result, or a result its call.
+        """
+        at = sorted(p for p, (m, _) in changes.items() if m is not None)
+        found = [(self.item(p).row, *changes[p]) for p in at]
+        makers: list[Maker] = [Given(renamed(m, self._origin(row, m))) for row, m, _ in found if m]
+        tokens = [size for _, _, size in found]
+        alike = self.log.estimates is self.log.tokens
+        sizes = tokens if alike else [self.log.estimator.message(m) for _, m, _ in found if m]
+        new = self._put(np.array(at, int), tokens, sizes, makers, ("shortened", reason, None, None))
+        gone = np.array(sorted(changes.keys() - set(at)), int)
+        if len(gone):
+            new = new._without(gone, reason, None)  # noqa: SLF001  a history of this class
+            check(new)
+        return new
+
+    def _origin(self, row: int, message: Message) -> str:
+        return self.log.messages[row].id if row >= 0 else message.id
 
     def positions(self, which: Mask) -> NDArray[Any]:
         """Return the positions of a mask, rising; those of an array that is rising positions already are taken as is.
@@ -173,7 +200,12 @@ class Masks(Ranges, frozen=True, gc=False):
             raise BadArguments(f"A mask alone does not say what the messages become: give {kind!r} a text.")
         else:
             found = self._changed_alike(self.positions(changes), text, smaller)
-        at, tokens, estimates, makers = found
+        return self._put(*found, (kind, reason, method, None))
+
+    def _put(
+        self, at: NDArray[Any], tokens: Any, estimates: Any, makers: list[Maker], words: Words
+    ) -> Self:
+        """Return the history with other messages at some rising positions."""
         if not len(at):
             return self
         columns, known = self._head_arrays(int(at[-1]) + 1)
@@ -183,9 +215,8 @@ class Masks(Ranges, frozen=True, gc=False):
         if columns["estimates"] is not columns["tokens"]:
             columns["estimates"][at] = estimates
         known.update(zip(keys, makers, strict=True))
-        return self._with(
-            Head.of_columns(columns, known), int(at[-1]) + 1, int(at[0]), (kind, reason, method, None), (at, None)
-        )
+        upto, first = int(at[-1]) + 1, int(at[0])
+        return self._with(Head.of_columns(columns, known), upto, first, words, (at, None))
 
     def _changed_alike(self, at: NDArray[Any], text: str, smaller: bool) -> tuple[Any, Any, Any, list[Maker]]:
         """One placeholder for all messages at `at`; replies with tool calls keep those and are done one by one."""

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ctxkit.policies import contents
-from ctxkit.policies.courses import Untraceable
-from ctxkit.policies.curves import last_results
-from ctxkit.policies.setting import Setting, at_least
+from ctxkit.policies.scheduled import Scheduled
+from ctxkit.policies.setting import at_least
+from ctxkit.schedules import AS_IT_CAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from ctxkit.history import History
-    from ctxkit.history.clock import Clock
     from ctxkit.messages import Message
-    from ctxkit.policies.courses import Course
+    from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
 CLEARED = "[Old tool result content cleared]"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Clear(Setting):
+class Clear(Scheduled):
     """Put a placeholder in the place of all tool results but the last few."""
 
     keep_last: int = 3
@@ -49,71 +41,22 @@ class Clear(Setting):
         at_least(self, 0, "keep_last", "at_least", "min_chars")
         at_least(self, 1, "polling")
 
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the history with old results cleared."""
-        results = history.role("tool")
-        n = int(results.sum())
-        old = (n + 1) // self.polling * self.polling - self.keep_last - 1 if self.polling > 1 else n - self.keep_last
-        if old <= 0:
-            return history
-        which = _first(results, old) & self._eligible(history)
-        if not which.any():
-            return history
-        why = f"older than the last {self.keep_last} tool results"
-        if "{lines}" in self.placeholder:
-            new = history.shorten({p: self._cleared(history[p]) for p in np.flatnonzero(which).tolist()}, reason=why)
-        else:
-            new = history.shorten(which, self.placeholder, reason=why)
-        return new if history.tokens - new.tokens >= self.at_least else history
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
+        """Clear each result as soon as `keep_last` newer ones are there."""
+        if self.at_least:
+            stages = (None, replace(self, at_least=0))
+            view.stages(stages, lambda _, size: size(0) - size(1) >= self.at_least)
+            return
+        text = self._cleared if "{lines}" in self.placeholder else self.placeholder
+        for p, call, old in view.window("tool", self._old):
+            if view.is_tool(p, self.allow) and not view.is_tool(p, self.deny):
+                view.change(p, text if old else AS_IT_CAME, since=call, low=self.min_chars)
 
-    changes = ("tool",)
-    alone = True
-
-    @property
-    def curve(self) -> Callable[..., tuple[NDArray[Any], NDArray[Any]]]:
-        """What all coming calls are sent at once; not there with `polling` or `at_least`."""
-        if self.polling > 1 or self.at_least:
-            raise AttributeError("curve")
-        return self._curve
-
-    def _curve(
-        self, history: History, start: int, stop: int, clock: Clock, _room: Room
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        whole = history.at(stop - 1)
-        all_of_them = self.allow == ("*",) and not self.deny and not self.min_chars
-        eligible = None if all_of_them else self._eligible(whole)
-        text = self._sizes(whole) if "{lines}" in self.placeholder else self.placeholder
-        return last_results(history, (start, stop), clock, self.keep_last, text, eligible=eligible)
-
-    def trace(self, course: Course, _room: Room) -> None:
-        """Say when each result is cleared: as soon as `keep_last` newer ones are there."""
-        if self.polling > 1 or self.at_least or (self.min_chars and course.states):
-            raise Untraceable
-        course.need_calls()
-        shown = course.shown
-        results = np.flatnonzero(shown.role("tool"))
-        may = self._eligible(shown)[results]
-        late = course.arrive[results[self.keep_last :]].tolist()
-        for p, call, able in zip(results.tolist(), late, may.tolist(), strict=False):
-            if able and "{lines}" in self.placeholder:
-                course.change(p, call, self._cleared)
-            elif able:
-                course.text(p, call, self.placeholder)
-
-    def _sizes(self, history: History) -> NDArray[Any]:
-        """Return the tokens of each result's own placeholder; those of untouched rows are worked out once a log."""
-        log, head = history.log, history.head.size
-        known: dict[int, int] = log.memo.setdefault(("cleared", self.placeholder), {})
-        out = np.zeros(len(history), np.int64)
-        for p in np.flatnonzero(history.role("tool")).tolist():
-            row = history.row(p)
-            size = known.get(row) if p >= head else None
-            if size is None:
-                size = log.measure(self._cleared(history[p]), row)
-                if p >= head:
-                    known[row] = size
-            out[p] = size
-        return out
+    def _old(self, n: int) -> int:
+        """Return how many of so many results are cleared."""
+        if self.polling > 1:
+            return (n + 1) // self.polling * self.polling - self.keep_last - 1
+        return n - self.keep_last
 
     def _text(self, text: str) -> str:
         """Return what stands for a text, which is itself where it stands for another one already."""
@@ -121,16 +64,5 @@ class Clear(Setting):
             return text
         return self.placeholder.replace("{lines}", str(len(text.splitlines())))
 
-    def _eligible(self, history: History) -> NDArray[Any]:
-        mask = history.role("tool") if self.allow == ("*",) else history.tool(*self.allow)
-        if self.deny:
-            mask = mask & ~history.tool(*self.deny)
-        return mask & (history.chars >= self.min_chars) if self.min_chars else mask
-
     def _cleared(self, message: Message) -> Message:
         return contents.with_text(message, self._text(contents.texts(message)))
-
-
-def _first(mask: NDArray[Any], n: int) -> NDArray[Any]:
-    """Return the first n of a mask."""
-    return mask & (np.cumsum(mask) <= n)

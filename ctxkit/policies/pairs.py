@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ctxkit.policies.courses import Untraceable
-from ctxkit.policies.setting import Setting, at_least
-from ctxkit.policies.traces import Traced
+from ctxkit.policies.scheduled import Scheduled
+from ctxkit.policies.setting import at_least
+from ctxkit.schedules import AS_IT_CAME, Window
 
 if TYPE_CHECKING:
-    from ctxkit.history import History
-    from ctxkit.policies.courses import Course
+    from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
 WINDOW = "[result omitted — sliding window]"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ToolPairs(Traced, Setting):
+class ToolPairs(Scheduled):
     """Keep the last pairs of call and result whole; older results become a placeholder (fuseraft's in-turn window)."""
 
     keep_pairs: int = 12
@@ -36,44 +33,30 @@ class ToolPairs(Traced, Setting):
         at_least(self, 0, "keep_pairs", "from_chars")
         at_least(self, 1, "step")
 
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the history with the results of older pairs omitted."""
-        if self.from_chars and int(history.chars.sum()) < self.from_chars:
-            return history
-        results = history.role("tool")
-        pairs = np.unique(history.groups[results])
-        keep = window_size(len(pairs), self.keep_pairs, self.step)
-        if len(pairs) <= keep:
-            return history
-        old = results & np.isin(history.groups, pairs[: len(pairs) - keep])
-        return history.shorten(old, self.placeholder, reason=f"older than the last {keep} tool pairs")
-
-    changes = ("tool",)
-
-    @property
-    def alone(self) -> bool:
-        """Whether only what comes after a pair matters: not where all messages or pairs are counted."""
-        return self.step == 1 and not self.from_chars
-
-    def trace(self, course: Course, _room: Room) -> None:
-        """Say when each pair leaves the window: at the first call that has enough newer ones."""
-        if self.from_chars and course.states:
-            raise Untraceable
-        course.need_calls()
-        shown = course.shown
-        at = np.flatnonzero(shown.role("tool"))
-        pairs, firsts, which = np.unique(shown.groups[at], return_index=True, return_inverse=True)
-        come = course.arrive[at[firsts]]
-        if (np.diff(come) < 0).any() or (len(pairs) and pairs[0] < 0):
-            raise Untraceable
-        begin = int(np.searchsorted(np.cumsum(shown.chars), self.from_chars)) if self.from_chars else 0
-        if begin == len(shown):
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
+        """Omit the results of each pair as soon as enough newer ones are there."""
+        if self.from_chars:
+            stages = (None, replace(self, from_chars=0))
+            view.stages(stages, lambda call, _: view.chars(call) >= self.from_chars)
             return
-        least = float(course.arrive[begin]) if self.from_chars else 0
-        for p, n in zip(at.tolist(), which.tolist(), strict=True):
-            newest = self.keep_pairs + (n // self.step + 1) * self.step - 1
-            if newest < len(pairs):
-                course.text(p, max(least, float(come[newest]), float(course.arrive[p])), self.placeholder)
+        window: Window = view.memory.setdefault("window", Window())
+        shown: dict[int, list[int]] = view.memory.setdefault("results of each pair", {})
+        for call, came, went, _ in view.news("tool"):
+            for p in went:
+                pair = view.rows.group(p)
+                shown[pair].remove(p)
+                if not shown[pair]:
+                    window.out(pair)
+            for p in came:
+                pair = view.rows.group(p)
+                results = shown.setdefault(pair, [])
+                results.append(p)
+                if window.put(pair) if len(results) == 1 else window.is_old(pair):
+                    view.change(p, self.placeholder, since=call)
+            n = len(window.found)
+            for pair, old in window.settle(n - window_size(n, self.keep_pairs, self.step)):
+                for p in shown[pair]:
+                    view.change(p, self.placeholder if old else AS_IT_CAME, since=call)
 
 
 def window_size(groups: int, least: int, step: int = 8) -> int:

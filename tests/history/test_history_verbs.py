@@ -129,13 +129,24 @@ def test_tool_calls_remain_when_a_text_is_shortened():
     assert h.shorten([False, True, False], "…")[1].text == "…"
 
 
-def test_recorded_sizes_scale_what_is_made_of_them():
+def test_one_text_has_one_size_whoever_put_it_there():
     log = Log(Fours())
     log.append(user("x" * 400), tokens=300)  # three times what the counter says
+    log.append(user("x" * 400), tokens=60)
     log.append(assistant())
+    log.scale = 1.5
     h = History.start(log, 0)
-    assert h.tokens == 300
-    assert h.shorten({0: "x" * 40}).tokens == 30
+    text = "x" * 40
+    by_mask, by_place = h.shorten([True, True], text), h.shorten({0: text, 1: text})
+    by_message = h.become([msgspec.structs.replace(m, parts=(Text(text),)) for m in h.messages])
+    assert [new.sizes.tolist() for new in (by_mask, by_place, by_message)] == [[15, 15]] * 3
+
+
+def test_what_is_shorter_has_no_more_tokens_than_its_row():
+    log = Log(Fours())
+    log.append(user("x" * 400), tokens=60)
+    log.append(assistant())
+    assert History.start(log, 0).replace({0: "x" * 390}).tokens == 60
 
 
 def test_a_measure_of_its_own_is_kept_beside():

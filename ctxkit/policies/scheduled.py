@@ -1,0 +1,51 @@
+"""The base of the prunings that say what changes when: the call follows from it, and so does the bill."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.policies.setting import Setting
+from ctxkit.schedules import Schedule
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+    from ctxkit.schedules import ScheduleView
+    from ctxkit.tokens.counters import Room
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Scheduled(Setting):
+    """A pruning made of settings, whose one method says what becomes of each message, and when.
+
+    A member in five lines::
+
+        @dataclass(frozen=True, kw_only=True, repr=False)
+        class Failures(Scheduled):
+            keep_last: int = 3
+
+            def schedule(self, view, room):
+                for p, call, old in view.window("tool", lambda n: n - self.keep_last):
+                    view.change(p, "[failed]" if old else AS_IT_CAME, since=call)
+
+    A class that overrides `__call__` below an inherited `schedule` is asked call by call: then the
+    call alone counts, for the bill too.
+    """
+
+    def schedule(self, view: ScheduleView, room: Room) -> None:
+        """Say what becomes of the messages at the calls that are new to the view."""
+        raise NotImplementedError
+
+    def __call__(self, history: History, room: Room) -> History:
+        """Return what this call is sent."""
+        return Schedule(history, (self,), room).left(history.call)
+
+
+def says_when(part: Any) -> bool:
+    """Return True where a part's `schedule` says all that its call does: no class below redefined the call."""
+    for kind in type(part).__mro__:
+        if "__call__" in vars(kind):
+            return kind is Scheduled
+        if "schedule" in vars(kind):
+            return isinstance(part, Scheduled)
+    return False

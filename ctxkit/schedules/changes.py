@@ -1,0 +1,243 @@
+"""What a part said of the messages, and what each of them says since when because of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from ctxkit.errors import BadArguments
+from ctxkit.history.columns import chars
+from ctxkit.history.items import content_key
+from ctxkit.messages import Text
+from ctxkit.schedules.layers import Added, Event
+from ctxkit.schedules.rows import NEVER, State
+from ctxkit.schedules.sums import Sums
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ctxkit.messages import Message
+    from ctxkit.schedules.layers import Layer
+    from ctxkit.schedules.rows import Rows
+
+    Change = Callable[[Message], Message | None]
+    What = str | None | Change | tuple[str | Change, ...]
+
+_replace = msgspec.structs.replace
+
+
+class AsItCame:
+    """What takes a change back: the message is sent as the parts before left it."""
+
+
+AS_IT_CAME = AsItCame()
+
+
+class Rule(NamedTuple):
+    """What a part said of one message."""
+
+    since: int
+    until: int
+    what: What | AsItCame
+    smaller: bool
+    low: int
+
+
+class Changes:
+    """The rules of one part, and the states of the messages that follow from them."""
+
+    def __init__(self, name: str, before: Layer) -> None:
+        self.name, self.before, self.rows = name, before, before.rows
+        self.start = self.stop = before.rows.begin
+        self.events: Sequence[Event] = ()
+        self._rules: dict[int, list[Rule]] = {}
+        self._states: dict[int, list[State]] = {}
+        self._ends: dict[int, set[int]] = {}
+        self._new: set[int] = set()
+        self._makers: dict[int, Callable[[], Message | None]] = {}
+        self._added: dict[int, Added | None] = {}
+        self._sums = Sums(self)
+
+    # -- what the schedule says --------------------------------------------------------------------
+
+    def change(self, p: int, rule: Rule) -> None:
+        """Take down a rule for a position."""
+        self._check(p, rule)
+        rules = self._rules.get(p)
+        if rules is None:
+            if rule.what is AS_IT_CAME:
+                return
+            rules = self._rules[p] = []
+        elif rules[-1].since < rule.since < rules[-1].until < NEVER:
+            raise BadArguments(
+                f"The schedule of {self.name} gave message {p} a change at call {rule.since} while "
+                f"one until call {rules[-1].until} holds: let the first end before."
+            )
+        rules.append(rule)
+        if self.stop <= rule.until < NEVER:
+            self._ends.setdefault(rule.until, set()).add(p)
+        self._new.add(p)
+
+    def _check(self, p: int, rule: Rule) -> None:
+        first = max(self.start, self.rows.arrival(p))
+        if not first <= rule.since < self.stop:
+            raise BadArguments(
+                f"The schedule of {self.name} spoke of call {rule.since} for message {p}, but was "
+                f"asked about the calls {first} to {self.stop - 1}."
+            )
+        if rule.until <= rule.since:
+            raise BadArguments(
+                f"The schedule of {self.name} let a change of message {p} end at call {rule.until}, "
+                f"before it begins at call {rule.since}."
+            )
+
+    def append(self, call: int, make: Callable[[], Message | None]) -> None:
+        """Take down what stands at the end of a call alone; it is made when it is asked for."""
+        self._makers[call] = make
+
+    # -- what follows ------------------------------------------------------------------------------
+
+    def begin(self, stop: int) -> None:
+        """Stand before new calls: the part is asked about them next."""
+        self.start, self.stop, self._new = self.stop, stop, set()
+
+    def finish(self) -> None:
+        """Work out what changes at the new calls: by this part, and by those before it."""
+        todo, out = self._new, list[Event]()
+        for call in [c for c in self._ends if c < self.stop]:
+            todo |= self._ends.pop(call)
+        if self._rules:
+            stay = self.rows.came_to_stay(self.start, self.stop)
+            todo.update(p for _, p in stay if p in self._rules)
+        for event in self.before.events:
+            if event.position in self._rules:
+                todo.add(event.position)
+            else:
+                out.append(event)
+        for p in todo:
+            out += self._remade(p)
+        out.sort(key=lambda e: (e.call, e.position))
+        self.events = out
+        self._sums.follow(out)
+
+    def _remade(self, p: int) -> list[Event]:
+        """Return the events of a position at the new calls, and keep its states."""
+        said, came = self.rows.said(p), self.before.states(p)
+        own = self._states.get(p)
+        if own is None:
+            own = self._states[p] = [s for s in came if s.call < self.start]
+        was, out = own[-1] if own else said, list[Event]()
+        for call in self._bounds(p, max(said.call, self.start), came):
+            new = self._at(p, call, in_force(came, call))
+            if new.content != was.content:
+                new = new._replace(call=call)
+                out.append(Event(call, p, was, new))
+                own.append(new)
+            elif not own:
+                own.append(new)
+            was = own[-1]
+        return out
+
+    def _bounds(self, p: int, first: int, came: Sequence[State]) -> list[int]:
+        """Return the calls, from one on, at which a position may begin to say something else."""
+        bounds = {s.call for s in came}
+        bounds.update(c for rule in self._rules[p] for c in (rule.since, rule.until))
+        bounds.add(self.rows.stays_from(p))
+        return [first, *sorted(c for c in bounds if first < c < self.stop)]
+
+    def _at(self, p: int, call: int, came: State) -> State:
+        """Return what a position says at a call where the parts before left it so."""
+        if self.rows.stays_from(p) <= call:
+            return came
+        for rule in reversed(self._rules[p]):
+            if rule.since <= call < rule.until:
+                return self.applied(p, came, rule)
+        return came
+
+    def applied(self, p: int, was: State, rule: Rule) -> State:
+        """Return what a rule makes of what a position says."""
+        if isinstance(rule.what, AsItCame) or was.chars < rule.low:
+            return was
+        for what in rule.what if isinstance(rule.what, tuple) else (rule.what,):
+            if was.message is not None:
+                was = self._changed(p, was, what, rule.smaller)
+        return was
+
+    def _changed(self, p: int, was: State, what: str | Change | None, smaller: bool) -> State:
+        message = was.message
+        assert message is not None  # noqa: S101  looked at before
+        if isinstance(what, str):
+            new: Message | None = with_text(message, what)
+        else:
+            new = what(message) if what is not None else None
+        if new is None:
+            return State(was.call, None, 0, 0, 0)
+        if new is message or (new.parts == message.parts and new.role == message.role):
+            return was
+        made = self.rows.changed(p, was, new)
+        if smaller and made.tokens >= was.tokens:
+            return was
+        if made.tokens > was.tokens:
+            raise BadArguments(
+                f"The schedule of {self.name} makes message {p} larger ({was.tokens:,} tokens "
+                f"become {made.tokens:,}): a change takes away, `append` is for what is new."
+            )
+        return made
+
+    # -- as a layer is asked -----------------------------------------------------------------------
+
+    def state(self, p: int, call: int) -> State:
+        """Return what a position says at a call."""
+        own = self._states.get(p)
+        return self.before.state(p, call) if own is None else in_force(own, call)
+
+    def states(self, p: int) -> Sequence[State]:
+        """Return all that it says."""
+        own = self._states.get(p)
+        return self.before.states(p) if own is None else own
+
+    def touched(self) -> set[int]:
+        """Return the positions that ever say something else than was said."""
+        return self.before.touched() | self._states.keys()
+
+    def added(self, call: int) -> Added | None:
+        """Return what stands at the end of a call alone: its own, else that of a part before."""
+        make = self._makers.get(call)
+        if make is None:
+            return self.before.added(call)
+        if call not in self._added:
+            self._added[call] = _measured(self.rows, make())
+        return self._added[call] or self.before.added(call)
+
+    def total(self, call: int, kind: int) -> int:
+        """Return a sum over a call's messages, as `Layer.total` says."""
+        return self._sums.at(call, kind)
+
+    def origin(self, p: int, call: int, part: Any) -> Any:
+        """Return the part that made a position say what it says, where this is that of `part`."""
+        own = self._states.get(p)
+        if own is None or in_force(own, call).content == self.before.state(p, call).content:
+            return self.before.origin(p, call)
+        return part
+
+
+def in_force(states: Sequence[State], call: int) -> State:
+    """Return the last of some states that began at a call or before."""
+    i = len(states) - 1
+    while i and states[i].call > call:
+        i -= 1
+    return states[i]
+
+
+def with_text(message: Message, text: str) -> Message:
+    """Return a message that says only a text, and keeps its tool calls."""
+    return _replace(message, parts=(*((Text(text),) if text else ()), *message.tool_calls))
+
+
+def _measured(rows: Rows, message: Message | None) -> Added | None:
+    if message is None:
+        return None
+    return Added(message, rows.log.measure(message), chars(message), content_key(message))
+
+

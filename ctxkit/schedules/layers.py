@@ -1,0 +1,127 @@
+"""What every layer of a pruning can be asked, and the lowest one: the messages as they were said."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ctxkit.messages import Message
+    from ctxkit.schedules.rows import Rows, State
+
+
+class Event(NamedTuple):
+    """A position says something else from a call on than at the call before."""
+
+    call: int
+    position: int
+    was: State
+    now: State
+
+
+class Added(NamedTuple):
+    """A message at the end of one call alone."""
+
+    message: Message
+    tokens: int
+    chars: int
+    content: int
+
+
+class Layer(Protocol):
+    """What a part leaves of the messages, call by call; brought on by `extend`."""
+
+    rows: Rows
+
+    @property
+    def start(self) -> int:
+        """The first call of the last extension."""
+
+    @property
+    def stop(self) -> int:
+        """One past the last call that is known."""
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """What the last extension changed, in order; messages arrive as they were said, unheard."""
+
+    def extend(self, stop: int) -> None:
+        """Say what becomes of all messages up to a call."""
+
+    def state(self, p: int, call: int) -> State:
+        """Return what a position says at a call that is known."""
+
+    def states(self, p: int) -> Sequence[State]:
+        """Return all that it says, in order."""
+
+    def touched(self) -> set[int]:
+        """Return the positions that ever say something else than was said."""
+
+    def added(self, call: int) -> Added | None:
+        """Return what stands at the end of a call alone."""
+
+    def total(self, call: int, kind: int) -> int:
+        """Return tokens (0), characters (1), characters of results (2) of a call's messages.
+
+        For calls of the last extension. What is `added` is counted, but is no result.
+        """
+
+    def origin(self, p: int, call: int) -> Any:
+        """Return the part that made a position say what it says at a call; None: it is as said."""
+
+    def branches(self) -> Sequence[Layer]:
+        """Return the layers of which each call is given one: itself, where there are no stages."""
+
+    def taken(self, call: int) -> int:
+        """Return which of them a call is given."""
+
+
+class Said:
+    """The messages as they were said: what the first part is given."""
+
+    events: Sequence[Event] = ()
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.start = self.stop = rows.begin
+
+    def extend(self, stop: int) -> None:
+        """Take in the rows of the new calls."""
+        self.start, self.stop = self.stop, max(stop, self.stop)
+        self.rows.sync()
+
+    def state(self, p: int, call: int) -> State:  # noqa: ARG002  as every layer is asked
+        """Return what a position says."""
+        return self.rows.said(p)
+
+    def states(self, p: int) -> Sequence[State]:
+        """Return the one thing that it says."""
+        return (self.rows.said(p),)
+
+    def touched(self) -> set[int]:
+        """Return no positions."""
+        return set()
+
+    def added(self, call: int) -> Added | None:  # noqa: ARG002  as above
+        """Return nothing."""
+        return None
+
+    def total(self, call: int, kind: int) -> int:
+        """Return tokens, characters or characters of results of a call's messages."""
+        n = self.rows.shown(call)
+        if kind == 0:
+            return self.rows.tokens_before(n)
+        return self.rows.chars_before(n, of_results=kind == 2)
+
+    def origin(self, p: int, call: int) -> Any:  # noqa: ARG002  as above
+        """Return None: nobody changed it."""
+        return None
+
+    def branches(self) -> Sequence[Layer]:
+        """Return itself."""
+        return (self,)
+
+    def taken(self, call: int) -> int:  # noqa: ARG002  as above
+        """Return the only one."""
+        return 0

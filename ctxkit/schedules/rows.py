@@ -1,0 +1,221 @@
+"""The messages of a history as they arrive, with all that only a call can tell."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit.history.columns import TOOL, chars
+from ctxkit.history.items import content_key
+
+if TYPE_CHECKING:
+    from ctxkit.history import History, Log
+    from ctxkit.messages import Message, ToolCall
+
+NEVER = 1 << 62
+"""A call that never comes."""
+
+
+class State(NamedTuple):
+    """What a message says from a call on."""
+
+    call: int
+    message: Message | None
+    """None: it is not shown."""
+    tokens: int
+    chars: int
+    content: int
+    """Equal where the same is sent; 0: nothing is."""
+
+    def same(self, other: State) -> bool:
+        """Return True where both say the same."""
+        return self.content == other.content
+
+
+class Rows:
+    """The messages of one history, before any pruning.
+
+    A *position* is a message's place among them and never changes. What a later message changes
+    of an earlier one (a result that comes late, a pending one) is kept as the call from which it
+    holds, so that no answer depends on what comes after the call that is asked about.
+    """
+
+    __slots__ = (
+        "_chars",
+        "_head_chars",
+        "_head_sums",
+        "_items",
+        "_places",
+        "begin",
+        "head",
+        "history",
+        "lo",
+        "log",
+    )
+
+    def __init__(self, history: History) -> None:
+        self.history, self.log, self.lo = history, history.log, history.lo
+        self.begin, self.head = history.call, history.head.size
+        self._items = history.head.items
+        self._places = {item.row: p for p, item in enumerate(self._items) if item.row >= 0}
+        said = [item.message(self.log) for item in self._items]
+        self._head_chars = [chars(m) for m in said]
+        self._head_sums = _sums(
+            [item.tokens for item in self._items],
+            self._head_chars,
+            [item.role(self.log) for item in self._items],
+        )
+        self._chars = _chars_of(self.log)
+
+    def sync(self) -> None:
+        """Take in what the log has by now."""
+        _chars_of(self.log)
+
+    # -- one message -------------------------------------------------------------------------------
+
+    def row(self, p: int) -> int:
+        """Return the log's row at a position; -1 for a message that stands for others."""
+        return self._items[p].row if p < self.head else p - self.head + self.lo
+
+    def place(self, row: int) -> int | None:
+        """Return the position of a row of the log, or None where it is not among them."""
+        return row - self.lo + self.head if row >= self.lo else self._places.get(row)
+
+    def message(self, p: int) -> Message:
+        """Return a message as it was before any pruning."""
+        if p < self.head:
+            return self._items[p].message(self.log)
+        return self.log.messages[p - self.head + self.lo]
+
+    def role(self, p: int) -> int:
+        """Return the code of its role."""
+        if p < self.head:
+            return self._items[p].role(self.log)
+        return self.log.roles[p - self.head + self.lo]
+
+    def chars(self, p: int) -> int:
+        """Return its characters."""
+        if p < self.head:
+            return self._head_chars[p]
+        row = p - self.head + self.lo
+        return self._chars[0][row + 1] - self._chars[0][row]
+
+    def said(self, p: int) -> State:
+        """Return what it says before any pruning, from its first call on."""
+        if p < self.head:
+            item = self._items[p]
+            content = -item.row - 1 if item.maker is None else item.maker.content
+            size = item.tokens
+            return State(self.begin, item.message(self.log), size, self._head_chars[p], content)
+        row, log = p - self.head + self.lo, self.log
+        call = max(log.first_calls[row], self.begin)
+        return State(call, log.messages[row], log.tokens.sizes[row], self.chars(p), -row - 1)
+
+    def changed(self, p: int, was: State, message: Message) -> State:
+        """Return what a position says once it was changed to a message."""
+        size = self.log.measure(message, self.row(p))
+        return State(was.call, message, size, chars(message), content_key(message))
+
+    def calls(self, p: int) -> tuple[ToolCall, ...]:
+        """Return the tool calls of a message as they were said, whatever became of them."""
+        row = self.row(p)
+        return (self.message(p) if row < 0 else self.log.messages[row]).tool_calls
+
+    def asked(self, p: int) -> ToolCall | None:
+        """Return the call that a result answers, as it was said; None where the log has none."""
+        row = self.row(p)
+        if row < 0:
+            return None
+        calls = self.log.messages[self.log.groups[row]].tool_calls
+        return next((c for c in calls if c.id == self.log.messages[row].call_id), None)
+
+    # -- as of a call ------------------------------------------------------------------------------
+
+    def shown(self, call: int) -> int:
+        """Return how many positions there are at a call."""
+        if call < self.begin:
+            return 0
+        upto = self.log.upto
+        rows = upto[call] if call < len(upto) else len(self.log.messages)
+        return self.head + max(rows - self.lo, 0)
+
+    def arrival(self, p: int) -> int:
+        """Return the first call at which a position is there."""
+        return self.begin if p < self.head else max(self.log.first_calls[self.row(p)], self.begin)
+
+    def stays_from(self, p: int) -> int:
+        """Return the call from which no pruning may touch a position; `NEVER`."""
+        row = self.row(p)
+        if row < 0:
+            return self.begin if self._items[p].stays(self.log, self.begin) else NEVER
+        if not self.log.stays_in(row):
+            return NEVER
+        return max(self.log.late_stays.get(row, 0), self.arrival(p))
+
+    def is_safe(self, p: int, call: int) -> bool:
+        """Return True where no call stands before a position and its result, so far, behind."""
+        n = self.shown(call)
+        while p < self.head and self.row(p) < 0:
+            p += 1
+        row = self.row(p) if p < n else -1
+        return row < 0 or bool(self.log.is_cut[row]) or self.log.late_cuts.get(row, 0) > call
+
+    def group(self, p: int) -> int:
+        """Return a number that a reply and the results of its calls share."""
+        row = self.row(p)
+        return -p - 1 if row < 0 else self.log.groups[row]
+
+    def members(self, group: int, call: int) -> list[int]:
+        """Return the positions of a group at a call."""
+        if group < 0:
+            return [-group - 1]
+        places = [self.place(r) for r in (group, *self.log.results.get(group, ()))]
+        n = self.shown(call)
+        return [p for p in places if p is not None and p < n]
+
+    def came_to_stay(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Return calls in start..stop with the positions that came to stay there, in order."""
+        found = []
+        for row, call in reversed(self.log.late_stays.items()):
+            if call < start:
+                break
+            p = self.place(row)
+            if call < stop and call > self.begin and p is not None:
+                found.append((call, p))
+        return sorted(found)
+
+    # -- sums --------------------------------------------------------------------------------------
+
+    def tokens_before(self, p: int) -> int:
+        """Return the tokens of all positions before one."""
+        if p < self.head:
+            return self._head_sums[0][p]
+        sums = self.log.tokens.P
+        return self._head_sums[0][-1] + sums[p - self.head + self.lo] - sums[self.lo]
+
+    def chars_before(self, p: int, *, of_results: bool = False) -> int:
+        """Return the characters of all positions, or of the tool results, before one."""
+        head = self._head_sums[1 + of_results]
+        if p < self.head:
+            return head[p]
+        sums = self._chars[of_results]
+        return head[-1] + sums[p - self.head + self.lo] - sums[self.lo]
+
+
+def _sums(tokens: list[int], sizes: list[int], roles: list[int]) -> tuple[list[int], ...]:
+    results = [n if role == TOOL else 0 for n, role in zip(sizes, roles, strict=True)]
+    return tuple([0, *accumulate(column)] for column in (tokens, sizes, results))
+
+
+def _chars_of(log: Log) -> tuple[list[int], list[int]]:
+    """Return running sums of the characters of a log's rows, and of its results; kept with it."""
+    found: tuple[list[int], list[int]] = log.memo.setdefault("chars so far", ([0], [0]))
+    every, results = found
+    known = len(every) - 1
+    if known < len(log.messages):
+        new = log.column("chars")[known:].tolist()
+        roles = log.roles[known:]
+        every.extend(list(accumulate(new, initial=every[-1]))[1:])
+        own = [n if role == TOOL else 0 for n, role in zip(new, roles, strict=True)]
+        results.extend(list(accumulate(own, initial=results[-1]))[1:])
+    return found

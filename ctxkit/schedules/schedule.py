@@ -1,0 +1,59 @@
+"""The schedules of parts in a row over one history: what each call is sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.schedules.layers import Said
+from ctxkit.schedules.parts import PartLayer
+from ctxkit.schedules.rows import Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ctxkit.history import History
+    from ctxkit.schedules.layers import Layer
+    from ctxkit.schedules.rows import State
+    from ctxkit.tokens.counters import Room
+
+
+class Schedule:
+    """What parts in a row make of a history from its call on, as far as it was extended.
+
+    Args:
+        history: what is shown before any pruning.
+        parts: each with a ``schedule(view, room)``; each works on what the one before left.
+        room: the limit, the reserve and the counter.
+    """
+
+    def __init__(self, history: History, parts: Sequence[Any], room: Room) -> None:
+        self.history, self.rows = history, Rows(history)
+        self.top: Layer = Said(self.rows)
+        for part in parts:
+            self.top = PartLayer(part, self.top, room)
+
+    def extend(self, stop: int) -> Schedule:
+        """Ask the parts about all calls up to `stop`, as far as they were not asked."""
+        self.top.extend(stop)
+        return self
+
+    def changed(self, call: int) -> Iterator[tuple[int, State]]:
+        """Yield each position that says something else at a call than was said, and what."""
+        n = self.rows.shown(call)
+        for p in sorted(self.top.touched()):
+            if p < n:
+                state = self.top.state(p, call)
+                if state.content != self.rows.said(p).content:
+                    yield p, state
+
+    def left(self, call: int) -> History:
+        """Return what a call is sent, as a history.
+
+        Raises:
+            UnsoundHistory: a tool call lost its result, or a result its call.
+        """
+        self.extend(call + 1)
+        changes = {p: (state.message, state.tokens) for p, state in self.changed(call)}
+        added = self.top.added(call)
+        view = self.history.at(call).left_as(changes, "pruned for this call")
+        return view if added is None else view.insert(len(view), added.message, "for this call")

@@ -1,0 +1,114 @@
+"""Several schedules, of which each call is given one."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.schedules.layers import Event
+from ctxkit.schedules.sums import TOKENS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ctxkit.schedules.layers import Added, Layer
+    from ctxkit.schedules.rows import Rows, State
+    from ctxkit.schedules.view import Choose
+
+
+class Stages:
+    """Which of several layers each call is given, and what changes for the messages by that."""
+
+    def __init__(self, layers: Sequence[Layer], rows: Rows) -> None:
+        self.layers, self.rows = layers, rows
+        self.start = self.stop = rows.begin
+        self._taken: list[int] = []
+        self._events: list[Event] | None = None
+
+    def extend(self, start: int, stop: int, choose: Choose) -> None:
+        """Choose for each new call."""
+        self.start, self.stop, self._events = start, stop, None
+        for layer in self.layers:
+            layer.extend(stop)
+        for call in range(start, stop):
+            self._taken.append(int(choose(call, partial(self._size, call))))
+
+    def _size(self, call: int, stage: int) -> int:
+        log = self.rows.log
+        fixed = log.fixed_at[call] if call < len(log.fixed_at) else log.fixed
+        return self.layers[stage].total(call, TOKENS) + fixed
+
+    def taken(self, call: int) -> int:
+        """Return the stage that a call is given."""
+        return self._taken[call - self.rows.begin] if call >= self.rows.begin else 0
+
+    def _layer(self, call: int) -> Layer:
+        return self.layers[self.taken(call)]
+
+    # -- what changes, for a part behind -------------------------------------------------------------
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """What the last extension changed; written out only where a part behind asks."""
+        if self._events is None:
+            self._events = sorted(self._changed(), key=lambda e: (e.call, e.position))
+        return self._events
+
+    def _changed(self) -> Iterator[Event]:
+        begin = self.start
+        for call in range(self.start, self.stop):
+            before, now = self.taken(call - 1), self.taken(call)
+            if now != before:
+                yield from self._events_of(before, begin, call)
+                yield from self._switched(before, now, call)
+                begin = call + 1
+        yield from self._events_of(self.taken(self.stop - 1), begin, self.stop)
+
+    def _events_of(self, stage: int, start: int, stop: int) -> Sequence[Event]:
+        events = self.layers[stage].events
+        a, b = (bisect_left(events, call, key=lambda e: e.call) for call in (start, stop))
+        return events[a:b]
+
+    def _switched(self, before: int, now: int, call: int) -> Iterator[Event]:
+        """Yield what a call is sent otherwise because it is given another stage than the last."""
+        old, new = self.layers[before], self.layers[now]
+        for p in sorted(old.touched() | new.touched()):
+            said = self.rows.said(p)
+            if said.call > call:
+                continue
+            was = said if said.call == call else old.state(p, call - 1)
+            state = new.state(p, call)
+            if was.content != state.content:
+                yield Event(call, p, was, state._replace(call=call))
+
+    # -- as a layer is asked ---------------------------------------------------------------------------
+
+    def state(self, p: int, call: int) -> State:
+        """Return what a position says at a call."""
+        return self._layer(call).state(p, call)
+
+    def states(self, p: int) -> Sequence[State]:
+        """Return all that it says: asked of few positions, so call by call."""
+        out: list[State] = []
+        for call in range(self.rows.arrival(p), self.stop):
+            state = self.state(p, call)
+            if not out or state.content != out[-1].content:
+                out.append(state._replace(call=call))
+        return out
+
+    def touched(self) -> set[int]:
+        """Return the positions that ever say something else than was said."""
+        return set().union(*(layer.touched() for layer in self.layers))
+
+    def added(self, call: int) -> Added | None:
+        """Return what stands at the end of a call alone."""
+        return self._layer(call).added(call)
+
+    def total(self, call: int, kind: int) -> int:
+        """Return a sum over a call's messages, as `Layer.total` says."""
+        return self._layer(call).total(call, kind)
+
+    def origin(self, p: int, call: int) -> Any:
+        """Return the part that made a position say what it says."""
+        return self._layer(call).origin(p, call)

@@ -1,0 +1,72 @@
+"""One contract for every pruning with a schedule: at once = call by call = the call on the log as of then."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from late_talks import grown, late_talk
+from scheduled_parts import PARTS
+from talks_by_chance import Fours
+
+from ctxkit.history import History, Log
+from ctxkit.policies.chain import applied
+from ctxkit.schedules import Schedule
+from ctxkit.tokens import Room
+
+SEEDS = st.integers(0, 10**6)
+
+
+def said(messages):
+    """What is sent, whatever the ids of what is new."""
+    return [(m.role, m.parts, m.call_id) for m in messages]
+
+
+def called(parts, history, room):
+    for part in parts:
+        history = applied(part, history, room)
+    return history
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_at_once_is_call_by_call_is_the_call_on_the_log_as_of_then(name):
+    parts = PARTS[name]
+
+    @settings(max_examples=6)
+    @given(SEEDS, st.sampled_from([0.0, 0.15, 0.4]), st.sampled_from([2_000, 6_000, 40_000]))
+    def check(seed, late, limit):
+        whole, room = Log.of(late_talk(seed, 24, late=late), Fours()), Room(limit, 0, Fours())
+        once = Schedule(History.start(whole), parts, room).extend(whole.calls)
+        steps = None
+        for call, live in grown(whole, whole.calls):
+            if steps is None:
+                steps = Schedule(History.start(live), parts, room)
+            own = called(parts, History.start(live, call), room)
+            for schedule in (once, steps.extend(call + 1)):
+                sent = schedule.left(call)
+                assert said(sent.messages) == said(own.messages), call
+                assert sent.tokens == own.tokens
+                assert schedule.top.total(call, 0) + sent.fixed == own.tokens if schedule is steps else True
+
+    check()
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_behind_a_head(name):
+    """A schedule that begins behind an edited head gives what the call gives of the same history."""
+    parts = PARTS[name]
+
+    @settings(max_examples=4)
+    @given(SEEDS, st.integers(3, 15))
+    def check(seed, first):
+        log, room = Log.of(late_talk(seed, 24), Fours()), Room(6_000, 0, Fours())
+        head = History.start(log, first)
+        head = head.summarise(len(head) // 2, "so far: little", "by chance")
+        head = head.shorten({len(head) - 1: "!"}, None, "by chance")
+        schedule = Schedule(head, parts, room)
+        for call in range(first, log.calls):
+            sent, own = schedule.left(call), called(parts, head.at(call), room)
+            assert said(sent.messages) == said(own.messages), call
+            assert sent.tokens == own.tokens
+
+    check()
