@@ -52,6 +52,10 @@ class Clock:
             self.F.append(self.F[-1] + more)
         return self
 
+    def alive(self, before: int, call: int) -> bool:
+        """Return True where the cache of one call is still there at a later one; unknown: it is."""
+        return not self.log.sent[call] - self.log.done[before] >= self.life
+
     def fresh(self, upto: int) -> NDArray[Any]:
         """Return the tokens that each call before `upto` was sent and no cache held, not to be written to."""
         return self._fresh.upto(upto)
