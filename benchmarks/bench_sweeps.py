@@ -27,7 +27,7 @@ from ctxkit.replays import session_of
 from ctxkit.session import Session
 from ctxkit.sweeps.batches import Bench, Options, Setting
 from ctxkit.sweeps.columns import typed
-from ctxkit.sweeps.scores import row_of, run_row
+from ctxkit.sweeps.scores import row_of
 from ctxkit.sweeps.spreads import Plan
 from ctxkit.tokens import named
 

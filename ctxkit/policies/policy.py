@@ -38,9 +38,7 @@ class Policy(Protocol):
     that a replay, which jumps, and a live session ask the same. Optional: ``first(outlook, start, stop) -> int``, the
     earliest coming call at which it can do anything at all (the engine does not ask it before); ``using(summariser)``,
     itself with the rules' summariser where it has none of its own; ``keeps``, the tokens that it leaves at least, which
-    a trigger must lie above; ``leap(log, room) -> Leap | None``, what it does in whole numbers (`policies.leaps`), and
-    taken only from the policy's own class, as is a trigger's ``level(log, room) -> float | None``: the
-    tokens above which a prompt is due, where nothing but its size decides.
+    a trigger must lie above.
     """
 
     def __call__(self, history: History, room: Room, /) -> History | Sequence[Message]:

@@ -88,7 +88,7 @@ class Bench:
             if lost is None:
                 again = session_of(self.session, done)
                 return row | row_of(again, self.base, done, loss=True, reuse=options.reuse) | {"rules": setting.label}
-            return row | run_row(self.base, done, setting.label, reuse=options.reuse) | lost
+            return {**row, **run_row(self.base, done, setting.label, reuse=options.reuse), **lost}
         except Exception as error:  # noqa: BLE001  whatever a user's policy raises, the other runs go on
             return row | {"error": f"{type(error).__name__}: {error}"}
 
