@@ -9,16 +9,13 @@ import numpy as np
 
 from ctxkit.policies import contents
 from ctxkit.policies.courses import Untraceable
-from ctxkit.policies.curves import last_results
 from ctxkit.policies.setting import Setting, at_least
+from ctxkit.policies.traces import Traced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from ctxkit.history import History
-    from ctxkit.history.clock import Clock
     from ctxkit.messages import Message
     from ctxkit.policies.courses import Course
     from ctxkit.tokens import Room
@@ -27,7 +24,7 @@ CLEARED = "[Old tool result content cleared]"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Clear(Setting):
+class Clear(Traced, Setting):
     """Put a placeholder in the place of all tool results but the last few."""
 
     keep_last: int = 3
@@ -67,23 +64,6 @@ class Clear(Setting):
         return new if history.tokens - new.tokens >= self.at_least else history
 
     changes = ("tool",)
-    alone = True
-
-    @property
-    def curve(self) -> Callable[..., tuple[NDArray[Any], NDArray[Any]]]:
-        """What all coming calls are sent at once; not there with `polling` or `at_least`."""
-        if self.polling > 1 or self.at_least:
-            raise AttributeError("curve")
-        return self._curve
-
-    def _curve(
-        self, history: History, start: int, stop: int, clock: Clock, _room: Room
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        whole = history.at(stop - 1)
-        all_of_them = self.allow == ("*",) and not self.deny and not self.min_chars
-        eligible = None if all_of_them else self._eligible(whole)
-        text = self._sizes(whole) if "{lines}" in self.placeholder else self.placeholder
-        return last_results(history, (start, stop), clock, self.keep_last, text, eligible=eligible)
 
     def trace(self, course: Course, _room: Room) -> None:
         """Say when each result is cleared: as soon as `keep_last` newer ones are there."""
@@ -99,21 +79,6 @@ class Clear(Setting):
                 course.change(p, call, self._cleared)
             elif able:
                 course.text(p, call, self.placeholder)
-
-    def _sizes(self, history: History) -> NDArray[Any]:
-        """Return the tokens of each result's own placeholder; those of untouched rows are worked out once a log."""
-        log, head = history.log, history.head.size
-        known: dict[int, int] = log.memo.setdefault(("cleared", self.placeholder), {})
-        out = np.zeros(len(history), np.int64)
-        for p in np.flatnonzero(history.role("tool")).tolist():
-            row = history.row(p)
-            size = known.get(row) if p >= head else None
-            if size is None:
-                size = log.measure(self._cleared(history[p]), row)
-                if p >= head:
-                    known[row] = size
-            out[p] = size
-        return out
 
     def _text(self, text: str) -> str:
         """Return what stands for a text, which is itself where it stands for another one already."""
