@@ -1,4 +1,4 @@
-"""Sweeps of compaction-only rules: with money, with losses; processes and Dask against one process."""
+"""Sweeps of compaction-only rules, with money and losses; processes and Dask against one process."""
 
 from __future__ import annotations
 
@@ -146,16 +146,21 @@ def swept() -> list[dict]:
     def frame() -> Any:
         return typed([bench.row(setting, options) for setting in given])
 
-    some = settings(1000)
-    ck.sweep(sessions[:1], some[:9], progress=False)
+    ck.sweep(sessions[:1], rules[:9], progress=False)  # vocabulary and prices are read once
     start = time.process_time()
-    found = ck.sweep(sessions, some, progress=False)
+    found = ck.sweep(sessions, rules, progress=False)
     whole = time.process_time() - start
     assert len(found) == 10_000
-    name = f"10,000 compaction-only runs, {found['cuts_n'].mean():.1f} cuts a run, from the sessions on, {FOLD}"
-    peer = fold() * 10_000
-    sweep = {"name": name, "ours": whole, "peer": peer, "ratio": peer / whole, "goal": "ours <= 1.3", "unit": "s CPU"}
-    name = f"a sweep's rows with sizes and money as a frame, {frame()['cuts_n'].mean():.1f} cuts a run"
+    edits, peer = found["cuts_n"].mean(), fold() * 10_000
+    sweep = {
+        "name": f"10,000 compaction-only runs from the sessions on, {edits:.1f} cuts a run, {FOLD}",
+        "ours": whole,
+        "peer": peer,
+        "ratio": peer / whole,
+        "goal": "ours <= 1.3",
+        "unit": "s CPU",
+    }
+    name = "a sweep's rows with sizes and money as a frame"
     # 10 M calls a second over 0.55 M
     rows = rated(name, cpu(frame, 3, warm=True) / len(given), ">= 18")
     return [sweep, rows, *singly(bench, grid())]

@@ -165,7 +165,8 @@ def pays_after(spot: Spot, sheet: Sheet) -> float | None:
         return None
     p = known.at(spot.before) if known.tiers else known
     read = p.input if p.cache_read is None else p.cache_read
-    cost = sum([spot.before * read + w.summary * p.output if w.usd is None else w.usd for w in spot.written])
+    asked = spot.before * read
+    cost = sum([asked + w.summary * p.output if w.usd is None else w.usd for w in spot.written])
     write = p.cache_write or p.input
     return requests_until_reset_pays(spot.before, spot.after, cost_usd=cost, read_price=read, write_price=write)
 

@@ -71,7 +71,6 @@ class Either(Due):
         return stop
 
 
-
 @dataclass(frozen=True)
 class Both(Due):
     """Due where all parts are at once."""
@@ -112,7 +111,6 @@ class Always(Due):
     def first(self, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call."""
         return start
-
 
 
 @dataclass(frozen=True)

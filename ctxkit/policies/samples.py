@@ -26,8 +26,8 @@ NONE: NDArray[Any] = np.zeros(0, np.int64)
 class Sampled(Straight):
     """With pruning: what the coming calls are sent is worked out as far as is asked; crossings are scans.
 
-    A pruning that knows the bill of many calls is asked in pieces that double; of a plain one the view of each call is
-    made, so none too many.
+    A pruning that knows the bill of many calls is asked in pieces that double; of a plain one the
+    view of each call is made, so none too many.
 
     `warm`: the same history was already sent at start - 1, so the first call's freshness needs no view to be made.
     `near`: within so many calls the next edit is likely (0: none is known of), so no more are worked out at first.
@@ -52,7 +52,8 @@ class Sampled(Straight):
         self._start = self._end = span[0]
         self._stop = span[1]
         self._prompts = self._fresh = NONE
-        self._piece = (min(max(near, 16), 256) if near else 256) if hasattr(pruning, "traced_bill") else 0
+        known = hasattr(pruning, "traced_bill")
+        self._piece = (min(max(near, 16), 256) if near else 256) if known else 0
         self._view: History | None = None
         """What a plain pruning made of the call before `_end`."""
 
@@ -62,7 +63,8 @@ class Sampled(Straight):
             begin = self._end - (self._view is None and (self._end > self._start or self._warm))
             if self._piece:
                 self._piece *= 2
-                prompts, fresh = self._pruning.traced_bill(self.history, begin, end, self._clock, self.room)
+                bill = self._pruning.traced_bill
+                prompts, fresh = bill(self.history, begin, end, self._clock, self.room)
             else:
                 span = (begin, end)
                 prompts, fresh, self._view = fold(self._pruning, self.history, span, self._clock, self.room, self._view)

@@ -46,7 +46,9 @@ class Traced:
         """
         raise NotImplementedError
 
-    def traced_bill(self, history: History, start: int, stop: int, clock: Clock, room: Room) -> Bill:
+    def traced_bill(
+        self, history: History, start: int, stop: int, clock: Clock, room: Room
+    ) -> Bill:
         """Return prompt and fresh tokens of the calls start..stop: the same as call by call."""
         return traced((self,), self, history, (start, stop), clock, room)
 

@@ -64,7 +64,6 @@ class Above(Due):
         return outlook.above(limit, start, stop, self.estimated)
 
 
-
 @dataclass(frozen=True)
 class Share(Due):
     """Due where the prompt is larger than a share of the window."""
@@ -92,7 +91,6 @@ class Share(Due):
         """Return the first call whose prompt is larger."""
         limit = self.tokens(outlook.room)
         return outlook.above(ceil(limit) - 1 if self.or_equal else floor(limit), start, stop, self.estimated)
-
 
 
 @dataclass(frozen=True)
@@ -191,7 +189,6 @@ class Overflow(Due):
         return next_of(after_replies(outlook.log, "overflow", _overflowed), start, stop)
 
 
-
 @dataclass(frozen=True)
 class CutShort(Due):
     """Due where the reply before was cut off by its length."""
@@ -199,7 +196,6 @@ class CutShort(Due):
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call after such a reply."""
         return next_of(after_replies(outlook.log, "length", _cut_short), start, stop)
-
 
 
 @dataclass(frozen=True)
