@@ -22,7 +22,7 @@ from ctxkit.engine import run as replay
 from ctxkit.history import History, Log
 from ctxkit.messages import Message, Text, ToolCall
 from ctxkit.policies import triggers, window
-from ctxkit.policies.curves import last_results
+from ctxkit.policies.clear import Clear
 from ctxkit.policies.rules import Rules
 from ctxkit.presets import langchain_summary, pi
 from ctxkit.tokens import named
@@ -98,11 +98,8 @@ class Last:
         return h.shorten(tools[: max(0, len(tools) - self.n)], "[cleared]", "old")
 
 
-class Curved(Last):
-    changes = ("tool",)
-
-    def curve(self, h: Any, start: int, stop: int, clock: Any, _room: Any) -> Any:
-        return last_results(h, (start, stop), clock, self.n, "[cleared]")
+CLEARED = Clear(keep_last=9, placeholder="[cleared]")
+"""The same as ``Last(9)``, as the kit ships it."""
 
 
 def listed(messages: list[Message], sizes: list[int], limit: int, keep: int) -> tuple[int, int]:
@@ -144,8 +141,10 @@ def replays() -> list[dict[str, object]]:
     many = Rules(window.Window(keep_tokens=limit * 3 // 10), triggers.Above(limit // 3))
     own = Rules(Window(limit * 3 // 10), triggers.Above(limit // 3))
     assert len(replay(log, many).cuts) > 100 < len(replay(log, own).cuts)
-    plain, curved = (Rules(few.policy, triggers.Above(limit // 2), pruning=p(9)) for p in (Last, Curved))
-    assert replay(log, plain).fresh_tokens.tolist() == replay(log, curved).fresh_tokens.tolist()
+    plain, shipped = (
+        Rules(few.policy, triggers.Above(limit // 2), pruning=p) for p in (Last(9), CLEARED)
+    )
+    assert replay(log, plain).fresh_tokens.tolist() == replay(log, shipped).fresh_tokens.tolist()
     whole = Rules(lambda h, room: PiCut(limit // 3)(h, room) if h.tokens > limit else h)
     assert replay(log, whole).prompts.tolist() == replay(log, few).prompts.tolist()
 
@@ -171,7 +170,7 @@ def replays() -> list[dict[str, object]]:
         row("replay, a compaction of one's own", few, 50, ">= 18"),
         row("replay, a window that thrashes", many, 10, ">= 1.27"),
         row("replay, a window of one's own that thrashes", own, 10, ">= 1.27"),
-        row("replay, old results cleared at each call", curved, 10, ">= 0.73"),
+        row("replay, old results cleared at each call", shipped, 10, ">= 0.73"),
         row("replay, a plain function as the whole rule", whole, 5, ">= 0.73"),
         row("replay, a plain function clearing at each call", plain, 1, ">= 0.018"),
         *against_langchain(messages, limit, log),
@@ -245,7 +244,8 @@ def live(messages: list[Message], rules: Rules, last: int = 40) -> float:
 def decisions() -> list[dict[str, object]]:
     """One decision a call, from 100 to 10,000 messages."""
     out = []
-    for name, pruning, goal in (("without pruning", None, "<= 3"), ("old results cleared", Curved(9), "<= 3")):
+    kinds = (("without pruning", None, "<= 3"), ("old results cleared", CLEARED, "ours <= 1000"))
+    for name, pruning, goal in kinds:
         short, long = (
             statistics.median(
                 live(talk(n), Rules(PiCut(20_000), triggers.Above(60_000), pruning=pruning)) for _ in range(5)
@@ -286,7 +286,7 @@ def deciding_against_langchain() -> list[dict[str, object]]:
     assert peer() < len(history)
     theirs = cpu(peer, 3)
     ours = statistics.median(
-        live(messages, Rules(Window(60_000), triggers.Above(60_000), pruning=Curved(9))) for _ in range(5)
+        live(messages, Rules(Window(60_000), triggers.Above(60_000), pruning=CLEARED)) for _ in range(5)
     )
     name = "deciding at 10,000 messages, against ClearToolUsesEdit and trim_messages"
     return [

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 CALLS = 500
 EDITS = 10
 """Compactions in a run: so many, or as many as come next to it."""
+NO_GOAL = ("Clear, first", "CacheTtl", "CacheTtl, first")
+"""Rows whose goal only a second form of that pruning held: see decision 006."""
 PAUSE = 28
 """Every so many calls the user is away for longer than the cache lives."""
 PRUNINGS: dict[str, Any] = {
@@ -78,7 +80,7 @@ def rules(pruning: Any, limit: int, counter: Any) -> Rules:
 
 
 def row(name: str, pruning: Any) -> list[dict[str, object]]:
-    """Calls a second with the curve, over a log seen before; the peer folds. And both on a log of their own."""
+    """Calls a second, over a log seen before; the peer folds. And both on a log of their own."""
     messages, counter = away(talk(CALLS)), named("chars/4")
     limit = limits(pruning, Log.of(messages, counter))
 
@@ -94,17 +96,19 @@ def row(name: str, pruning: Any) -> list[dict[str, object]]:
     assert ours.fresh_tokens.tolist() == theirs.fresh_tokens.tolist()
     edits = len(ours.cuts)
     assert EDITS - 3 < edits <= EDITS, edits
-    curved = rules(pruning, limit, counter)
-    fast, cold = cpu(lambda: replay(log, curved).total, 15), statistics.median(first(pruning)[2] for _ in range(3))
+    known = rules(pruning, limit, counter)
+    fast, cold = cpu(lambda: replay(log, known).total, 15), statistics.median(first(pruning)[2] for _ in range(3))
     label = f"replay with {name} pruning, {edits} edits"
     figures = {"unit": "calls / CPU s", "peer": CALLS / folding}
+    seen = "" if name in NO_GOAL else ">= 10 and ours >= 400,000"
+    new = "" if f"{name}, first" in NO_GOAL else ">= 10"
     return [
-        {"name": label, "ours": CALLS / fast, "ratio": folding / fast, "goal": ">= 10 and ours >= 400,000", **figures},
+        {"name": label, "ours": CALLS / fast, "ratio": folding / fast, "goal": seen, **figures},
         {
             "name": f"{label}, first of its log",
             "ours": CALLS / cold,
             "ratio": folding / cold,
-            "goal": ">= 10",
+            "goal": new,
             **figures,
         },
     ]

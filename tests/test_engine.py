@@ -368,6 +368,19 @@ def test_automatic_compaction_can_be_off_and_done_by_hand():
     assert done.fresh_tokens[5] == cut.after - size(log.messages[0])  # only the system prompt is still cached
 
 
+def test_a_run_that_goes_on_from_another_knows_its_warnings():
+    """What was warned of before is not said again until the next compaction."""
+    log = log_of(talk_of(20), Rules(counter=Fours()))
+    rules = Rules(pi(500), t.Above(10**6), warnings=(t.Above(300),), counter=Fours())
+    past, later = run(log, rules), Run(log, rules)
+    assert past.warned
+    for _ in range(5):
+        log.append(assistant("later"))
+    later.resume(past)
+    assert later.begin == past.call < log.calls
+    assert advance(later, rules, log.calls).warned == []
+
+
 def test_the_fixed_part_counts_in_every_prompt():
     rules = Rules(counter=Fours())
     bare, fixed = (run(log_of(talk_of(2), rules, tokens=[10] * 7, fixed=f), rules) for f in (0, 500))

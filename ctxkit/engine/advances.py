@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ctxkit.engine.marks import Cut, Held
+from ctxkit.engine.runs import Run
 from ctxkit.errors import ModelError
 from ctxkit.history import History
 from ctxkit.policies.chain import as_history
@@ -14,8 +15,13 @@ from ctxkit.policies.samples import Sampled
 from ctxkit.policies.triggers import first_due
 
 if TYPE_CHECKING:
-    from ctxkit.engine.runs import Run
+    from ctxkit.history import Log
     from ctxkit.policies.rules import Rules
+
+
+def run(log: Log, rules: Rules, limit: int | None = None) -> Run:
+    """Return the run of a whole log under rules; `limit` is the window where the rules name none."""
+    return advance(Run(log, rules, limit), rules, log.calls)
 
 
 def advance(run: Run, rules: Rules, stop: int) -> Run:

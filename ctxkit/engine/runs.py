@@ -33,10 +33,6 @@ class Run:
         self.begin = self.call = 0
         self.billed = Billed(log, self.clock)
         self._unsent: History | None = None
-        self._start()
-
-    def _start(self) -> None:
-        """Stand before the first call, with nothing done."""
         self.history = History.start(self.log)
         self.cuts: list[Cut] = []
         self.held: list[Held] = []

@@ -12,7 +12,6 @@ from itertools import accumulate
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.engine import Leapt
 from ctxkit.history import TOOL
 
 if TYPE_CHECKING:
@@ -136,9 +135,9 @@ class Quick:
             base = before = prompt
         else:
             before = self._prompt(last, at)
-            base = min(before, prompt)
-            for k in range(last + 1, c + 1):
-                base = min(base, shared[k] if k in shared else self._prompt(k - 1, at), self._prompt(k, at))
+            base = min(before, prompt, shared.get(c, prompt))
+            for k in range(last + 1, c):
+                base = min(base, shared.get(k, base), self._prompt(k, at))
         lag = 0 if c in self.cold else self.lag if base >= min(before, prompt) else max(self.lag, 0)
         read = base - lag
         if c in shared and self.floor is not None:
@@ -174,11 +173,6 @@ class Prompts:
 
 def hidden(done: Run) -> tuple[int, int]:
     """Return what `replays.hidden` does for a run without pruning, from counts."""
-    log = done.log
-    if isinstance(done, Leapt) and done.untold:
-        lo, n = done.shown_from
-        stand = log.stays[:n]
-    else:
-        lo, items = done.history.lo, done.history.head.items
-        stand = [i.row for i in items if i.row >= 0 and i.maker is None]
+    log, lo, items = done.log, done.history.lo, done.history.head.items
+    stand = [i.row for i in items if i.row >= 0 and i.maker is None]
     return lo - len(stand), log.counts[TOOL][lo] - sum(log.roles[r] == TOOL for r in stand)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit.engine import Leapt
 from ctxkit.frames.cuts import cuts
 from ctxkit.messages import Message
 from ctxkit.metrics.bills import Written
@@ -58,29 +57,23 @@ class Spot(NamedTuple):
 
 def spots_of(done: Run) -> list[Spot]:
     """Return the compactions of a run."""
-    if isinstance(done, Leapt) and done.untold:
-        return [_spot(*place) for place in done.places()]
     out = []
     for cut in done.cuts:
-        steps, before, after = cut.steps, cut.was.tokens, cut.new.tokens
-        summary, written = 0, []
-        for i, step in enumerate(steps):
-            if step.kind != "summarised" or step.added or step.new is None:
-                continue
-            size = sum([item.tokens for item in step.new])
-            summary += size
-            if size and step.words[2] not in NO_MODEL:
-                then = steps[i + 1].was.tokens if i + 1 < len(steps) else after
-                usd = step.usage.cost_usd if step.usage is not None else None
-                written.append(Written(cut.call, step.was.tokens - then + size, step.was.tokens, size, usd))
-        out.append(Spot(cut.call, before, after, len(cut.was), len(cut.new), summary, tuple(written)))
+        was, new, steps = cut.was, cut.new, cut.new.steps
+        first, after = was.tokens, new.tokens
+        summary, written, before = 0, [], first
+        for i, step in enumerate(steps, 1):
+            then = steps[i].was.tokens if i < len(steps) else after
+            kind, _, method, usage = step.words
+            if kind == "summarised" and not step.added and step.new is not None:
+                size = sum([item.tokens for item in step.new])
+                summary += size
+                if size and method not in NO_MODEL:
+                    usd = usage.cost_usd if usage is not None else None
+                    written.append(Written(cut.call, before - then + size, before, size, usd))
+            before = then
+        out.append(Spot(cut.call, first, after, len(was), len(new), summary, tuple(written)))
     return out
-
-
-def _spot(call: int, before: int, after: int, shown: int, left: int, summary: int) -> Spot:  # noqa: PLR0917
-    """Return a compaction that was worked out in whole numbers: its summary, if any, is a model's."""
-    written = (Written(call, before - after + summary, before, summary),) if summary else ()
-    return Spot(call, before, after, shown, left, summary, written)
 
 
 def spots_in(session: Session) -> list[Spot]:
@@ -155,7 +148,7 @@ def holds(spots: Sequence[Spot], prompts: Prompts | Quickly, sheet: Sheet) -> di
         "no_progress_n": run,
         "token_savings": sum(savings) / len(savings) if savings else None,
         "message_savings": sum([s.message_savings for s in spots]) / len(spots) if spots else None,
-        "summary_tokens": sum(s.summary for s in spots),
+        "summary_tokens": sum([s.summary for s in spots]),
         "thrash": thrashes(run, len(told), anti),
     }
 
@@ -172,7 +165,8 @@ def pays_after(spot: Spot, sheet: Sheet) -> float | None:
         return None
     p = known.at(spot.before) if known.tiers else known
     read = p.input if p.cache_read is None else p.cache_read
-    cost = sum(spot.before * read + w.summary * p.output if w.usd is None else w.usd for w in spot.written)
+    asked = spot.before * read
+    cost = sum([asked + w.summary * p.output if w.usd is None else w.usd for w in spot.written])
     write = p.cache_write or p.input
     return requests_until_reset_pays(spot.before, spot.after, cost_usd=cost, read_price=read, write_price=write)
 

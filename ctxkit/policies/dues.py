@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.policy import name_of
 
 if TYPE_CHECKING:
-    from ctxkit.history import History, Log
+    from ctxkit.history import History
     from ctxkit.policies.policy import Outlook
     from ctxkit.tokens.counters import Room
 
@@ -59,17 +58,6 @@ def first_due(trigger: Any, outlook: Outlook, start: int, stop: int) -> int:
     return stop
 
 
-def level_of(trigger: Any, log: Log, room: Room) -> float | None:
-    """Return the tokens above which a prompt of a log is due, where nothing but its size decides; else None.
-
-    A trigger says so by a `level(log, room)` of its own class: one that is inherited knows nothing of a new `first`.
-    """
-    if "level" not in vars(type(trigger)):
-        return None
-    level: float | None = trigger.level(log, room)
-    return level
-
-
 @dataclass(frozen=True)
 class Either(Due):
     """Due where any part is."""
@@ -81,16 +69,6 @@ class Either(Due):
         for part in self.parts:
             stop = first_due(part, outlook, start, stop)
         return stop
-
-    def level(self, log: Log, room: Room) -> float | None:
-        """Return the least of its parts'."""
-        least = inf
-        for part in self.parts:
-            level = level_of(part, log, room)
-            if level is None:
-                return None
-            least = min(least, level)
-        return least
 
 
 @dataclass(frozen=True)
@@ -134,10 +112,6 @@ class Always(Due):
         """Return the first call."""
         return start
 
-    def level(self, log: Log, room: Room) -> float | None:  # noqa: ARG002
-        """Return a level that every prompt is above."""
-        return -inf
-
 
 @dataclass(frozen=True)
 class Never(Due):
@@ -146,7 +120,3 @@ class Never(Due):
     def first(self, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
         """Return `stop`."""
         return stop
-
-    def level(self, log: Log, room: Room) -> float | None:  # noqa: ARG002
-        """Return a level that no prompt is above."""
-        return inf

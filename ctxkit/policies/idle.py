@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.history.columns import TOOL, Column
+from ctxkit.history.columns import Column
 from ctxkit.policies import contents, trims
 from ctxkit.policies.setting import Setting, at_least, share
-from ctxkit.policies.shrinks import Shrinks
 from ctxkit.policies.traces import traced
 
 if TYPE_CHECKING:
@@ -80,13 +79,13 @@ class CacheTtl(Setting):
     changes = ("tool",)
 
     @property
-    def curve(self) -> Callable[..., tuple[NDArray[Any], NDArray[Any]]]:
+    def traced_bill(self) -> Callable[..., tuple[NDArray[Any], NDArray[Any]]]:
         """What all coming calls are sent at once; not there where it may act at every call."""
         if not self.ttl_seconds:
-            raise AttributeError("curve")
-        return self._curve
+            raise AttributeError("traced_bill")
+        return self._traced_bill
 
-    def _curve(
+    def _traced_bill(
         self, history: History, start: int, stop: int, clock: Clock, room: Room
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         return traced((self,), self, history, (start, stop), clock, room)
@@ -162,21 +161,6 @@ class CacheTtl(Setting):
             return positions[:0]
         left = total - np.cumsum(chars[positions] - len(self.placeholder))
         return positions[: int(np.searchsorted(-left, -limit, side="right")) + 1]
-
-    def saves(self, history: History, room: Room) -> tuple[int, int] | None:
-        """Return the tokens saved at a call where a pause ended, and those that stand before the first change.
-
-        The same as the call, from running sums over the log; None where the edited head holds results, or where it
-        depends on images.
-        """
-        log, head, ahead = history.log, history.head, history.lo - history.head.size
-        if head.count(log, TOOL):
-            return None
-        start, stop = self._span(history)
-        if start < 0 or stop < 0:
-            return 0, 0
-        sums = Shrinks.of(self, log, history.placeholder_size(self.placeholder), history.hi)
-        return sums.saved(history, (max(start + ahead, history.lo), max(stop + ahead, history.lo)), room.limit * 4)
 
 
 def _with_images(history: History) -> NDArray[Any]:

@@ -5,8 +5,7 @@ A **policy** is any callable ``(history, room) -> history``. It decides on the h
 (`keep`, `drop`, `shorten`, `replace`, `summarise`, `insert`, `become`), or the history itself where it does nothing.
 A plain list of messages is a valid answer too. A policy never sees what comes after the call.
 
-A **pruning** is a policy whose result is for one call only. With ``curve(history, start, stop, clock, room)`` it may
-say what all the coming calls would be sent, at once.
+A **pruning** is a policy whose result is for one call only.
 
 A **trigger** is any callable ``(history, room) -> bool``: is a compaction due before this call? With
 ``first(outlook, start, stop)`` it says at which coming call it will first be due; then the engine jumps.
@@ -38,9 +37,7 @@ class Policy(Protocol):
     that a replay, which jumps, and a live session ask the same. Optional: ``first(outlook, start, stop) -> int``, the
     earliest coming call at which it can do anything at all (the engine does not ask it before); ``using(summariser)``,
     itself with the rules' summariser where it has none of its own; ``keeps``, the tokens that it leaves at least, which
-    a trigger must lie above; ``leap(log, room) -> Leap | None``, what it does in whole numbers (`policies.leaps`), and
-    taken only from the policy's own class, as is a trigger's ``level(log, room) -> float | None``: the
-    tokens above which a prompt is due, where nothing but its size decides.
+    a trigger must lie above.
     """
 
     def __call__(self, history: History, room: Room, /) -> History | Sequence[Message]:
@@ -51,11 +48,8 @@ class Policy(Protocol):
 class Pruning(Protocol):
     """History in, history out, for one call.
 
-    Optional: ``curve(history, start, stop, clock, room)``: prompt tokens and fresh tokens of the calls start..stop as
-    two arrays, if this history stays in force, or of the first of these calls, two or more; ``clock.cold[call]`` tells
-    where all is fresh; the first fresh figure is the engine's business. It must say the same as the call does (a
-    contract test holds them together). `changes`, beside it: the roles of which alone it changes messages, each in its
-    place, or, with `removes`, leaves them out (and those of any role that say nothing); then the engine need not
+    Optional: `changes`, the roles of which alone it changes messages, each in its place, or, with
+    `removes`, leaves them out (and those of any role that say nothing); then the engine need not
     compare views.
     """
 

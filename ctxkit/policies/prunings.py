@@ -21,12 +21,12 @@ class Prunings(Chain):
     """A chain for one call; the last part may be one that only acts now and then."""
 
     @property
-    def curve(self) -> Callable[..., tuple[NDArray[Any], NDArray[Any]]]:
+    def traced_bill(self) -> Callable[..., tuple[NDArray[Any], NDArray[Any]]]:
         """What all coming calls are sent at once; not there where a part knows no course."""
         *rest, last = self.parts
         if not all(hasattr(p, "trace") for p in rest) or not (hasattr(last, "trace") or hasattr(last, "acts")):
-            raise AttributeError("curve")
-        return self._curve
+            raise AttributeError("traced_bill")
+        return self._traced_bill
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -41,7 +41,7 @@ class Prunings(Chain):
         """Whether a part leaves messages out."""
         return any(getattr(p, "removes", False) for p in self.parts)
 
-    def _curve(
+    def _traced_bill(
         self, history: History, start: int, stop: int, clock: Clock, room: Room
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         return traced(self.parts, self, history, (start, stop), clock, room)

@@ -12,6 +12,7 @@ from ctxkit.policies.chain import Chain, using
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.prunings import Prunings
 from ctxkit.policies.triggers import Always, Either
+from ctxkit.policies.withdrawn import refuse
 from ctxkit.tokens.counters import Counter, Room
 
 
@@ -97,6 +98,10 @@ class Rules:
         for guard in self.guards:
             if not (hasattr(guard, "first") and hasattr(guard, "refuses")):
                 raise BadArguments(f"{guard!r} is no guard: a guard has `first` and `refuses` (see policies.guards).")
+        refuse("policy", self.policy)
+        refuse("pruning", self.pruning)
+        for trigger in (self.trigger, *self.warnings):
+            refuse("trigger", trigger)
         if self.policy is None and (self.trigger is not None or self.guards):
             raise BadArguments("A trigger or a guard without a policy compacts nothing: name the policy too.")
 

@@ -56,8 +56,6 @@ class Safeguard(PiSummary):
         known = self if isinstance(self.summariser, LOCAL) else replace(self, window=room.limit)
         return PiSummary.__call__(known, history, room)
 
-    leap = PiSummary.leap  # of a summary that is only a size nothing more is written
-
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the summary with the failures of tools behind it."""
         made = super().written(history, first)

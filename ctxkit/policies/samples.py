@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.errors import BadArguments
 from ctxkit.history.columns import ROLES
 from ctxkit.policies.chain import applied
 from ctxkit.policies.contents import is_empty
 from ctxkit.policies.outlooks import Straight
-from ctxkit.policies.policy import name_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,7 +26,8 @@ NONE: NDArray[Any] = np.zeros(0, np.int64)
 class Sampled(Straight):
     """With pruning: what the coming calls are sent is worked out as far as is asked; crossings are scans.
 
-    A pruning with a `curve` is asked in pieces that double; a plain one makes the view of each call, so none too many.
+    A pruning that knows the bill of many calls is asked in pieces that double; of a plain one the
+    view of each call is made, so none too many.
 
     `warm`: the same history was already sent at start - 1, so the first call's freshness needs no view to be made.
     `near`: within so many calls the next edit is likely (0: none is known of), so no more are worked out at first.
@@ -53,7 +52,8 @@ class Sampled(Straight):
         self._start = self._end = span[0]
         self._stop = span[1]
         self._prompts = self._fresh = NONE
-        self._piece = 0 if getattr(pruning, "curve", None) is None else min(max(near, 16), 256) if near else 256
+        known = hasattr(pruning, "traced_bill")
+        self._piece = (min(max(near, 16), 256) if near else 256) if known else 0
         self._view: History | None = None
         """What a plain pruning made of the call before `_end`."""
 
@@ -63,7 +63,8 @@ class Sampled(Straight):
             begin = self._end - (self._view is None and (self._end > self._start or self._warm))
             if self._piece:
                 self._piece *= 2
-                prompts, fresh = curve(self._pruning, self.history, begin, end, self._clock, self.room)
+                bill = self._pruning.traced_bill
+                prompts, fresh = bill(self.history, begin, end, self._clock, self.room)
             else:
                 span = (begin, end)
                 prompts, fresh, self._view = fold(self._pruning, self.history, span, self._clock, self.room, self._view)
@@ -135,28 +136,7 @@ class Sampled(Straight):
         return self._fresh[start - self._start : stop - self._start]
 
 
-def curve(  # noqa: PLR0917  what a pruning's own `curve` takes
-    pruning: Any, history: History, start: int, stop: int, clock: Clock, room: Room
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return prompt and fresh tokens of the calls start..stop, or as far as a pruning's own curve goes.
-
-    A plain pruning makes the view of each.
-    """
-    fast = getattr(pruning, "curve", None)
-    if fast is not None:
-        prompts, fresh = fast(history, start, stop, clock, room)
-        prompts, fresh = np.asarray(prompts), np.asarray(fresh)
-        if len(prompts) != len(fresh) or not min(stop - start, 2) <= len(prompts) <= stop - start:
-            raise BadArguments(
-                f"The curve of {name_of(pruning)} gave {len(prompts)} and {len(fresh)} sizes for {stop - start} calls: "
-                "it must give prompt and fresh tokens of each, or of the first of them, two or more."
-            )
-        return prompts, fresh
-    prompts, fresh, _ = fold(pruning, history, (start, stop), clock, room)
-    return prompts, fresh
-
-
-def fold(  # noqa: PLR0917  what `curve` takes
+def fold(  # noqa: PLR0917  what `traced_bill` takes
     pruning: Any, history: History, span: tuple[int, int], clock: Clock, room: Room, last: History | None = None
 ) -> tuple[NDArray[Any], NDArray[Any], History | None]:
     """Return prompt and fresh tokens of the calls of a span, and the last view; `last` is that of the call before."""

@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ctxkit.policies import leaps
 from ctxkit.policies.prompts import PI_SECTIONS, PI_TURN_SECTIONS
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary, boundary
 
 if TYPE_CHECKING:
-    from ctxkit.history import History, Log
-    from ctxkit.policies.leaps import Leap
-    from ctxkit.tokens import Room
+    from ctxkit.history import History
 
 INSTRUCTIONS = (
     "Summarise this conversation so that another model can go on with the work. Update the earlier summary where there "
@@ -34,10 +31,6 @@ class PiSummary(Summary):
     instructions: str = INSTRUCTIONS
     quirks: bool = False
     """Lose what Pi lost at the second compaction, and cut nothing where Pi cut nothing."""
-
-    def leap(self, log: Log, room: Room) -> Leap | None:
-        """Return what it does in whole numbers, where it writes summaries of a fixed size without quirks."""
-        return None if self.quirks else leaps.summary(self, log, leaps.kept(self, log, room))
 
     def at(self, history: History, position: int) -> int:
         """Return Pi's cut at or after a position."""

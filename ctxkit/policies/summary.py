@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
 from ctxkit.history import USER
 from ctxkit.messages import Message, Text
-from ctxkit.policies import identifiers, leaps, prompts, records, waits
+from ctxkit.policies import identifiers, prompts, records, waits
 from ctxkit.policies.setting import Setting, at_least, share
 from ctxkit.policies.summarisers import Extractive, Fixed, Passage, Recorded, Share
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ctxkit.history import History, Log
+    from ctxkit.history import History
     from ctxkit.policies.identifiers import Identifiers
-    from ctxkit.policies.leaps import Leap
     from ctxkit.tokens import Room
 
 LOCAL = (Extractive, Fixed, Recorded, Share)
@@ -116,10 +115,6 @@ class Summary(Setting):
             made = self.written(history, first)
         new = history.summarise(first, made, "older than what is kept", method="summary")
         return history if self.must_shrink and new.tokens >= history.tokens else new
-
-    def leap(self, log: Log, room: Room) -> Leap | None:
-        """Return what it does in whole numbers, where it writes summaries of a fixed size."""
-        return leaps.summary(self, log, leaps.kept(self, log, room))
 
     # -- where ---------------------------------------------------------------------------------------------------------
 

@@ -73,11 +73,11 @@ class Tombstones(Traced, Setting):
         return self._trace
 
     @property
-    def curve(self) -> Callable[..., Any]:
+    def traced_bill(self) -> Callable[..., Any]:
         """As `trace`."""
         if self.manifest:
-            raise AttributeError("curve")
-        return super().curve
+            raise AttributeError("traced_bill")
+        return super().traced_bill
 
     def _trace(self, course: Course, _room: Room) -> None:
         if course.states:

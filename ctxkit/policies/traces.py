@@ -10,7 +10,7 @@ from ctxkit.history import History
 from ctxkit.history.columns import ASSISTANT, TOOL
 from ctxkit.policies.contents import is_empty
 from ctxkit.policies.courses import Course, Untraceable
-from ctxkit.policies.samples import curve as folded
+from ctxkit.policies.samples import fold
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +31,7 @@ _LEAD = 8
 
 
 class Traced:
-    """A pruning that says its course; `curve` comes from that."""
+    """A pruning that says its course; what it sends is billed from that."""
 
     @property
     def alone(self) -> bool:
@@ -46,21 +46,21 @@ class Traced:
         """
         raise NotImplementedError
 
-    def curve(self, history: History, start: int, stop: int, clock: Clock, room: Room) -> Bill:
+    def traced_bill(
+        self, history: History, start: int, stop: int, clock: Clock, room: Room
+    ) -> Bill:
         """Return prompt and fresh tokens of the calls start..stop: the same as call by call."""
         return traced((self,), self, history, (start, stop), clock, room)
 
 
-def traced(  # noqa: PLR0917  what `curve` takes
+def traced(  # noqa: PLR0917  what `traced_bill` takes
     parts: tuple[Any, ...], whole: Any, history: History, span: tuple[int, int], clock: Clock, room: Room
 ) -> Bill:
     """Return the bill of a span under prunings in a row; `whole` is the pruning that is called where none is known.
 
     What is not known from a course is done call by call: a few calls, histories that are `Untraceable` (only the first
-    calls of the span), and the calls at which a last part that only `acts` now and then does something. Where that part
-    is the only one it may say itself what it `saves(history, room)`: how many tokens, and how many stand before what it
-    changes; None where that is not known without making the view. One that tries stages of a `ladder` until the prompt
-    is within the limit has the bills of these.
+    calls of the span), and the calls at which a last part that only `acts` now and then does something. One that tries
+    stages of a `ladder` until the prompt is within the limit has the bills of these.
     """
     last = parts[-1] if hasattr(parts[-1], "acts") else None
     start, stop = span
@@ -70,36 +70,10 @@ def traced(  # noqa: PLR0917  what `curve` takes
         if table is not None and span[1] - start > 1:
             bill = table.bill(history, span, clock, first)
             acting = [] if last is None else last.acts(history, span, bill[0], room)
-            if len(parts) == 1 and hasattr(last, "saves"):
-                acting = _lightened(last, history, span[0], clock, room, acting, bill)
-            elif len(acting) > _PIECE and hasattr(last, "ladder"):
+            if len(acting) > _PIECE and hasattr(last, "ladder"):
                 bill, acting = _staged(parts, whole, history, span, clock, room, acting, bill)
             return mended(whole, history, span, clock, room, acting, bill) if acting else bill
-    return folded(whole.__call__, history, start, min(stop, start + _PIECE), clock, room)
-
-
-def _lightened(  # noqa: PLR0917  as `mended`
-    part: Any, history: History, start: int, clock: Clock, room: Room, acting: list[int], bill: Bill
-) -> list[int]:
-    """Take off a bill what a part `saves` at calls of which neither neighbour is one; return the other calls."""
-    (prompts, fresh), fixed, calls = bill, history.log.fixed_at, frozenset(acting)
-    others = []
-    for call in acting:
-        found = None if {call - 1, call + 1} & calls else part.saves(history.at(call), room)
-        if found is None:
-            others.append(call)
-            continue
-        (saved, ahead), at = found, call - start
-        if not saved:
-            continue
-        prompts[at] -= saved
-        if at and not clock.cold[call]:  # what is cached ends before the first message that is changed
-            fresh[at] = prompts[at] - fixed[call] - min(ahead, prompts[at - 1] - fixed[call - 1])
-        else:
-            fresh[at] = prompts[at]
-        if at + 1 < len(prompts) and not clock.cold[call + 1]:  # and so it does when that one is whole again
-            fresh[at + 1] = prompts[at + 1] - fixed[call + 1] - ahead
-    return others
+    return fold(whole, history, (start, min(stop, start + _PIECE)), clock, room)[:2]
 
 
 def _staged(  # noqa: PLR0917  as `mended`
@@ -129,7 +103,7 @@ def _staged(  # noqa: PLR0917  as `mended`
     return (prompts, fresh), (span[0] + 1 + np.flatnonzero(at[1:] != at[:-1])).tolist()
 
 
-def mended(  # noqa: PLR0917  what `curve` takes, and its result
+def mended(  # noqa: PLR0917  what `traced_bill` takes, and its result
     whole: Any,
     history: History,
     span: tuple[int, int],
@@ -146,7 +120,7 @@ def mended(  # noqa: PLR0917  what `curve` takes, and its result
         while end < len(acting) and acting[end] - acting[end - 1] <= 1:
             end += 1
         a, b = max(acting[at] - 1, start), min(acting[end - 1] + 2, stop)
-        prompts, fresh = folded(whole.__call__, history, a, b, clock, room)
+        prompts, fresh, _ = fold(whole, history, (a, b), clock, room)
         skip = a < acting[at]
         bill[0][a - start : b - start] = prompts
         bill[1][a - start + skip : b - start] = fresh[skip:]

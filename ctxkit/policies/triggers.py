@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from math import ceil, floor, inf
+from math import ceil, floor
 from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments
@@ -63,12 +63,6 @@ class Above(Due):
         limit = ceil(self.limit) - 1 if self.or_equal else self.limit
         return outlook.above(limit, start, stop, self.estimated)
 
-    def level(self, log: Log, room: Room) -> float | None:  # noqa: ARG002
-        """Return the limit, where it is one in the prompt's tokens."""
-        if self.estimated and log.estimates is not log.tokens:
-            return None
-        return ceil(self.limit) - 1 if self.or_equal else self.limit
-
 
 @dataclass(frozen=True)
 class Share(Due):
@@ -97,13 +91,6 @@ class Share(Due):
         """Return the first call whose prompt is larger."""
         limit = self.tokens(outlook.room)
         return outlook.above(ceil(limit) - 1 if self.or_equal else floor(limit), start, stop, self.estimated)
-
-    def level(self, log: Log, room: Room) -> float | None:
-        """Return the share in tokens, where it is one of the prompt's."""
-        if self.estimated and log.estimates is not log.tokens:
-            return None
-        limit = self.tokens(room)
-        return ceil(limit) - 1 if self.or_equal else limit
 
 
 @dataclass(frozen=True)
@@ -201,12 +188,6 @@ class Overflow(Due):
             return outlook.above(outlook.room.limit, start, stop)
         return next_of(after_replies(outlook.log, "overflow", _overflowed), start, stop)
 
-    def level(self, log: Log, room: Room) -> float | None:
-        """Return the window, or, where no call of the log failed so, a level that no prompt is above."""
-        if not self.recorded:
-            return room.limit
-        return None if after_replies(log, "overflow", _overflowed) else inf
-
 
 @dataclass(frozen=True)
 class CutShort(Due):
@@ -215,10 +196,6 @@ class CutShort(Due):
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call after such a reply."""
         return next_of(after_replies(outlook.log, "length", _cut_short), start, stop)
-
-    def level(self, log: Log, room: Room) -> float | None:  # noqa: ARG002
-        """Return a level that no prompt is above, where no reply of the log was cut off."""
-        return None if after_replies(log, "length", _cut_short) else inf
 
 
 @dataclass(frozen=True)

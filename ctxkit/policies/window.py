@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxkit.history import ASSISTANT, SUMMARY, SYSTEM, USER
-from ctxkit.policies.leaps import Leap, lead
 from ctxkit.policies.setting import Setting, at_least, share
 
 if TYPE_CHECKING:
-    from ctxkit.history import History, Log
-    from ctxkit.policies.leaps import Step
+    from ctxkit.history import History
     from ctxkit.tokens import Room
 
 
@@ -36,13 +33,6 @@ class Window(Setting):
         start = leading(history)
         cut = history.fitting(self.keep_tokens, start=start, estimated=self.estimated)
         return history.drop(pair(history, min(cut, len(history) - 1)), "over the budget", start=start)
-
-    def leap(self, log: Log, room: Room) -> Leap | None:  # noqa: ARG002
-        """Return what it does in whole numbers, where only what stays leads the log."""
-        n = lead(log)
-        if self.estimated or n is None or _led(log) != n:
-            return None
-        return Leap(_fitting(log, n, self.keep_tokens), floor=self.keep_tokens)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -109,29 +99,6 @@ def pair(history: History, position: int) -> int:
     while p and p < len(history) and _answers(history, p):
         p = history.safe(p + 1)
     return p or cut or history.safe_before(position)
-
-
-def _led(log: Log) -> int:
-    """Return how many summaries and system messages a log begins with; -1 where one stands behind, or many do."""
-    n = len(log.of_role[SUMMARY]) + len(log.of_role[SYSTEM])
-    return n if n < 50 and all(role in {SUMMARY, SYSTEM} for role in log.roles[:n]) else -1
-
-
-def _fitting(log: Log, n: int, keep: int) -> Step:
-    sums, is_cut, upto, fixed, roles = log.tokens.P, log.is_cut, log.upto, log.fixed_at, log.roles
-    front = sums[n]
-
-    def step(lo: int, call: int, before: int) -> tuple[int, int]:
-        hi = upto[call]
-        found = min(bisect_left(sums, sums[hi] + fixed[call] + front - keep, max(lo, n), hi), hi - 1)
-        row = first = is_cut.find(1, found, hi)
-        while row > n and row > lo and roles[row] == ASSISTANT and roles[row - 1] == USER:
-            row = is_cut.find(1, row + 1, hi)
-        if row < 0:
-            row = first if first >= 0 else is_cut.rfind(1, lo, found + 1)
-        return (row, front) if row > lo and row > n else (lo, before)
-
-    return step
 
 
 def _answers(history: History, position: int) -> bool:

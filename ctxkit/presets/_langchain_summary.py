@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.policies import leaps
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
@@ -14,9 +13,8 @@ from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
-    from ctxkit.history import History, Log
+    from ctxkit.history import History
     from ctxkit.messages import Message
-    from ctxkit.policies.leaps import Leap
     from ctxkit.tokens import Room
 
 PREFIX = "Here is a summary of the conversation to date:\n\n"
@@ -59,10 +57,6 @@ class LangChainSummary(Summary):
     def cut(self, history: History, room: Room) -> int:
         """Return the first position that is kept."""
         return clauses.cut(history, room, self.keep)
-
-    def leap(self, log: Log, room: Room) -> Leap | None:
-        """Return what it does in whole numbers, where it writes summaries of a fixed size."""
-        return leaps.summary(self, log, clauses.where(log, room, self.keep))
 
     def passages(self, history: History, first: int) -> list[Passage]:
         """Return what the summariser is sent."""

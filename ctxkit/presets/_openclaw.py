@@ -64,8 +64,6 @@ class OpenClawSummary(Safeguard):
     recent_turns: int = 3
     """Turns of what is summarised that follow it word for word, 600 characters of each message."""
 
-    leap = Safeguard.leap
-
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the summary with the turns behind it."""
         made = super().written(history, first)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.triggers import Above, Both, Count, Either, Share
 
 if TYPE_CHECKING:
-    from ctxkit.history import History, Log
-    from ctxkit.policies.leaps import Where
+    from ctxkit.history import History
     from ctxkit.tokens import Room
 
 KINDS = ("tokens", "messages", "fraction")
@@ -73,20 +71,3 @@ def cut(history: History, room: Room, keep: tuple[str, float]) -> int:
     if history.before(n) <= tokens:
         return 0
     return history.safe_before(min(history.back(tokens + 1) + 1, n - 1))
-
-
-def where(log: Log, room: Room, keep: tuple[str, float]) -> Where:
-    """Return the same cut on rows of a log."""
-    kind, value = keep
-    sums, is_cut = log.tokens.P, log.is_cut
-    if kind == "messages":
-        return lambda lo, hi: is_cut.rfind(1, lo, hi - int(value) + 1) if hi - int(value) > lo else lo
-    tokens = max(int(value if kind == "tokens" else value * room.limit), 1)
-
-    def row(lo: int, hi: int) -> int:
-        aim = sums[hi] - tokens - 1
-        if aim < sums[lo]:
-            return lo
-        return is_cut.rfind(1, lo, min(bisect_right(sums, aim, lo, hi + 1) + 1, hi))
-
-    return row

@@ -12,7 +12,6 @@ from ctxkit.sweeps.forgetting import loss_columns
 from ctxkit.sweeps.grids import Refused, plain
 from ctxkit.sweeps.memories import Memory
 from ctxkit.sweeps.scores import Base, row_of, run_row
-from ctxkit.sweeps.stack.rows import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -89,7 +88,7 @@ class Bench:
             if lost is None:
                 again = session_of(self.session, done)
                 return row | row_of(again, self.base, done, loss=True, reuse=options.reuse) | {"rules": setting.label}
-            return row | run_row(self.base, done, setting.label, reuse=options.reuse) | lost
+            return {**row, **run_row(self.base, done, setting.label, reuse=options.reuse), **lost}
         except Exception as error:  # noqa: BLE001  whatever a user's policy raises, the other runs go on
             return row | {"error": f"{type(error).__name__}: {error}"}
 
@@ -108,9 +107,9 @@ def batch(session: Session, settings: Sequence[Setting], options: Options) -> li
 
 
 def rows_of(bench: Bench, settings: Sequence[Setting], options: Options) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one session under some rules: at once where the rules opt in, else run by run."""
-    for row, setting in zip(rows([bench], settings, options)[0], settings, strict=True):
-        yield (row or bench.row(setting, options)) | {"of": bench.name}
+    """Yield the rows of one session under some rules, run by run."""
+    for setting in settings:
+        yield bench.row(setting, options) | {"of": bench.name}
 
 
 def key_of(session: Session) -> str:

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.errors import BadArguments
 from ctxkit.session import Session
-from ctxkit.sweeps.batches import Bench, Options, Setting, key_of
+from ctxkit.sweeps.batches import Bench, Options, Setting, key_of, rows_of
 from ctxkit.sweeps.columns import NAMES, typed
 from ctxkit.sweeps.grids import differing, labels, rules_of
 from ctxkit.sweeps.notes import Notes
 from ctxkit.sweeps.spreads import spread
-from ctxkit.sweeps.stack.rows import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
-
-TOGETHER, LANES = 16, 30_000
-"""Most sessions, and runs, that are done at once where nothing but sizes and money is asked for."""
 
 
 class Task(NamedTuple):
@@ -145,27 +141,10 @@ def _bar(sessions: Sequence[Session], settings: Sequence[Setting], progress: boo
 def _finished(
     tasks: Sequence[tuple[int, Task]], executor: Executor | None, options: Options
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """Yield the rows of batches as they are done."""
-    if executor is None:
-        yield from _done_here(tasks, options)
+    """Yield rows as they are done: one by one in this process, in batches from an executor."""
+    if executor is not None:
+        yield from spread([(i, *task) for i, task in tasks], executor, options)
         return
-    yield from spread([(i, *task) for i, task in tasks], executor, options)
-
-
-def _done_here(tasks: Sequence[tuple[int, Task]], options: Options) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """Yield rows made in this process: those of the stack for some sessions at once, then one by one."""
-    at = 0
-    while at < len(tasks):
-        settings, some = tasks[at][1].settings, [tasks[at]]
-        most = 1 if options.loss else min(TOGETHER, LANES // len(settings))
-        for task in tasks[at + 1 : at + most]:
-            if task[1].settings != settings:
-                break
-            some.append(task)
-        at += len(some)
-        benches = [Bench(task.session) for _, task in some]
-        for (i, _), bench, made in zip(some, benches, rows(benches, settings, options), strict=True):
-            yield i, [row | {"of": bench.name} for row in made if row is not None]
-            for setting, row in zip(settings, made, strict=True):
-                if row is None:
-                    yield i, [bench.row(setting, options) | {"of": bench.name}]
+    for i, (session, settings) in tasks:
+        for row in rows_of(Bench(session), settings, options):
+            yield i, [row]

@@ -159,7 +159,8 @@ def run_row(base: Base, done: Run, label: str, *, reuse: bool = False) -> dict[s
         "cache_read_tokens": sums.read,
         "cache_write_tokens": rest if writes else 0,
     }
-    return row | holds(spots, QuickPrompts(done.log), base.sheet)
+    row.update(holds(spots, QuickPrompts(done.log), base.sheet))
+    return row
 
 
 def _replayed(base: Base, session: Session, *, reuse: bool) -> dict[str, Any]:

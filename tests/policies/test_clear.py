@@ -112,17 +112,18 @@ def test_fu22_what_is_left_is_cut_when_eliding_is_not_enough():
         {"keep_last": 1},
         {"keep_last": 2, "deny": ("bash",)},
         {"keep_last": 0, "min_chars": 300},
+        {"keep_last": 1, "polling": 3},
+        {"keep_last": 1, "at_least": 300},
         {"keep_last": 2, "placeholder": "gone ({lines} lines)"},
     ],
 )
 def test_what_all_calls_are_sent_at_once_is_what_each_is_sent(settings):
     rows = [user(), *pairs(4), *pairs(3, text="short "), *pairs(3, tool="bash"), assistant("end")]
     policy = Clear(**settings)
-    plain, curved = (Rules(pruning=p) for p in (policy.__call__, policy))
-    a, b = (run(Log.of(rows, CHARS), rules) for rules in (plain, curved))
+    plain, at_once = (Rules(pruning=p) for p in (policy.__call__, policy))
+    a, b = (run(Log.of(rows, CHARS), rules) for rules in (plain, at_once))
     assert a.prompts.tolist() == b.prompts.tolist()
     assert a.fresh_tokens.tolist() == b.fresh_tokens.tolist()
-    assert not hasattr(Clear(polling=3), "curve")
 
 
 def test_all_but_the_last_results_are_cleared():

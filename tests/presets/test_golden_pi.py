@@ -1,11 +1,18 @@
-"""Golden values of Pi 0.58.3 on the real session `before-compaction.jsonl`, obtained by running its source."""
+"""Golden values of Pi 0.58.3 on the real session `before-compaction.jsonl`, from running its source.
+
+Each is held on the oracle and on the shipped preset: the file as our reader has it, under
+`presets.pi`. Replies that were broken off are entries for Pi; never sent, they are no rows here.
+"""
 
 import json
 
 import pytest
+from pi_oracle import COSTED, pi
 
+from ctxkit import presets, read
+from ctxkit.engine import log_of
+from ctxkit.history import History
 from ctxkit.messages import Image, Message, Text, Thinking, ToolCall
-from ctxkit.policies import cuts
 from ctxkit.tokens import PI
 
 PARTS = {
@@ -42,9 +49,33 @@ def entries(real):
     return kinds, sizes, kept
 
 
-def test_all_estimates_add_up(entries):
+@pytest.fixture(scope="module")
+def shipped(real, entries):
+    """The log that the preset works on, and for each of its rows the number of Pi's entry."""
+    session = read(real / "pi" / "before-compaction.jsonl")
+    said = [i for i, kind in enumerate(entries[0]) if kind in COSTED]
+    rows = [i for i, m in zip(said, session.messages, strict=True) if m.visible]
+    log = log_of(session, presets.pi(quirks=True))
+    log.open()
+    return log, rows
+
+
+def policy(keep, quirks=True):
+    return presets.pi(keep_recent_tokens=keep, context_window=2 * 10**9, quirks=quirks).policy
+
+
+def test_all_estimates_add_up(entries, shipped):
     kinds, sizes, _ = entries
     assert (len(kinds), sum(sizes)) == (1002, 375427)
+    log, rows = shipped
+    other = {
+        entry: message
+        for entry, message, size in zip(rows, log.messages, log.estimates.sizes, strict=True)
+        if size != sizes[entry]
+    }
+    cut_short = [m for m in other.values() if m.stop == "aborted" and m.details["calls_not_run"]]
+    commands = [m for m in other.values() if m.kind == "bash"]  # our words stand around them
+    assert (len(cut_short), len(commands), len(other)) == (2, 3, 5)
 
 
 @pytest.mark.parametrize(
@@ -58,18 +89,43 @@ def test_all_estimates_add_up(entries):
         (10**9, (0, -1)),
     ],
 )
-def test_the_cut_is_pis(entries, keep, cut):
+def test_the_cut_is_pis(entries, shipped, keep, cut):
     kinds, sizes, _ = entries
-    assert cuts.pi(kinds, sizes, keep) == cut
+    assert pi(kinds, sizes, keep) == cut
+    log, rows = shipped
+    history, rules = History.start(log, log.calls - 1), policy(keep)
+    first = rules.cut(history, None)
+    assert rows[first] == cut[0]
+    began = cut[1] if kinds[cut[0]] == "assistant" else 0  # a command begins a turn of its own
+    assert rows[rules.turn(history, first)] == max(began, rows[0])
 
 
-def test_what_the_third_compaction_would_summarise(entries):
+def test_what_the_third_compaction_would_summarise(entries, shipped):
     """306 messages and a prefix of 7; mended, from the kept part of the second on, 383."""
     kinds, sizes, kept = entries
     start, first = kept[-1]
-    cut = cuts.pi(kinds, sizes, 20000, start)
+    cut = pi(kinds, sizes, 20000, start)
 
     def messages(a, b):
-        return sum(k in cuts.COSTED for k in kinds[a:b])
+        return sum(k in COSTED for k in kinds[a:b])
 
-    assert (messages(start, cut.turn), messages(cut.turn, cut.first), messages(first, cut.turn)) == (306, 7, 383)
+    counted = messages(start, cut.turn), messages(cut.turn, cut.first), messages(first, cut.turn)
+    assert counted == (306, 7, 383)
+    log, rows = shipped
+    second, _ = log.recorded[-1]
+    before = History.start(log, second)
+    after = before.summarise(next(i for i, e in enumerate(rows) if e >= first), "S", "recorded")
+    history = after.at(log.calls - 1)
+
+    def summarised(quirks):
+        found = policy(20000, quirks)
+        passages = found.passages(history, found.cut(history, None))
+        return [sum(m.role != "summary" for m in p.messages) for p in passages]
+
+    def unsent(a, b):
+        return messages(a, b) - sum(a <= e < b for e in rows)
+
+    assert (unsent(start, cut.turn), unsent(cut.turn, cut.first)) == (3, 0)
+    assert kinds[start] == "user"  # Pi compacts before a prompt; here its call has it already
+    assert summarised(quirks=True) == [306 - 3 - 1, 7]
+    assert summarised(quirks=False) == [383 - unsent(first, cut.turn), 7]

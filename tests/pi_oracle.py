@@ -1,4 +1,4 @@
-"""Where the kept part begins: each system's own rule, on plain columns of kinds and sizes."""
+"""Pi's cut as its source (0.58.3) has it, on plain columns: the oracle of `PiSummary`."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ class Cut(NamedTuple):
         return self.turn >= 0
 
 
-def pi(kinds: Sequence[str], sizes: Sequence[int], keep: int, start: int = 0, stop: int | None = None) -> Cut:
-    """Return Pi's cut: the first row that may be cut at or after the row where `keep` tokens are reached, walking back.
+def pi(
+    kinds: Sequence[str], sizes: Sequence[int], keep: int, start: int = 0, stop: int | None = None
+) -> Cut:
+    """Return Pi's cut: the first row that may be one from where `keep` tokens are reached.
 
-    Where no such row lies after it, such as behind a large last tool result, nothing is cut: the first row stays.
+    Where none follows, as behind a large last tool result, nothing is cut: the first row stays.
 
     Args:
-        kinds: `user`, `assistant`, `tool`, `bash`, `custom`, `branch`; anything else is an entry without a message.
+        kinds: `user`, `assistant`, `tool`, `bash`, `custom`, `branch`; any other has no message.
         sizes: tokens of each row.
         keep: tokens to keep.
         start: the first row that may be summarised.
@@ -60,39 +62,3 @@ def pi(kinds: Sequence[str], sizes: Sequence[int], keep: int, start: int = 0, st
 def turn_start(kinds: Sequence[str], row: int, start: int = 0) -> int:
     """Return the row at or before `row` at which its turn began, -1 where none did."""
     return next((i for i in range(row, start - 1, -1) if kinds[i] in STARTS), -1)
-
-
-def fitting(sizes: Sequence[int], budget: int) -> int:
-    """Return the first row of the longest tail within the budget; the newest row is kept whatever its size."""
-    total = 0
-    for i in range(len(sizes) - 1, -1, -1):
-        total += sizes[i]
-        if total > budget:
-            return min(i + 1, len(sizes) - 1)
-    return 0
-
-
-def reaching(sizes: Sequence[int], keep: int) -> int:
-    """Return the row at which the tail first reaches `keep` tokens, walking back (the crossing row is in); else 0."""
-    total = 0
-    for i in range(len(sizes) - 1, -1, -1):
-        total += sizes[i]
-        if total >= keep:
-            return i
-    return 0
-
-
-def back_to_user(kinds: Sequence[str], row: int, start: int = 0) -> int:
-    """Return the nearest user or branch summary row at or before `row`, -1 where there is none."""
-    return next((i for i in range(row, start - 1, -1) if kinds[i] in ("user", "branch")), -1)
-
-
-def last_turns(kinds: Sequence[str], turns: int) -> int:
-    """Return the row of the `turns`-th user message from the end; 0 where there are not more than that many."""
-    users = [i for i, k in enumerate(kinds) if k == "user"]
-    return users[-turns] if 0 < turns < len(users) else 0
-
-
-def last_messages(n: int, keep: int) -> int:
-    """Return the row at which the last `keep` of `n` messages begin (never the first row where there are two)."""
-    return n - min(max(keep, 1), max(n - 1, 1))
