@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from ctxkit.engine import Run, identified, log_of, run, woven
-from ctxkit.history import TOOL, History
+from ctxkit.history import TOOL
 from ctxkit.messages import Edit, Message, Usage
-from ctxkit.policies.chain import applied
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.recorded import AsRecorded
 from ctxkit.policies.rules import Rules, as_rules
-from ctxkit.policies.samples import common
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,21 +136,12 @@ def crowded(done: Run) -> str | None:
 
 def shared_tokens(done: Run) -> NDArray[Any]:
     """Return for each call the tokens that its prompt shares with the one before, cached still or not."""
-    prompts = done.prompts
-    shared = np.asarray(prompts - done.fresh_tokens)
-    cuts = {cut.call: cut for cut in done.cuts}
-    cold = [c for c in done.clock.calls if done.begin < c < done.call]
-    if done.rules.pruning is None and all(len(cut.new.steps) == 1 for cut in done.cuts):
-        for c in cold:
-            edit = cuts.get(c)
-            before = prompts[c - 1] if edit is None else min(edit.new.stable, prompts[c - 1])
-            shared[c] = min(before, prompts[c])
-        return shared
-    starts = [done.begin, *cuts]
-    views = [History.start(done.log), *(cut.new for cut in done.cuts)]
-    for c in cold:
-        old, new = (views[bisect_right(starts, at) - 1].at(at) for at in (c - 1, c))
-        shared[c] = min(common(_sent(done, old), _sent(done, new)), prompts[c])
+    prompts, fresh = done.prompts, done.fresh_tokens
+    shared = np.asarray(prompts - fresh)
+    for call in done.clock.calls:
+        if done.begin < call < done.call:
+            known = done.in_common.get(call, int(prompts[call - 1]))
+            shared[call] = min(known, int(prompts[call]))
     return shared
 
 
@@ -164,11 +152,6 @@ def hidden(done: Run) -> tuple[int, int]:
     gone = np.ones(len(log), bool)
     gone[rows[(rows >= 0) & (keys == 0)]] = False
     return int(gone.sum()), int((gone & (log.column("roles") == TOOL)).sum())
-
-
-def _sent(done: Run, history: History) -> History:
-    pruning = done.rules.pruning
-    return history if pruning is None else applied(pruning, history, done.room)
 
 
 def _reply(message: Message, prompt: int, fresh: int | None, shared: int) -> Message:

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from talks_by_chance import Fours, by_chance, size
 
 from ctxkit.engine import Cut, Run, advance, log_of, run
+from ctxkit.engine.pruned import Pruned
 from ctxkit.errors import BadArguments, ModelError, UnsoundHistory
 from ctxkit.history import Log
 from ctxkit.policies import guards as g
 from ctxkit.policies import triggers as t
 from ctxkit.policies.outlooks import Straight
 from ctxkit.policies.rules import Rules
-from ctxkit.policies.samples import Sampled
 
 
 def pi(keep):
@@ -104,7 +104,7 @@ def live(log, rules):
 def fold(log, rules):
     """What the words mean: at every call the plain questions are asked, and the views are compared."""
     done = Run(log, rules)
-    h, last = done.history, None
+    h, before = done.history, []
     sizes, fresh, cuts = [], [], []
     for u in range(log.calls):
         h = h.at(u)
@@ -113,7 +113,7 @@ def fold(log, rules):
         view = (
             Straight(h, done.room, sent)
             if not rules.pruning
-            else Sampled(h, done.room, rules.pruning, done.clock, (u, u + 1), warm=False, sent=sent)
+            else Pruned(h, done.room, rules.pruning, done.clock, u, sent=sent)
         )
         first = getattr(rules.trigger, "first", None)
         due = first(view, u, u + 1) == u if first else rules.trigger(h, done.room)
@@ -126,17 +126,18 @@ def fold(log, rules):
                 h = new
         now = make(h)
         p = sum(size(m) for m in now.messages) + log.fixed
-        shared = 0 if last is None else shared_tokens(last, now.messages) + log.fixed
+        alive = [x for c, x in enumerate(before) if not log.sent[u] - log.done[c] >= rules.cache_life]
+        shared = max((shared_tokens(x, now.messages) + log.fixed for x in alive), default=0)
         sizes.append(p)
         fresh.append(p if done.clock.cold[u] else p - shared)
-        last = now.messages
+        before.append(now.messages)
     return sizes, fresh, cuts
 
 
 def shared_tokens(a, b):
     total = 0
     for x, y in zip(a, b, strict=False):
-        if x.parts != y.parts or x.id != y.id:
+        if x.parts != y.parts or x.id.split("~")[0] != y.id.split("~")[0]:
             break
         total += size(y)
     return total

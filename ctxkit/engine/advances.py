@@ -9,13 +9,12 @@ from ctxkit.engine.runs import Run
 from ctxkit.errors import ModelError
 from ctxkit.history import History
 from ctxkit.policies.chain import as_history
-from ctxkit.policies.outlooks import Straight
 from ctxkit.policies.policy import name_of
-from ctxkit.policies.samples import Sampled
 from ctxkit.policies.triggers import first_due
 
 if TYPE_CHECKING:
     from ctxkit.history import Log
+    from ctxkit.policies.outlooks import Straight
     from ctxkit.policies.rules import Rules
 
 
@@ -25,15 +24,15 @@ def run(log: Log, rules: Rules, limit: int | None = None) -> Run:
 
 
 def advance(run: Run, rules: Rules, stop: int) -> Run:
-    """Bring a run up to the call `stop` (exclusive): bill what comes before the next compaction, do it, go on."""
-    history, call, policy = run.history, run.call, rules.policy
+    """Bring a run up to the call `stop` (exclusive): bill what comes before a compaction, do it, go on."""
+    call, policy = run.call, rules.policy
     if stop > call:
         run.clock.sync()
     idle = policy is None or not rules.auto
     first = None if rules.guards or hasattr(policy, "first") else getattr(rules.trigger, "first", None)
-    plain, heard = rules.pruning is None, rules.warnings or rules.on_compacted
-    trigger, told = "", False  # told: what the coming calls are sent follows from what was written down last
-    look = _outlook(run, rules, history, call, stop)
+    plain = rules.pruning is None
+    trigger, told = "", False  # told: the coming calls follow from what was written down last
+    look = run.look_from(call)
     while call < stop:
         due = stop if idle else first(look, call, stop) if first else _due(run, rules, look, call, stop)
         if rules.warnings:
@@ -42,30 +41,17 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
             run.bill(look, call, due)
         if due == stop:
             break
-        was = history.at(due)
+        was = run.history.at(due)
         new = _compacted(run, rules, was)
         if new is not was:
             trigger = trigger or name_of(rules.trigger)
-            if not plain:
-                look = _outlook(run, rules, new, due, stop, gap=max(due - was.since, 1))
-            run.take(Cut(due, was, new, trigger), look)
-            if heard:
-                run.tell(new)
-            run.history = history = new
+            look = run.take(Cut(due, was, new, trigger), look)
             told = plain
         elif not told:
             run.bill(look, due, due + 1)
         run.call = call = due + 1
-    run.history, run.call = history, max(call, stop)
+    run.call = max(call, stop)
     return run
-
-
-def _outlook(run: Run, rules: Rules, history: History, call: int, stop: int, *, gap: int = 0) -> Straight:
-    """Return the outlook from a call on; `gap`: it was changed just before it, so many calls after the last time."""
-    if rules.pruning is None:
-        return Straight(history, run.room, run.sent)
-    warm, near = call > run.begin and run.in_step and not gap, gap * 5 // 4
-    return Sampled(history, run.room, rules.pruning, run.clock, (call, stop), warm=warm, sent=run.sent, near=near)
 
 
 def _due(run: Run, rules: Rules, look: Straight, start: int, stop: int) -> int:

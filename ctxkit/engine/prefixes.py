@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[Any]
 
-REMEMBERED = 256
+REMEMBERED = 64
 """Prompts, of those from which a later one parted, that are looked at again."""
 
 
@@ -35,72 +35,55 @@ class Parted(NamedTuple):
 
 
 class Prefixes:
-    """The prompts of consecutive calls; each is told by where it parts from the one before."""
+    """The prompts of consecutive calls, kept as the places where each parts from the one before."""
 
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
-        self._parted: list[Parted] = []
-        self._seen: set[tuple[int, int]] = set()
-        """Positions with contents that were there and gave way to others."""
-        self._mixed = False
-        """Contents gave way that are not among them."""
+    def __init__(self, clock: Clock, parted: Iterable[Parted] = ()) -> None:
+        self._clock = clock
+        self.parted = list(parted)
 
-    def shared(
-        self,
-        call: int,
-        same: int,
-        was: Numbers,
-        now: Numbers,
-        gone: Iterable[tuple[int, int]] | None = None,
-    ) -> int:
-        """Return how many first messages of a prompt are in the cache.
+    def upto(self, call: int) -> Prefixes:
+        """Return what is known of the prompts before a call."""
+        return Prefixes(self._clock, (p for p in self.parted if p.call < call - 1))
+
+    def part(self, call: int, same: int, rest: Numbers) -> None:
+        """Take down that a call's prompt has only so many first messages of the one before.
+
+        `rest` are the contents of the others.
+        """
+        self.parted.append(Parted(call - 1, same, rest))
+
+    def longest(self, call: int, same: int, now: Numbers) -> int:
+        """Return how many first messages a prompt shares with any before it that is alive.
+
+        It looks back from prompt to prompt: what is shared with one follows from the one after it.
 
         Args:
-            call: its call; the one before is alive.
-            same: how many of them the prompt before has, too; fewer than it has in all.
-            was: contents of the prompt before.
-            now: its own contents.
-            gone: positions and contents of the prompt before that this one does not have; None:
-                not known.
+            call: its call, at which it parted from the prompt before, and was taken down.
+            same: how many it shares with that one.
+            now: its contents.
         """
-        self._forget(call)
-        first = int(now[same]) if same < len(now) else 0
-        best = same
-        if self._parted and (self._mixed or (same, first) in self._seen):
-            best = self._longest(call, same, now)
-        self._parted.append(Parted(call - 1, same, was[same:].copy()))
-        if gone is None:
-            self._mixed = True
-        else:
-            self._seen.update(gone)
-        return best
-
-    def forget(self) -> None:
-        """Forget all prompts: no cache is left of them."""
-        self._parted.clear()
-        self._seen.clear()
-        self._mixed = False
-
-    def _forget(self, call: int) -> None:
-        first = max(len(self._parted) - REMEMBERED, 0)
-        while first < len(self._parted) and not self.clock.alive(self._parted[first].call, call):
-            first += 1
-        del self._parted[:first]
-
-    def _longest(self, call: int, same: int, now: Numbers) -> int:
-        """Look back from prompt to prompt; what is shared with one follows from the one after it."""
-        best = shared = same
-        for before in reversed(self._parted):
+        best, shared = same, len(now)
+        for before in self.parted[: -REMEMBERED - 1 : -1]:
+            if not self._clock.alive(before.call, call):
+                break
             if shared > before.same:
                 shared = before.same
-            elif shared == before.same:
-                k = alike(before.rest, now[shared:])
-                shared += k
-                if self.clock.alive(before.call, call):
-                    best = max(best, shared)
-                if k == len(before.rest):
-                    break  # all of it; those before it are shorter
+            elif shared < before.same:
+                continue
+            k = alike(before.rest, now[shared:])
+            shared += k
+            best = max(best, shared)
+            if shared == len(now):
+                break
         return best
+
+
+class Past(NamedTuple):
+    """What came before a run of prompts: the last one, and those before it that parted."""
+
+    prefixes: Prefixes
+    last: Numbers
+    """Contents of the prompt of the call before."""
 
 
 def alike(a: Numbers, b: Numbers) -> int:

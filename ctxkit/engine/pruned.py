@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.engine.prefixes import Prefixes, alike, contents
+from ctxkit.engine.prefixes import Past, Prefixes, alike, contents
 from ctxkit.engine.tracks import Tracks
+from ctxkit.history import History
 from ctxkit.policies.chain import applied
 from ctxkit.policies.outlooks import Straight
 from ctxkit.policies.scheduled import says_when
@@ -16,13 +17,15 @@ from ctxkit.schedules import Schedule
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ctxkit.history import History
+    from ctxkit.history import Log
     from ctxkit.history.clock import Clock
     from ctxkit.policies.outlooks import Sent
     from ctxkit.tokens.counters import Room
 
 _FIRST, _MOST = 16, 4096
 """Calls that are worked out at once: first so many, then twice as many each time, up to this."""
+_KEPT = 16
+"""Prunings of which a log remembers what they made of it."""
 
 
 class Pruned(Straight):
@@ -38,9 +41,10 @@ class Pruned(Straight):
         start: the first call that is asked about.
         sent: what was billed for the calls before, from the last kept edit on.
         near: within so many calls the next edit is likely (0: none is known of).
+        past: the prompts before the first one; None: there are none, or they are not known.
     """
 
-    __slots__ = ("_bill", "_fresh", "_piece", "_prompts", "called", "start")
+    __slots__ = ("_bill", "_piece", "_prompts", "_shared", "called", "pruning", "start")
 
     def __init__(
         self,
@@ -52,17 +56,20 @@ class Pruned(Straight):
         *,
         sent: Sent | None = None,
         near: int = 0,
+        past: Past | None = None,
     ) -> None:
         super().__init__(history, room, sent)
+        self.pruning = pruning
         parts = getattr(pruning, "parts", (pruning,))
         known = next((n for n, part in enumerate(parts) if not says_when(part)), len(parts))
         self.called = known < len(parts)
         """True where each call is asked by itself."""
         made = _Called if self.called else _Scheduled
-        self._bill = made(history.at(start), (parts[:known], parts[known:]), room, clock)
+        parts = parts[:known], parts[known:]
+        self._bill = made(history.at(start), parts, room, clock, past)
         self.start = start
         self._prompts: list[int] = []
-        self._fresh: list[int] = []
+        self._shared: list[int] = []
         self._piece = max(near, _FIRST)
 
     @property
@@ -74,9 +81,9 @@ class Pruned(Straight):
         """Work out all before a call; where schedules say it, some more, but none from `stop` on."""
         while self.end < call:
             end = call if self.called else min(max(self.end + self._piece, call), stop)
-            prompts, fresh = self._bill.extend(end)
+            prompts, shared = self._bill.extend(end)
             self._prompts += prompts
-            self._fresh += fresh
+            self._shared += shared
             self._piece = min(2 * self._piece, _MOST)
 
     # -- searches of triggers ----------------------------------------------------------------------
@@ -117,10 +124,10 @@ class Pruned(Straight):
         self._reach(stop, stop)
         return np.array(self._prompts[start - self.start : stop - self.start], np.int64)
 
-    def fresh(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the tokens of these calls that no cache held; of the first call of all: all."""
+    def shared(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the tokens that each of these calls shares at its front with prompts before it."""
         self._reach(stop, stop)
-        return np.array(self._fresh[start - self.start : stop - self.start], np.int64)
+        return np.array(self._shared[start - self.start : stop - self.start], np.int64)
 
     # -- what was sent -----------------------------------------------------------------------------
 
@@ -128,18 +135,44 @@ class Pruned(Straight):
         """Return what a call is sent."""
         return self._bill.left(call)
 
+    def past(self, call: int) -> Past:
+        """Return the prompts before a call, for what comes after an edit there."""
+        return Past(self._bill.prefixes.upto(call), self._bill.sequence(call - 1))
+
+    def knows(self, history: History, call: int) -> bool:
+        """Return True where it has worked out what a call is sent of a history."""
+        return self.start <= call < self.end and self.looks_at(history)
+
     def looks_at(self, history: History) -> bool:
         """Return True where it tells of the coming calls of a history, nothing edited since."""
         own = self.history
         return own.log is history.log and own.head is history.head and own.lo == history.lo
 
 
+def whole(log: Log, room: Room, pruning: Any, clock: Clock) -> Pruned:
+    """Return what all calls of a log are sent without an edit; kept with the log for a while."""
+    known: dict[Any, Pruned] = log.memo.setdefault("pruned", {})
+    try:
+        key: Any = (hash(pruning), pruning, room.limit, room.reserve, clock.life)
+    except TypeError:  # settings that cannot be hashed
+        key = (id(pruning), room.limit, room.reserve, clock.life)
+    found = known.get(key)
+    if found is None:
+        while len(known) >= _KEPT:
+            del known[next(iter(known))]
+        found = known[key] = Pruned(History.start(log), room, pruning, clock, 0)
+    return found
+
+
 class _Scheduled:
     """The bill of parts that all say a schedule."""
 
-    def __init__(self, history: History, parts: Any, room: Room, clock: Clock) -> None:
+    def __init__(
+        self, history: History, parts: Any, room: Room, clock: Clock, past: Past | None
+    ) -> None:
         self._schedule = Schedule(history, parts[0], room)
-        self._tracks = Tracks(self._schedule, clock)
+        self._tracks = Tracks(self._schedule, clock, past)
+        self.prefixes = self._tracks.prefixes
 
     def extend(self, stop: int) -> tuple[list[int], list[int]]:
         self._schedule.extend(stop)
@@ -148,38 +181,49 @@ class _Scheduled:
     def left(self, call: int) -> History:
         return self._schedule.left(call)
 
+    def sequence(self, call: int) -> NDArray[Any]:
+        return self._tracks.sequence(call)
+
 
 class _Called:
     """The bill where a part must be asked call by call, behind those that say a schedule."""
 
-    def __init__(self, history: History, parts: Any, room: Room, clock: Clock) -> None:
+    def __init__(
+        self, history: History, parts: Any, room: Room, clock: Clock, past: Past | None
+    ) -> None:
         known, self._rest = parts
         self._schedule = Schedule(history, known, room)
         self._room, self._clock, self._call = room, clock, history.call
-        self._prefixes = Prefixes(clock)
-        self._last: NDArray[Any] | None = None
+        self.prefixes = past.prefixes if past else Prefixes(clock)
+        self._last = past.last if past else None
 
     def extend(self, stop: int) -> tuple[list[int], list[int]]:
         out: tuple[list[int], list[int]] = ([], [])
         for call in range(self._call, stop):
             view = self.left(call)
-            now, last, size = contents(view), self._last, view.tokens
-            shared = 0
-            if last is None or self._clock.cold[call]:
-                self._prefixes.forget()
-            else:
-                same = alike(last, now)
-                if same < len(last):
-                    same = self._prefixes.shared(call, same, last, now)
-                shared = view.fixed + view.before(same)
-            out[0].append(size)
-            out[1].append(size - shared)
-            self._last = now
+            same = self._same(call, contents(view))
+            out[0].append(view.tokens)
+            out[1].append(0 if same is None else view.fixed + view.before(same))
         self._call = max(stop, self._call)
         return out
+
+    def _same(self, call: int, now: NDArray[Any]) -> int | None:
+        """Return how many first messages a prompt shares, as `Tracks` does; None: it is the first."""
+        last, self._last = self._last, now
+        if last is None:
+            return None
+        same = alike(last, now)
+        if same < len(last):
+            self.prefixes.part(call, same, last[same:])
+            if not self._clock.cold[call]:
+                same = self.prefixes.longest(call, same, now)
+        return same
 
     def left(self, call: int) -> History:
         view = self._schedule.left(call)
         for part in self._rest:
             view = applied(part, view, self._room)
         return view
+
+    def sequence(self, call: int) -> NDArray[Any]:
+        return contents(self.left(call))

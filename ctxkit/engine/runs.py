@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ctxkit.engine.billed import Billed
 from ctxkit.engine.marks import Cut, Event, Held
+from ctxkit.engine.prefixes import common
+from ctxkit.engine.pruned import Pruned, whole
 from ctxkit.history import History, Log
 from ctxkit.policies.chain import applied
 from ctxkit.policies.outlooks import Straight
 from ctxkit.policies.policy import name_of
-from ctxkit.policies.samples import Sampled, common
 from ctxkit.policies.triggers import first_due
 
 if TYPE_CHECKING:
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
 
     from ctxkit.messages import Edit
     from ctxkit.policies.rules import Rules
+
+
+_REMEMBERED = 8
+"""Edits before which prompts may still be alive in the cache, where one edit does several things."""
 
 
 class Run:
@@ -33,6 +40,11 @@ class Run:
         self.begin = self.call = 0
         self.billed = Billed(log, self.clock)
         self._unsent: History | None = None
+        self._look: Straight | None = None
+        self.in_common: dict[int, int] = {}
+        """What a call that found no cache has in common with the one before, where not all of it."""
+        self.called = 0
+        """Calls at which a pruning had to be asked by itself, as it says no schedule."""
         self.history = History.start(self.log)
         self.cuts: list[Cut] = []
         self.held: list[Held] = []
@@ -79,12 +91,17 @@ class Run:
 
     def shown(self) -> History:
         """Return what the last call was sent, pruned; its `messages` are made when asked for."""
-        view = self.history.at(max(self.call - 1, 0))
-        return view if self.rules.pruning is None else applied(self.rules.pruning, view, self.room)
+        return self._left(self.history, max(self.call - 1, 0))
 
     def coming(self) -> History:
         """Return what the next call would be sent, pruned, if nothing were compacted."""
-        view = self.history.at(self.call)
+        return self._left(self.history, self.call)
+
+    def _left(self, history: History, call: int) -> History:
+        """Return what the prunings leave of a history at a call."""
+        if isinstance(self._look, Pruned) and self._look.knows(history, call):
+            return self._look.left(call)
+        view = history.at(call)
         return view if self.rules.pruning is None else applied(self.rules.pruning, view, self.room)
 
     # -- what was done -----------------------------------------------------------------------------------------------
@@ -113,58 +130,85 @@ class Run:
 
     # -- the bill ----------------------------------------------------------------------------------------------------
 
+    def look_from(self, call: int, *, near: int = 0) -> Straight:
+        """Return what the coming calls will be like if nothing is edited; it is kept and goes on.
+
+        `near`: within so many calls the next edit is likely (0: none is known of).
+        """
+        look, history, pruning = self._look, self.history, self.rules.pruning
+        if pruning is None:
+            self._look = look = Straight(history, self.room, self.sent)
+        elif not (isinstance(look, Pruned) and look.looks_at(history) and look.start <= call):
+            self._look = look = self._pruned(call, near)
+        assert look is not None  # noqa: S101  made above
+        return look
+
+    def _pruned(self, call: int, near: int) -> Pruned:
+        look, history, pruning = self._look, self.history, self.rules.pruning
+        if not call and not history.head.size:
+            return whole(self.log, self.room, pruning, self.clock)
+        past = look.past(call) if isinstance(look, Pruned) and look.start < call else None
+        start = call if past or call == self.begin else call - 1
+        return Pruned(
+            history, self.room, pruning, self.clock, start, sent=self.sent, near=near, past=past
+        )
+
     def bill(self, look: Straight, start: int, stop: int) -> None:
         """Write down the calls start..stop, of which the outlook knows the sizes."""
         if stop <= start:
             return
+        if isinstance(look, Pruned):
+            self.call, self._unsent = stop, None
+            self._bill_each(look.prompts(start, stop), look.shared(start, stop), start)
+            self.called += (stop - start) * look.called
+            return
         marks = self.billed.marks
-        if self._unsent is not None:  # edited by hand since the last call: the first one's prefix is compared
-            kept = self._prefix(start, self._unsent, self._view(self.history.at(start)))
-            marks.append((start, look.size(start) - self.log.tokens.C[start], kept))
+        if self._unsent is not None:  # edited by hand since: the first one's prefix is compared
+            self._bill_one(start, look.size(start), self._prefix(start, self.history.at(start)))
             self._unsent = None
             start += 1
         self.call = stop
-        if type(look) is Straight:
-            last = marks[-1][1] if marks else None
-            if type(last) is not int or last != look.off:
-                marks.append((start, look.off, None))
-        elif isinstance(look, Sampled) and stop > start:
-            marks.append((start, look.prompts(start, stop), look.fresh(start, stop, self.clock)))
+        last = marks[-1][1] if marks else None
+        if start < stop and (type(last) is not int or last != look.off):
+            marks.append((start, look.off, None))
 
-    def take(self, cut: Cut, look: Straight) -> None:
-        """Write down a compaction and the call that follows it; the outlook then looks at the history after it."""
+    def _bill_each(self, prompts: NDArray[Any], shared: NDArray[Any], start: int) -> None:
+        """Write down calls of which each has a size of its own."""
+        fresh, cold = prompts - shared, self.clock.cold
+        for at in np.flatnonzero(cold[start : start + len(prompts)]).tolist():
+            fresh[at] = prompts[at]
+            self.in_common[start + at] = int(shared[at])
+        self.billed.marks.append((start, prompts, fresh))
+
+    def _bill_one(self, call: int, prompt: int, kept: int) -> None:
+        """Write down a call that was sent something else than the one before and what was said."""
+        self.billed.marks.append((call, prompt - self.log.tokens.C[call], kept))
+        if self.clock.cold[call]:
+            self.in_common[call] = kept
+
+    def take(self, cut: Cut, look: Straight) -> Straight:
+        """Write down a compaction and the call that follows it; return the outlook after it."""
         call, new = cut.call, cut.new
-        if type(look) is Straight:
-            look.history = new
-            look.off = off = new.head.tokens - self.log.tokens.P[new.lo]
-            plain = self._unsent is None and len(new.steps) == 1
-            kept = new.stable if plain else self._prefix(call, self._unsent or self.history, new)
-        elif isinstance(look, Sampled) and self._front_stays(cut, look):
-            off, kept = look.size(call) - self.log.tokens.C[call], new.stable
+        if isinstance(look, Pruned):
+            self.history = new
+            look = self.look_from(call, near=max((call - cut.was.since) * 5 // 4, 1))
+            self.bill(look, call, call + 1)
         else:
-            view = self._view(new)
-            off, kept = view.tokens - self.log.tokens.C[call], self._prefix(call, self._unsent or self.history, view)
-        self.billed.marks.append((call, off, kept))
+            plain = self._unsent is None and len(new.steps) == 1
+            kept = new.stable if plain else self._prefix(call, new)
+            look.history = self.history = new
+            look.off = new.head.tokens - self.log.tokens.P[new.lo]
+            self._bill_one(call, new.tokens, kept)
         self.cuts.append(cut)
         self._unsent = None
+        self.tell(new)
+        return look
 
     def tell(self, new: History) -> None:
         """Let those know of a compaction who want to: warnings are due again, and the caller's hook is called."""
         self._noted.clear()
         if self.rules.on_compacted is not None:
             self.rules.on_compacted(new.messages)
-
-    def _front_stays(self, cut: Cut, look: Sampled) -> bool:
-        """Return True where the call before was sent all in front of the edit, and no pruning touches that."""
-        steps, call = cut.new.steps, cut.call
-        if self._unsent is not None or call == self.begin or len(steps) != 1:
-            return False
-        kind, first = steps[0].kind, steps[0].first
-        if kind not in ("summarised", "dropped"):  # a shortened message may be what the pruning had sent
-            return False
-        if first > len(cut.was.at(call - 1)):
-            return False
-        return look.leaves(first, removes=False) if kind == "dropped" else look.leaves(first + 1)
 
     def note(self, look: Straight, start: int, stop: int) -> None:
         """Write down each warning that is due in the calls start..stop, once until the next compaction."""
@@ -177,12 +221,17 @@ class Run:
                     new.append((call, i, name_of(trigger)))
         self.warned += [(call, name) for call, _, name in sorted(new)]
 
-    def _view(self, history: History) -> History:
-        return history if self.rules.pruning is None else applied(self.rules.pruning, history, self.room)
+    def _prefix(self, call: int, view: History) -> int:
+        """Return the tokens that a prompt shares with the last one, or with one before the last edits.
 
-    def _prefix(self, call: int, sent: History, view: History) -> int:
-        """Return the tokens that a view shares with what the call before was sent."""
-        return common(self._view(sent.at(call - 1)), view) if call > self.begin else 0
+        Prompts of before an edit count while their cache is alive: an edit may have been taken back.
+        """
+        if call <= self.begin:
+            return 0
+        near = [cut for cut in self.cuts[-_REMEMBERED:] if self.begin < cut.call < call]
+        alive = [cut.was.at(cut.call - 1) for cut in near if self.clock.alive(cut.call - 1, call)]
+        last = (self._unsent or self.history).at(call - 1)
+        return max(common(old, view) for old in (last, *alive))
 
     def resume(self, past: Run) -> None:
         """Stand where another run of the same log ended, with its bill, cuts and warnings: budgets look at them."""

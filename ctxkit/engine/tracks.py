@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.engine.prefixes import Prefixes, alike
+from ctxkit.schedules.layers import Said
+from ctxkit.schedules.sums import TOKENS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ctxkit.engine.prefixes import Past
     from ctxkit.history.clock import Clock
     from ctxkit.schedules import Layer, Rows, Schedule
 
-_TOKENS = 0
 
 
 class Track:
@@ -67,9 +69,15 @@ class Track:
         """Contents of all positions."""
         return self._contents[: self.n]
 
-    def before(self, p: int) -> int:
-        """Return the tokens of all positions before one."""
-        return int(self._sizes[:p].sum())
+    @property
+    def shown(self) -> NDArray[Any]:
+        """Contents of what is not hidden, in order."""
+        found = self.contents
+        return found[found != 0]
+
+    def count(self, p: int) -> int:
+        """Return how many positions before one are not hidden."""
+        return int(np.count_nonzero(self._contents[:p]))
 
     def behind(self, p: int) -> int:
         """Return the tokens of all positions from one on."""
@@ -79,75 +87,115 @@ class Track:
 class Tracks:
     """The bill of a schedule: one track for each layer of which a call may be given one."""
 
-    def __init__(self, schedule: Schedule, clock: Clock) -> None:
-        self._schedule, self._clock = schedule, clock
-        self._prefixes = Prefixes(clock)
+    def __init__(self, schedule: Schedule, clock: Clock, past: Past | None = None) -> None:
+        self._schedule, self._clock, self._past = schedule, clock, past
+        self.prefixes = past.prefixes if past else Prefixes(clock)
         self._tracks: list[Track] = []
         self._call = schedule.rows.begin
+        self._gave_way: set[tuple[int, int]] = set()
+        """Positions with contents that others took the place of."""
+        self._mixed = bool(past and past.prefixes.parted)
+        """There are prompts whose contents are not all among them."""
 
     def extend(self) -> tuple[list[int], list[int]]:
-        """Return prompts, and what of each no cache held, of the calls of the last extension."""
+        """Return the prompts of the calls of the last extension, and what each shares with others.
+
+        That is the longest prefix of a living prompt before it; where no cache is left, what it
+        has in common with the prompt before.
+        """
         top, rows, log = self._schedule.top, self._schedule.rows, self._schedule.rows.log
         if not self._tracks:
             self._tracks = [Track(layer, rows) for layer in top.branches()]
         for track in self._tracks:
             track.begin()
-        prompts, fresh = list[int](), list[int]()
+        prompts, shared = list[int](), list[int]()
         for call in range(self._call, top.stop):
-            size = top.total(call, _TOKENS) + log.fixed_at[call]
-            shared = self._shared(call, size)
+            size = top.total(call, TOKENS) + log.fixed_at[call]
             prompts.append(size)
-            fresh.append(size - shared)
+            shared.append(size - (self._new(call) if call > rows.begin else self._first(call, size)))
         self._call = top.stop
-        return prompts, fresh
+        return prompts, shared
 
-    def _shared(self, call: int, size: int) -> int:
-        """Return the tokens of a prompt that a living one before it has at its front, too."""
-        top, n = self._schedule.top, self._tracks[0].n
-        was, now = top.taken(call - 1), top.taken(call)
-        old, new = self._tracks[was], self._tracks[now]
-        cold = call == self._schedule.rows.begin or self._clock.cold[call]
-        gone: list[tuple[int, int]] | None = new.step(call)
-        if cold:
-            self._rest(new, call)
-            self._prefixes.forget()
-            return 0
-        if was != now:
-            same, gone = alike(old.contents[:n], new.contents), None
-        else:
-            same = gone[0][0] if gone else n
-        last, here = self._with_added(call - 1, old, n), None
-        if same == n == len(last):
-            self._rest(new, call)
-            return size - self._new_tokens(call, new, n)
-        here = self._with_added(call, new, new.n)
-        if same == n:
-            same += int(n < len(here) and here[n] == last[n])
-            gone = gone if gone is None else [*gone, (n, int(last[n]))]
-        if was == now and gone:
-            last = last.copy()
-            for p, content in gone:
-                last[p] = content
-        if same < len(last):
-            same = self._prefixes.shared(call, same, last, here, gone)
-        self._rest(new, call)
-        return size - self._new_tokens(call, new, same)
+    def sequence(self, call: int) -> NDArray[Any]:
+        """Return the contents of what a call was sent, in order."""
+        n, found = self._schedule.rows.shown(call), Track(Said(self._schedule.rows), self._schedule.rows)
+        found.step(call)
+        contents = found.contents[:n].copy()
+        for p, state in self._schedule.changed(call):
+            contents[p] = state.content
+        return self._with_added(call, contents[contents != 0])
 
-    def _rest(self, done: Track, call: int) -> None:
-        """Let the other tracks go on to a call."""
+    def _first(self, call: int, size: int) -> int:
+        """Return the tokens of the first prompt that are new beside what came before."""
         for track in self._tracks:
-            if track is not done:
+            track.step(call)
+        if self._past is None:
+            return size
+        new = self._tracks[self._schedule.top.taken(call)]
+        now, last = self._with_added(call, new.shown), self._past.last
+        same = alike(last, now)
+        if same < len(last):
+            self.prefixes.part(call, same, last[same:])
+            if not self._clock.cold[call]:
+                same = self.prefixes.longest(call, same, now)
+        return self._behind(call, new, same)
+
+    def _new(self, call: int) -> int:
+        """Return the tokens of a prompt behind what it shares with others."""
+        top, n = self._schedule.top, self._tracks[0].n
+        old, new = (self._tracks[top.taken(c)] for c in (call - 1, call))
+        gone = new.step(call)
+        if old is not new:
+            place = alike(old.contents[:n], new.contents)
+            self._mixed = True
+        else:
+            place = gone[0][0] if gone else n
+        added = top.added(call - 1)
+        if place == n and added is None:
+            done = new.behind(n) + self._added_tokens(call)
+        else:
+            done = self._parted(call, place, (old, new), gone)
+        self._gave_way.update(gone)
+        for track in self._tracks:
+            if track is not new:
                 track.step(call)
+        return done
 
-    def _with_added(self, call: int, track: Track, n: int) -> NDArray[Any]:
-        """Return the contents of a call's prompt, what stands at its end alone among them."""
+    def _parted(
+        self, call: int, place: int, tracks: tuple[Track, Track], gone: list[tuple[int, int]]
+    ) -> int:
+        """Return the tokens behind what is shared, where a prompt may part from the last one.
+
+        `place`: the first position at which it says something else than that one did.
+        """
+        old, new = tracks
+        last = old.contents[place : self._schedule.rows.shown(call - 1)].copy()
+        if old is new:
+            for p, content in gone:
+                last[p - place] = content
+        rest = self._with_added(call - 1, last[last != 0])
+        here = new.contents[place:]
+        same = alike(rest, self._with_added(call, here[here != 0]))
+        if same < len(rest):
+            lead = new.count(place)
+            self.prefixes.part(call, lead + same, rest[same:])
+            back = place < new.n and (place, int(here[0])) in self._gave_way
+            if (self._mixed or back) and not self._clock.cold[call]:
+                now = self._with_added(call, new.shown)
+                return self._behind(call, new, self.prefixes.longest(call, lead + same, now))
+        return self._behind(call, new, same, place)
+
+    def _behind(self, call: int, track: Track, same: int, place: int = 0) -> int:
+        """Return the tokens of a prompt behind so many messages from a position on."""
+        at = np.flatnonzero(track.contents[place:])
+        behind = track.behind(place + int(at[same])) if same < len(at) else 0
+        return behind + (self._added_tokens(call) if same <= len(at) else 0)
+
+    def _added_tokens(self, call: int) -> int:
         added = self._schedule.top.added(call)
-        found = track.contents[:n]
+        return 0 if added is None else added.tokens
+
+    def _with_added(self, call: int, found: NDArray[Any]) -> NDArray[Any]:
+        """Return contents with what stands at the end of a call alone."""
+        added = self._schedule.top.added(call)
         return found if added is None else np.append(found, added.content)
-
-    def _new_tokens(self, call: int, track: Track, same: int) -> int:
-        """Return the tokens of a prompt from a position on."""
-        added = self._schedule.top.added(call)
-        if same > track.n:
-            return 0
-        return track.behind(same) + (added.tokens if added else 0)

@@ -1,0 +1,124 @@
+"""The bill of a pruning: read off its schedule it is that of the same prompts made one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import sample
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from late_talks import late_talk
+from scheduled_parts import PARTS
+from talks_by_chance import Fours, by_chance
+
+from ctxkit.engine import Run, advance, log_of, run
+from ctxkit.history import Log
+from ctxkit.policies import triggers
+from ctxkit.policies.chain import Chain, applied
+from ctxkit.policies.clear import Clear
+from ctxkit.policies.rules import Rules
+
+POLICIES = {
+    "none": None,
+    "summary": lambda h, _room: h.summarise(h.safe(h.back(300)), 80, "full"),
+    "clearing": lambda h, _room: h.shorten(np.flatnonzero(h.role("tool"))[:-2], "[gone]", "old"),
+    "window": lambda h, _room: h.drop(h.safe(h.back(200)), "window", start=1),
+}
+
+
+def by_calls(parts):
+    """The same prompts from a plain function: nothing but the call is known of it."""
+
+    def pruning(history, room):
+        for part in parts:
+            history = applied(part, history, room)
+        return history
+
+    return pruning
+
+
+def bills(log, parts, policy, window):
+    due = None if POLICIES[policy] is None else triggers.Above(window // 2)
+    rules = Rules(POLICIES[policy], due, counter=Fours(), window=window, assumed=True)
+    said, asked = (run(log, rules.but(pruning=p)) for p in (Chain(parts), by_calls(parts)))
+    assert (said.called, asked.called) == (0, log.calls)
+    assert said.prompts.tolist() == asked.prompts.tolist()
+    assert said.fresh_tokens.tolist() == asked.fresh_tokens.tolist()
+    assert (said.total, said.fresh, said.peak) == (asked.total, asked.fresh, asked.peak)
+    assert [c.call for c in said.cuts] == [c.call for c in asked.cuts]
+    cold = {c: n for c, n in said.in_common.items() if c}
+    assert cold == {c: n for c, n in asked.in_common.items() if c}
+    return said
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("name", PARTS)
+def test_the_schedule_is_billed_as_its_prompts(name, policy):
+    @settings(max_examples=3)
+    @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.3]), st.integers(1500, 9000))
+    def check(seed, late, window):
+        bills(Log.of(late_talk(seed, 24, late=late), Fours()), PARTS[name], policy, window)
+
+    check()
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_live_is_replay(name):
+    log = log_of(by_chance(5, 30), Rules(counter=Fours()))
+    rules = Rules(
+        POLICIES["summary"], triggers.Above(4000), pruning=Chain(PARTS[name]), counter=Fours()
+    )
+    live, whole = Run(log, rules), run(log, rules)
+    for call in range(1, log.calls + 1):
+        advance(live, rules, call)
+        assert live.shown().tokens == live.prompts[-1]
+    assert live.prompts.tolist() == whole.prompts.tolist()
+    assert live.fresh_tokens.tolist() == whole.fresh_tokens.tolist()
+
+
+@pytest.mark.parametrize("name", ["clear", "pairs in steps", "clear at_least"])
+def test_real_sessions(real, name):
+    from ctxkit.readers.catalogue import read_all
+
+    paths = sample(sorted(p for p in real.rglob("*.json*") if p.stat().st_size < 300_000), 3)
+    for talk in (s for path in paths for s in read_all(path, progress=False)):
+        log = log_of(talk, Rules(counter=Fours()))
+        if 0 < log.calls < 150:
+            bills(log, PARTS[name], "none", 60_000)
+
+
+def test_two_rules_that_send_the_same_get_the_same_bill():
+    """Cleared for each call, or for good at each call: the prompts are the same, and so is the bill."""
+    log = log_of(by_chance(7, 40), Rules(counter=Fours()))
+    clear = Clear(keep_last=2)
+    masked = run(log, Rules(pruning=clear, counter=Fours()))
+    cleared = run(log, Rules(clear, counter=Fours()))
+    assert cleared.cuts
+    assert masked.prompts.tolist() == cleared.prompts.tolist()
+    assert masked.fresh_tokens.tolist() == cleared.fresh_tokens.tolist()
+
+
+class Loud(Clear):
+    """A member below an inherited schedule: the call alone counts."""
+
+    def __call__(self, history, room):
+        failed = history.errors & history.role("tool")
+        return history.shorten(failed, self.placeholder, "failed")
+
+
+class Quiet(Clear):
+    """A member with another text: call and schedule are inherited together."""
+
+    def _old(self, n):
+        return super()._old(n) // 2
+
+
+@pytest.mark.parametrize("part", [Loud(keep_last=1), Quiet(keep_last=1)])
+def test_a_subclass_is_billed_as_what_it_sends(part):
+    log = log_of(by_chance(7, 40), Rules(counter=Fours()))
+    done = run(log, Rules(pruning=part, counter=Fours()))
+    own = run(log, Rules(pruning=by_calls((part,)), counter=Fours()))
+    parent = run(log, Rules(pruning=Clear(keep_last=1), counter=Fours()))
+    assert done.prompts.tolist() == own.prompts.tolist() != parent.prompts.tolist()
+    assert done.fresh_tokens.tolist() == own.fresh_tokens.tolist()
+    assert done.called == (log.calls if isinstance(part, Loud) else 0)
