@@ -148,10 +148,10 @@ def shared_tokens(done: Run) -> NDArray[Any]:
 def hidden(done: Run) -> tuple[int, int]:
     """Return how many messages, and tool results among them, the next call would no longer see as they were said."""
     view, log = done.coming(), done.log
-    rows, keys = view.column("rows"), view.column("keys")
-    gone = np.ones(len(log), bool)
-    gone[rows[(rows >= 0) & (keys == 0)]] = False
-    return int(gone.sum()), int((gone & (log.column("roles") == TOOL)).sum())
+    rows, keys = (view.head.column(log, name) for name in ("rows", "keys"))
+    stand = rows[(rows >= 0) & (keys == 0)].tolist()
+    results = sum(log.roles[row] == TOOL for row in stand)
+    return view.lo - len(stand), log.counts[TOOL][view.lo] - results
 
 
 def _reply(message: Message, prompt: int, fresh: int | None, shared: int) -> Message:

@@ -11,6 +11,7 @@ from builders import assistant, session, step, user
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Usage
+from ctxkit.metrics.prompts import Sent
 from ctxkit.policies.recorded import recorded
 from ctxkit.prices import price
 from ctxkit.replays import replayed, shared_tokens
@@ -49,8 +50,8 @@ def test_a_cut_rewrites_everything_behind_the_first_changed_token():
     s = talk()
     rules = ck.presets.pi(context_window=50_000, keep_recent_tokens=4000, summariser="fixed")
     done, again = replayed(s, rules), ck.replay(s, rules)
-    cut, bill = done.cuts[0], Base(s).sheet.bill
-    read = bill(done.prompts, shared_tokens(done), [c.call for c in done.cuts]).read
+    cut, sheet = done.cuts[0], Base(s).sheet
+    read = sheet.reads(Sent(done.prompts.tolist(), shared_tokens(done).tolist()))
     assert read[cut.call] == min(cut.new.stable, done.prompts[cut.call])
     assert read[cut.call] < done.prompts[cut.call - 1]
     assert read[cut.call + 1] == done.prompts[cut.call]

@@ -1,14 +1,15 @@
 """What a replay would have cost: the recorded session's cache behaviour carried over to other prompts.
 
-The cache model is fitted on the record (`money.Fit`) and gets from a replay only the sizes of its prompts and the
-tokens that each shares with the one before. Assumptions, which every report states:
+The cache model is fitted on the record (`money.Fit`) and gets from a replay only the sizes of its
+prompts and what each shares with prompts before it. Assumptions, which every report states:
 
-* a shared prefix is read, the rest is written (or sent fresh where the provider bills no writes);
-* where the record missed for another reason than a compaction, the replay keeps at most what the record kept;
-* after a compaction of the replay the part before the first changed token is read, but no more than the record's own
-  compactions kept (the median);
-* the call that writes a summary sends what it summarises as fresh input (`reuse=True`: reads the cached prompt instead)
-  and its output is the summary.
+* the longest prefix that a prompt shares with a living one before it is read, the rest is written
+  (or sent fresh where the provider bills no writes), whatever made the prompt: a compaction, a mask
+  or a clearing; two rules that send the same prompts at the same times cost the same;
+* where the record missed for another reason than a compaction, the replay keeps at most what the
+  record kept;
+* the call that writes a summary sends what it summarises as fresh input (`reuse=True`: reads the
+  cached prompt instead) and its output is the summary.
 """
 
 from __future__ import annotations
@@ -27,8 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.metrics.misses import Miss
+    from ctxkit.metrics.prompts import Sent
     from ctxkit.session import Session
     from ctxkit.sizes import Sizes
+
+NO_LIMIT = 2**62
+"""Larger than any prompt: what a recorded hit may have found in the cache."""
 
 
 class Written(NamedTuple):
@@ -45,24 +50,6 @@ class Written(NamedTuple):
     """Dollars of the call, where they are known."""
 
 
-class Bill(NamedTuple):
-    """The invoice of a replay; dollars are None where a call has no price or the record no usage."""
-
-    read: NDArray[Any]
-    write: NDArray[Any]
-    fresh: NDArray[Any]
-    input_usd: float | None
-    output_usd: float | None
-    summaries_usd: float | None
-
-    @property
-    def total_usd(self) -> float | None:
-        """All dollars, or None where a part is not known."""
-        if self.input_usd is None or self.output_usd is None or self.summaries_usd is None:
-            return None
-        return self.input_usd + self.output_usd + self.summaries_usd
-
-
 class Sheet(msgspec.Struct, frozen=True):
     """What a recorded session tells about the cost of replays of it; made once, used for every replay."""
 
@@ -70,7 +57,7 @@ class Sheet(msgspec.Struct, frozen=True):
     """The calls that the record bills; all of them where it has no usage."""
     has_usage: bool
     has_cache: bool
-    far: tuple[tuple[int, int], ...]
+    last: dict[int, int]
     """Calls whose cache was last used by another call than the one before: that call (-1: by none)."""
     kept: NDArray[Any]
     """Most tokens that a call can have found in the cache; the largest number where the record had a hit."""
@@ -82,6 +69,8 @@ class Sheet(msgspec.Struct, frozen=True):
     prices: tuple[Price | None, ...]
     model: NDArray[Any]
     """For each call the index of its price."""
+    least: tuple[int, ...]
+    """For each price the smallest prompt that is cached."""
     fit: Fit
     error: float | None
     """The reproduction error of the recorded policy."""
@@ -103,52 +92,54 @@ class Sheet(msgspec.Struct, frozen=True):
         have = np.array([p is not None for p in prices], bool)
         split = [u is not None and u.cache_read_tokens is not None and bool(u.prompt_tokens) for u in usages]
         riddles = sum(m is not None and m.kind == "unexplained" for m in found)
-        far, cold = _far(session, billed)
+        last, cold = _last(session, billed)
+        fit = Fit.of(session, found)
+        least = (p.min_cacheable if p else None for p in prices)
         return cls(
             billed=billed if billed.any() else np.ones(len(calls), bool),
             has_usage=bool(billed.any()),
             has_cache=session.has_cache,
-            far=far,
+            last=last,
             kept=_kept(session, found),
             cold=cold,
             output=np.array([(u.output_tokens or 0) if u else 0 for u in usages], np.int64),
             has_output=any(u is not None and u.output_tokens is not None for u in usages),
             prices=prices,
             model=model,
-            fit=Fit.of(session, found),
+            least=tuple(min(n or MIN_CACHEABLE, fit.smallest) for n in least),
+            fit=fit,
             error=reproduction_error(session, found),
             unexplained=riddles / sum(split) if any(split) else None,
             priced=float(have[model[billed]].mean()) if billed.any() else None,
         )
 
-    def bill(
-        self,
-        prompts: NDArray[Any],
-        shared: NDArray[Any],
-        cuts: Sequence[int],
-        summaries: Sequence[Written] = (),
-        *,
-        reuse: bool = False,
-    ) -> Bill:
-        """Return the invoice of a replay.
+    def reads(self, sent: Sent) -> NDArray[Any]:
+        """Return the tokens that each call of a replay reads from the cache."""
+        return np.array([self.read(c, sent) for c in range(len(self.billed))], np.int64)
 
-        Args:
-            prompts: tokens of each call's prompt.
-            shared: tokens that each shares with the prompt before.
-            cuts: calls before which the replay compacted.
-            summaries: the summaries that were written.
-            reuse: a summary's call reads the cached prompt instead of sending what it summarises afresh.
-        """
-        read = self._read(prompts, shared, cuts)
-        rest = prompts - read
-        writes = self._writes(prompts)
-        write, fresh = np.where(writes, rest, 0), np.where(writes, 0, rest)
-        if not self.has_usage or None in [self.prices[m] for m in set(self.model[self.billed].tolist())]:
-            return Bill(read, write, fresh, None, None, None)
-        into, out = self._usd(prompts, read, write, fresh)
-        return Bill(
-            read, write, fresh, into, out if self.has_output else None, self.summaries_usd(summaries, reuse=reuse)
-        )
+    def read(self, call: int, sent: Sent) -> int:
+        """Return the tokens that one call reads: the one definition of it."""
+        prompt = sent.prompt(call)
+        if not self.has_cache or prompt < self.least[self.model[call]]:
+            return 0
+        last = self.last.get(call, call - 1)
+        if last < 0:
+            base = before = prompt
+        else:
+            before, base = sent.prompt(last), min(sent.shared(call), prompt)
+            if last < call - 1:
+                base = min(before, *(sent.shared(k) for k in range(last + 1, call + 1)))
+        found = base if self.cold[call] else self.hit(base, before, prompt)
+        return max(min(found, int(self.kept[call]), prompt), 0)
+
+    def hit(self, base: int, before: int, prompt: int) -> int:
+        """Return what is read of a shared prefix: whole blocks, or (negative lag) the reply too."""
+        lag = self.fit.lag
+        return min(base - (lag if base >= min(before, prompt) else max(lag, 0)), prompt)
+
+    def write(self, call: int, prompt: int) -> bool:
+        """Return True where what a call does not read is written to the cache, and billed so."""
+        return self.has_cache and self.fit.writes and prompt >= self.least[self.model[call]]
 
     def summaries_usd(self, summaries: Sequence[Written], *, reuse: bool = False) -> float | None:
         """Return the dollars of the calls that write summaries; None where one has no price."""
@@ -177,59 +168,12 @@ class Sheet(msgspec.Struct, frozen=True):
             return self.prices[0]
         return self.prices[int(self.model[min(call, len(self.model) - 1)])] if len(self.model) else None
 
-    # -- what the cache holds --------------------------------------------------------------------------------------
 
-    def _read(self, prompts: NDArray[Any], shared: NDArray[Any], cuts: Sequence[int]) -> NDArray[Any]:
-        if not self.has_cache:
-            return np.zeros_like(prompts)
-        base = np.minimum(shared, prompts)
-        before = np.concatenate((prompts[:1], prompts[:-1]))
-        for call, last in self.far:
-            base[call] = prompts[call] if last < 0 else min(int(shared[last + 1 : call + 1].min()), int(prompts[last]))
-            before[call] = prompts[call] if last < 0 else prompts[last]
-        whole = base >= np.minimum(before, prompts)
-        lag = self.fit.lag
-        read = np.where(self.cold, base, base - np.where(whole, lag, max(lag, 0)))
-        if self.fit.floor is not None and len(cuts):
-            at = np.asarray([c for c in cuts if c < len(read)], np.int64)
-            read[at] = np.minimum(base[at], self.fit.floor)
-        read = np.clip(np.minimum(read, self.kept), 0, prompts)
-        return np.asarray(np.where(prompts >= self._smallest(), read, 0))
-
-    def _smallest(self) -> NDArray[Any]:
-        least = [min((p.min_cacheable if p else None) or MIN_CACHEABLE, self.fit.smallest) for p in self.prices]
-        return np.asarray(np.array(least, np.int64)[self.model])
-
-    def _writes(self, prompts: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray((prompts >= self._smallest()) & (self.has_cache and self.fit.writes))
-
-    def _usd(
-        self, prompts: NDArray[Any], read: NDArray[Any], write: NDArray[Any], fresh: NDArray[Any]
-    ) -> tuple[float, float]:
-        into = out = 0.0
-        for i, known in enumerate(self.prices):
-            if known is None:
-                continue
-            mine = self.billed & (self.model == i)
-            edges = [0, *sorted(t.above for t in known.tiers)]
-            for low, high in zip(edges, [*edges[1:], np.inf], strict=True):
-                here = mine & (prompts > low) & (prompts <= high) if len(edges) > 1 else mine
-                p = known.at(low + 1 if low else 0)
-                write_price = p.input if p.cache_write is None else p.cache_write
-                if self.fit.hour and p.cache_write_1h is not None:
-                    write_price = p.cache_write_1h
-                read_price = p.input if p.cache_read is None else p.cache_read
-                into += float(fresh[here].sum() * p.input + read[here].sum() * read_price)
-                into += float(write[here].sum() * write_price)
-                out += float(self.output[here].sum() * p.output)
-        return into, out
-
-
-def _far(session: Session, billed: NDArray[Any]) -> tuple[tuple[tuple[int, int], ...], NDArray[Any]]:
+def _last(session: Session, billed: NDArray[Any]) -> tuple[dict[int, int], NDArray[Any]]:
     """Return the calls whose cache was not last used by the call before, and where an agent and model begin."""
     last: dict[tuple[str, str | None], int] = {}
     cold = np.zeros(len(billed), bool)
-    far = []
+    other = {}
     for call in session.calls:
         if not billed[call.index]:
             continue
@@ -238,15 +182,15 @@ def _far(session: Session, billed: NDArray[Any]) -> tuple[tuple[tuple[int, int],
         if before < 0:
             cold[call.index] = True
         if before != call.index - 1 or before < 0:
-            far.append((call.index, before))
+            other[call.index] = before
         last[key] = call.index
-    return tuple(far), cold
+    return other, cold
 
 
 def _kept(session: Session, found: Sequence[Miss | None]) -> NDArray[Any]:
     """Return what the recorded misses allow; one behind a compaction counts only if the pause explains it too."""
     life = cache_life(session)
-    kept = np.full(len(found), np.iinfo(np.int64).max)
+    kept = np.full(len(found), NO_LIMIT)
     for miss in found:
         if miss is None or (miss.kind == "compaction" and (miss.gap is None or miss.gap < life)):
             continue

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ctxkit.metrics.bills import Sheet
 from ctxkit.metrics.misses import misses
 from ctxkit.metrics.money import recorded, reproduction_error
+from ctxkit.metrics.prompts import Sent
 from ctxkit.metrics.size import sent, spots_in
 from ctxkit.plots.axes import Axes, Trace
 from ctxkit.plots.chart import Chart
@@ -60,7 +61,7 @@ def cache_data(session: Session) -> tuple[CacheCall, ...]:
             for x, m in rows
         )
     sheet, (prompts, shared), spots = Sheet.of(origin), sent(session), spots_in(session)
-    bill = sheet.bill(prompts, shared, [s.call for s in spots])
+    by_call = Sent(prompts.tolist(), shared.tolist())
     cut = {s.call for s in spots}
     out = []
     for c in sheet.billed.nonzero()[0].tolist():
@@ -68,8 +69,10 @@ def cache_data(session: Session) -> tuple[CacheCall, ...]:
         own = miss.kind if miss is not None and miss.kind != "compaction" else None
         kind = "compaction" if c in cut else own
         expected = int(prompts[c] if kind == "cold_start" else min(shared[c], prompts[c]))
-        lost = max(expected - int(bill.read[c]), 0) if kind else 0
-        out.append(CacheCall(c, int(bill.read[c]), int(bill.write[c]), int(bill.fresh[c]), kind, lost))
+        read, prompt = sheet.read(c, by_call), int(prompts[c])
+        written = prompt - read if sheet.write(c, prompt) else 0
+        lost = max(expected - read, 0) if kind else 0
+        out.append(CacheCall(c, read, written, prompt - read - written, kind, lost))
     return tuple(out)
 
 

@@ -13,12 +13,12 @@ from ctxkit.metrics import sight
 from ctxkit.metrics.bills import Sheet
 from ctxkit.metrics.indexes import Index
 from ctxkit.metrics.money import recorded
+from ctxkit.metrics.prompts import Sent, SentByRun
 from ctxkit.metrics.quick import Prompts as QuickPrompts
-from ctxkit.metrics.quick import Quick
-from ctxkit.metrics.quick import hidden as hidden_quickly
 from ctxkit.metrics.size import Prompts, holds, sent, spots_in, spots_of, thrashes
+from ctxkit.metrics.tallies import bill
 from ctxkit.metrics.thrash import aftermath, thrash
-from ctxkit.replays import crowded, hidden, run_behind, shared_tokens
+from ctxkit.replays import crowded, hidden, run_behind
 from ctxkit.session import Session
 from ctxkit.sizes import Sizes, sizes
 from ctxkit.sweeps.columns import NAMES
@@ -27,10 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
-    from numpy.typing import NDArray
 
     from ctxkit.engine import Run
-    from ctxkit.history import Log
     from ctxkit.metrics.size import Spot
 
 
@@ -39,7 +37,6 @@ class Base:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self._quick: dict[int, tuple[Log, Quick | None]] = {}
 
     @cached_property
     def anchored(self) -> Sizes:
@@ -55,13 +52,6 @@ class Base:
     def index(self) -> Index:
         """The items of its messages."""
         return Index(self.anchored)
-
-    def quick(self, log: Log) -> Quick | None:
-        """Return the running sums over a log, where they can say what a run costs."""
-        key = id(log)
-        if key not in self._quick:
-            self._quick[key] = (log, Quick.of(self.sheet, log))
-        return self._quick[key][1]
 
     def head(self, rules: str, source: str | None) -> dict[str, Any]:
         """Return the columns that do not depend on a run."""
@@ -134,33 +124,10 @@ def run_row(base: Base, done: Run, label: str, *, reuse: bool = False) -> dict[s
     """Return the row of a run, equal to that of the session which `replay` makes of it, loss apart."""
     failed = sum(h.why.startswith("failed: ") for h in done.held) if done.held else 0
     seen: dict[str, Any] = {"suppressed": len(done.held) - failed, "failed": failed, "note": crowded(done)}
-    spots, quick = spots_of(done), base.quick(done.log) if done.rules.pruning is None else None
-    sums = quick.sums(done) if quick is not None else None
-    if quick is None or sums is None:
-        seen["hidden"] = hidden(done)
-        return _row(base, label, (done.prompts, shared_tokens(done)), spots, seen, reuse=reuse)
-    row = base.head(label, base.source)
-    row["hidden_messages_n"], row["hidden_results_n"] = hidden_quickly(done)
-    usd = quick.usd(sums)
-    extra = base.sheet.summaries_usd([w for s in spots for w in s.written], reuse=reuse) if usd is not None else None
-    into, out = usd or (None, None)
-    rest, writes = sums.prompts - sums.read, base.sheet.fit.writes
-    row |= {
-        "prompt_tokens": sums.prompts,
-        "peak_tokens": sums.peak,
-        "cost_usd": None if into is None or out is None or extra is None else into + out + extra,
-        "input_usd": into,
-        "output_usd": out,
-        "summaries_usd": extra,
-        "suppressed_n": seen["suppressed"],
-        "failed_n": seen["failed"],
-        "note": seen["note"],
-        "fresh_tokens": 0 if writes else rest,
-        "cache_read_tokens": sums.read,
-        "cache_write_tokens": rest if writes else 0,
-    }
-    row.update(holds(spots, QuickPrompts(done.log), base.sheet))
-    return row
+    seen["hidden"] = hidden(done)
+    plain = done.rules.pruning is None
+    prompts = QuickPrompts(done.log) if plain else Prompts(done.prompts)
+    return _row(base, label, (SentByRun(done), prompts), spots_of(done), seen, reuse=reuse)
 
 
 def _replayed(base: Base, session: Session, *, reuse: bool) -> dict[str, Any]:
@@ -172,29 +139,30 @@ def _replayed(base: Base, session: Session, *, reuse: bool) -> dict[str, Any]:
         "failed": failed,
         "note": told.get("note"),
     }
-    return _row(base, str(told.get("rules", "replay")), sent(session), spots_in(session), seen, reuse=reuse)
+    prompts, shared = sent(session)
+    sent_by = Sent(prompts.tolist(), shared.tolist()), Prompts(prompts)
+    return _row(base, str(told.get("rules", "replay")), sent_by, spots_in(session), seen, reuse=reuse)
 
 
 def _row(
     base: Base,
     label: str,
-    sizes_: tuple[NDArray[Any], NDArray[Any]],
+    sent_by: tuple[Sent, Prompts | QuickPrompts],
     spots: Sequence[Spot],
     seen: dict[str, Any],
     *,
     reuse: bool,
 ) -> dict[str, Any]:
-    (prompts, shared), sheet = sizes_, base.sheet
-    bill = sheet.bill(prompts, shared, [s.call for s in spots], [w for s in spots for w in s.written], reuse=reuse)
-    mine = sheet.billed
+    (calls, prompts), sheet = sent_by, base.sheet
+    invoice = bill(sheet, calls, [w for s in spots for w in s.written], reuse=reuse)
     row = base.head(label, base.source)
     row |= {
-        "prompt_tokens": int(prompts[mine].sum()),
-        "peak_tokens": int(prompts[mine].max()) if mine.any() else None,
-        "cost_usd": bill.total_usd,
-        "input_usd": bill.input_usd,
-        "output_usd": bill.output_usd,
-        "summaries_usd": bill.summaries_usd,
+        "prompt_tokens": invoice.prompts,
+        "peak_tokens": invoice.peak,
+        "cost_usd": invoice.total_usd,
+        "input_usd": invoice.input_usd,
+        "output_usd": invoice.output_usd,
+        "summaries_usd": invoice.summaries_usd,
         "hidden_messages_n": seen["hidden"][0],
         "hidden_results_n": seen["hidden"][1],
         "suppressed_n": seen["suppressed"],
@@ -202,9 +170,10 @@ def _row(
         "note": seen["note"],
     }
     if sheet.has_usage:
-        split = (("fresh_tokens", bill.fresh), ("cache_read_tokens", bill.read), ("cache_write_tokens", bill.write))
-        row |= {name: int(tokens[mine].sum()) for name, tokens in split if sheet.has_cache or name == "fresh_tokens"}
-    return row | holds(spots, Prompts(prompts), sheet)
+        row["fresh_tokens"] = invoice.fresh
+        if sheet.has_cache:
+            row |= {"cache_read_tokens": invoice.read, "cache_write_tokens": invoice.write}
+    return row | holds(spots, prompts, sheet)
 
 
 def _recorded(base: Base) -> dict[str, Any]:

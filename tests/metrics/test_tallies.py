@@ -1,4 +1,4 @@
-"""The quick bill of a run is the slow one, to the token and the dollar, whatever the session and the setting."""
+"""The bill of a run from sums over stretches is that of its calls one by one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 import ctxkit as ck
 from ctxkit.engine import run
 from ctxkit.messages import Usage
-from ctxkit.metrics.quick import Quick
-from ctxkit.replays import hidden, shared_tokens
+from ctxkit.metrics.prompts import Sent, SentByRun
+from ctxkit.metrics.tallies import Plain, Tally, bill
+from ctxkit.policies.clear import Clear
+from ctxkit.policies.rules import Rules
+from ctxkit.replays import shared_tokens
 from ctxkit.sweeps.batches import Bench
-from ctxkit.sweeps.scores import Base, run_row
+from ctxkit.sweeps.scores import run_row
 
 
 def wild(seed: int, n: int = 60):
@@ -40,52 +43,64 @@ def wild(seed: int, n: int = 60):
     return session(*log, id=f"wild{seed}")
 
 
+def each_call(bench, done):
+    """The bill with every call added by itself."""
+    sent = Sent(done.prompts.tolist(), shared_tokens(done).tolist())
+    return bill(bench.base.sheet, sent)
+
+
+def agree(bench, done):
+    whole, one_by_one = bill(bench.base.sheet, SentByRun(done)), each_call(bench, done)
+    assert whole == pytest.approx(one_by_one)
+    assert whole[:5] == one_by_one[:5]
+    return whole
+
+
 @given(st.integers(0, 40), st.sampled_from([20_000, 30_000, 60_000, 10**6]), st.sampled_from([500, 3000, 9000]))
-def test_quick_is_slow(seed, window, keep):
+def test_a_stretch_is_billed_as_its_calls(seed, window, keep):
     bench = Bench(wild(seed))
     rules = ck.presets.pi(context_window=window, reserve_tokens=4000, keep_recent_tokens=keep, summariser="fixed:800")
-    done = run(bench.log(rules), rules, 200_000)
-    quick = bench.base.quick(done.log)
-    fast = run_row(bench.base, done, "x")
-    slow_base = Base(bench.session)
-    slow_base.quick = lambda _log: None
-    slow = run_row(slow_base, done, "x")
-    assert {k: v for k, v in fast.items() if slow[k] != pytest.approx(v)} == {}
-    assert quick is not None
+    agree(bench, run(bench.log(rules), rules, 200_000))
 
 
-def test_the_quick_way_is_taken_where_it_matters():
+def test_stretches_are_summed_up_where_it_matters(monkeypatch):
     bench = Bench(wild(3))
     rules = ck.presets.pi(context_window=30_000, reserve_tokens=4000, keep_recent_tokens=3000, summariser="fixed")
     done = run(bench.log(rules), rules, 200_000)
-    sums = bench.base.quick(done.log).sums(done)
-    billed = bench.base.sheet.billed
     assert len(done.cuts) > 2
-    assert (sums.prompts, sums.peak) == (int(done.prompts[billed].sum()), int(done.prompts[billed].max()))
-    from ctxkit.metrics.quick import hidden as quickly
+    by_hand = []
+    monkeypatch.setattr(Tally, "each", lambda self, sent, calls: by_hand.extend(calls))
+    bill(bench.base.sheet, SentByRun(done))
+    assert 0 < len(by_hand) <= 2 * len(done.cuts)
 
-    assert quickly(done) == hidden(done)
-    assert len(shared_tokens(done)) == done.call
 
-
-def test_where_sums_cannot_say_the_slow_way_is_taken():
+def test_several_models_are_billed_call_by_call():
     two = session(
         user(), assistant(usage=Usage(input_tokens=0, cache_read_tokens=0, cache_write_tokens=9), model="claude-opus-4-5"),
         user(), assistant(usage=Usage(input_tokens=0, cache_read_tokens=0, cache_write_tokens=20), model="claude-sonnet-4-5"),
     )  # fmt: skip
     bench = Bench(two)
-    rules = ck.presets.none()
-    assert Quick.of(bench.base.sheet, bench.log(rules)) is None
-    assert run_row(bench.base, run(bench.log(rules), rules, None), "x")["prompt_tokens"] > 0
+    done = run(bench.log(ck.presets.none()), ck.presets.none(), None)
+    assert Plain.of(bench.base.sheet, SentByRun(done)) is None
+    assert agree(bench, done).prompts > 0
 
 
-def test_pis_session_both_ways(real):
+def test_pis_session(real):
     bench = Bench(ck.read(real / "pi/before-compaction.jsonl"))
-    slow = Base(bench.session)
-    slow.quick = lambda _log: None
     for window in (60_000, 100_000, 200_000):
         rules = ck.presets.pi(context_window=window, summariser="fixed")
-        done = run(bench.log(rules), rules, None)
-        fast = run_row(bench.base, done, "x")
-        assert fast == run_row(slow, done, "x")
-        assert bench.base.quick(done.log).sums(done) is not None
+        agree(bench, run(bench.log(rules), rules, None))
+
+
+def test_two_rules_that_send_the_same_cost_the_same():
+    """Old results masked for each call, or cleared for good at each call."""
+    for talk in (wild(3), ck.read(ck.samples.path("billing"))):
+        bench, clear = Bench(talk), Clear(keep_last=3)
+        masked, cleared = (
+            run(bench.log(rules), rules, 200_000) for rules in (Rules(pruning=clear), Rules(clear))
+        )
+        assert masked.prompts.tolist() == cleared.prompts.tolist()
+        assert masked.fresh_tokens.tolist() == cleared.fresh_tokens.tolist()
+        a, b = (run_row(bench.base, done, "x")["cost_usd"] for done in (masked, cleared))
+        assert a == pytest.approx(b)
+    assert cleared.cuts
