@@ -11,7 +11,7 @@ from ctxkit.engine import Run, identified, log_of, run, woven
 from ctxkit.history import TOOL
 from ctxkit.messages import Edit, Message, Usage
 from ctxkit.policies.policy import name_of
-from ctxkit.policies.recorded import AsRecorded
+from ctxkit.policies.recorded import AsRecorded, recorded
 from ctxkit.policies.rules import Rules, as_rules
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ctxkit.engine.sent import SentItem
     from ctxkit.session import Session
 
 _replace = msgspec.structs.replace
@@ -92,6 +93,23 @@ def session_of(session: Session, done: Run, children: tuple[Session, ...] = ()) 
     )
     made.__dict__["run"] = done  # beside the fields: it is neither compared nor written
     return made
+
+
+def sent(session: Session, call: int) -> tuple[SentItem, ...]:
+    """Return what went out at a call of a session (negatives from the end), message by message.
+
+    A replay and a live session have the run that they were made of; of a record it is made from
+    its messages and its own compactions. First stands, where it is known to be there, what no
+    message holds (system prompt, tool schemas), as an item of the kind `fixed`.
+
+    Raises:
+        BadArguments: the session has no such call.
+    """
+    index = session.call(call).index
+    run = run_behind(session)
+    if run is None:
+        run = session.__dict__["run"] = replayed(session, recorded())
+    return run.sent(index)
 
 
 def run_behind(session: Session) -> Run | None:

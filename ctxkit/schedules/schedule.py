@@ -46,6 +46,15 @@ class Schedule:
                 if state.content != self.rows.said(p).content:
                     yield p, state
 
+    def adder(self, call: int) -> Any:
+        """Return the part that put a message at the end of a call; None: no part did."""
+        layer: Any = self.top
+        while isinstance(layer, PartLayer):
+            if layer.added(call) is not layer.before.added(call):
+                return layer.part
+            layer = layer.before
+        return None
+
     def left(self, call: int) -> History:
         """Return what a call is sent, as a history.
 
