@@ -106,10 +106,10 @@ def sent(session: Session, call: int) -> tuple[SentItem, ...]:
         BadArguments: the session has no such call.
     """
     index = session.call(call).index
-    run = run_behind(session)
-    if run is None:
-        run = session.__dict__["run"] = replayed(session, recorded())
-    return run.sent(index)
+    done = run_behind(session) or session.__dict__.get("run of the record")
+    if done is None:
+        done = session.__dict__["run of the record"] = replayed(session, recorded())
+    return tuple(done.sent(index))
 
 
 def run_behind(session: Session) -> Run | None:

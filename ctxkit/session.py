@@ -17,6 +17,10 @@ from ctxkit.messages import Edit, Fault, Message, Sized, Text, ToolSchema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import TypeAlias
+
+    SentItem: TypeAlias = Any
+    """An `engine.sent.SentItem`."""
 
 Entry = Message | Edit
 
@@ -170,6 +174,20 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
             while following is not None and following.position == position:
                 yield following, tuple(shown)
                 following = next(calls, None)
+
+    def sent(self, call: int) -> tuple[SentItem, ...]:
+        """Return what went out at a call: `message`, `tokens`, `raw_tokens`, `changed_by` of each item.
+
+        Negatives count from the end. See `replays.sent`, which works it out when it is asked for.
+
+        Raises:
+            BadArguments: the session has no such call.
+        """
+        from importlib import import_module
+
+        replays: Any = import_module("ctxkit.replays")  # far above: what is sent is no business of a log
+        found: tuple[SentItem, ...] = replays.sent(self, call)
+        return found
 
     # -- what the log can say ------------------------------------------------------------------------------------
 
