@@ -9,8 +9,8 @@ from ctxkit.errors import BadArguments
 from ctxkit.history import History, Log
 from ctxkit.policies.chain import applied
 from ctxkit.policies.outlooks import Straight
-from ctxkit.policies.rules import as_rules
 from ctxkit.policies.triggers import first_due
+from ctxkit.presets.naming import as_rules
 from ctxkit.readers.talks import Talk
 from ctxkit.session import Session
 from ctxkit.tokens.catalogue import default
@@ -32,7 +32,7 @@ def fit(messages: Sequence[Dict], rules: Any, *, limit: int | None = None) -> li
 
     Args:
         messages: Chat Completions messages, oldest first: everything before the call that is about to be made.
-        rules: rules, a policy (always asked), or the words for one.
+        rules: rules, a preset or its name, a policy (always asked) or its words.
         limit: the model's window where the rules name none.
 
     Raises:
@@ -67,7 +67,7 @@ class Context:
     `held` say how it stands, `session` gives all of it to frames and plots.
 
     Args:
-        rules: rules, a policy (always asked), or the words for one.
+        rules: rules, a preset or its name, a policy (always asked) or its words.
         limit: the model's window where the rules name none.
         name: id of the session.
     """

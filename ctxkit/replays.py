@@ -12,7 +12,7 @@ from ctxkit.history import TOOL
 from ctxkit.messages import Edit, Message, Usage
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.recorded import AsRecorded, recorded
-from ctxkit.policies.rules import Rules, as_rules
+from ctxkit.presets.naming import as_rules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.engine.sent import SentItem
+    from ctxkit.policies.rules import Rules
     from ctxkit.session import Session
 
 _replace = msgspec.structs.replace
@@ -34,7 +35,7 @@ def replay(session: Session, rules: Any, *, tokens: Sequence[int] | None = None,
 
     Args:
         session: any session; a replay may be replayed.
-        rules: rules, a policy (asked before every call), or the words for one.
+        rules: rules, a preset or its name, a policy (asked before every call) or its words.
         tokens: one size a message of `session.messages`; None: the sizes anchored on recorded usage.
         fixed: tokens of each prompt that no message holds; None: as far as recorded usage tells.
 

@@ -210,15 +210,14 @@ class Lives:
         Raises:
             UnknownPreset: there are none of that name.
         """
-        from ctxkit.policies.rules import as_rules
-        from ctxkit.presets import preset
+        from ctxkit.presets.naming import as_rules
 
         held = self._kit.shell.user_ns.get(name) if name.isidentifier() else None
         if held is not None and (isinstance(held, (Rules, str)) or callable(held)):
             return as_rules(held)
         if name == STANDARD.name:
             return STANDARD
-        return as_rules(name) if ":" in name or "|" in name else preset(name)
+        return as_rules(name)
 
     def tools(self, words: str) -> list[Any]:
         """Return tools by name: `files`, `shell`, `python`, or functions of the user's; separated by commas.

@@ -8,8 +8,9 @@ from math import floor, log10
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
-from ctxkit.policies.rules import Rules, as_rules
+from ctxkit.policies.rules import Rules
 from ctxkit.presets.catalogue import names, preset
+from ctxkit.presets.naming import as_rules
 from ctxkit.replays import window
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ def knobs(rules: Any, session: Session, ranges: Mapping[str, tuple[float, ...]])
 
 
 def _settings(rules: Any, session: Session) -> tuple[str, dict[str, float], Callable[[Mapping[str, float]], Rules]]:
-    if isinstance(rules, str) and rules.strip().lower().replace("-", "_") in names():
-        rules = preset(rules)
+    if isinstance(rules, str):
+        rules = as_rules(rules)
     kept = _kept(rules) if isinstance(rules, Rules) and rules.name in names() and rules.parameters else None
     if kept is not None:
         given = dict(rules.parameters)
