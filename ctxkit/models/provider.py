@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import ModelError
 from ctxkit.messages import Message  # noqa: TC001  a value in a public signature
+from ctxkit.models import keys
 from ctxkit.models.chat import from_chat, thinks_unsigned, to_chat, to_tools, usage_of, with_cache_marks
 from ctxkit.models.model import Delta, Emit, Request
 from ctxkit.models.overflow import is_overflow, is_rate_limit
@@ -103,6 +104,7 @@ class Provider:
         Raises:
             ModelError: no key, an overflow (`overflow=True`), or the provider's refusal, without any key in it.
         """
+        keys.check(self.name, self._options)
         litellm = load_litellm()
         self._check_key(litellm)
         started = time.monotonic()
@@ -136,9 +138,9 @@ class Provider:
         if self.name.split("/")[0] in {p["provider"] for p in litellm.custom_provider_map or ()}:
             return
         missing = litellm.validate_environment(self.name).get("missing_keys") or []
-        keys = [name for name in missing if name.endswith("_API_KEY")]  # addresses have defaults, clouds other ways
-        if keys:
-            raise ModelError(f"{self.name} needs a key: set the environment variable {' or '.join(keys)}.")
+        lacks = [name for name in missing if name.endswith("_API_KEY")]  # addresses have defaults, clouds other ways
+        if lacks:
+            raise ModelError(keys.needed(self.name, lacks))
 
     async def _ask(self, litellm: ModuleType, request: Request, emit: Emit) -> Message:
         name, claude = self.name, "claude" in self.name or "anthropic" in self.name
