@@ -5,6 +5,7 @@ from __future__ import annotations
 from ctxkit.policies.clear import Clear
 from ctxkit.policies.keep import Roles, Tail, TextOnly, TurnAge, WithoutAgents
 from ctxkit.policies.pairs import ToolPairs
+from ctxkit.policies.prune import Cap, Prune
 
 PARTS = {
     "clear": (Clear(keep_last=3),),
@@ -26,5 +27,36 @@ PARTS = {
     "text and turn age": (TextOnly(), TurnAge(turns=3)),
     "tails": (Tail(messages=9), TurnAge(turns=3), Tail(messages=4)),
     "tail and pairs": (TurnAge(turns=7), Tail(messages=8), ToolPairs(keep_pairs=2)),
+    "prune": (Prune(tool_calls="before-last-4-messages"),),
+    "prune all": (Prune(tool_calls="all", reasoning="all"),),
+    "prune before the last": (
+        Prune(
+            tool_calls="before-last-message",
+            reasoning="before-last-message",
+            empty_messages="keep",
+        ),
+    ),
+    "prune by tool": (
+        Prune(
+            tool_calls="before-last-2-messages",
+            tools=("read_*", "bash"),
+            reasoning="before-last-message",
+        ),
+    ),
+    "cap": (Cap(max_messages=9),),
+    "cap of three": (Cap(max_messages=3),),
+    "cap of one": (Cap(max_messages=1),),
+    "tyrum": (Prune(tool_calls="before-last-4-messages"), Cap(max_messages=12)),
+    "prune behind others": (
+        Tail(messages=12),
+        ToolPairs(keep_pairs=2),
+        Prune(tool_calls="before-last-2-messages"),
+        Cap(max_messages=6),
+    ),
+    "prune the rest": (Roles(roles=("user", "tool")), Prune(tool_calls="all")),
+    "prune twice": (
+        Prune(tool_calls="before-last-6-messages", tools=("shell",)),
+        Prune(tool_calls="before-last-3-messages", reasoning="before-last-message"),
+    ),
     "clear and pairs": (Clear(keep_last=4, at_least=500), ToolPairs(keep_pairs=2, from_chars=4000)),
 }
