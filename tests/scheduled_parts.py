@@ -6,6 +6,9 @@ from ctxkit.policies.clear import Clear
 from ctxkit.policies.keep import Roles, Tail, TextOnly, TurnAge, WithoutAgents
 from ctxkit.policies.pairs import ToolPairs
 from ctxkit.policies.prune import Cap, Prune
+from ctxkit.policies.superseded import RepeatedCommands, Superseded
+
+WRITES = {"writers": ("write_*",), "whole_writers": ("write_*",), "looks": ("read_*", "shell")}
 
 PARTS = {
     "clear": (Clear(keep_last=3),),
@@ -57,6 +60,21 @@ PARTS = {
     "prune twice": (
         Prune(tool_calls="before-last-6-messages", tools=("shell",)),
         Prune(tool_calls="before-last-3-messages", reasoning="before-last-message"),
+    ),
+    "superseded": (Superseded(min_chars=0, **WRITES),),
+    "superseded by many": (Superseded(min_chars=3000, writers=("*",), whole_writers=("*",)),),
+    "superseded, both kinds": (
+        Superseded(
+            min_chars=0, writers=("*",), whole_writers=("*",), looks=("read_*", "write_*")
+        ),
+    ),
+    "commands": (RepeatedCommands(tools=("shell", "bash")),),
+    "superseded behind others": (
+        Clear(keep_last=6, at_least=900),
+        Tail(messages=14),
+        Superseded(min_chars=2000, **WRITES),
+        RepeatedCommands(tools=("shell",)),
+        Prune(tool_calls="before-last-3-messages"),
     ),
     "clear and pairs": (Clear(keep_last=4, at_least=500), ToolPairs(keep_pairs=2, from_chars=4000)),
 }

@@ -216,6 +216,13 @@ class ScheduleView:
             if came or went or settled:
                 yield News(call, came, went, settled)
 
+    def remade(self) -> dict[int, list[int]]:
+        """Return by call the messages of which parts before leave something else from it on."""
+        found: dict[int, list[int]] = {}
+        for event in self.before.events:
+            found.setdefault(event.call, []).append(event.position)
+        return found
+
     def window(
         self, role: str, old: Callable[[int], int], *, settled: bool = True
     ) -> Iterator[tuple[int, int, bool]]:
