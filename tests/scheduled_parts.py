@@ -7,6 +7,7 @@ from ctxkit.policies.keep import Roles, Tail, TextOnly, TurnAge, WithoutAgents
 from ctxkit.policies.pairs import ToolPairs
 from ctxkit.policies.prune import Cap, Prune
 from ctxkit.policies.superseded import RepeatedCommands, Superseded
+from ctxkit.presets.clearing import ClearUses
 
 WRITES = {"writers": ("write_*",), "whole_writers": ("write_*",), "looks": ("read_*", "shell")}
 
@@ -75,6 +76,28 @@ PARTS = {
         Superseded(min_chars=2000, **WRITES),
         RepeatedCommands(tools=("shell",)),
         Prune(tool_calls="before-last-3-messages"),
+    ),
+    "uses": (ClearUses(trigger=1500, keep=2),),
+    "uses with inputs": (
+        ClearUses(trigger=500, keep=2, exclude=("shell",), count_all=False, clear_inputs=True),
+    ),
+    "uses if much": (ClearUses(trigger=500, keep=1, clear_at_least=800, clear_inputs=True),),
+    "uses until enough": (ClearUses(trigger=500, keep=1, clear_at_least=800, enough=True),),
+    "uses until enough, with inputs": (
+        ClearUses(
+            trigger=500,
+            keep=1,
+            exclude=("shell",),
+            clear_inputs=True,
+            clear_at_least=900,
+            enough=True,
+        ),
+    ),
+    "uses behind others": (
+        Clear(keep_last=5, at_least=900),
+        Tail(messages=14),
+        ClearUses(trigger=300, keep=0, clear_inputs=True, clear_at_least=600, enough=True),
+        ToolPairs(keep_pairs=3),
     ),
     "clear and pairs": (Clear(keep_last=4, at_least=500), ToolPairs(keep_pairs=2, from_chars=4000)),
 }

@@ -78,9 +78,15 @@ class Edited(ClearUses):
                     changes[p] = new
         return history.shorten(changes, reason="old thinking is cleared") if changes else history
 
+    def _old(self, history: History) -> np.ndarray:
+        """Return the positions of the results that are removed, oldest first."""
+        rows = np.flatnonzero(history.role("tool") & ~history.tool(*self.exclude))
+        rows = rows[: max(len(rows) - self.keep, 0)]
+        return np.asarray(rows[~history.stays[rows]])
+
     def named(self, history: History) -> dict[int, Message | str | None]:
         """Return the changes that leave of each old use one line in its reply."""
-        rows = self.old(history)
+        rows = self._old(history)
         gone = {history[p].call_id: history[p].tool or "" for p in rows.tolist()}
         held = {c.id for p in np.flatnonzero(history.stays).tolist() for c in history[p].tool_calls}
         changes: dict[int, Message | str | None] = {p: None for p in rows.tolist() if history[p].call_id not in held}
