@@ -65,9 +65,7 @@ PARTS = {
     "superseded": (Superseded(min_chars=0, **WRITES),),
     "superseded by many": (Superseded(min_chars=3000, writers=("*",), whole_writers=("*",)),),
     "superseded, both kinds": (
-        Superseded(
-            min_chars=0, writers=("*",), whole_writers=("*",), looks=("read_*", "write_*")
-        ),
+        Superseded(min_chars=0, writers=("*",), whole_writers=("*",), looks=("read_*", "write_*")),
     ),
     "commands": (RepeatedCommands(tools=("shell", "bash")),),
     "superseded behind others": (
@@ -101,3 +99,6 @@ PARTS = {
     ),
     "clear and pairs": (Clear(keep_last=4, at_least=500), ToolPairs(keep_pairs=2, from_chars=4000)),
 }
+
+BY_ID = [name for name in PARTS if name.startswith(("prune", "cap", "superseded", "comm", "uses"))]
+"""Those that look at the ids of tool calls."""

@@ -41,7 +41,10 @@ CORRECTIONS = (
     "EVIDENCE AUDIT REQUIRED",
     "MISSING ARTIFACT",
 )
-"""How fuseraft's corrections of an agent begin; a user message that holds `[fuseraft:blocked` is one too."""
+"""How fuseraft's corrections of an agent begin.
+
+A user message that holds `[fuseraft:blocked` is one too.
+"""
 _ROLES = ("system", "user", "assistant", "tool", "summary")
 
 
@@ -212,10 +215,10 @@ def _cut(view: ScheduleView, shown: Shown, first: int, call: int) -> int:
 
 def _parted(view: ScheduleView, shown: Shown, first: int, call: int) -> list[int]:
     """Return the results from a position on whose replies before it go."""
-    rows = view.rows
+    rows, i = view.rows, shown.index(first)
     return [
         p
-        for p in shown.found[shown.index(first) :]
+        for p in shown.found[i : shown.safe(view, i, call)]
         if view.role(p) == TOOL
         and first > rows.members(rows.group(p), call)[0]
         and not view.stays(p, call)
@@ -236,7 +239,10 @@ def _hide_but(
     view: ScheduleView, first: int, kept: Sequence[int], more: Sequence[int], call: int
 ) -> None:
     """Hide all positions before one but some, and some behind it, from a call on."""
-    was, held, parted = view.memory.get("gone", 0), *view.memory.get("but", (set(), set()))
+    was: int = view.memory.get("gone", 0)
+    held: set[int]
+    parted: set[int]
+    held, parted = view.memory.get("but", (set(), set()))
     keep, extra = set(kept), set(more)
     view.memory["gone"], view.memory["but"] = first, (keep, extra)
     edge = range(min(was, first), max(was, first))

@@ -108,7 +108,7 @@ class _Pruned:
         self._gone: set[str] = set()
         self._edge = self._end = 0
 
-    def follow(  # noqa: PLR0917  as the news say it
+    def follow(
         self,
         view: ScheduleView,
         came: list[int],
@@ -191,7 +191,7 @@ def _names(view: ScheduleView, p: int) -> Iterable[str]:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Cap(Scheduled):
-    """Keep the messages before the first reply, and the last of the rest: so many in all (Tyrum)."""
+    """Keep what stands before the first reply, and the last of the rest: so many in all (Tyrum)."""
 
     max_messages: int = 0
     """How many messages there may be; 0: any number."""

@@ -18,7 +18,7 @@ from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from ctxkit.messages import Message, ToolCall
     from ctxkit.schedules import ScheduleView
@@ -72,7 +72,8 @@ class Superseded(Scheduled):
         news = {call: (came, went) for call, came, went, _ in view.news("assistant", "tool")}
         remade = view.remade() if self.min_chars else {}
         for call in sorted(news.keys() | remade.keys()):
-            emptied.follow(view, *news.get(call, ((), ())), remade.get(call, ()), call)
+            came, went = news.get(call, ([], []))
+            emptied.follow(view, came, went, remade.get(call, ()), call)
 
     def _write(self, call: ToolCall) -> str:
         return contents.path(call).casefold() if _among(call.name, self.writers) else ""
@@ -98,8 +99,8 @@ class _Emptied:
     def follow(
         self,
         view: ScheduleView,
-        came: Sequence[int],
-        went: Sequence[int],
+        came: list[int],
+        went: list[int],
         remade: Iterable[int],
         call: int,
     ) -> None:
@@ -190,12 +191,17 @@ class RepeatedCommands(Scheduled):
 
 def _noted(message: Message, asked: dict[str, str]) -> Message:
     """Return a reply with a note in place of the arguments of some calls, by their ids."""
-    return contents.with_arguments(message, lambda c: {"_note": asked[c.id]} if c.id in asked else None)
+    return contents.with_arguments(
+        message, lambda c: {"_note": asked[c.id]} if c.id in asked else None
+    )
 
 
 def _outcome(result: Message) -> Message:
-    """Return a command's result with one word in place of its text."""
-    status = _EXIT.search(contents.texts(result)[-200:])
+    """Return a command's result with one word in place of its text, if that is there still."""
+    text = contents.texts(result)
+    if text in GONE:
+        return result
+    status = _EXIT.search(text[-200:])
     bad = result.is_error or (status is not None and status[1] != "0")
     return contents.with_text(
         result, f"failed [EXIT {status[1]}]" if bad and status else "failed" if bad else "succeeded"

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ClearUses(Scheduled):
-    """Put a placeholder in the place of all tool results but the last few, where the prompt is over a limit."""
+    """Put a placeholder in the place of all tool results but the last few.
+
+    It is done where the prompt is over a limit.
+    """
 
     trigger: int = 100_000
     """Tokens of the prompt up to which nothing is done."""
@@ -53,7 +56,9 @@ class ClearUses(Scheduled):
     def __post_init__(self) -> None:
         at_least(self, 0, "trigger", "keep", "clear_at_least")
         if not self.placeholder:
-            raise BadArguments("A cleared result needs a placeholder: providers refuse an empty one.")
+            raise BadArguments(
+                "A cleared result needs a placeholder: providers refuse an empty one."
+            )
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Clear where the prompt is over the trigger and enough is freed."""
