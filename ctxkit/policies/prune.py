@@ -191,7 +191,10 @@ def _names(view: ScheduleView, p: int) -> Iterable[str]:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Cap(Scheduled):
-    """Keep what stands before the first reply, and the last of the rest: so many in all (Tyrum)."""
+    """Keep the messages before the first reply, and the last of the rest: at most so many in all.
+
+    As Tyrum does.
+    """
 
     max_messages: int = 0
     """How many messages there may be; 0: any number."""

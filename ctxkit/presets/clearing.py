@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ClearUses(Scheduled):
-    """Put a placeholder in the place of all tool results but the last few.
-
-    It is done where the prompt is over a limit.
-    """
+    """Put a placeholder in the place of old tool results, where the prompt is over a limit."""
 
     trigger: int = 100_000
     """Tokens of the prompt up to which nothing is done."""
