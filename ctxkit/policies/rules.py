@@ -10,7 +10,6 @@ from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.history import Log  # noqa: TC001  as above
 from ctxkit.policies.chain import Chain, using
 from ctxkit.policies.policy import name_of
-from ctxkit.policies.prunings import Prunings
 from ctxkit.policies.triggers import Always, Either
 from ctxkit.policies.withdrawn import refuse
 from ctxkit.tokens.counters import Counter, Room
@@ -71,8 +70,6 @@ class Rules:
         for what in ("policy", "pruning"):
             if isinstance(getattr(self, what), str):
                 object.__setattr__(self, what, _parsed(getattr(self, what)))
-        if isinstance(self.pruning, Chain):
-            object.__setattr__(self, "pruning", Prunings.of(self.pruning))
         self._check_parts()
         self._check_numbers()
         for what in ("counter", "estimator"):

@@ -55,8 +55,8 @@ class Schedule:
             layer = layer.before
         return None
 
-    def left(self, call: int) -> History:
-        """Return what a call is sent, as a history.
+    def left(self, call: int, reason: str = "pruned for this call") -> History:
+        """Return what a call is sent, as a history; where nothing changes, the one it began with.
 
         Raises:
             UnsoundHistory: a tool call lost its result, or a result its call.
@@ -64,5 +64,6 @@ class Schedule:
         self.extend(call + 1)
         changes = {p: (state.message, state.tokens) for p, state in self.changed(call)}
         added = self.top.added(call)
-        view = self.history.at(call).left_as(changes, "pruned for this call")
-        return view if added is None else view.insert(len(view), added.message, "for this call")
+        shown = self.history if call == self.history.call else self.history.at(call)
+        view = shown.left_as(changes, reason)
+        return view if added is None else view.insert(len(view), added.message, reason)

@@ -122,6 +122,13 @@ class ScheduleView:
         """Return what a message says at a call as the parts before left it."""
         return self.before.state(p, call)
 
+    def after(self, p: int, what: What, call: int, *, smaller: bool = True, low: int = 0) -> State:
+        """Return what a message would say at a call after a change that holds there."""
+        was = self.before.state(p, call)
+        if self.stays(p, call):
+            return was
+        return self._changes.applied(p, was, Rule(call, NEVER, what, smaller, low))
+
     def message(self, p: int, call: int) -> Message | None:
         """Return that message; None where a part before hides it."""
         return self.before.state(p, call).message
@@ -215,6 +222,13 @@ class ScheduleView:
                     settled.append(q)
             if came or went or settled:
                 yield News(call, came, went, settled)
+
+    def remade(self) -> dict[int, list[int]]:
+        """Return by call the messages of which parts before leave something else from it on."""
+        found: dict[int, list[int]] = {}
+        for event in self.before.events:
+            found.setdefault(event.call, []).append(event.position)
+        return found
 
     def window(
         self, role: str, old: Callable[[int], int], *, settled: bool = True
