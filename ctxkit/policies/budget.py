@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
-ELIDED = "[RESULT ELIDED — not the real output, do not reuse this as data. Re-run the tool if you need this result again.]"
+ELIDED = (
+    "[RESULT ELIDED — not the real output, do not reuse this as data. "
+    "Re-run the tool if you need this result again.]"
+)
 HERE = (
-    "\n[TRUNCATED HERE — everything after this point was cut for context budget; this is not the complete output. "
-    "Re-run the tool if you need the rest.]"
+    "\n[TRUNCATED HERE — everything after this point was cut for context budget; "
+    "this is not the complete output. Re-run the tool if you need the rest.]"
 )
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from ctxkit.messages import Message
     from ctxkit.schedules.layers import Layer
-    from ctxkit.schedules.rows import Rows
 
     Change = Callable[[Message], Message | None]
     What = str | None | Change | tuple[str | Change, ...]

@@ -47,7 +47,7 @@ class Schedule:
                     yield p, state
 
     def left(self, call: int) -> History:
-        """Return what a call is sent, as a history.
+        """Return what a call is sent, as a history; the history itself where nothing changes.
 
         Raises:
             UnsoundHistory: a tool call lost its result, or a result its call.
@@ -55,5 +55,7 @@ class Schedule:
         self.extend(call + 1)
         changes = {p: (state.message, state.tokens) for p, state in self.changed(call)}
         added = self.top.added(call)
-        view = self.history.at(call).left_as(changes, "pruned for this call")
+        view = self.history if call == self.history.call else self.history.at(call)
+        if changes:
+            view = view.left_as(changes, "pruned for this call")
         return view if added is None else view.insert(len(view), added.message, "for this call")
