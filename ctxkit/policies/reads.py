@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.history.columns import TOOL
 from ctxkit.policies import contents
+from ctxkit.tools.names import READERS, WRITERS, among
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ctxkit.messages import ToolCall
     from ctxkit.schedules import ScheduleView
-
-READERS = ("read_file", "read", "view_file", "open_file")
-WRITERS = (
-    "write_file",
-    "patch_file",
-    "write",
-    "edit",
-    "edit_file",
-    "multiedit",
-    "str_replace*",
-    "apply_patch",
-)
-
 
 class _File(NamedTuple):
     """Positions of the replies that write a file, and of its reads with the replies that asked."""
@@ -97,9 +83,4 @@ def _asker(view: ScheduleView, p: int) -> int:
 
 
 def _path(call: ToolCall, tools: tuple[str, ...]) -> str:
-    return contents.path(call).casefold() if _among(call.name, tools) else ""
-
-
-@lru_cache(4096)
-def _among(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name.lower(), pattern) for pattern in patterns)
+    return contents.path(call).casefold() if among(call.name, tools) else ""

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Text
 from ctxkit.policies import contents, trims
-from ctxkit.policies.reads import READERS, WRITERS, stale
+from ctxkit.policies.reads import stale
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
 from ctxkit.schedules import AS_IT_CAME
+from ctxkit.tools.names import READERS, WRITERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -227,8 +227,10 @@ class Changes:
         if not alone or not hasattr(counter, "cut") or log.known(message) is not None:
             return log.measure(message)
         text, (last, growing) = message.text, self._last
-        if growing is None or not text.startswith(last):
-            last, growing = "", Growing(counter)
+        if not last or not text.startswith(last):
+            self._last = text, None
+            return log.measure(message)
+        growing = growing or Growing(counter, last)
         self._last = text, growing
         return round(growing.append(text[len(last) :]) * log.scale)
 
