@@ -23,6 +23,7 @@ from ctxkit.tools.tool import Tool, tool
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ctxkit.agent.offloads import Save
     from ctxkit.messages import Edit
     from ctxkit.models.model import Model
     from ctxkit.policies.rules import Rules
@@ -57,6 +58,7 @@ class Agent:
         offload: keeps results that are too large.
         summary_model: writes summaries; None: `model`, unless that is a scripted one (then the rules' own summariser).
         summary_seconds: how long a summary may take.
+        save: keeps what the stubs of the pruning `offload` name (id, text); None: results stay whole.
         memory: the folder in which `memory/` lies, for rules that save before they compact; None: nothing is saved.
     """
 
@@ -76,6 +78,7 @@ class Agent:
         summary_model: Model | None = None,
         summary_seconds: float = 120.0,
         memory: Root | None = None,
+        save: Save | None = None,
     ) -> None:
         self.model, self.rules, self.limits = model, rules, limits or Limits()
         self.tools = {t.name: t for t in (*tools, replace(COMPACT, run=self._asked_to_compact))}
@@ -83,7 +86,7 @@ class Agent:
         self._writer = summary_model or (None if model.notice.startswith("scripted") else model)
         self._seconds = summary_seconds
         self._memory = Memory(rules.flush, memory, self._writer, clock, self._tell) if rules.flush and memory else None
-        self._wanted = False
+        self._wanted, self._save = False, save
         self._stand(Transcript(session, keep, clock))
 
     @property
@@ -208,6 +211,7 @@ class Agent:
             seconds=self._seconds,
             memory=self._memory,
             tell=self._tell,
+            save=self._save,
         )
         self._calls = Calls(self.model, schemas, self.compactor, self._tell)
 

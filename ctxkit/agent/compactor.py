@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.context import Prepared
     from ctxkit.agent.limits import Limits, Spent
     from ctxkit.agent.memories import Memory
+    from ctxkit.agent.offloads import Save
     from ctxkit.agent.transcript import Transcript
     from ctxkit.messages import Edit, ToolSchema
     from ctxkit.models.model import Model
@@ -60,11 +61,12 @@ class Compactor:
         seconds: float,
         memory: Memory | None,
         tell: Callable[[str, dict[str, Any]], None],
+        save: Save | None = None,
     ) -> None:
         self.transcript, self.rules, self._tell = transcript, rules, tell
         self._model, self._seconds, self._memory = writer, seconds, memory
         self._writer: ModelSummariser | None = None
-        self._tools, self._limit, self._begun = tools, limit, False
+        self._tools, self._limit, self._begun, self._save_as = tools, limit, False, save
         self.budget = Budget(rules, transcript.session, tell)
         self.made = 0
         """Compactions made since the count was last set back."""
@@ -73,7 +75,8 @@ class Compactor:
     def stand(self) -> None:
         """Take the context from the session, whatever was done to it without being kept."""
         schemas = sum(t.chars or 0 for t in self._tools) // 4
-        self.context = LiveContext(self.transcript.session, self.rules, fixed=schemas, limit=self._limit)
+        self.context = LiveContext(self.transcript.session, self.rules, fixed=schemas, limit=self._limit,
+                                   save=self._save_as)  # fmt: skip
 
     async def prepare(self, spent: Spent, limits: Limits) -> Prepared:
         """Prepare the next call: save memory and compact where the rules say so, prune, and tell what was done."""

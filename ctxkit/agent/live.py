@@ -92,9 +92,10 @@ class LiveSession:
         self.log.session = replace(self.log.session, tools=offered)  # what is offered from now on
         try:
             self._events = EventsLog(self.workspace.events(self.id), self.id)
+            artifacts = Artifacts(self.root)
             self.agent = Agent(
                 self.log.session, model=model, rules=rules, tools=chosen, keep=self.log.append, limits=limits,
-                clock=clock, hear=self._told, approve=approve, offload=Artifacts(self.root).keep,
+                clock=clock, hear=self._told, approve=approve, offload=artifacts.keep, save=artifacts.save,
                 summary_model=summary_model, summary_seconds=summary_seconds, memory=self.root,
             )  # fmt: skip
             budget = self.agent.compactor.budget

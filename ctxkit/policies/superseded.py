@@ -70,7 +70,7 @@ class Superseded(Scheduled):
             view.memory["emptied"] = _Emptied(Repeats(kinds), self.min_chars)
         emptied: _Emptied = view.memory["emptied"]
         news = {call: (came, went) for call, came, went, _ in view.news("assistant", "tool")}
-        remade = view.remade() if self.min_chars else {}
+        remade = view.events() if self.min_chars else {}
         for call in sorted(news.keys() | remade.keys()):
             came, went = news.get(call, ([], []))
             emptied.follow(view, came, went, remade.get(call, ()), call)

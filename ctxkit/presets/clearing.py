@@ -77,7 +77,7 @@ class _Uses:
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Clear each use as soon as `keep` newer ones are there, until enough is freed."""
         uses: _Seen = view.memory.setdefault("uses", _Seen(self.rule))
-        remade = view.remade() if uses.aim else {}
+        remade = view.events() if uses.aim else {}
         news = {call: rest for call, *rest in view.news("tool")}
         for call in sorted(news.keys() | remade.keys()):
             came, went, settled = news.get(call, ((), (), ()))

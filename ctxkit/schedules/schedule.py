@@ -64,6 +64,7 @@ class Schedule:
         self.extend(call + 1)
         changes = {p: (state.message, state.tokens) for p, state in self.changed(call)}
         added = self.top.added(call)
-        shown = self.history if call == self.history.call else self.history.at(call)
-        view = shown.left_as(changes, reason)
+        view = self.history if call == self.history.call else self.history.at(call)
+        if changes:
+            view = view.left_as(changes, reason)
         return view if added is None else view.insert(len(view), added.message, reason)

@@ -133,6 +133,13 @@ class ScheduleView:
         """Return that message; None where a part before hides it."""
         return self.before.state(p, call).message
 
+    def tried(self, p: int, what: What, call: int) -> State:
+        """Return what a message would say at a call if `change` were told so; nothing is said."""
+        if self.stays(p, call):
+            return self.left(p, call)
+        rule = Rule(call, NEVER, what, smaller=True, low=0)
+        return self._changes.applied(p, self.left(p, call), rule)
+
     def asked(self, p: int) -> ToolCall | None:
         """Return the call that a result answers, as it was said."""
         return self.rows.asked(p)
@@ -223,11 +230,12 @@ class ScheduleView:
             if came or went or settled:
                 yield News(call, came, went, settled)
 
-    def remade(self) -> dict[int, list[int]]:
-        """Return by call the messages of which parts before leave something else from it on."""
-        found: dict[int, list[int]] = {}
-        for event in self.before.events:
-            found.setdefault(event.call, []).append(event.position)
+    def events(self, *roles: str) -> dict[int, list[int]]:
+        """Return, by call, the messages of some roles (none: of any) that a part before changes."""
+        codes, found = {role_code(r) for r in roles}, dict[int, list[int]]()
+        for call, p, _, _ in self.before.events:
+            if not codes or self.rows.role(p) in codes:
+                found.setdefault(call, []).append(p)
         return found
 
     def window(
