@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
+from ctxkit.redaction import MARK
 from ctxkit.tools import searches
 from ctxkit.tools.tool import Tool, tool
 
@@ -35,6 +36,8 @@ def file_tools(root: Root) -> tuple[Tool, ...]:
     def write_file(path: str, content: str) -> str:
         """Write a text file of the working folder, replacing what was there."""
         data = content.encode("utf-8", "replace")
+        if MARK in content:
+            _check_marks(path, data, root.read(path, whole=True) if root.has(path) else b"")
         return f"Wrote {len(data)} bytes to {root.relative(root.write(path, data))}."
 
     def patch_file(path: str, old: str, new: str) -> str:
@@ -42,8 +45,11 @@ def file_tools(root: Root) -> tuple[Tool, ...]:
         text = root.read(path, whole=True).decode("utf-8", "surrogateescape")
         found = text.count(old) if old else 0
         if found != 1:
-            raise BadArguments(f"{path!r} holds the old text {found} times; it must occur exactly once.")
-        root.write(path, text.replace(old, new).encode("utf-8", "surrogateescape"))
+            said = f"{path!r} holds the old text {found} times; it must occur exactly once."
+            raise BadArguments(said + _hidden(old))
+        data = text.replace(old, new).encode("utf-8", "surrogateescape")
+        _check_marks(path, data, text.encode("utf-8", "surrogateescape"))
+        root.write(path, data)
         return f"Patched {path}."
 
     def list_files(path: str = ".", pattern: str = "*") -> str:
@@ -58,6 +64,25 @@ def file_tools(root: Root) -> tuple[Tool, ...]:
         return searches.search(root, pattern, folder, files, _walk(root, folder, files))
 
     return tuple(tool(f) for f in (read_file, write_file, patch_file, list_files, search))
+
+
+def _check_marks(path: str, new: bytes, old: bytes) -> None:
+    """Refuse to write a mark that stands for a key: the file would lose the key.
+
+    Raises:
+        BadArguments: the new content has more marks than the old one.
+    """
+    if new.count(MARK.encode()) > old.count(MARK.encode()):
+        raise BadArguments(
+            f"Nothing was written to {path!r}: {MARK} stands for a key that you cannot see, and "
+            "would replace it. Patch the lines around it, or read the key from the environment."
+        )
+
+
+def _hidden(old: str) -> str:
+    if MARK not in old:
+        return ""
+    return f" {MARK} stands for a key that you cannot see: patch the lines around it."
 
 
 def _walk(root: Root, folder: Path, pattern: str) -> Iterator[Path]:
