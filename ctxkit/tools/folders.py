@@ -1,4 +1,4 @@
-# ruff: noqa: PTH102, PTH114, PTH116, PTH208
+# ruff: noqa: PTH102, PTH116
 # names in an open folder are not for `pathlib`
 """A folder held open: what is below it is reached part by part, and no link is followed."""
 
@@ -9,18 +9,20 @@ import os
 import secrets
 import stat
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
 RELATIVE = os.open in os.supports_dir_fd
 """True where the system opens files relative to a folder that is held open (Windows does not)."""
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _NOFOLLOW
-_FILE = _NOFOLLOW | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+_FILE = _NOFOLLOW
+for _flag in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"):
+    _FILE |= getattr(os, _flag, 0)
 _ENDING = ".ctxkit-new"
 """End of the name that a file has in the moment before it takes the place of another."""
 _STALE = 3600.0
@@ -63,35 +65,66 @@ class Folder:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
         return Folder(path, -1)
 
-    @contextmanager
-    def reach(self, parts: Sequence[str], *, make: int | None = None) -> Iterator[Folder]:
-        """Yield the folder at the end of a path below this one; only one is held open at a time."""
+    def below(self, parts: Sequence[str], *, make: int | None = None) -> Folder:
+        """Return the folder at the end of a path, and let this one go."""
         here = self
-        try:
-            for part in parts:
+        for part in parts:
+            with here:
                 there = here.enter(part, make=make)
-                if here is not self:
-                    here.close()
-                here = there
-            yield here
-        finally:
-            if here is not self:
-                here.close()
+            here = there
+        return here
 
     def open(self, name: str, flags: int, mode: int = 0o600) -> int:
         """Return a handle of a regular file in this folder; no pipe and no device is waited for."""
         path, where = self.at(name)
-        if self._handle < 0 and os.path.islink(path):
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        found = self.stat(name)  # a device may do something when it is opened
+        if found is not None and not stat.S_ISREG(found.st_mode):
+            raise _irregular(found, name)
         handle = os.open(path, flags | _FILE, mode, **where)
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
             os.close(handle)
-            raise OSError(errno.EINVAL, "no regular file", name)
+            raise _irregular(found, name)
         return handle
+
+    def open_own(self, name: str, flags: int, mode: int = 0o600) -> int:
+        """Return a handle that writes at the end of a file; one that has other names is refused.
+
+        A hard link looks like any file: what is added to it would be added to a file elsewhere.
+        """
+        handle = self.open(name, flags | os.O_APPEND, mode)
+        if os.fstat(handle).st_nlink == 1:
+            return handle
+        os.close(handle)
+        raise OSError(errno.EMLINK, "it has other names, which are hard links", name)
+
+    def append(self, name: str, data: bytes, mode: int = 0o600) -> None:
+        """Write at the end of a file, all or nothing."""
+        handle = self.open_own(name, os.O_WRONLY | os.O_CREAT, mode)
+        with os.fdopen(handle, "wb", buffering=0) as file:
+            size, left = os.fstat(handle).st_size, memoryview(data)
+            try:
+                while left:
+                    left = left[file.write(left) :]
+            except OSError:
+                os.ftruncate(handle, size)
+                raise
 
     def itself(self) -> os.stat_result:
         """Return what is said of this folder."""
         return os.fstat(self._handle) if self._handle >= 0 else os.stat(self.path)
+
+    def entries(self) -> list[tuple[str, bool]]:
+        """Return the names of files (True) and folders (False) in order, without links."""
+        path, where = self.at(".")
+        listed = os.open(path, os.O_RDONLY, **where) if where else path
+        try:
+            with os.scandir(listed) as found:
+                kinds = [(e.name, e.is_file(follow_symlinks=False), e) for e in found]
+                return sorted((n, f) for n, f, e in kinds if f or e.is_dir(follow_symlinks=False))
+        finally:
+            if where:
+                os.close(listed)
 
     def stat(self, name: str) -> os.stat_result | None:
         """Return what is said of a name, not of what it links to; None where there is nothing."""
@@ -178,17 +211,20 @@ class Folder:
 
     def _sweep(self, start: str) -> None:
         """Remove what killed processes left of earlier writes to a file."""
-        path, where = self.at(".")
-        listed = os.open(path, os.O_RDONLY, **where) if where else path
-        try:
-            left = [n for n in os.listdir(listed) if n.startswith(start) and n.endswith(_ENDING)]
-        finally:
-            if where:
-                os.close(listed)
-        for name in left:
+        left = (n for n, is_file in self.entries() if is_file and n.startswith(start))
+        for name in (n for n in left if n.endswith(_ENDING)):
             found = self.stat(name)
             if found is not None and time.time() - found.st_mtime > _STALE:
                 self.remove(name)
+
+
+def _irregular(found: os.stat_result, name: str) -> OSError:
+    """Return the error of what is no regular file."""
+    if stat.S_ISLNK(found.st_mode):
+        return OSError(errno.ELOOP, "it is a link", name)
+    if stat.S_ISDIR(found.st_mode):
+        return OSError(errno.EISDIR, "it is a folder", name)
+    return OSError(errno.EINVAL, "it is no regular file", name)
 
 
 def _beside(name: str, mark: str | None = None) -> str:

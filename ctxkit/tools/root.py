@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ctxkit.errors import StoreError
+from ctxkit.tools import protected
 from ctxkit.tools.folders import RELATIVE, Folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 class Root:
@@ -24,12 +26,15 @@ class Root:
 
     Args:
         folder: made if it does not exist.
+        allow: names out of `protected.PROTECTED` that may be written all the same.
 
     Raises:
         StoreError: it cannot be made.
+        BadArguments: a name is not protected.
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, allow: Sequence[str] = ()) -> None:
+        self._allowed = protected.allowed(allow)
         try:
             self.folder = Path(folder).expanduser().resolve()
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -63,18 +68,23 @@ class Root:
         Raises:
             StoreError: it is no regular file, is missing, or leads out of the root.
         """
-        with self._place(path) as (folder, name):
-            file = os.fdopen(folder.open(name, os.O_RDONLY), "rb")
-        with file:
+        parts = self.parts(path)
+        if not parts:
+            raise StoreError(f"{path[:200]!r} is a folder, not a file.")
+        with self.opened_at(parts) as file:
             yield file
 
-    def has(self, path: str) -> bool:
-        """Return True where there is a file at a path.
+    @contextmanager
+    def opened_at(self, parts: Sequence[str]) -> Iterator[BinaryIO]:
+        """Yield a regular file at the end of a path without links, open for reading.
 
         Raises:
-            StoreError: the path leads out of the root.
+            StoreError: it is no regular file, is missing, or a part of the path is a link.
         """
-        return os.path.isfile(self.resolve(path))  # noqa: PTH113  a name too long is no error here
+        with self.folder_of(parts) as folder:
+            file = os.fdopen(folder.open(parts[-1], os.O_RDONLY), "rb")
+        with file:
+            yield file
 
     def read(self, path: str, limit: int = 10_000_000, *, whole: bool = False) -> bytes:
         """Return the bytes of a regular file, at most `limit`; with `whole` a larger file is an error.
@@ -85,7 +95,7 @@ class Root:
         with self.opened(path) as file:
             if whole and os.fstat(file.fileno()).st_size > limit:
                 raise StoreError(
-                    f"{path!r} is larger than {limit:,} bytes: it is not taken in part."
+                    f"{path[:200]!r} is larger than {limit:,} bytes: it is not taken in part."
                 )
             return file.read(limit)
 
@@ -102,39 +112,75 @@ class Root:
                 The file is as it was.
         """
         mode = 0o600 if private else 0o644
-        with self._place(path, make=0o777) as (folder, name):
+        parts = self.parts(path)
+        if not parts:
+            raise StoreError(f"{path[:200]!r} is a folder, not a file.")
+        protected.check(path, parts, self._allowed)
+        with self.folder_of(parts, make=0o777) as folder:
             if append:
-                _append(folder, name, data, mode)
+                folder.append(parts[-1], data, mode)
             else:
-                folder.write(name, (data,), mode)
-            return folder.path / name
+                folder.write(parts[-1], (data,), mode)
+        return self.folder.joinpath(*parts)
 
     def relative(self, path: Path) -> str:
         """Return a path as the agent sees it: relative to the root, with forward slashes."""
         return path.relative_to(self.folder).as_posix() or "."
 
-    # -- inside ----------------------------------------------------------------------------------
-
-    @contextmanager
-    def _place(self, path: str, make: int | None = None) -> Iterator[tuple[Folder, str]]:
-        """Yield the folder of a path, held open, and the name in it; errors become sentences."""
-        parts = self.resolve(path).relative_to(self.folder).parts
-        if not parts:
-            raise StoreError(f"{path[:200]!r} is a folder, not a file.")
-        try:
-            with self._top() as top, top.reach(parts[:-1], make=make) as folder:
-                yield folder, parts[-1]
-        except FileNotFoundError:
-            raise StoreError(f"There is no file {path[:200]!r}.") from None
-        except OSError as e:
-            done = "opened" if make is None else "written"
-            raise StoreError(f"{path[:200]!r} cannot be {done} ({_why(e)}).") from None
-
-    def _top(self) -> Folder:
-        """Return the root, held open.
+    def parts(self, path: str, *, there: bool = False) -> tuple[str, ...]:
+        """Return the real path inside the root as its parts.
 
         Raises:
-            StoreError: another folder has its name now.
+            StoreError: the path leads out of the root, is no path, or should be `there` and is not.
+        """
+        real = self.resolve(path)
+        if there and not os.path.exists(real):  # noqa: PTH110  a name too long is no error here
+            raise StoreError(f"There is no file or folder {path[:200]!r}.")
+        return real.relative_to(self.folder).parts
+
+    def is_file(self, parts: Sequence[str]) -> bool:
+        """Return True where a regular file lies at the end of a path without links."""
+        found = self._stat(parts)
+        return found is not None and stat.S_ISREG(found.st_mode)
+
+    def is_there(self, parts: Sequence[str]) -> bool:
+        """Return True where anything lies at the end of a path without links."""
+        return self._stat(parts) is not None
+
+    def _stat(self, parts: Sequence[str]) -> os.stat_result | None:
+        try:
+            with self.folder_of(parts) as folder:
+                return folder.stat(parts[-1])
+        except (StoreError, ValueError):
+            return None
+
+    @contextmanager
+    def folder_of(self, parts: Sequence[str], make: int | None = None) -> Iterator[Folder]:
+        """Yield the folder of a path without links, held open; errors in it become sentences.
+
+        Args:
+            parts: the path below the root, as its parts; the last one is not looked at.
+            make: the mode in which folders are made that are missing; None: that is an error.
+
+        Raises:
+            StoreError: a part is a link, is missing, or the system refuses.
+        """
+        path = "/".join(parts)[:200]
+        try:
+            with self.below(parts[:-1], make) as folder:
+                yield folder
+        except FileNotFoundError:
+            raise StoreError(f"There is no file {path!r}.") from None
+        except OSError as e:
+            done = "opened" if make is None else "written"
+            raise StoreError(f"{path!r} cannot be {done} ({_why(e)}).") from None
+
+    def below(self, parts: Sequence[str], make: int | None = None) -> Folder:
+        """Return a folder below the root, held open.
+
+        Raises:
+            StoreError: another folder has the name of the root now.
+            OSError: a part is a link, is missing, or the system refuses.
         """
         top = Folder(self.folder)
         if RELATIVE and _identity(top.itself()) != self._is:
@@ -142,19 +188,11 @@ class Root:
             raise StoreError(
                 f"{self.folder} is another folder than before: open the session again."
             )
-        return top
+        return top.below(parts, make=make)
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
-
-
-def _append(folder: Folder, name: str, data: bytes, mode: int) -> None:
-    handle = folder.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, mode)
-    with os.fdopen(handle, "ab", buffering=0) as file:
-        if os.fstat(handle).st_nlink > 1:
-            raise OSError(0, "it has other names, hard links; nothing is added to such a file")
-        file.write(data)
 
 
 def _why(error: Exception) -> str:
