@@ -191,7 +191,7 @@ class SessionLog:
         raise StoreError(said)
 
     def _rescue(self, session: Session) -> str:
-        """Write a session to a new file of the folder, made again if it is gone; return its name."""
+        """Write a session to a new file, in a folder made again if it is gone; return its name."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with Folder(self.folder) as folder:
             name = start = f"{self.name[:48]}.rescued"

@@ -42,7 +42,7 @@ def _key() -> bytes:
     folder = place()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with Folder(folder) as here:
+        with Folder(folder.resolve()) as here:
             with suppress(FileExistsError):
                 made = here.open("key", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
                 os.write(made, secrets.token_bytes(_SIZE))

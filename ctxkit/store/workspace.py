@@ -116,7 +116,7 @@ class Workspace:
         """
         try:
             parts = folder.relative_to(self._base).parts
-            with Folder(self._base).below(parts, make=make) as here:
+            with Folder(self._base.resolve()).below(parts, make=make) as here:
                 yield here
         except OSError as e:
             why = f"{e.strerror or type(e).__name__}; links are not followed there"

@@ -25,8 +25,10 @@ for _flag in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"):
     _FILE |= getattr(os, _flag, 0)
 _ENDING = ".ctxkit-new"
 """End of the name that a file has in the moment before it takes the place of another."""
+_MOMENT = 1.0
+"""Seconds after which it is one that a killed process left, where it is written under no name."""
 _STALE = 3600.0
-"""Seconds after which such a file is one that a killed process left."""
+"""The same, where it has that name all the while that it is written."""
 
 
 class Folder:
@@ -157,14 +159,9 @@ class Folder:
                     _keep(file, old)
                 os.fsync(handle)
                 if new is None:
-                    new = _beside(name)
-                    os.link(
-                        f"/proc/self/fd/{handle}",
-                        new,
-                        dst_dir_fd=self._handle,
-                        follow_symlinks=True,
-                    )
-            self.rename(new, name)
+                    new = self._named(handle, name, fresh=old is None)
+            if new != name:
+                self.rename(new, name)
         except BaseException:
             if new is not None:
                 self.remove(new)
@@ -208,6 +205,25 @@ class Folder:
         self._sweep(_beside(name, ""))
         new = _beside(name)
         return self.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), new
+
+    def _named(self, handle: int, name: str, *, fresh: bool) -> str:
+        """Give a nameless file a name: its own where that is `fresh`, else one for a moment.
+
+        That one is always the same, so that a process killed in that moment leaves one file at
+        most, which the next write takes away; one that changes meanwhile is another writer's.
+        """
+        source, moment = f"/proc/self/fd/{handle}", _beside(name, _ENDING[1:])
+        target, seen, since = name if fresh else moment, 0, time.monotonic()
+        while True:
+            with suppress(FileExistsError):
+                os.link(source, target, dst_dir_fd=self._handle, follow_symlinks=True)
+                return target
+            target, left = moment, self.stat(moment)
+            if left is not None and left.st_ino != seen:
+                seen, since = left.st_ino, time.monotonic()
+            elif time.monotonic() - since > _MOMENT:
+                self.remove(moment)
+            time.sleep(0.001)
 
     def _sweep(self, start: str) -> None:
         """Remove what killed processes left of earlier writes to a file."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PROTECTED = (
     # what a version control system runs, and who one is to it
-    ".git", ".hg", ".svn", ".gitconfig", ".gitmodules", ".gitattributes", ".husky",
+    ".git", ".hg", ".svn", ".gitconfig", ".gitmodules", ".husky",
     ".pre-commit-config.yaml", ".github/workflows", ".github/actions", ".gitlab-ci.yml",
     # sessions of the kit
     ".ctxkit",
@@ -26,7 +26,8 @@ PROTECTED = (
     # Python and notebooks
     "conftest.py", "sitecustomize.py", "usercustomize.py", ".pth", ".ipython", ".jupyter",
     ".pypirc",
-    # editors and package managers
+    # editors, agents and package managers
+    ".claude", ".cursor",
     ".vscode", ".idea", ".devcontainer", ".vimrc", ".exrc", ".nvimrc", ".npmrc", ".yarnrc.yml",
 )  # fmt: skip
 """Names of files and folders, or ends of paths; `.pth` is any file of that kind."""

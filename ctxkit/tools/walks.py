@@ -55,8 +55,7 @@ class Walk:
                 parts = waiting.pop()
                 try:
                     inside = here if parts and at == parts[:-1] else None
-                    there = inside.enter(parts[-1]) if inside else self._root.below(parts)
-                    entries = there.entries()
+                    there, entries = self._entered(parts, inside)
                 except OSError:
                     self.missed.append("/".join(parts) or ".")
                     continue
@@ -71,6 +70,17 @@ class Walk:
         finally:
             if here is not None:
                 here.close()
+
+    def _entered(
+        self, parts: tuple[str, ...], inside: Folder | None
+    ) -> tuple[Folder, list[tuple[str, bool]]]:
+        """Return a folder, held open, and what is in it; entered from `inside`, or the root."""
+        folder = inside.enter(parts[-1]) if inside else self._root.below(parts)
+        try:
+            return folder, folder.entries()
+        except OSError:
+            folder.close()
+            raise
 
     def told(self) -> str:
         """Return a line that says what was not looked at; empty where all was."""

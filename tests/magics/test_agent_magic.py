@@ -469,7 +469,7 @@ def test_a_protected_name_is_allowed_by_an_option(shell):
     assert kit(shell).lives.get().root._allowed == {"conftest.py", ".envrc"}
     run(shell, "%%agent\ngo on")  # the session remembers
     assert kit(shell).lives.get().root._allowed == {"conftest.py", ".envrc"}
-    lines_of_error(shell, "%%agent --allow conftst.py\na", BadArguments, "Did you mean 'conftest.py'")
+    lines_of_error(shell, "%%agent --allow conftst.py\na", BadArguments, "Did you mean")
 
 
 def test_a_session_whose_file_was_replaced_says_where_it_goes_on(shell):
@@ -477,10 +477,12 @@ def test_a_session_whose_file_was_replaced_says_where_it_goes_on(shell):
     path = Path(".ctxkit/sessions/main.jsonl")
     path.with_suffix(".swp").write_bytes(path.read_bytes())
     path.with_suffix(".swp").replace(path)
-    lines_of_error(shell, "%%agent\nthis is kept", StoreError, "--session main.rescued` goes on there")
+    goes_on = "--session main.rescued` goes on there"
+    lines_of_error(shell, "%%agent\nthis is kept", StoreError, goes_on)
     kept = run(shell, "%%agent --session main.rescued\ngo on").session
     assert "this is kept" in [m.text for m in kept.messages]
-    assert run(shell, "%%agent --session main\ngo on").session.turns[-1] == 1  # the file as it is now
+    as_it_is = run(shell, "%%agent --session main\ngo on").session
+    assert as_it_is.turns[-1] == 1
 
 
 def test_a_branch_and_a_session_put_aside_are_ones_own(shell):

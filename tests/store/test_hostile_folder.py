@@ -173,6 +173,14 @@ def test_without_a_place_for_the_key_a_session_works_and_the_next_kernel_asks(
         Workspace(tmp_path).vouch("main")
 
 
+def test_a_working_folder_may_be_a_link_that_the_user_names(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    for folder in ("link", "real"):
+        with live(tmp_path / folder) as s:
+            assert asyncio.run(s.turn("go")).ended == "answered"
+
+
 # -- protected names ------------------------------------------------------------------------------
 
 

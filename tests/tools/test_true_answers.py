@@ -274,3 +274,14 @@ def test_a_hit_of_ripgrep_that_is_not_there_is_left_out(root):
         ("../x", 1, b"x"),
     ]
     assert searches._confirmed(Root(root), places) == (["a.txt:1: one"], 3)
+
+
+def test_a_cut_is_said_also_where_the_text_is_kept_apart(root):
+    from ctxkit.store.artifacts import Artifacts
+
+    (root / "big.txt").write_bytes(b"0123456789abcdef\n" * 700_000)
+    tools = Root(root)
+    text = {t.name: t.run for t in file_tools(tools)}["read_file"]("big.txt")
+    stub = Artifacts(tools).keep("read_file", text)
+    said = "[cut after 10,000,000 bytes, in line 588,236; read on with start=588236]"
+    assert f"It begins: {said}" in stub
