@@ -54,7 +54,7 @@ class Agent:
         limits: of each turn.
         clock: seconds since 1970.
         hear: is told every event.
-        approve: asked before each tool call; None: all may run.
+        approve: asked before each tool call, given as the tool will run it; None: all may run.
         offload: keeps results that are too large.
         summary_model: writes summaries; None: `model`, unless that is a scripted one (then the rules' own summariser).
         summary_seconds: how long a summary may take.
@@ -181,17 +181,23 @@ class Agent:
         )
 
     async def _run(self, reply: Message, turn: Turn) -> None:
-        """Run the tools of a reply, one after the other; an interrupt leaves a result for each call."""
-        for i, call in enumerate(reply.tool_calls):
+        """Run the tools of a reply one by one; an interrupt leaves a result for each call.
+
+        A tool gets what the model said (`turn.asked`); what is told and kept has no keys (`reply`).
+        """
+        for i, (call, asked) in enumerate(zip(reply.tool_calls, turn.asked, strict=True)):
             self._tell("tool_call", {"tool_name": call.name, "args": call.arguments})
             try:
-                result = await run_tool(call, self.tools, approve=self._approve, offload=self._offload)
+                result = await run_tool(
+                    asked, self.tools, approve=self._approve, offload=self._offload
+                )
             except asyncio.CancelledError:
                 why = f"{turn.over.capitalize()}, before it ended." if turn.late else INTERRUPTED
                 for left in reply.tool_calls[i:]:
                     self._said(self.transcript.unrun(left, why))
                 self._tell("cancelled", {"tool": call.name, "why": why})
                 raise
+            result = replace(result, tool=call.name, call_id=call.id)
             kept = self._said(self.transcript.add(result, "r"))
             self._tell(
                 "tool_result", {"tool_name": call.name, "result_chars": len(kept.text), "is_error": kept.is_error}

@@ -125,6 +125,7 @@ class Calls:
     def _replied(self, reply: Message, turn: Turn) -> Message:
         kept = self._transcript.add(replace(reply, context_window=self._window), "a")
         self._compactor.context.add(kept)
+        turn.asked = reply.tool_calls
         turn.steps, usage = turn.steps + 1, kept.usage
         turn.spent.add(usage, self._model.name, turn.sent)
         self._compactor.budget.called(usage)

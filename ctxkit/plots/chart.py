@@ -92,17 +92,21 @@ class Chart:
         """
         from pathlib import Path
 
+        try:
+            Path(path).write_text(self.page(), encoding="utf-8")
+        except (OSError, ValueError) as e:
+            said = f"The page could not be written to {str(path)!r} ({type(e).__name__})."
+            raise BadArguments(said) from None
+        return Path(path)
+
+    def page(self) -> str:
+        """Return one page that opens offline, with plotly in it (about 5 MB)."""
         body = self.figure().to_html(include_plotlyjs=True, include_mathjax=False, full_html=False, div_id="ctxkit")
-        page = (
+        return (
             f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(self.title, 120)}</title>'
             "<style>:root{color-scheme:light dark}body{font:14px system-ui,sans-serif;margin:1em}</style></head>"
             f"<body>{body}{table(self.head, self.rows, caption=plain(self.caption, 600))}</body></html>\n"
         )
-        try:
-            Path(path).write_text(page, encoding="utf-8")
-        except OSError as e:
-            raise BadArguments(f"The page could not be written to {str(path)!r} ({type(e).__name__}).") from None
-        return Path(path)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:  # noqa: ARG002
         return {"text/plain": self.to_text(), "text/html": self.to_html(), PLOTLY: self.to_plotly()}

@@ -43,7 +43,10 @@ class Artifacts:
             self._root.write(name, text.encode("utf-8", "replace"), private=True)
         except (StoreError, OSError):
             return text
+        begins = text.lstrip().partition("\n")[0][:120]  # a tool says first what it left out
         return (
             f"[result offloaded: {len(text):,} characters of {tool} are in {name}, {text.count(chr(10)) + 1:,} lines]\n"
-            f"Use read_file with path={name!r}, start and end, or search with path={name!r}, for the parts you need."
+            f"Use read_file with path={name!r}, start and end, or search with path={name!r}, "
+            "for the parts you need.\n"
+            f"It begins: {begins}"
         )
