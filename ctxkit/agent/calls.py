@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.agent.contents import Contents
+from ctxkit.agent.hearing import Hearing, named_soundly
 from ctxkit.agent.trims import STAGES, payload_bytes, trimmed
 from ctxkit.errors import ModelError
 from ctxkit.messages import Message, Usage
-from ctxkit.models.model import Delta, Model, Request
+from ctxkit.models.model import Model, Request
 from ctxkit.models.overflow import is_overflow, overflowed_silently
 from ctxkit.redaction import redact
 
@@ -41,6 +42,7 @@ class Calls:
         tell: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self._model, self._tools, self._compactor, self._tell = model, tools, compactor, tell
+        self._name = redact(model.name)
         self._transcript, self._contents = compactor.transcript, Contents()
         self._chars = sum(s.chars or 0 for s in tools)
 
@@ -89,38 +91,31 @@ class Calls:
         self._tell("context_budget_cutover", {"reason": "context_exceeded"})
 
     async def _ask(self, messages: tuple[Message, ...], turn: Turn) -> Message:
-        name, seq = self._model.name, turn.spent.calls + 1
+        name, seq = self._name, turn.spent.calls + 1
         request = Request(messages=messages, tools=self._tools, turn=self._transcript.turn, step=turn.steps)
         report = self._contents.of(messages, seq=seq, schema_chars=self._chars, tokens=turn.sent)
         self._tell("inner_call_context", report)
         self._tell("model_call", {"model": name, "message_count": len(messages), "call_seq": seq})
-        heard: list[str] = []
-
-        def hear(delta: Delta) -> None:
-            if delta.kind == "wait":
-                self._tell("model_wait", {"why": redact(delta.text)})
-                return
-            if delta.kind == "text":
-                heard.append(delta.text)
-            self._tell("delta", {"kind": delta.kind, "text": redact(delta.text)})
-
+        hear = Hearing(self._tell)
         try:
             reply = await self._model(request, hear)
         except asyncio.CancelledError:
             why = turn.over if turn.late else "interrupted by the user"
-            self._compactor.context.add(self._transcript.failed(name, why, "aborted", "".join(heard), self._window))
-            self._tell("cancelled", {"chars": sum(map(len, heard)), "why": why})
+            self._compactor.context.add(self._transcript.failed(name, why, "aborted", hear.words, self._window))
+            self._tell("cancelled", {"chars": len(hear.words), "why": why})
             raise
         except ModelError as e:
             raise ModelError(redact(str(e)), overflow=e.overflow) from None
         except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
             why = f"{name}: {type(e).__name__}: {redact(str(e))[:1000]}"
             raise ModelError(why, overflow=is_overflow(e)) from None
+        finally:
+            hear.end()
         window = self._compactor.context.run.room.limit
         if overflowed_silently(reply, window):  # billed all the same
             turn.spent.add_summary(reply.usage or Usage(), name, free=turn.spent.free)
             raise ModelError(f"{name} cut the prompt: it is larger than {window:,} tokens.", overflow=True)
-        return reply
+        return named_soundly(reply)
 
     def _replied(self, reply: Message, turn: Turn) -> Message:
         kept = self._transcript.add(replace(reply, context_window=self._window), "a")
@@ -141,5 +136,5 @@ class Calls:
 
     def _failed(self, error: ModelError, turn: Turn) -> None:
         turn.spent.add(None, self._model.name)
-        self._compactor.context.add(self._transcript.failed(self._model.name, str(error), window=self._window))
+        self._compactor.context.add(self._transcript.failed(self._name, str(error), window=self._window))
         self._tell("model_error", {"error": str(error), "overflow": error.overflow})

@@ -17,6 +17,7 @@ from ctxkit.policies.chain import using
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.reconstructions import failure
 from ctxkit.policies.summary import Summary
+from ctxkit.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,6 +113,7 @@ class Compactor:
         Raises:
             ModelError: the summariser failed; nothing was changed.
         """
+        focus = redact(focus)
         context, before, size, self._begun = self.context, self.context.tokens, self.context.messages, False
         self._begin(trigger, before, size, focus=focus)
         try:
@@ -174,7 +176,7 @@ class Compactor:
         """Keep the edits of a compaction; return them with what they cost."""
         usage = self._writer.take() if self._writer is not None else None
         if usage is not None and self._model is not None:
-            edits = (replace(edits[0], usage=usage, model=self._model.name), *edits[1:])
+            edits = (replace(edits[0], usage=usage, model=redact(self._model.name)), *edits[1:])
             spent.add_summary(usage, self._model.name, free=bool(self._model.notice))
         self.transcript.edit(edits)
         self.made += 1
