@@ -76,6 +76,16 @@ class Compactor:
         schemas = sum(t.chars or 0 for t in self._tools) // 4
         self.context = LiveContext(self.transcript.session, self.rules, fixed=schemas, limit=self._limit)
 
+    def learn(self, window: int) -> None:
+        """Take a model's window from what it said of it, where that is less than what was assumed.
+
+        The reserve becomes a quarter of it at most: the one that was set may be larger than the window.
+        """
+        if window < self.context.run.room.limit:
+            less = min(self.rules.reserve, window // 4)
+            self.rules = self.rules.but(window=window, assumed=True, reserve=less)
+            self.stand()
+
     async def prepare(self, spent: Spent, limits: Limits) -> Prepared:
         """Prepare the next call: save memory and compact where the rules say so, prune, and tell what was done."""
         before, trigger = self.context.tokens, name_of(self.rules.trigger)
