@@ -82,9 +82,13 @@ def _another(call: _Call, name: str, ident: str | None) -> bool:
     return call.whole or bool(call.name and name != call.name)
 
 
-def told_usage(chunks: Iterable[Any]) -> bool:
-    """Return True where the server sent a usage, and not only zeros."""
-    for chunk in chunks:
+def told_usage(stream: Any, chunks: Iterable[Any]) -> bool:
+    """Return True where the server sent a usage, and not only zeros.
+
+    LiteLLM keeps what came as `chunks` of the stream; what it gives out ends with a usage in any case, if need be with
+    a count of its own.
+    """
+    for chunk in getattr(stream, "chunks", chunks):
         usage = getattr(chunk, "usage", None)
         counts = [getattr(usage, n, None) for n in ("prompt_tokens", "completion_tokens")]
         if usage is not None and any(counts):
@@ -92,7 +96,14 @@ def told_usage(chunks: Iterable[Any]) -> bool:
     return False
 
 
-def ended(name: str, stream: Any, data: Mapping[str, Any], calls: Sequence[Any]) -> None:
+def ended(
+    name: str,
+    stream: Any,
+    data: Mapping[str, Any],
+    calls: Sequence[Any],
+    *,
+    finished: bool | None = None,
+) -> None:
     """Raise where a reply is none, or not the whole of it.
 
     Raises:
@@ -102,7 +113,7 @@ def ended(name: str, stream: Any, data: Mapping[str, Any], calls: Sequence[Any])
     choice = data["choices"][0]
     message = choice["message"]
     empty = not calls and not (message.get("content") or message.get("reasoning_content"))
-    stop = getattr(stream, "received_finish_reason", choice.get("finish_reason"))
+    stop = None if finished is False else _finish(stream, choice.get("finish_reason"))
     if empty and _page(stream):
         raise ModelError(
             f"{name} was answered by a web page and not by the model: check the address, and "
@@ -120,6 +131,13 @@ def ended(name: str, stream: Any, data: Mapping[str, Any], calls: Sequence[Any])
     if str(stop).lower() in _REFUSALS or choice.get("finish_reason") in _REFUSALS:
         more = "; what it had said is in the log" if not empty else ""
         raise ModelError(f"{name} refused to answer (its finish reason is {_word(stop)}){more}.")
+
+
+def _finish(stream: Any, said: Any) -> Any:
+    """Return the finish reason that the server sent; LiteLLM says `stop` of its own at the end of any stream."""
+    if not hasattr(stream, "received_finish_reason"):
+        return said
+    return stream.received_finish_reason or getattr(stream, "intermittent_finish_reason", None)
 
 
 def _page(stream: Any) -> bool:

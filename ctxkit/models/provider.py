@@ -16,6 +16,7 @@ from ctxkit.models.chat import from_chat, thinks_unsigned, to_chat, to_tools, us
 from ctxkit.models.gather import calls_of, ended, told_usage
 from ctxkit.models.model import Delta, Emit, Request
 from ctxkit.models.overflow import is_overflow, window_in
+from ctxkit.models.raw import Raw, listen
 from ctxkit.models.retries import Failure, Patience, asked_wait, failure_of
 from ctxkit.models.retries import said as told
 from ctxkit.redaction import redact
@@ -210,19 +211,21 @@ class Provider:
         chunks, loop = [], asyncio.get_running_loop()
         async with asyncio.timeout(self._silence) as waiting:
             stream = await litellm.acompletion(model=name, messages=messages, **options)
+            raw = listen(stream)
             async for chunk in stream:
                 waiting.reschedule(loop.time() + self._silence)
                 chunks.append(chunk)
                 _say(chunk, emit)
-        return self._reply(litellm.stream_chunk_builder(chunks, messages=messages), stream, chunks)
+        return self._reply(litellm.stream_chunk_builder(chunks, messages=messages), stream, chunks, raw)
 
-    def _reply(self, response: Any, stream: Any, chunks: list[Any]) -> Message:
+    def _reply(self, response: Any, stream: Any, chunks: list[Any], raw: Raw) -> Message:
         if response is None or not response.choices:
             raise ModelError(f"{self.name} gave an empty reply.", again=True)
         data = response.model_dump(warnings=False)
         choice, calls = data["choices"][0], calls_of(chunks)
-        ended(self.name, stream, data, calls)
-        usage = usage_of(data.get("usage")) if told_usage(chunks) else None
+        ended(self.name, stream, data, calls, finished=raw.finish)
+        known = told_usage(stream, chunks) and raw.usage is not False
+        usage = usage_of(data.get("usage")) if known else None
         if usage is not None and self._claude:  # Anthropic tells none: what stands there LiteLLM counted
             usage = replace(usage, reasoning_tokens=None)
         message = {**choice["message"], "tool_calls": calls}

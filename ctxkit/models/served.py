@@ -17,8 +17,9 @@ _MOST = 10_000_000
 def served_window(api_base: str, model: str) -> int | None:
     """Return the window in tokens that a server tells for a model, or None.
 
-    llama.cpp says what it allocated at `/props`; others say it in the list at `/v1/models`. Only servers of this machine
-    and of private networks are asked, without a key, for at most two seconds each; one that does not answer says nothing.
+    llama.cpp says what it allocated at `/props`; others say it in the list at `/v1/models`. Only
+    servers of this machine and of private networks are asked, without a key, for at most two
+    seconds each; one that does not answer says nothing.
 
     Args:
         api_base: the address, as LiteLLM takes it (`http://127.0.0.1:8080/v1`).
