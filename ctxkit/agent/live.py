@@ -172,7 +172,10 @@ class LiveSession:
         return moved
 
     def close(self) -> None:
-        """Give the session free."""
+        """Give the session free, and the memory that its model holds."""
+        free = getattr(self.agent.model, "close", None)
+        if callable(free):
+            free()
         self._events.close()
         self._snapshots.close()
         self.log.close()
