@@ -81,7 +81,7 @@ def test_what_passes_is_asked_again_and_answered(kind, fault):
     held = Held(kind, PASSING[fault], turns=1)
     assert held.outcome.ended == "answered"
     assert held.outcome.text.strip() == "All is well."
-    assert held.first == 2
+    assert held.first == 2 or (fault == "reset" and held.first == 3)  # a client may try once more
 
 
 @every()

@@ -27,6 +27,7 @@ class Failed(Exception):
         (Failed("Connection reset by peer", 500), "broken off"),
         (Failed("Incorrect API key provided", 401), None),
         (Failed("context_length_exceeded", 400), None),
+        (Failed("litellm.APIConnectionError: 'NoneType' object is not iterable", 500), None),
         (ValueError("no"), None),
     ],
 )
