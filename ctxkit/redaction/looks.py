@@ -102,16 +102,14 @@ def code(value: str, *, quoted: bool = False, after: str = "") -> bool:
 
     `after` is the character that follows.
     """
-    if _MASK.match(value) or _VARIABLE.match(value) or "${" in value or "{{" in value:
+    if _MASK.match(value) or _VARIABLE.match(value) or "${" in value or "{{" in value or "***" in value:
         return True
     if quoted:
         return bool(re.fullmatch(r"[^{}]*\{[\w.\[\]'\"()]*\}[^{}]*", value))
     if after[:1] in ("(", "[") and (_DOTTED.match(value) or _IDENTIFIER.match(value)):
         return True
     if _DOTTED.match(value):
-        return not any(
-            _random_chunk(c) for c in value.split(".") if len(c) >= 16 and re.search(r"\d", c)
-        )
+        return not random(re.split(r"\W+", value)[0])
     return False
 
 

@@ -64,6 +64,8 @@ _DRAWN = (
     ),
 )
 """Words for what a machine draws."""
+_SQL = ("password", "identified by")
+"""Words after which SQL writes a password without a sign between."""
 _APART = frozenset({"pass", "pwd", "pw", "auth", "jwt", "pat", "dsn", "salt", "private"})
 """Words that count only where no letter stands before them."""
 _QUERIED = frozenset({"sig", "code"})
@@ -88,6 +90,7 @@ _VALUE = re.compile(
     r"(?:[ \t]*:[ \t]*(?:Final|Optional\[str\]|(?:Secret)?str(?:ing)?(?:[ \t]*\|[ \t]*None)?)"
     r"(?=[ \t]*=))?"
     r"(?P<sep>[ \t]{0,8}(?::=|=>|===?|=|:(?!:)|>|,(?=[ \t]{0,4}\\*[\"'`]))[ \t]{0,8}"
+    r"|,?[ \t\r\n]{1,40}\\*[\"']?value\\*[\"']?[ \t]{0,4}[:=][ \t]{0,4}"
     r"|[ \t]+is[ \t:]{1,3}|[ \t]{1,4})"
     r"(?:(?:bearer|basic|token|bot|apikey)[ \t]+)?"
     r"(?:[rbfu]{0,2}(?P<quote>\\*[\"'`])(?:(?:bearer|basic|token|bot)[ \t]+)?"
@@ -184,13 +187,15 @@ def _beside(text: str, at: int, word: str, hit: re.Match[str]) -> tuple[int, int
         return None  # a space tells only after a flag
     if hit["sep"].strip() == ">" and not text.startswith("</", end):
         return None
+    if hit["sep"].strip() == "," and not (hit["close"] and re.search(r"\d", hit[group])):
+        return None  # the next of a list of words
     secret = _chosen if word in _CHOSEN else _drawn
     return (start, _end(text, hit, at, end)) if secret(text, hit, word, end) else None
 
 
 def _sql(hit: re.Match[str], word: str) -> bool:
     """Return True for `PASSWORD 'x1'`, as SQL writes it."""
-    return word in _CHOSEN and hit["inside"] is not None and bool(re.search(r"\d", hit["inside"]))
+    return word in _SQL and hit["inside"] is not None and bool(re.search(r"\d", hit["inside"]))
 
 
 def _counts(low: str, at: int, word: str) -> bool:
@@ -211,8 +216,6 @@ def _chosen(text: str, hit: re.Match[str], word: str, end: int) -> bool:
         return False  # the folder one is in
     if not quoted and sep == "is" and not re.search(r"\d", value):
         return False
-    if sep == "," and not re.search(r"\d", value):
-        return False  # the next of a list of words
     if not quoted and sep == ":" and not re.search(r"\d", value):  # prose goes on after a word
         line = text[end : end + 200].split("\n", 1)[0]
         if line.strip(" \t\r,}]\"'"):
@@ -244,5 +247,5 @@ def _credential(value: str) -> bool:
     """Return True for what stands in a header that can hold nothing but a credential."""
     if looks.placeholder(value) or looks.code(value):
         return False
-    long = (len(value) >= 20 and value.isalnum()) or re.search(r"\d{6}", value)
+    long = (len(value) >= 20 and re.search(r"\d", value)) or re.search(r"\d{6}", value)
     return bool(long) or looks.random(value)

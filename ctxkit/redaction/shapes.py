@@ -261,6 +261,8 @@ def _begins(text: str, at: int) -> bool:
 def _drawn(prefix: str, body: str) -> bool:
     """Return True for what a machine drew; after a short prefix it must be longer."""
     least = 14 if len(prefix) <= 3 and prefix not in ("sk-", "hf_") else 10
+    if len(prefix) <= 3 and prefix not in ("sk-", "hf_", "SG.") and not re.search(r"\d", body):
+        return False
     return len(body) >= least and looks.random(body)
 
 

@@ -157,7 +157,9 @@ def test_streams_names_ids_keys_models_and_the_focus_hold_no_key(tmp_path, monke
         run(live.compact(focus=f"keep {SHAPED}"))
     shown = "".join(e.payload["text"] for e in heard if e.kind == "delta")
     assert outcome.ended == "answered"
-    assert clean(shown) and clean(repr(heard)) and clean(repr(live.session))
+    assert clean(shown)
+    assert clean(repr(heard))
+    assert clean(repr(live.session))
     assert "Sup3rSecret9" not in repr(live.session) + repr(heard)
     assert shown.count("It is [redacted] or [redacted], I think.") == 4
     for path in tmp_path.rglob("*"):

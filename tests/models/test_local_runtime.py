@@ -33,12 +33,13 @@ class Server:
     """Stands in for `xllamacpp.Server`."""
 
     made: list = []
-    step: object = {"tool": "answer", "arguments": {"text": "Hello \u00e4 \U0001f600, my \"friend\"."}}
+    step: object = {"tool": "answer", "arguments": {"text": 'Hello \u00e4 \U0001f600, my "friend".'}}
     fails: object = None
     pause = 0.0
 
     def __init__(self, path, window, threads):
         self.words, self.at_once, self.most = 0, 0, 0
+        self.idle = threading.Event()
         Server.made.append(self)
 
     def handle_chat_completions(self, body, callback):
@@ -59,6 +60,7 @@ class Server:
             callback(json.dumps({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}))
         finally:
             self.at_once -= 1
+            self.idle.set()
 
 
 @pytest.fixture(autouse=True)
@@ -82,8 +84,8 @@ def ask(model, emit=silent):
 
 def test_an_answer_streams_and_is_counted(path):
     heard = []
-    reply = ask(Local(path), lambda d: heard.append(d))
-    assert reply.text == "Hello \u00e4 \U0001f600, my \"friend\"."
+    reply = ask(Local(path), heard.append)
+    assert reply.text == 'Hello \u00e4 \U0001f600, my "friend".'
     assert "".join(d.text for d in heard) == reply.text
     assert len(heard) > 5
     assert (reply.usage.prompt_tokens, reply.usage.output_tokens) == (7, 3)
@@ -92,7 +94,7 @@ def test_an_answer_streams_and_is_counted(path):
 def test_a_tool_call_is_named_and_its_step_not_shown(path, monkeypatch):
     monkeypatch.setattr(Server, "step", {"tool": "look", "arguments": {"path": "a"}})
     heard = []
-    reply = ask(Local(path), lambda d: heard.append(d))
+    reply = ask(Local(path), heard.append)
     assert [(c.name, c.arguments) for c in reply.tool_calls] == [("look", {"path": "a"})]
     assert [(d.kind, d.text) for d in heard] == [("tool_call", "look")]
 
@@ -130,8 +132,7 @@ def test_an_interrupt_stops_the_generation_and_the_next_call_does_not_wait_for_i
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        while Server.made[0].at_once:
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(Server.made[0].idle.wait, 5)
 
     begun = time.monotonic()
     asyncio.run(interrupted())

@@ -55,6 +55,8 @@ BESIDE_DRAWN = [
     "encryption_key={}", "signingKey={}", "private_key={}", "https://{}@github.com/x/y.git",
     'curl -H "Authorization: Bearer {}" https://x', "GITHUB_AUTH={}", "bot token: {}",
     "Ocp-Apim-Subscription-Key: {}", "X-Vault-Token: {}", "SENTRY_AUTH_TOKEN={}", "api key: {}",
+    '<add key="ApiKey" value="{}" />', '{{"name": "API_KEY", "value": "{}"}}',
+    "- name: API_TOKEN\n  value: {}",
     "NPM_TOKEN={}", "PHPSESSID={}", "csrftoken={}", "consumer_secret={}", "webhook_secret: {}",
     "The API key is {}", "ENV API_KEY={}", "export default {{ token: `{}` }}", 'token := "{}"',
     'apiKey => "{}"', "  - name: API_TOKEN={}",
@@ -85,6 +87,9 @@ PASSWORDS = [
 ]
 
 INNOCENT = [
+    "getattr(token, 'FSTRING_END_2')", "names = ['Authorization', 'AuthorizationAppleID']",
+    "re_assert_matches_pattern_str_args", "privateKey = rust_openssl.hpke.MLKEM1024P384PrivateKey",
+    "git://[path[:pass]][ref@]path", "columns; pass 'float64' explicitly", "password='ve****42'",
     "commit 9fceb02d0ae598e95dc970b74767f19372d61af8", "index 83db48f..bf2a1c3 100644",
     "sk-learn-compatible-api",
     "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "max_tokens=128000",
