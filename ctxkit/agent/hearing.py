@@ -1,4 +1,4 @@
-"""A reply as it is heard: its pieces told without keys, its words kept for a reply that never ends."""
+"""A reply as it is heard: its pieces told without keys, its words kept should it never end."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Hearing:
 
 
 def named_soundly(reply: Message) -> Message:
-    """Return a reply whose model, tool names and call ids hold no key; other parts the transcript cleans."""
+    """Return a reply whose model, tool names and call ids hold no key."""
     parts = tuple(
         replace(p, id=_name(p.id), name=_name(p.name)) if isinstance(p, ToolCall) else p
         for p in reply.parts
@@ -66,6 +66,6 @@ def named_soundly(reply: Message) -> Message:
 
 
 def _name(name: str) -> str:
-    """Return a name without keys; providers take letters, digits, `_` and `-` in names and ids only."""
+    """Return a name without keys, in the letters that providers take in names and ids."""
     clean = redact(name)
     return name if clean == name else clean.replace(MARK, "redacted")

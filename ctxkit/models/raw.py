@@ -1,8 +1,8 @@
 """What a server really sent, noted before LiteLLM fills in what was missing.
 
-LiteLLM gives every piece of Gemini's the finish reason `stop`, and counts tokens itself where a Responses stream tells
-no usage. Both are read from the events here, as they come to its parser. Where a release of LiteLLM has no such parser,
-nothing is noted, and what LiteLLM says holds.
+LiteLLM gives every piece of Gemini's the finish reason `stop`, and counts tokens itself where a
+Responses stream tells no usage. Both are read from the events here, as they come to its parser.
+Where a release of LiteLLM has no such parser, nothing is noted, and what LiteLLM says holds.
 """
 
 from __future__ import annotations

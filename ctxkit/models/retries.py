@@ -84,7 +84,9 @@ def failure_of(error: BaseException) -> Failure | None:
         return "unreachable"
     if _BROKEN.search(text):
         return "broken off"
-    if "APIConnectionError" in text[:200]:  # LiteLLM's name for whatever else went wrong on this side
+    if (
+        "APIConnectionError" in text[:200]
+    ):  # LiteLLM's name for whatever else went wrong on this side
         return None
     return "server error" if isinstance(status, int) and status >= 500 else None
 

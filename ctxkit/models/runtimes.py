@@ -1,4 +1,4 @@
-"""Model files in memory: each loaded once a process, for any number of sessions, and freed with its last user."""
+"""Model files in memory: each loaded once a process, and freed with its last user."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ class Runtime:
     server: Any = None
     busy: threading.Lock = field(default_factory=threading.Lock)
 
-    def call(
-        self, body: dict[str, Any], hear: Callable[[Any], bool], stop: threading.Event
-    ) -> Any:
+    def call(self, body: dict[str, Any], hear: Callable[[Any], bool], stop: threading.Event) -> Any:
         """Run one request, alone; `hear` gets its pieces and returns True to end it.
 
         Returns what the runtime returns, None where `stop` was set before it began.

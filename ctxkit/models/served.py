@@ -8,7 +8,13 @@ from urllib.parse import urlsplit
 
 import httpx
 
-_FIELDS = ("max_model_len", "loaded_context_length", "context_length", "max_context_length", "n_ctx")
+_FIELDS = (
+    "max_model_len",
+    "loaded_context_length",
+    "context_length",
+    "max_context_length",
+    "n_ctx",
+)
 """Where `/v1/models` says it: vLLM and SGLang, LM Studio (two), routers, llama.cpp."""
 _SECONDS = 2.0
 _MOST = 10_000_000
@@ -49,7 +55,9 @@ def _listed(answer: dict[str, Any], model: str) -> int | None:
 def _json(url: str) -> dict[str, Any]:
     try:
         answer = httpx.get(url, timeout=_SECONDS, follow_redirects=False, trust_env=False)
-        data = answer.json() if answer.status_code == 200 and len(answer.content) < 1_000_000 else {}
+        data = (
+            answer.json() if answer.status_code == 200 and len(answer.content) < 1_000_000 else {}
+        )
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return {}
     return data if isinstance(data, dict) else {}

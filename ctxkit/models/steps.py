@@ -1,4 +1,4 @@
-"""The steps of a local model as they stream: pieces put together, the words of an answer said as they come."""
+"""The steps of a local model as they stream: put together, and the words of an answer said."""
 
 from __future__ import annotations
 
@@ -49,13 +49,16 @@ class Heard:
             self._spoken = len(words)
 
     def answer(self, whole: Any) -> dict[str, Any]:
-        """Return the reply as a call without a stream gives it; `whole` is what the runtime returned."""
+        """Return the reply as a call without a stream gives it; `whole` came from the runtime."""
         if isinstance(whole, dict) and ("error" in whole or whole.get("choices")):
             return whole
         if self._error is not None:
             return {"error": self._error}
         message = {"role": "assistant", "content": self._text}
-        return {"choices": [{"message": message, "finish_reason": self._stop}], "usage": self._usage}
+        return {
+            "choices": [{"message": message, "finish_reason": self._stop}],
+            "usage": self._usage,
+        }
 
 
 def spoken(text: str) -> str:

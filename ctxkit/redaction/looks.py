@@ -102,7 +102,13 @@ def code(value: str, *, quoted: bool = False, after: str = "") -> bool:
 
     `after` is the character that follows.
     """
-    if _MASK.match(value) or _VARIABLE.match(value) or "${" in value or "{{" in value or "***" in value:
+    if (
+        _MASK.match(value)
+        or _VARIABLE.match(value)
+        or "${" in value
+        or "{{" in value
+        or "***" in value
+    ):
         return True
     if quoted:
         return bool(re.fullmatch(r"[^{}]*\{[\w.\[\]'\"()]*\}[^{}]*", value))

@@ -1,4 +1,4 @@
-"""Every fault in every format ends in a sentence, a retry or a repaired call; and the session goes on after it."""
+"""Every fault in every format ends in a sentence, a retry or a repaired call."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ class Held:
         with wire(kind, *plays, *([] if for_ever else [WELL])) as self.wire:
             patience = Patience(sleep=sleep, chance=lambda: 0.0)
             own = {"api_base": self.wire.url, "api_key": "none", **options}
-            model = Provider(FORMATS[kind][0], context_window=50_000, patience=patience, options=own)
+            model = Provider(
+                FORMATS[kind][0], context_window=50_000, patience=patience, options=own
+            )
             self.agent = agent(model=model, tools=[ECHO], heard=self.heard)
             self.outcomes = [run(self.agent.turn("go"))]
             self.first = len(self.wire.asked)
@@ -45,7 +47,9 @@ class Held:
 
     @property
     def replies(self):
-        return [m for m in self.agent.session.log if isinstance(m, Message) and m.role == "assistant"]
+        return [
+            m for m in self.agent.session.log if isinstance(m, Message) and m.role == "assistant"
+        ]
 
     @property
     def results(self):
@@ -95,7 +99,11 @@ def test_a_rate_limit_is_waited_for_as_long_as_the_server_says(kind):
 
 @every()
 def test_an_overload_is_no_rate_limit(kind):
-    said = [e.payload["why"] for e in Held(kind, PASSING["529"], turns=1).heard if e.kind == "model_wait"]
+    said = [
+        e.payload["why"]
+        for e in Held(kind, PASSING["529"], turns=1).heard
+        if e.kind == "model_wait"
+    ]
     assert said
     assert all("is overloaded" in w for w in said)
 

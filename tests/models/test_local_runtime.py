@@ -1,7 +1,7 @@
 """Local models on a runtime with xllamacpp's interface: loaded once, freed, stopped, and streamed.
 
-The stand-in keeps what the library's manual says: `handle_chat_completions(body, callback)` gives chunks of Chat
-Completions to the callback, and ends where that returns True.
+The stand-in keeps what the library's manual says: `handle_chat_completions(body, callback)` gives
+chunks of Chat Completions to the callback, and ends where that returns True.
 """
 
 from __future__ import annotations
@@ -26,14 +26,19 @@ from ctxkit.models.steps import spoken
 from ctxkit.policies.rules import Rules
 from ctxkit.store.workspace import Workspace
 
-LOOK = ToolSchema(name="look", parameters={"type": "object", "properties": {"path": {"type": "string"}}})
+LOOK = ToolSchema(
+    name="look", parameters={"type": "object", "properties": {"path": {"type": "string"}}}
+)
 
 
 class Server:
     """Stands in for `xllamacpp.Server`."""
 
     made: list = []
-    step: object = {"tool": "answer", "arguments": {"text": 'Hello \u00e4 \U0001f600, my "friend".'}}
+    step: object = {
+        "tool": "answer",
+        "arguments": {"text": 'Hello \u00e4 \U0001f600, my "friend".'},
+    }
     fails: object = None
     pause = 0.0
 
@@ -54,10 +59,22 @@ class Server:
             for i in range(0, len(text), 3):
                 time.sleep(Server.pause)
                 self.words += 1
-                if callback({"choices": [{"index": 0, "delta": {"content": text[i : i + 3]}, "finish_reason": None}]}):
+                if callback(
+                    {
+                        "choices": [
+                            {
+                                "index": 0,
+                                "delta": {"content": text[i : i + 3]},
+                                "finish_reason": None,
+                            }
+                        ]
+                    }
+                ):
                     return
             callback({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-            callback(json.dumps({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}))
+            callback(
+                json.dumps({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}})
+            )
         finally:
             self.at_once -= 1
             self.idle.set()
@@ -121,7 +138,9 @@ def test_it_is_freed_with_its_last_user_and_loaded_again(path):
     assert len(Server.made) == 2
 
 
-def test_an_interrupt_stops_the_generation_and_the_next_call_does_not_wait_for_it(path, monkeypatch):
+def test_an_interrupt_stops_the_generation_and_the_next_call_does_not_wait_for_it(
+    path, monkeypatch
+):
     monkeypatch.setattr(Server, "pause", 0.02)
     monkeypatch.setattr(Server, "step", {"tool": "answer", "arguments": {"text": "x" * 3000}})
     model = Local(path)

@@ -1,4 +1,4 @@
-"""What passes by itself is waited for: as long as the server says, else in doubling pauses with an end."""
+"""What passes by itself is waited for: as the server says, else in doubling pauses."""
 
 from __future__ import annotations
 
@@ -56,7 +56,13 @@ def test_pauses_double_to_a_cap_with_a_quarter_by_chance():
     patience = Patience(attempts=9, chance=lambda: 1.0)
     waits = [patience.wait("rate limit", n, None) for n in range(9)]
     assert waits == [1.25, 2.5, 5.0, 10.0, 20.0, 40.0, 75.0, 75.0, None]
-    assert [patience.wait("server error", n, None) is None for n in range(5)] == [False, False, False, True, True]
+    assert [patience.wait("server error", n, None) is None for n in range(5)] == [
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 def test_a_server_may_ask_for_an_hour_and_no_more():

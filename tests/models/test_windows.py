@@ -53,7 +53,10 @@ def test_it_is_learnt_from_an_overflow_and_the_next_prompt_fits(kind):
         asked_after = len(up.asked)
         assert run(a.turn("more")).ended == "answered"
         assert len(up.asked) == asked_after + 1  # it fits at once
-        assert len(json.dumps(up.asked[-1]["contents" if kind == "gemini" else "messages"])) < 4 * 5_000
+        assert (
+            len(json.dumps(up.asked[-1]["contents" if kind == "gemini" else "messages"]))
+            < 4 * 5_000
+        )
         again = agent(at=a.session, model=asked)  # another kernel
         assert again.compactor.context.run.room.limit == 5_000
 

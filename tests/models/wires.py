@@ -75,7 +75,9 @@ def chat(play, _body):
     for i, (name, arguments) in enumerate(play.calls):
         text, at = _text(arguments), 0 if play.apart else i
         call = {"index": at, "id": f"call_{next(IDS)}" if play.ids else None, "type": "function"}
-        events.append(piece({"tool_calls": [{**call, "function": {"name": name, "arguments": ""}}]}))
+        events.append(
+            piece({"tool_calls": [{**call, "function": {"name": name, "arguments": ""}}]})
+        )
         events += [piece({"tool_calls": [{"index": at, "function": {"arguments": text[k : k + 5]}}]})
                    for k in range(0, len(text), 5)]  # fmt: skip
     if play.cut:
@@ -83,7 +85,9 @@ def chat(play, _body):
     events.append(piece({}, play.stop or ("tool_calls" if play.calls else "stop")))
     usage = {"prompt_tokens": PROMPT, "completion_tokens": OUT, "total_tokens": PROMPT + OUT}
     if play.usage != "none":
-        events.append({**piece({}), "choices": [], "usage": usage if play.usage == "told" else None})
+        events.append(
+            {**piece({}), "choices": [], "usage": usage if play.usage == "told" else None}
+        )
     return [*_sse(events), b"data: [DONE]\n\n"]
 
 
@@ -93,7 +97,15 @@ def responses(play, _body):
     items = []
     if play.text:
         content = [{"type": "output_text", "text": "".join(_words(play)), "annotations": []}]
-        items.append({"type": "message", "id": "m1", "role": "assistant", "status": "completed", "content": content})
+        items.append(
+            {
+                "type": "message",
+                "id": "m1",
+                "role": "assistant",
+                "status": "completed",
+                "content": content,
+            }
+        )
     for name, arguments in play.calls:
         items.append({"type": "function_call", "id": f"fc_{next(IDS)}", "call_id": f"call_{next(IDS)}", "name": name,
                       "arguments": _text(arguments), "status": "completed"})  # fmt: skip
@@ -101,30 +113,54 @@ def responses(play, _body):
     for i, item in enumerate(items):
         at = {"output_index": i, "item_id": item["id"]}
         empty = {"content": []} if item["type"] == "message" else {"arguments": ""}
-        events.append({"type": "response.output_item.added", "output_index": i, "item": {**item, **empty}})
+        events.append(
+            {"type": "response.output_item.added", "output_index": i, "item": {**item, **empty}}
+        )
         if item["type"] == "message":
-            events += [{"type": "response.output_text.delta", "delta": w, "content_index": 0, **at} for w in _words(play)]
+            events += [
+                {"type": "response.output_text.delta", "delta": w, "content_index": 0, **at}
+                for w in _words(play)
+            ]
         else:
-            events.append({"type": "response.function_call_arguments.delta", "delta": item["arguments"], **at})
+            events.append(
+                {"type": "response.function_call_arguments.delta", "delta": item["arguments"], **at}
+            )
         if play.cut:
             return _sse(events, named=True)
         events.append({"type": "response.output_item.done", "output_index": i, "item": item})
     usage = {"input_tokens": PROMPT, "output_tokens": OUT, "total_tokens": PROMPT + OUT,
              "input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}  # fmt: skip
-    done = {**base, "status": "completed", "output": items, "usage": usage if play.usage == "told" else None}
+    done = {
+        **base,
+        "status": "completed",
+        "output": items,
+        "usage": usage if play.usage == "told" else None,
+    }
     return _sse([*events, {"type": "response.completed", "response": done}], named=True)
 
 
 def anthropic(play, _body):
     stops = {"content_filter": "refusal", "length": "max_tokens", "tool_calls": "tool_use"}
-    first = {"input_tokens": PROMPT if play.usage == "told" else 0, "output_tokens": 1 if play.usage == "told" else 0}
+    first = {
+        "input_tokens": PROMPT if play.usage == "told" else 0,
+        "output_tokens": 1 if play.usage == "told" else 0,
+    }
     start = {"id": "m1", "type": "message", "role": "assistant", "model": "claude", "content": [], "stop_reason": None,
              "stop_sequence": None, "usage": first}  # fmt: skip
     events, at = [{"type": "message_start", "message": start}], count()
     if play.text:
         i = next(at)
-        events.append({"type": "content_block_start", "index": i, "content_block": {"type": "text", "text": ""}})
-        events += [{"type": "content_block_delta", "index": i, "delta": {"type": "text_delta", "text": w}} for w in _words(play)]
+        events.append(
+            {
+                "type": "content_block_start",
+                "index": i,
+                "content_block": {"type": "text", "text": ""},
+            }
+        )
+        events += [
+            {"type": "content_block_delta", "index": i, "delta": {"type": "text_delta", "text": w}}
+            for w in _words(play)
+        ]
         if play.cut:
             return _sse(events, named=True)
         events.append({"type": "content_block_stop", "index": i})
@@ -132,7 +168,13 @@ def anthropic(play, _body):
         i, text = next(at), _text(arguments)
         block = {"type": "tool_use", "id": f"toolu_{next(IDS)}", "name": name, "input": {}}
         events.append({"type": "content_block_start", "index": i, "content_block": block})
-        events.append({"type": "content_block_delta", "index": i, "delta": {"type": "input_json_delta", "partial_json": text}})
+        events.append(
+            {
+                "type": "content_block_delta",
+                "index": i,
+                "delta": {"type": "input_json_delta", "partial_json": text},
+            }
+        )
         events.append({"type": "content_block_stop", "index": i})
     stop = stops.get(play.stop) or ("tool_use" if play.calls else "end_turn")
     ended = {"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": None},
@@ -142,14 +184,25 @@ def anthropic(play, _body):
 
 def gemini(play, _body):
     parts = [{"text": w} for w in _words(play)]
-    parts += [{"functionCall": {"name": n, "args": a if isinstance(a, dict) else {}}} for n, a in play.calls]
-    usage = {"promptTokenCount": PROMPT, "candidatesTokenCount": OUT, "totalTokenCount": PROMPT + OUT}
+    parts += [
+        {"functionCall": {"name": n, "args": a if isinstance(a, dict) else {}}}
+        for n, a in play.calls
+    ]
+    usage = {
+        "promptTokenCount": PROMPT,
+        "candidatesTokenCount": OUT,
+        "totalTokenCount": PROMPT + OUT,
+    }
     stop = {"content_filter": "SAFETY", "length": "MAX_TOKENS"}.get(play.stop, "STOP")
     for i, part in enumerate(parts or [{"text": ""}]):
         last = i == len(parts or [0]) - 1
         one = {"content": {"role": "model", "parts": [part]}, "index": 0}
         one |= {"finishReason": stop} if last and not play.cut else {}
-        event = {"candidates": [one], "modelVersion": "gemini", **({"usageMetadata": usage} if play.usage == "told" else {})}
+        event = {
+            "candidates": [one],
+            "modelVersion": "gemini",
+            **({"usageMetadata": usage} if play.usage == "told" else {}),
+        }
         yield f"data: {json.dumps(event)}\r\n\r\n".encode()
 
 
@@ -160,7 +213,10 @@ def ollama(play, _body):
         return (json.dumps(whole) + "\n").encode()
 
     yield from (line({"content": w}) for w in _words(play))
-    calls = [{"function": {"name": n, "arguments": a if isinstance(a, dict) else {}}} for n, a in play.calls]
+    calls = [
+        {"function": {"name": n, "arguments": a if isinstance(a, dict) else {}}}
+        for n, a in play.calls
+    ]
     for group in [[c] for c in calls] if play.apart else [calls] if calls else []:
         yield line({"content": "", "tool_calls": group})
     if not play.cut:
@@ -168,7 +224,13 @@ def ollama(play, _body):
         yield line({"content": ""}, done=True, done_reason="stop", total_duration=1, **counts)
 
 
-WRITERS = {"chat": chat, "responses": responses, "anthropic": anthropic, "gemini": gemini, "ollama": ollama}
+WRITERS = {
+    "chat": chat,
+    "responses": responses,
+    "anthropic": anthropic,
+    "gemini": gemini,
+    "ollama": ollama,
+}
 
 
 def refusal(kind, play):
@@ -179,7 +241,9 @@ def refusal(kind, play):
         return {"type": "error", "error": error}
     if kind == "gemini":
         return {"error": {"code": play.status, "status": "INVALID_ARGUMENT", "message": play.said}}
-    return {"error": play.said} if kind == "ollama" else {"error": {"message": play.said, "type": "x"}}
+    return (
+        {"error": play.said} if kind == "ollama" else {"error": {"message": play.said, "type": "x"}}
+    )
 
 
 @dataclass
@@ -195,13 +259,19 @@ class Wire:
 def _handler(wire):
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
+            body = json.loads(
+                self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}"
+            )
             if self.path.startswith("/api/show"):
-                return self._whole(200, "application/json", b'{"model_info": {}, "capabilities": ["tools"]}')
+                return self._whole(
+                    200, "application/json", b'{"model_info": {}, "capabilities": ["tools"]}'
+                )
             wire.asked.append(body)
             play = wire.plays.pop(0) if len(wire.plays) > 1 else wire.plays[0]
             if play.reset:  # closed with a reset in place of an answer
-                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.connection.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                )
                 return self.connection.close()
             if play.page:
                 return self._whole(200, "text/html", b"<html><body>Please sign in</body></html>")
@@ -214,7 +284,11 @@ def _handler(wire):
 
         def _whole(self, status, kind, data, headers=()):
             self.send_response(status)
-            for name, value in (("content-type", kind), ("content-length", str(len(data))), *headers):
+            for name, value in (
+                ("content-type", kind),
+                ("content-length", str(len(data))),
+                *headers,
+            ):
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(data)
