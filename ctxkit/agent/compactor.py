@@ -17,6 +17,7 @@ from ctxkit.policies.chain import using
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.reconstructions import failure
 from ctxkit.policies.summary import Summary
+from ctxkit.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,6 +79,16 @@ class Compactor:
         self.context = LiveContext(self.transcript.session, self.rules, fixed=schemas, limit=self._limit,
                                    save=self._save_as)  # fmt: skip
 
+    def learn(self, window: int) -> None:
+        """Take a model's window from what it said of it, where that is less than what was assumed.
+
+        The reserve becomes a quarter of it at most: the one that was set may be larger than the window.
+        """
+        if window < self.context.run.room.limit:
+            less = min(self.rules.reserve, window // 4)
+            self.rules = self.rules.but(window=window, assumed=True, reserve=less)
+            self.stand()
+
     async def prepare(self, spent: Spent, limits: Limits) -> Prepared:
         """Prepare the next call: save memory and compact where the rules say so, prune, and tell what was done."""
         before, trigger = self.context.tokens, name_of(self.rules.trigger)
@@ -115,6 +126,7 @@ class Compactor:
         Raises:
             ModelError: the summariser failed; nothing was changed.
         """
+        focus = redact(focus)
         context, before, size, self._begun = self.context, self.context.tokens, self.context.messages, False
         self._begin(trigger, before, size, focus=focus)
         try:
@@ -177,7 +189,7 @@ class Compactor:
         """Keep the edits of a compaction; return them with what they cost."""
         usage = self._writer.take() if self._writer is not None else None
         if usage is not None and self._model is not None:
-            edits = (replace(edits[0], usage=usage, model=self._model.name), *edits[1:])
+            edits = (replace(edits[0], usage=usage, model=redact(self._model.name)), *edits[1:])
             spent.add_summary(usage, self._model.name, free=bool(self._model.notice))
         self.transcript.edit(edits)
         self.made += 1

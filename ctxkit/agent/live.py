@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ctxkit.agent.agent import COMPACT, Agent
 from ctxkit.agent.events import Event, Listener, deaf
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
-from ctxkit.redaction import redact
+from ctxkit.redaction import redact, redacted
 from ctxkit.session import Session
 from ctxkit.snapshots.write import SnapshotWriter
 from ctxkit.store.artifacts import Artifacts
@@ -89,8 +89,9 @@ class LiveSession:
         self.root = Root(root or self._scratch(), allow)
         chosen = tools_of(tools, self.root, namespace if namespace is not None else {})
         offered = tuple(t.schema for t in (*chosen, COMPACT))
-        fresh = Session(id=new_id(), format="live", title=name, product="ctxkit", model=model.name, started=clock(),
-                        cwd=str(Path.cwd()), context_window=rules.window or model.context_window,
+        fresh = Session(id=new_id(), format="live", title=name, product="ctxkit",
+                        model=redact(model.name), started=clock(), cwd=str(Path.cwd()),
+                        context_window=rules.window or model.context_window,
                         tools=offered)  # fmt: skip
         self.settings: dict[str, Any] = {}
         """What whoever opened it wants to remember of how."""
@@ -179,7 +180,10 @@ class LiveSession:
         return moved
 
     def close(self) -> None:
-        """Give the session free."""
+        """Give the session free, and the memory that its model holds."""
+        free = getattr(self.agent.model, "close", None)
+        if callable(free):
+            free()
         self._events.close()
         self._snapshots.close()
         self.log.close()
@@ -193,6 +197,8 @@ class LiveSession:
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _told(self, event: Event) -> None:
+        if event.kind != "delta":  # those are clean already, piece by piece
+            event = replace(event, payload=redacted(event.payload))
         if event.kind != "delta":
             self._events.write(event.kind, event.time, event.turn, event.payload)
         if event.kind == "compaction_end" and event.payload.get("outcome") == "compacted":
