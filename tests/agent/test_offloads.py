@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from builders import assistant, result, session, tool_call, user
+from ctxkit.policies.prunings import Prunings
 
 from ctxkit import tokens
 from ctxkit.agent.context import LiveContext
 from ctxkit.errors import StoreError
 from ctxkit.policies.offload import STUB, Offload, artifact_id
-from ctxkit.policies.prunings import Prunings
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Results
 from ctxkit.store.artifacts import Artifacts
