@@ -77,6 +77,7 @@ class _Transcript:
         self.has_main = any(text(r.get("type")) in _TALK and not _is_aside(r) for _, r in records)
         self.cost: float | None = None
         self.shared = Shared(ambiguous=_ambiguous(records))
+        self.shared.uuids = {u for _, r in records if type(u := r.get("uuid")) is str}
         self.main = Chain(self.shared, "")
         for line, record in records:
             try:
@@ -95,6 +96,7 @@ class _Transcript:
                 return
             self.seen[uuid] = content
         chain = self._chain(record)
+        chain.begin(record)
         if kind in _TALK:
             self._note(record)
             chain.talk(record, demand(record, "message", dict))
@@ -180,6 +182,7 @@ class _Transcript:
             faults=tuple(sorted(self.faults, key=lambda f: f.line)),
             path_=str(self.path),
             details={
+                **session.details,
                 **({"git_branch": facts["gitBranch"]} if facts.get("gitBranch") else {}),
                 **({"subagents": self.shared.agents} if self.shared.agents else {}),
                 **({"cost_usd": self.cost} if self.cost is not None else {}),
