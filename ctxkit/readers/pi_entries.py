@@ -153,7 +153,8 @@ class Entries:
             index, whole = self.unrun.pop(call)
             reply = self.log.entries[index]
             if type(reply) is Message:
-                self.log.replace(index, replace(reply, parts=whole))
+                details = {k: v for k, v in reply.details.items() if k != "calls_not_run"}
+                self.log.replace(index, replace(reply, parts=whole, details=details))
                 visible = visible and reply.visible
         self.log.add(to_result(record, m, self.log.new_id(record.get("id")), visible=visible))
 
