@@ -8,6 +8,9 @@ from ctxkit.frames.lengths import tokens
 from ctxkit.messages import Message
 from ctxkit.session import apply_edit
 
+_MASKED = 12
+"""Tokens of the line that a history processor puts in the place of a result."""
+
 if TYPE_CHECKING:
     from ctxkit.messages import Source
     from ctxkit.session import Session
@@ -31,18 +34,32 @@ def prompts(session: Session) -> tuple[list[int | None], Source | None]:
 
 
 def estimated(session: Session) -> list[int]:
-    """Return the plain estimate of what each call was shown: edits applied, without what no log shows."""
+    """Return the plain estimate of what each call was shown: edits applied, without what no log shows.
+
+    Where a history processor is known to have masked older results (see `readers.processors`), they are masked.
+    """
     out: list[int] = []
     shown: list[Message] = []
-    total = 0
+    total, gone, kept = 0, 0, _kept(session)
+    results: list[int] = []
     for entry in session.path:
         if isinstance(entry, Message):
             if entry.role == "assistant":
-                out.append(total)
+                out.append(total - gone)
             if entry.visible:
+                size = tokens(entry)
                 shown.append(entry)
-                total += tokens(entry)
+                total += size
+                if kept and entry.role == "tool":
+                    results.append(size)
+                    gone += max(results[-kept - 1] - _MASKED, 0) if len(results) > kept else 0
         else:
             shown = apply_edit(shown, entry)
             total = sum(map(tokens, shown))
     return out
+
+
+def _kept(session: Session) -> int:
+    """Results that a history processor kept whole at each call; 0: all."""
+    told = session.details.get("history_processor", {})
+    return int(told.get("n", 0)) if session.format != "replay" else 0

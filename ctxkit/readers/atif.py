@@ -20,6 +20,7 @@ NAME = "atif"
 ALIASES = ("harbor",)
 CAN = "text, reasoning, calls and results, usage per call (cache reads), money, times, tools, subagents inside the file"
 CANNOT = "cache writes; sizes of a compaction (its mark is there, of terminus-2)"
+BLIND = ("tool errors",)
 _ROLES = {"system": "system", "user": "user", "agent": "assistant"}
 _DEPTH = 16
 

@@ -21,6 +21,7 @@ NAME = "gemini-cli"
 ALIASES = ("gemini",)
 CAN = "text, thoughts, calls with results, usage per call (cache reads), times; rewinds as branches; saved contents"
 CANNOT = "system prompt, tool schemas; compressions of recorded chats (only saved contents show their snapshot)"
+BLIND = ("compactions",)
 _SPOKEN = {"user", "gemini"}
 _TOLD = {"info", "warning", "error"}
 
