@@ -84,6 +84,12 @@ class Comparison(pd.DataFrame):
             "Summaries are billed as fresh input and output."
         )
 
+    @property
+    def notes(self) -> list[str]:
+        """What the session's log cannot say or says wrongly."""
+        told = self.replays.get("recorded") if hasattr(self, "replays") else None
+        return [] if told is None else list(told.notes)
+
     def to_text(self) -> str:
         """Return the display as lines of text."""
         rows = [["rules", *SHOWN.values()], *_rows(self)]
@@ -93,7 +99,7 @@ class Comparison(pd.DataFrame):
             for r in rows
         ]
         errors = [f"{line(str(n), 60)}: {line(str(e), 300)}" for n, e in self["error"].items() if _is(e)]
-        return "\n".join([*out, *errors, self.caption])
+        return "\n".join([*out, *errors, self.caption, *(f"Note: {line(n, 400)}" for n in self.notes)])
 
     def _repr_html_(self) -> str:
         heads = _head("rules", _TEXT) + "".join(_head(h, _NUMBER) for h in SHOWN.values())
@@ -110,7 +116,8 @@ class Comparison(pd.DataFrame):
         errors = "".join(
             f"<li>{escape(str(n), 60)}: {escape(str(e), 300)}</li>" for n, e in self["error"].items() if _is(e)
         )
-        caption = f'<caption style="text-align:left">{escape(self.caption, 700)}</caption>'
+        told = "".join(f"<br>Note: {escape(n, 400)}" for n in self.notes)
+        caption = f'<caption style="text-align:left">{escape(self.caption, 700)}{told}</caption>'
         return (
             '<div class="ctxkit-comparison" style="color:var(--jp-content-font-color1,inherit);overflow-x:auto">'
             f'<table style="border-collapse:collapse">{caption}'
