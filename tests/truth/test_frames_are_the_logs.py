@@ -1,0 +1,53 @@
+"""The frames of every real file hold what small parsers of their own find in it, figure by figure.
+
+Where a definition of the frames differs from the plain count, it stands in `DIFFERS` with its reason, and in
+docs/frames.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+from formats import rows
+from truth.parsers import PARSERS
+
+import ctxkit as ck
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_ZOO = "claude-code/agent-sessions-event-zoo.jsonl"
+DIFFERS: dict[tuple[str, str], Any] = {
+    # A made file whose ids are all one word: there a call ends where another line follows. Its first lines are marked
+    # as a sidechain that nothing started, and count as the conversation.
+    (_ZOO, "calls_n"): 9,
+    (_ZOO, "tool_calls_n"): 3,
+    (_ZOO, "tool_errors_n"): 1,
+}
+"""File and figure to what the frame holds."""
+FILES = [r for r in rows() if "/events/" not in r["file"]]
+
+
+@pytest.mark.parametrize("row", FILES, ids=lambda r: r["file"])
+def test_the_frame_holds_what_the_log_holds(row: dict[str, str], real: Path) -> None:
+    sessions = ck.read_all(real / row["file"], progress=False)
+    frame = ck.frame(sessions, per="session")
+    if row["format"] == "inspect-ai":
+        frame = frame.sort_values(["prompt_tokens", "output_tokens"], na_position="first")
+    expected = PARSERS[row["format"]](real / row["file"])
+    assert len(frame) == len(expected)
+    wrong = []
+    for (_, found), figures in zip(frame.iterrows(), expected, strict=True):
+        for name, value in figures.items():
+            should = DIFFERS.get((row["file"], name), value)
+            if name in found.index and not _same(found[name], should):
+                wrong.append((found["session"], name, found[name], should))
+    assert wrong == []
+
+
+def _same(found: object, expected: object) -> bool:
+    if pd.isna(found) or expected is None:
+        return bool(pd.isna(found)) and expected is None
+    return found == pytest.approx(expected)
