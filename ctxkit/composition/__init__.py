@@ -80,6 +80,7 @@ def report(session: Session, call: int | None = -1, *, counter: Counter | None =
         count_error=sized.error,
         parts=tuple(sorted(parts, key=lambda p: (GROUPS.index(p.group), -p.tokens))),
         contributors=_contributors(session, sized, shown, originals),
+        notes=session.notes,
     )
 
 

@@ -8,6 +8,8 @@ from ctxkit.frames.lengths import tokens
 from ctxkit.messages import Message
 from ctxkit.session import apply_edit
 
+_TELLS = 1.3
+"""A factor between what was sent and an estimate that counting alone can explain."""
 _MASKED = 12
 """Tokens of the line that a history processor puts in the place of a result."""
 
@@ -29,7 +31,7 @@ def prompts(session: Session) -> tuple[list[int | None], Source | None]:
         modelled = any(c.message.details.get("usage_source") == "derived" for c in session.calls)
         return recorded, "derived" if modelled else "recorded"
     if session.has_sizes:
-        return list(estimated(session)), "estimated"
+        return _scaled(estimated(session), session.details.get("input_tokens")), "estimated"
     return [None] * len(recorded), None
 
 
@@ -57,6 +59,14 @@ def estimated(session: Session) -> list[int]:
             shown = apply_edit(shown, entry)
             total = sum(map(tokens, shown))
     return out
+
+
+def _scaled(sizes: list[int], sent: object) -> list[int | None]:
+    """Return sizes that sum up to what the run says it sent, where counting alone explains the difference."""
+    whole = sum(sizes)
+    if not isinstance(sent, int) or not whole or not 1 / _TELLS < sent / whole < _TELLS:
+        return list(sizes)
+    return [round(n * sent / whole) for n in sizes]
 
 
 def _kept(session: Session) -> int:

@@ -98,6 +98,8 @@ def _with_own(session: Session, ledger: Ledger) -> Ledger:
     costs, replies = Costs(), [c.message for c in session.calls if c.message.usage is not None]
     spent = [costs.cost(m, m.model or session.model) for m in replies]
     known = [usd for usd, _ in spent if usd is not None]
+    if not spent and isinstance(told := session.details.get("cost_usd"), float):
+        return msgspec.structs.replace(ledger, calls_usd=told, own_source="recorded")
     whole = bool(spent) and len(known) == len(spent)
     summaries = [s for s in compactions.rows([session])["cost_source"] if s is not None] if session.edits else []
     source = weakest([*(s for _, s in spent), *summaries]) if whole else None

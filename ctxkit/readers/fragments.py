@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ctxkit import tokens
-from ctxkit.messages import Message
-from ctxkit.sizes import sizes
+from ctxkit.messages import Edit, Image, Message, Sized, Text, Thinking, ToolCall
+from ctxkit.readers.fields import as_text
+from ctxkit.tokens.counters import IMAGE_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,14 @@ _MOST = 2.0
 than this many times the scaled count is taken for the reply."""
 
 
+class _Growth(NamedTuple):
+    """What a prompt grew by from one call to the next, and the counts of what it grew by."""
+
+    tokens: int
+    reply: int
+    rest: int
+
+
 def with_outputs(session: Session) -> Session:
     """Return a session whose fragmentary outputs are estimated; itself, where it has none.
 
@@ -33,30 +42,17 @@ def with_outputs(session: Session) -> Session:
     session's other growth was; never below the plain count of what is visible. `details` of the
     reply then say `output_source: estimated` and hold the `recorded_output_tokens`.
     """
-    counter = tokens.named("chars/4")
-    counts = {id(m): counter.message(m) for m in _replies(session)}
-    found = {own for own, n in counts.items() if n >= _LEAST}
-    broken = [m for m in _replies(session) if id(m) in found and _is_fragment(m, counts[id(m)])]
-    if not broken:
+    counts = {id(m): _count(m) for m in session.log if type(m) is Message and m.usage is not None}
+    broken = {own for own, n in counts.items() if n >= _LEAST}
+    found = [m for m in session.log if id(m) in broken and type(m) is Message and _is_fragment(m, counts[id(m)])]
+    if not found:
         return session
-    marked = {id(m): _marked(m, counts[id(m)]) for m in broken}
-    session = _with(session, marked)
-    sized = sizes(session, counter)
-    scale = 1.0 if sized.error is None else 1 / (1 + sized.error)
-    on_path = {id(m) for m in session.messages}
-    final = {}
-    for m in marked.values():
-        count = counter.message(m)
-        most = max(round(_MOST * scale * count), count)
-        told = sized.of(m) if id(m) in on_path else round(scale * count)
-        final[id(m)] = _marked(m, min(max(told, count), most))
-    return _with(session, final)
-
-
-def _replies(session: Session) -> Iterator[Message]:
-    for entry in session.log:
-        if type(entry) is Message and entry.role == "assistant" and entry.usage is not None:
-            yield entry
+    growths = dict(_growths(session))
+    ratios = [g.tokens / (g.reply + g.rest) for g in growths.values() if g.reply + g.rest]
+    scale = min(max(median(ratios), 1.0), _MOST) if ratios else 1.0
+    new = {id(m): _whole(m, counts[id(m)], growths.get(id(m)), scale) for m in found}
+    log = tuple(new.get(id(e), e) for e in session.log)
+    return msgspec.structs.replace(session, log=log)
 
 
 def _is_fragment(reply: Message, count: int) -> bool:
@@ -64,14 +60,48 @@ def _is_fragment(reply: Message, count: int) -> bool:
     return output is not None and output < count * (_ENDED if reply.stop else _OPEN)
 
 
-def _marked(reply: Message, output: int) -> Message:
+def _growths(session: Session) -> Iterator[tuple[int, _Growth]]:
+    """Yield by identity of a reply what the next prompt of the same agent and model grew by."""
+    last: tuple[Message, int] | None = None
+    rest = 0
+    for entry in session.path:
+        if type(entry) is Edit:
+            last = None
+        elif type(entry) is Message and entry.role == "assistant":
+            prompt = entry.usage.prompt_tokens if entry.usage is not None else None
+            if not prompt:
+                last = None
+                continue
+            if last is not None and prompt > last[1] and (last[0].agent, last[0].model) == (entry.agent, entry.model):
+                yield id(last[0]), _Growth(prompt - last[1], _count(last[0]), rest)
+            last, rest = (entry, prompt), 0
+        elif type(entry) is Message and entry.visible and last is not None:
+            rest += _count(entry)
+
+
+def _whole(reply: Message, count: int, growth: _Growth | None, scale: float) -> Message:
+    """Return a reply with its output estimated, and the fragment in its details."""
     assert reply.usage is not None  # noqa: S101  for the type checker
-    first = reply.details.get("recorded_output_tokens", reply.usage.output_tokens)
-    details = {**reply.details, "output_source": "estimated", "recorded_output_tokens": first}
+    told = round(scale * count)
+    if growth is not None and growth.reply:
+        told = round(growth.tokens * growth.reply / (growth.reply + growth.rest))
+    output = min(max(told, count), max(round(_MOST * scale * count), count))
+    details = {"output_source": "estimated", "recorded_output_tokens": reply.usage.output_tokens}
     usage = msgspec.structs.replace(reply.usage, output_tokens=output)
-    return msgspec.structs.replace(reply, usage=usage, details=details)
+    return msgspec.structs.replace(reply, usage=usage, details={**reply.details, **details})
 
 
-def _with(session: Session, new: dict[int, Message]) -> Session:
-    log = tuple(new.get(id(e), e) if type(e) is Message else e for e in session.log)
-    return msgspec.structs.replace(session, log=log)
+def _count(message: Message) -> int:
+    """Return a quarter of a message's characters; an image by its weight."""
+    chars = images = 0
+    for part in message.parts:
+        kind = type(part)
+        if kind is Text or kind is Thinking:
+            chars += len(part.text)  # type: ignore[union-attr]
+        elif isinstance(part, ToolCall):
+            chars += len(part.name) + len(part.raw if part.raw is not None else as_text(part.arguments))
+        elif isinstance(part, Image):
+            images += IMAGE_TOKENS
+        elif isinstance(part, Sized):
+            chars += part.chars or 0
+    return -(-chars // 4) + images

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ctxkit.messages import LOST, Edit, Message, Usage
+from ctxkit.messages import LOST, Edit, Message, Sized, Usage
 from ctxkit.readers.fragments import with_outputs
 from ctxkit.readers.heads import with_head
 from ctxkit.sizes.falls import falls
@@ -32,10 +32,16 @@ def mended(session: Session, blind: Sequence[str] = ()) -> Session:
     if session.format in _STREAMED:
         session = with_outputs(session)
     session = with_head(session)
-    details = {**session.details, "cannot_tell": list(blind)} if blind else session.details
-    children = tuple(mended(c, blind) for c in session.children)
-    session = msgspec.structs.replace(session, children=children, details=details)
-    return msgspec.structs.replace(session, notes=(*session.notes, *_notes(session)))
+    if blind or session.children:
+        details = {**session.details, **({"cannot_tell": list(blind)} if blind else {})}
+        children = tuple(mended(c, blind) for c in session.children)
+        session = msgspec.structs.replace(session, children=children, details=details)
+    notes = tuple(_notes(session))
+    if not notes:
+        return session
+    told = msgspec.structs.replace(session, notes=(*session.notes, *notes))
+    told.__dict__.update(session.__dict__)  # the same log: what is known of it stays known
+    return told
 
 
 def _without_zeros(session: Session) -> Session:
@@ -73,10 +79,10 @@ def _notes(session: Session) -> Iterator[str]:
     """Yield what is to be said of a session, in plain sentences."""
     yield from _on_usage(session)
     if session.details.get("headless"):
-        head = next((m for m in session.messages if m.kind == LOST), None)
+        head = [p for m in session.messages if m.kind == LOST for p in m.parts if isinstance(p, Sized)]
         told = "how much of it the first prompt held cannot be told."
-        if head is not None:
-            size = sum(getattr(p, "tokens", None) or 0 for p in head.parts)
+        if head:
+            size = sum(p.tokens or 0 for p in head)
             told = f"about {size:,} tokens of the first prompt were of it (estimated)."
         yield f"The conversation before line 1 is not in this file: {told}"
     yield from notes_on_windows(session)

@@ -52,17 +52,13 @@ def window_of(session: Session, model: str | None, message: Message | None = Non
         return Window(None, None)
     if proof.reached > table:
         tokens = _sold(model, proof.reached)
-        why = f"a prompt held {proof.reached:,}"
+        bound = f"at least {proof.reached:,} tokens by its own prompts"
     elif 0 < proof.compacted < _EARLY * table and proof.reached < _EARLY * table:
         tokens = _sold(model, max(proof.compacted, proof.reached))
-        why = f"it compacted by itself at {proof.compacted:,}"
+        bound = f"at most {tokens:,} tokens by its own compaction (at {proof.compacted:,})"
     else:
         return Window(table, "derived")
-    bound = "at most" if tokens < table else "at least"
-    note = (
-        f"The window of {model} is not the {table:,} tokens of the price table: {why}. By this log it is "
-        f"{bound} {tokens:,}, which is used."
-    )
+    note = f"The window of {model} is {bound}, not the {table:,} of the price table; {tokens:,} is used."
     return Window(tokens, "derived", note)
 
 

@@ -11,6 +11,8 @@ import re
 import zipfile
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
@@ -31,15 +33,28 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return out
 
 
-def billed(usages: Iterable[tuple[int, int, int, int | None]]) -> Figures:
-    """Return the sums of usages: uncached, read, written (each a part of the prompt) and output."""
-    known = [u for u in usages if u[0] + u[1] + u[2]]
-    if not known:
-        return {"prompt_tokens": None, "peak_tokens": None}
-    prompts = [sum(u[:3]) for u in known]
-    told = {"prompt_tokens": sum(prompts), "peak_tokens": max(prompts)}
-    outputs = [u[3] for u in known if u[3] is not None]
-    return told | ({"output_tokens": sum(outputs)} if outputs else {})
+Told = tuple[int, int | None, int | None, int | None]
+"""Usage of a call: uncached input, read from the cache, written to it, output; None: the log does not tell."""
+
+
+def billed(usages: Iterable[Told]) -> Figures:
+    """Return the sums of usages by class, the prompts together and the largest one; a call without a prompt is none."""
+    known = [u for u in usages if u[0] or u[1] or u[2]]
+    names = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
+    sums = {n: _sum(u[i] for u in known) for i, n in enumerate(names)}
+    prompts = [u[0] + (u[1] or 0) + (u[2] or 0) for u in known]
+    return {**sums, "prompt_tokens": _sum(prompts), "peak_tokens": max(prompts, default=None)}
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = [v for v in values if v is not None]
+    return sum(known) if known else None
+
+
+def moments(stamps: Iterable[Any]) -> Figures:
+    """Return the first and the last of some times, as text or milliseconds."""
+    known = sorted(pd.to_datetime(s, utc=True, unit="ms" if isinstance(s, int) else None) for s in stamps if s)
+    return {"first": known[0], "last": known[-1]} if known else {}
 
 
 def pi(path: Path) -> list[Figures]:
@@ -54,6 +69,8 @@ def pi(path: Path) -> list[Figures]:
         {
             "calls_n": len(replies),
             "tool_calls_n": sum(p["type"] == "toolCall" for p in parts),
+            "results_n": len(results),
+            **moments(r["timestamp"] for r in lines(path) if r.get("type") == "message"),
             "tool_errors_n": sum(m.get("isError") is True for m in results),
             "failed_calls_n": sum(m.get("stopReason") in ("error", "aborted") for m in replies),
             "compactions_n": sum(r.get("type") == "compaction" for r in lines(path)),
@@ -86,22 +103,22 @@ def claude_code(path: Path) -> list[Figures]:
     found = billed(
         (
             u.get("input_tokens") or 0,
-            u.get("cache_read_input_tokens") or 0,
-            u.get("cache_creation_input_tokens") or 0,
+            u.get("cache_read_input_tokens"),
+            u.get("cache_creation_input_tokens"),
             u.get("output_tokens"),
         )
         for u in uses
     )
-    recorded = found.pop("output_tokens", None)  # fragments: see test_fragments.py
+    del found["output_tokens"]  # fragments: see test_fragments.py
     made = [r for r in mains if r.get("type") == "assistant" and r["message"].get("model") == "<synthetic>"]
     return [
         {
             "calls_n": len(calls),
             "tool_calls_n": sum(len(c["tools"]) for c in calls.values()),
+            "results_n": len(answers),
             "tool_errors_n": sum(b.get("is_error") is True for b in answers),
             "events_n": len(made) + sum(r.get("subtype") == "api_error" for r in mains),
             "compactions_n": sum("compact_boundary" in str(r.get("subtype")) for r in mains),
-            "recorded_output_tokens": recorded,
             **found,
         }
     ]
@@ -118,6 +135,10 @@ _CODEX_CALLS = {
 }
 
 
+_SERVER = {"web_search_call", "image_generation_call"}
+"""What the provider runs itself: the call is its own answer."""
+
+
 def codex(path: Path) -> list[Figures]:
     """Codex: token counts tell the calls that were billed; a count that repeats its total is none."""
     records = lines(path)
@@ -128,13 +149,14 @@ def codex(path: Path) -> list[Figures]:
         if info and info.get("last_token_usage") and info.get("total_token_usage") != total:
             total = info.get("total_token_usage")
             u = info["last_token_usage"]
-            cached = (u.get("cached_input_tokens") or 0, u.get("cache_write_input_tokens") or 0)
-            usages.append((u["input_tokens"] - sum(cached), *cached, u["output_tokens"]))
+            read, write = u.get("cached_input_tokens"), u.get("cache_write_input_tokens")
+            usages.append((u["input_tokens"] - (read or 0) - (write or 0), read, write, u["output_tokens"]))
     outputs = [_codex_output(p) for p in items if p["type"].endswith("_output")]
     return [
         {
             "tool_calls_n": sum(p["type"] in _CODEX_CALLS for p in items),
             "tool_errors_n": sum(outputs),
+            "results_n": len(outputs) + sum(p["type"] in _SERVER for p in items),
             **billed(usages),
         }
     ]
@@ -151,7 +173,9 @@ def _codex_output(p: dict[str, Any]) -> bool:
         return bool(json.loads(said)["metadata"]["exit_code"])
     except (json.JSONDecodeError, KeyError, TypeError):
         head = "\n".join(said.split("\n")[:6])
-        codes = re.findall(r"^(?:Exit code: |Process exited with code |failed in sandbox .*exit code: )(\d+)", head, re.M)
+        codes = re.findall(
+            r"^(?:Exit code: |Process exited with code |failed in sandbox .*exit code: )(\d+)", head, re.MULTILINE
+        )
         return any(c != "0" for c in codes)
 
 
@@ -165,12 +189,13 @@ def gemini(path: Path) -> list[Figures]:
     calls = [c for m in replies for c in m.get("toolCalls") or ()]
     tokens = [m["tokens"] for m in replies if m.get("tokens")]
     usages = [
-        (t["input"] - t.get("cached", 0), t.get("cached", 0), 0, t["output"] + t.get("thoughts", 0)) for t in tokens
+        (t["input"] - t.get("cached", 0), t.get("cached"), None, t["output"] + t.get("thoughts", 0)) for t in tokens
     ]
     return [
         {
             "calls_n": len(replies),
             "tool_calls_n": len(calls),
+            "results_n": sum(bool(c.get("result")) or c["status"] in ("error", "cancelled") for c in calls),
             "tool_errors_n": sum(c["status"] == "error" for c in calls),
             "compactions_n": None,
             **billed(usages),
@@ -188,10 +213,13 @@ def opencode(path: Path) -> list[Figures]:
     return [
         {
             "tool_calls_n": len(tools),
+            "results_n": sum(p["state"]["status"] in ("completed", "error") for p in tools),
             "tool_errors_n": sum(p["state"]["status"] == "error" for p in tools),
             "compactions_n": sum(ranges),
             "cost_usd": sum(m["info"].get("cost") or 0 for m in replies) or None,
-            **billed((t["input"], t["cache"]["read"], t["cache"]["write"], t["output"] + t["reasoning"]) for t in tokens),
+            **billed(
+                (t["input"], t["cache"]["read"], t["cache"]["write"], t["output"] + t["reasoning"]) for t in tokens
+            ),
         }
     ]
 
@@ -201,10 +229,11 @@ def openhands(path: Path) -> list[Figures]:
     if path.suffix == ".json":
         log = json.loads(path.read_text())
         u = log["response"]["usage"]
-        read = (u.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+        read = (u.get("prompt_tokens_details") or {}).get("cached_tokens")
+        made = billed([(u["prompt_tokens"] - (read or 0), read, None, u["completion_tokens"])])
         return [
             {
-                **billed([(u["prompt_tokens"] - read, read, 0, u["completion_tokens"])]),
+                **{k: v for k, v in made.items() if "cache" not in k and k != "input_tokens"},
                 "cost_usd": log.get("cost"),
             }
         ]
@@ -214,12 +243,14 @@ def openhands(path: Path) -> list[Figures]:
         seen = [e for e in events if e.get("observation") and (e.get("tool_call_metadata") or {}).get("tool_call_id")]
         codes = [((e.get("extras") or {}).get("metadata") or {}).get("exit_code") for e in seen]
         wrong = sum(e["observation"] == "error" or (c or 0) > 0 for e, c in zip(seen, codes, strict=True))
-        made = {}
+        told = {u["response_id"]: u for u in run["metrics"]["token_usages"] or ()}
         for e in events:
             response = (e.get("tool_call_metadata") or {}).get("model_response") or {}
-            if response.get("id"):
-                made[response["id"]] = response.get("usage") or {}
-        usages = [(u["prompt_tokens"], 0, 0, u["completion_tokens"]) for u in made.values() if u.get("prompt_tokens")]
+            if response.get("id") and response.get("usage"):
+                told.setdefault(response["id"], response["usage"])
+        names = ("prompt_tokens", "cache_read_tokens", "cache_write_tokens", "completion_tokens")
+        classes = [tuple(map(u.get, names)) for u in told.values()]
+        usages = [(p - (r or 0) - (w or 0), r, w, o) for p, r, w, o in classes]
         out.append({"tool_errors_n": wrong, **billed(usages)})
     return out
 
@@ -253,13 +284,14 @@ def mini_swe_agent(path: Path) -> list[Figures]:
         u = (extra.get("response") or {}).get("usage")
         cost += extra.get("cost") or 0.0
         if u:
-            read = (u.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-            usages.append((u["prompt_tokens"] - read, read, 0, u["completion_tokens"]))
+            read = (u.get("prompt_tokens_details") or {}).get("cached_tokens")
+            usages.append((u["prompt_tokens"] - (read or 0), read, None, u["completion_tokens"]))
     return [
         {
             "calls_n": len(replies),
             "tool_calls_n": sum(len(m.get("tool_calls") or ()) for m in replies),
             "tool_errors_n": sum(bool(c) for c in codes),
+            "results_n": sum(m["role"] == "tool" for m in messages),
             "compactions_n": 0,
             "cost_usd": cost or None,
             **billed(usages),
@@ -285,6 +317,7 @@ def tau_bench(path: Path) -> list[Figures]:
             {
                 "calls_n": len(replies),
                 "tool_calls_n": sum(len(m.get("tool_calls") or ()) for m in replies),
+                "results_n": sum(m["role"] == "tool" for m in run["traj"]),
                 "compactions_n": 0,
                 "prompt_tokens": None,
                 "cost_usd": None,
@@ -309,17 +342,17 @@ def inspect_ai(path: Path) -> list[Figures]:
     return sorted(out, key=lambda f: (f["prompt_tokens"] or 0, f.get("output_tokens") or 0))
 
 
-def _inspect_usage(u: dict[str, Any]) -> tuple[int, int, int, int]:
+def _inspect_usage(u: dict[str, Any]) -> Told:
     """Where input and output are the total, the input holds what was cached."""
-    read, write = u.get("input_tokens_cache_read") or 0, u.get("input_tokens_cache_write") or 0
+    read, write = u.get("input_tokens_cache_read"), u.get("input_tokens_cache_write")
     within = u["input_tokens"] + u["output_tokens"] == u["total_tokens"]
-    return (u["input_tokens"] - (read + write) * within, read, write, u["output_tokens"])
+    return (u["input_tokens"] - ((read or 0) + (write or 0)) * within, read, write, u["output_tokens"])
 
 
 def aider(path: Path) -> list[Figures]:
-    """aider: requests are lines with four signs."""
-    requests = re.findall(r"^#### (?!/)", path.read_text(), re.M)
-    return [{"requests": len(requests) > 0, "tool_calls_n": 0, "tool_errors_n": None, "compactions_n": None}]
+    """aider: a request is a run of lines with four signs; no call has a tool."""
+    runs = re.findall(r"(?:^#### .*\n)+", path.read_text(), re.MULTILINE)
+    return [{"users_n": len(runs), "tool_calls_n": 0, "tool_errors_n": None, "compactions_n": None}]
 
 
 def atif(path: Path) -> list[Figures]:
@@ -328,7 +361,7 @@ def atif(path: Path) -> list[Figures]:
     steps = [s for s in document["steps"] if s["source"] == "agent"]
     metrics = [s["metrics"] for s in steps if s.get("metrics")]
     usages = [
-        (m["prompt_tokens"] - (m.get("cached_tokens") or 0), m.get("cached_tokens") or 0, 0, m["completion_tokens"])
+        (m["prompt_tokens"] - (m.get("cached_tokens") or 0), m.get("cached_tokens"), None, m["completion_tokens"])
         for m in metrics
     ]
     cost = sum(m.get("cost_usd") or 0 for m in metrics)
@@ -350,9 +383,9 @@ def langfuse(path: Path) -> list[Figures]:
     usages = []
     for o in made:
         told = o.get("usageDetails") or {}
-        cached = told.get("input_cached_tokens") or told.get("input_cache_read") or 0
+        cached = next((n for k, n in told.items() if "cache" in k and "creation" not in k), None)
         output = None if told.get("output") is None else told["output"] + (told.get("output_reasoning") or 0)
-        usages.append((told.get("input") or 0, cached, 0, output))
+        usages.append((told.get("input") or 0, cached, None, output))
     cost = sum((o.get("costDetails") or {}).get("total") or 0 for o in made)
     calls = [o for o in made if o.get("usageDetails") or o.get("output")]
     return [{"calls_n": len(calls), "cost_usd": cost or None, **billed(usages)}]
@@ -365,6 +398,7 @@ def kimi(path: Path) -> list[Figures]:
     return [
         {
             "tool_calls_n": sum(e["type"] == "tool.call" for e in events),
+            "results_n": sum(e["type"] == "tool.result" for e in events),
             "tool_errors_n": sum(e["type"] == "tool.result" and e["result"].get("isError") is True for e in events),
             "compactions_n": sum(r.get("type") == "context.apply_compaction" for r in lines(path)),
             **billed((u["inputOther"], u["inputCacheRead"], u["inputCacheCreation"], u["output"]) for u in usages),
