@@ -38,10 +38,16 @@ def summary_usd(
     costs = costs or Costs()
     told = [e for e in cut.edits if e.usage is not None]
     if told:
-        replies = [(Message(role="assistant", usage=e.usage), e.model or session.model) for e in told]
+        replies = [
+            (Message(role="assistant", usage=e.usage), e.model or session.model) for e in told
+        ]
         spent = [costs.cost(reply, model) for reply, model in replies]
         known = [usd for usd, _ in spent if usd is not None]
-        return (sum(known), weakest([s for _, s in spent])) if len(known) == len(spent) else (None, None)
+        return (
+            (sum(known), weakest([s for _, s in spent]))
+            if len(known) == len(spent)
+            else (None, None)
+        )
     usd = _estimate(session, cut, sizes, reuse=reuse)
     return usd, None if usd is None else "estimated"
 
@@ -53,7 +59,9 @@ def is_billed(cut: Cut) -> bool:
 
 def _is_written(cut: Cut) -> bool:
     return any(
-        e.source == "recorded" and e.method not in NO_MODEL and any(m.role == "summary" for m in e.inserted)
+        e.source == "recorded"
+        and e.method not in NO_MODEL
+        and any(m.role == "summary" for m in e.inserted)
         for e in cut.edits
     )
 

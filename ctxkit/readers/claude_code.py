@@ -27,6 +27,35 @@ CAN = (
     "text, thinking, calls and results, usage per call (cache reads and writes by life), times, compactions, subagents"
 )
 CANNOT = "system prompt, tool schemas, money"
+TRAITS = (
+    (
+        "2.0 on (seen: 2.0.5 to 2.1.29)",
+        ("output tokens are often the first piece of a stream: estimated from the next prompt's "
+        "growth and the text"),
+    ),
+    (
+        "all",
+        ("a transcript that begins in the middle: what the first prompt held beyond the smallest"
+        " later one is lost conversation"),
+    ),
+    (
+        "all",
+        ("the window is not in the log: by the table of prices, unless a prompt or an automatic "
+        "compaction refutes it"),
+    ),
+    (
+        "2.0 on",
+        ("old results are dropped, or a resume leaves a branch out, without a mark: an unmarked "
+        "fall"),
+    ),
+    (
+        "all",
+        ("retries and replies that the program made up are events; a call is what has one "
+        "message and request id"),
+    ),
+    ("all", "summaries are not priced: estimated"),
+)
+"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 _TALK = {"user", "assistant"}
 _FACTS = {

@@ -44,7 +44,11 @@ def with_outputs(session: Session) -> Session:
     """
     counts = {id(m): _count(m) for m in session.log if type(m) is Message and m.usage is not None}
     broken = {own for own, n in counts.items() if n >= _LEAST}
-    found = [m for m in session.log if id(m) in broken and type(m) is Message and _is_fragment(m, counts[id(m)])]
+    found = [
+        m
+        for m in session.log
+        if id(m) in broken and type(m) is Message and _is_fragment(m, counts[id(m)])
+    ]
     if not found:
         return session
     growths = dict(_growths(session))
@@ -72,7 +76,11 @@ def _growths(session: Session) -> Iterator[tuple[int, _Growth]]:
             if not prompt:
                 last = None
                 continue
-            if last is not None and prompt > last[1] and (last[0].agent, last[0].model) == (entry.agent, entry.model):
+            if (
+                last is not None
+                and prompt > last[1]
+                and (last[0].agent, last[0].model) == (entry.agent, entry.model)
+            ):
                 yield id(last[0]), _Growth(prompt - last[1], _count(last[0]), rest)
             last, rest = (entry, prompt), 0
         elif type(entry) is Message and entry.visible and last is not None:
@@ -99,7 +107,9 @@ def _count(message: Message) -> int:
         if kind is Text or kind is Thinking:
             chars += len(part.text)  # type: ignore[union-attr]
         elif isinstance(part, ToolCall):
-            chars += len(part.name) + len(part.raw if part.raw is not None else as_text(part.arguments))
+            chars += len(part.name) + len(
+                part.raw if part.raw is not None else as_text(part.arguments)
+            )
         elif isinstance(part, Image):
             images += IMAGE_TOKENS
         elif isinstance(part, Sized):

@@ -1,4 +1,4 @@
-"""A conversation whose beginning is not in the file: what its first prompt held of it stands as messages without text."""
+"""A conversation whose beginning is not in the file: it stands as messages without text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def _lost(session: Session, sized: Sizes) -> int:
     if not known:
         return 0
     first, smallest = known[0], min(known, key=lambda pair: pair[0])
-    begun, least = (max(sized.fixed_at[c.index] - sized.unsent_at[c.index], 0) for _, c in (first, smallest))
+    begun, least = (
+        max(sized.fixed_at[c.index] - sized.unsent_at[c.index], 0) for _, c in (first, smallest)
+    )
     if smallest is first and begun > _FIXED:
         reads = [c.message.usage.cache_read_tokens or 0 for _, c in known if c.message.usage]
         least = min([begun, *(r for r in reads if r > _SMALLEST)])
@@ -52,16 +54,33 @@ def _lost(session: Session, sized: Sizes) -> int:
 
 def _headed(session: Session, size: int) -> Session:
     ids = {e.id for e in session.log} | {m.id for e in session.edits for m in e.inserted}
-    stem = next(f"lost{n or ''}" for n in range(len(ids) + 1) if not any(i.startswith(f"lost{n or ''}") for i in ids))
+    stem = next(
+        f"lost{n or ''}"
+        for n in range(len(ids) + 1)
+        if not any(i.startswith(f"lost{n or ''}") for i in ids)
+    )
     sizes = [_PIECE] * (size // _PIECE) + [size % _PIECE] * (size % _PIECE > 0)
     head = tuple(
-        Message(role="summary", id=f"{stem}-{i}", kind=LOST, parts=(Sized("conversation that is not in the file", tokens=n),))
+        Message(
+            role="summary",
+            id=f"{stem}-{i}",
+            kind=LOST,
+            parts=(Sized("conversation that is not in the file", tokens=n),),
+        )
         for i, n in enumerate(sizes)
     )
-    first, gone = next((e for e in session.edits if e.kind == "summarised"), None), tuple(m.id for m in head)
-    log = tuple(msgspec.structs.replace(e, targets=(*gone, *e.targets)) if e is first else e for e in session.log)
+    first, gone = (
+        next((e for e in session.edits if e.kind == "summarised"), None),
+        tuple(m.id for m in head),
+    )
+    log = tuple(
+        msgspec.structs.replace(e, targets=(*gone, *e.targets)) if e is first else e
+        for e in session.log
+    )
     n, root = len(head), session.indices[0] if session.indices else 0
-    parents = tuple(n - 1 if i == root else -1 if p < 0 else p + n for i, p in enumerate(session.parents))
+    parents = tuple(
+        n - 1 if i == root else -1 if p < 0 else p + n for i, p in enumerate(session.parents)
+    )
     return msgspec.structs.replace(
         session,
         log=(*head, *log),

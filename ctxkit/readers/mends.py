@@ -68,7 +68,11 @@ def _honest(usage: Usage) -> Usage | None:
     output = usage.output_tokens or None
     if output is None and cost is None:
         return None
-    return Usage(output_tokens=output, reasoning_tokens=usage.reasoning_tokens if output else None, cost_usd=cost)
+    return Usage(
+        output_tokens=output,
+        reasoning_tokens=usage.reasoning_tokens if output else None,
+        cost_usd=cost,
+    )
 
 
 def _is_free(usage: Usage | None) -> bool:
@@ -79,7 +83,9 @@ def _notes(session: Session) -> Iterator[str]:
     """Yield what is to be said of a session, in plain sentences."""
     yield from _on_usage(session)
     if session.details.get("headless"):
-        head = [p for m in session.messages if m.kind == LOST for p in m.parts if isinstance(p, Sized)]
+        head = [
+            p for m in session.messages if m.kind == LOST for p in m.parts if isinstance(p, Sized)
+        ]
         told = "how much of it the first prompt held cannot be told."
         if head:
             size = sum(p.tokens or 0 for p in head)

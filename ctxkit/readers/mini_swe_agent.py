@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 NAME = "mini-swe-agent"
 CAN = "text, system prompt, calls and results, usage per call (cache reads), money, times, return codes"
 CANNOT = "tool schemas; older files (a bare list) have no usage and no times"
+TRAITS = (
+    (
+        "all",
+        ("a failed command is told by its return code, in older files at the head of an "
+        "observation; money is the log's own"),
+    ),
+)
+"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 
 def sniff(source: Source) -> bool:

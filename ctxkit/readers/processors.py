@@ -40,7 +40,9 @@ def with_processor(session: Session) -> Session:
         f"all but the last {KEPT} observations masked about {masked:,}: "
     )
     told += (
-        "such a history processor ran (swe_agent_mask, inferred)." if ran else "no history processor ran (inferred)."
+        "such a history processor ran (swe_agent_mask, inferred)."
+        if ran
+        else "no history processor ran (inferred)."
     )
     details = {**session.details, "history_processor": found}
     return msgspec.structs.replace(session, details=details, notes=(*session.notes, told))

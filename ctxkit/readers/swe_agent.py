@@ -21,6 +21,14 @@ CAN = (
 )
 CANNOT = "usage per call (totals stand in Session.details), times, tool schemas, what history processors cut"
 BLIND = ("compactions", "tool errors")
+TRAITS = (
+    (
+        "all",
+        ("tokens and money of the whole run are recorded; whether a history processor ran is "
+        "inferred from the tokens sent"),
+    ),
+)
+"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 _OWN = {"is_demo", "message_type", "thought", "action"}
 
 

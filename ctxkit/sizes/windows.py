@@ -92,8 +92,15 @@ def _proven(session: Session) -> dict[str | None, _Proof]:
         if isinstance(entry, Edit):
             if (entry.trigger or "").lower().startswith(_AUTOMATIC):
                 proof = out.get(last, _Proof())
-                out[last] = proof._replace(compacted=max(proof.compacted, entry.tokens_before or size))
-        elif entry.role == "assistant" and entry.kind != "turn" and entry.usage and entry.usage.prompt_tokens:
+                out[last] = proof._replace(
+                    compacted=max(proof.compacted, entry.tokens_before or size)
+                )
+        elif (
+            entry.role == "assistant"
+            and entry.kind != "turn"
+            and entry.usage
+            and entry.usage.prompt_tokens
+        ):
             last, prompt = entry.model or session.model, entry.usage.prompt_tokens
             size = prompt + (entry.usage.output_tokens or 0)
             proof = out.get(last, _Proof())

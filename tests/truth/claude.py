@@ -26,7 +26,9 @@ class Transcript:
 
     def add(self, kind: str, **fields: Any) -> str:
         own = f"u{next(self._n)}"
-        self.lines.append({"type": kind, "uuid": own, "parentUuid": self._at, "sessionId": "s", **fields})
+        self.lines.append(
+            {"type": kind, "uuid": own, "parentUuid": self._at, "sessionId": "s", **fields}
+        )
         self._at = own
         return own
 
@@ -38,11 +40,26 @@ class Transcript:
         return self.add("user", message={"role": "user", "content": [block]})
 
     def reply(
-        self, id: str, prompt: int, output: int, *blocks: dict[str, Any], stop: str | None = None, **more: Any
+        self,
+        id: str,
+        prompt: int,
+        output: int,
+        *blocks: dict[str, Any],
+        stop: str | None = None,
+        **more: Any,
     ) -> str:
         read = more.pop("read", 0)
-        usage = {"input_tokens": prompt - read, "cache_read_input_tokens": read, "cache_creation_input_tokens": 0}
-        message = {"id": id, "role": "assistant", "model": more.pop("model", MODEL), "stop_reason": stop}
+        usage = {
+            "input_tokens": prompt - read,
+            "cache_read_input_tokens": read,
+            "cache_creation_input_tokens": 0,
+        }
+        message = {
+            "id": id,
+            "role": "assistant",
+            "model": more.pop("model", MODEL),
+            "stop_reason": stop,
+        }
         message |= {"content": list(blocks), "usage": {**usage, "output_tokens": output}}
         return self.add("assistant", message=message, requestId=f"r-{id}", **more)
 

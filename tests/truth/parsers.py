@@ -53,7 +53,9 @@ def _sum(values: Iterable[int | None]) -> int | None:
 
 def moments(stamps: Iterable[Any]) -> Figures:
     """Return the first and the last of some times, as text or milliseconds."""
-    known = sorted(pd.to_datetime(s, utc=True, unit="ms" if isinstance(s, int) else None) for s in stamps if s)
+    known = sorted(
+        pd.to_datetime(s, utc=True, unit="ms" if isinstance(s, int) else None) for s in stamps if s
+    )
     return {"first": known[0], "last": known[-1]} if known else {}
 
 
@@ -90,15 +92,27 @@ def claude_code(path: Path) -> list[Figures]:
         seen[r.get("uuid")] = told
         records.append(r)
     mains = [r for r in records if not r.get("isSidechain")] or records
-    said = [r for r in mains if r.get("type") == "assistant" and r["message"].get("model") != "<synthetic>"]
+    said = [
+        r
+        for r in mains
+        if r.get("type") == "assistant" and r["message"].get("model") != "<synthetic>"
+    ]
     calls: dict[Any, dict[str, Any]] = {}
     for i, r in enumerate(said):
         m = r["message"]
         key = (m.get("id") or i, r.get("requestId"))
         calls.setdefault(key, {"tools": set()})["usage"] = m.get("usage") or {}
         content = m.get("content") if isinstance(m.get("content"), list) else []
-        calls[key]["tools"] |= {b["id"] for b in content if b.get("type") in ("tool_use", "server_tool_use")}
-    answers = [b for r in mains if r.get("type") == "user" for b in _blocks(r) if b.get("type") == "tool_result"]
+        calls[key]["tools"] |= {
+            b["id"] for b in content if b.get("type") in ("tool_use", "server_tool_use")
+        }
+    answers = [
+        b
+        for r in mains
+        if r.get("type") == "user"
+        for b in _blocks(r)
+        if b.get("type") == "tool_result"
+    ]
     uses = [c["usage"] for c in calls.values()]
     found = billed(
         (
@@ -110,7 +124,11 @@ def claude_code(path: Path) -> list[Figures]:
         for u in uses
     )
     del found["output_tokens"]  # fragments: see test_fragments.py
-    made = [r for r in mains if r.get("type") == "assistant" and r["message"].get("model") == "<synthetic>"]
+    made = [
+        r
+        for r in mains
+        if r.get("type") == "assistant" and r["message"].get("model") == "<synthetic>"
+    ]
     return [
         {
             "calls_n": len(calls),
@@ -130,7 +148,13 @@ def _blocks(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 _CODEX_CALLS = {
-    *("function_call", "custom_tool_call", "local_shell_call", "tool_search_call", "web_search_call"),
+    *(
+        "function_call",
+        "custom_tool_call",
+        "local_shell_call",
+        "tool_search_call",
+        "web_search_call",
+    ),
     "image_generation_call",
 }
 
@@ -145,12 +169,18 @@ def codex(path: Path) -> list[Figures]:
     items = [r["payload"] for r in records if r.get("type") == "response_item"]
     usages, total = [], None
     for r in records:
-        info = r.get("payload", {}).get("info") if r.get("payload", {}).get("type") == "token_count" else None
+        info = (
+            r.get("payload", {}).get("info")
+            if r.get("payload", {}).get("type") == "token_count"
+            else None
+        )
         if info and info.get("last_token_usage") and info.get("total_token_usage") != total:
             total = info.get("total_token_usage")
             u = info["last_token_usage"]
             read, write = u.get("cached_input_tokens"), u.get("cache_write_input_tokens")
-            usages.append((u["input_tokens"] - (read or 0) - (write or 0), read, write, u["output_tokens"]))
+            usages.append(
+                (u["input_tokens"] - (read or 0) - (write or 0), read, write, u["output_tokens"])
+            )
     outputs = [_codex_output(p) for p in items if p["type"].endswith("_output")]
     return [
         {
@@ -165,7 +195,9 @@ def codex(path: Path) -> list[Figures]:
 def _codex_output(p: dict[str, Any]) -> bool:
     """Whether an output failed: a status, an exit code in its JSON, or one at its head."""
     said = p.get("output")
-    if p.get("status") in ("failed", "error") or (isinstance(said, dict) and said.get("success") is False):
+    if p.get("status") in ("failed", "error") or (
+        isinstance(said, dict) and said.get("success") is False
+    ):
         return True
     if not isinstance(said, str):
         return False
@@ -174,7 +206,9 @@ def _codex_output(p: dict[str, Any]) -> bool:
     except (json.JSONDecodeError, KeyError, TypeError):
         head = "\n".join(said.split("\n")[:6])
         codes = re.findall(
-            r"^(?:Exit code: |Process exited with code |failed in sandbox .*exit code: )(\d+)", head, re.MULTILINE
+            r"^(?:Exit code: |Process exited with code |failed in sandbox .*exit code: )(\d+)",
+            head,
+            re.MULTILINE,
         )
         return any(c != "0" for c in codes)
 
@@ -189,13 +223,16 @@ def gemini(path: Path) -> list[Figures]:
     calls = [c for m in replies for c in m.get("toolCalls") or ()]
     tokens = [m["tokens"] for m in replies if m.get("tokens")]
     usages = [
-        (t["input"] - t.get("cached", 0), t.get("cached"), None, t["output"] + t.get("thoughts", 0)) for t in tokens
+        (t["input"] - t.get("cached", 0), t.get("cached"), None, t["output"] + t.get("thoughts", 0))
+        for t in tokens
     ]
     return [
         {
             "calls_n": len(replies),
             "tool_calls_n": len(calls),
-            "results_n": sum(bool(c.get("result")) or c["status"] in ("error", "cancelled") for c in calls),
+            "results_n": sum(
+                bool(c.get("result")) or c["status"] in ("error", "cancelled") for c in calls
+            ),
             "tool_errors_n": sum(c["status"] == "error" for c in calls),
             "compactions_n": None,
             **billed(usages),
@@ -218,7 +255,8 @@ def opencode(path: Path) -> list[Figures]:
             "compactions_n": sum(ranges),
             "cost_usd": sum(m["info"].get("cost") or 0 for m in replies) or None,
             **billed(
-                (t["input"], t["cache"]["read"], t["cache"]["write"], t["output"] + t["reasoning"]) for t in tokens
+                (t["input"], t["cache"]["read"], t["cache"]["write"], t["output"] + t["reasoning"])
+                for t in tokens
             ),
         }
     ]
@@ -240,9 +278,15 @@ def openhands(path: Path) -> list[Figures]:
     out = []
     for run in lines(path):
         events = run["history"]
-        seen = [e for e in events if e.get("observation") and (e.get("tool_call_metadata") or {}).get("tool_call_id")]
+        seen = [
+            e
+            for e in events
+            if e.get("observation") and (e.get("tool_call_metadata") or {}).get("tool_call_id")
+        ]
         codes = [((e.get("extras") or {}).get("metadata") or {}).get("exit_code") for e in seen]
-        wrong = sum(e["observation"] == "error" or (c or 0) > 0 for e, c in zip(seen, codes, strict=True))
+        wrong = sum(
+            e["observation"] == "error" or (c or 0) > 0 for e, c in zip(seen, codes, strict=True)
+        )
         told = {u["response_id"]: u for u in run["metrics"]["token_usages"] or ()}
         for e in events:
             response = (e.get("tool_call_metadata") or {}).get("model_response") or {}
@@ -303,7 +347,9 @@ def _return_code(m: dict[str, Any]) -> int:
     code = (m.get("extra") or {}).get("returncode")
     if isinstance(code, int):
         return code
-    content = m["content"] if isinstance(m["content"], str) else (m["content"] or [{}])[0].get("text", "")
+    content = (
+        m["content"] if isinstance(m["content"], str) else (m["content"] or [{}])[0].get("text", "")
+    )
     found = re.match(r"\s*<returncode>(-?\d+)", content)
     return int(found[1]) if found else 0
 
@@ -346,7 +392,12 @@ def _inspect_usage(u: dict[str, Any]) -> Told:
     """Where input and output are the total, the input holds what was cached."""
     read, write = u.get("input_tokens_cache_read"), u.get("input_tokens_cache_write")
     within = u["input_tokens"] + u["output_tokens"] == u["total_tokens"]
-    return (u["input_tokens"] - ((read or 0) + (write or 0)) * within, read, write, u["output_tokens"])
+    return (
+        u["input_tokens"] - ((read or 0) + (write or 0)) * within,
+        read,
+        write,
+        u["output_tokens"],
+    )
 
 
 def aider(path: Path) -> list[Figures]:
@@ -361,7 +412,12 @@ def atif(path: Path) -> list[Figures]:
     steps = [s for s in document["steps"] if s["source"] == "agent"]
     metrics = [s["metrics"] for s in steps if s.get("metrics")]
     usages = [
-        (m["prompt_tokens"] - (m.get("cached_tokens") or 0), m.get("cached_tokens"), None, m["completion_tokens"])
+        (
+            m["prompt_tokens"] - (m.get("cached_tokens") or 0),
+            m.get("cached_tokens"),
+            None,
+            m["completion_tokens"],
+        )
         for m in metrics
     ]
     cost = sum(m.get("cost_usd") or 0 for m in metrics)
@@ -384,7 +440,11 @@ def langfuse(path: Path) -> list[Figures]:
     for o in made:
         told = o.get("usageDetails") or {}
         cached = next((n for k, n in told.items() if "cache" in k and "creation" not in k), None)
-        output = None if told.get("output") is None else told["output"] + (told.get("output_reasoning") or 0)
+        output = (
+            None
+            if told.get("output") is None
+            else told["output"] + (told.get("output_reasoning") or 0)
+        )
         usages.append((told.get("input") or 0, cached, None, output))
     cost = sum((o.get("costDetails") or {}).get("total") or 0 for o in made)
     calls = [o for o in made if o.get("usageDetails") or o.get("output")]
@@ -399,9 +459,14 @@ def kimi(path: Path) -> list[Figures]:
         {
             "tool_calls_n": sum(e["type"] == "tool.call" for e in events),
             "results_n": sum(e["type"] == "tool.result" for e in events),
-            "tool_errors_n": sum(e["type"] == "tool.result" and e["result"].get("isError") is True for e in events),
+            "tool_errors_n": sum(
+                e["type"] == "tool.result" and e["result"].get("isError") is True for e in events
+            ),
             "compactions_n": sum(r.get("type") == "context.apply_compaction" for r in lines(path)),
-            **billed((u["inputOther"], u["inputCacheRead"], u["inputCacheCreation"], u["output"]) for u in usages),
+            **billed(
+                (u["inputOther"], u["inputCacheRead"], u["inputCacheCreation"], u["output"])
+                for u in usages
+            ),
         }
     ]
 

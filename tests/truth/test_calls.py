@@ -64,26 +64,47 @@ def _apart(path) -> int:
 
 
 def test_a_prompt_of_no_tokens_is_missing(tmp_path):
-    failed = {"id": "m2", "role": "assistant", "error": {"name": "MessageAbortedError"}, "modelID": "gpt-4o"}
+    failed = {
+        "id": "m2",
+        "role": "assistant",
+        "error": {"name": "MessageAbortedError"},
+        "modelID": "gpt-4o",
+    }
     zero = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
     log = {
         "info": {"id": "ses_1"},
         "messages": [
             {"info": {"id": "m1", "role": "user"}, "parts": [{"type": "text", "text": "go"}]},
-            {"info": {**failed, "tokens": zero, "cost": 0}, "parts": [{"type": "text", "text": "half an"}]},
+            {
+                "info": {**failed, "tokens": zero, "cost": 0},
+                "parts": [{"type": "text", "text": "half an"}],
+            },
         ],
     }
     (tmp_path / "s.json").write_text(json.dumps(log))
     frame = ck.frame(ck.read(tmp_path / "s.json"), per="call")
-    told = ["prompt_tokens", "input_tokens", "cache_read_tokens", "output_tokens", "cost_usd", "source"]
+    told = [
+        "prompt_tokens",
+        "input_tokens",
+        "cache_read_tokens",
+        "output_tokens",
+        "cost_usd",
+        "source",
+    ]
     assert frame[told].isna().all().all()
     assert frame["is_error"].tolist() == [True]
 
 
 def test_failed_calls_after_a_cut_are_no_prompt_of_a_replay():
     old = [user("go " * 200), assistant("word " * 4_000, usage=usage(60_000))]
-    failed = [m for _ in range(7) for m in (user("again " * 500), assistant("", is_error=True, visible=False))]
-    s = session(*old, summarised(old, "short"), *failed, user("now"), assistant(usage=usage(22_000)))
+    failed = [
+        m
+        for _ in range(7)
+        for m in (user("again " * 500), assistant("", is_error=True, visible=False))
+    ]
+    s = session(
+        *old, summarised(old, "short"), *failed, user("now"), assistant(usage=usage(22_000))
+    )
     again = ck.replay(s, ck.presets.none())
     frame = ck.frame(again, per="call")
     assert frame["prompt_tokens"].notna().tolist() == [True, *[False] * 7, True]
@@ -95,14 +116,22 @@ def test_calls_of_aborted_replies_count(real):
     """Pi's log holds 467 calls of tools, 18 of them in replies that were broken off."""
     path = real / "pi/before-compaction.jsonl"
     row = ck.frame(ck.read(path), per="session").iloc[0]
-    said_ = [json.loads(line).get("message", {}) for line in path.read_text().splitlines() if line.startswith("{")]
+    said_ = [
+        json.loads(line).get("message", {})
+        for line in path.read_text().splitlines()
+        if line.startswith("{")
+    ]
     replies = [m for m in said_ if m.get("role") == "assistant"]
-    assert row["tool_calls_n"] == sum(p["type"] == "toolCall" for m in replies for p in m["content"])
+    assert row["tool_calls_n"] == sum(
+        p["type"] == "toolCall" for m in replies for p in m["content"]
+    )
     assert row["failed_calls_n"] == sum(m["stopReason"] in ("error", "aborted") for m in replies)
 
 
 def test_calls_of_an_aborted_reply_that_were_run_count_once():
-    s = session(user(), assistant("", tool_call(), details={"calls_not_run": [{"id": "x", "name": "bash"}]}))
+    s = session(
+        user(), assistant("", tool_call(), details={"calls_not_run": [{"id": "x", "name": "bash"}]})
+    )
     assert ck.frame(s, per="call")["tool_calls_n"].tolist() == [2]
 
 
@@ -111,7 +140,11 @@ def test_retries_and_made_up_replies_are_events(real):
     row = ck.frame(ck.read(path), per="session").iloc[0]
     (figures,) = claude_code(path)
     assert figures["events_n"] > 0
-    assert (row["calls_n"], row["events_n"], row["failed_calls_n"]) == (figures["calls_n"], figures["events_n"], 0)
+    assert (row["calls_n"], row["events_n"], row["failed_calls_n"]) == (
+        figures["calls_n"],
+        figures["events_n"],
+        0,
+    )
     t = Transcript()
     t.ask("go")
     t.add("system", subtype="api_error", error={"status": 529})

@@ -15,8 +15,13 @@ def made(*prompts: int, models: tuple[str, ...] = ()):
     for i, n in enumerate(prompts):
         asked = tool_call()
         model = models[i] if models else "m"
-        log += [assistant("word " * 50, asked, usage=usage(n), model=model), result("word " * 2_000, asked)]
-    return session(*log, assistant("end", usage=usage(prompts[-1] + 100), model=models[-1] if models else "m"))
+        log += [
+            assistant("word " * 50, asked, usage=usage(n), model=model),
+            result("word " * 2_000, asked),
+        ]
+    return session(
+        *log, assistant("end", usage=usage(prompts[-1] + 100), model=models[-1] if models else "m")
+    )
 
 
 def test_a_fall_is_a_row_of_its_own_kind():
@@ -32,7 +37,12 @@ def test_a_fall_is_a_row_of_its_own_kind():
 
 @pytest.mark.parametrize(
     "prompts",
-    [(60_000, 63_000, 62_500), (60_000, 63_000, 61_000, 62_000), (60_000, 900, 62_000), (1_000, 200, 300)],
+    [
+        (60_000, 63_000, 62_500),
+        (60_000, 63_000, 61_000, 62_000),
+        (60_000, 900, 62_000),
+        (1_000, 200, 300),
+    ],
     ids=["noise", "a twentieth", "another kind of request", "too small"],
 )
 def test_noise_is_none(prompts):
@@ -46,7 +56,12 @@ def test_another_model_counts_otherwise_and_falls_not():
 def test_a_marked_compaction_explains_its_fall():
     first = [user("go"), assistant(usage=usage(60_000))]
     s = session(
-        *first, summarised(first), user(), assistant(usage=usage(20_000)), user(), assistant(usage=usage(21_000))
+        *first,
+        summarised(first),
+        user(),
+        assistant(usage=usage(20_000)),
+        user(),
+        assistant(usage=usage(21_000)),
     )
     assert falls(s) == ()
     assert ck.frame(s, per="compaction")["kind"].tolist() == ["summarised"]
@@ -75,7 +90,11 @@ def test_what_came_later_beside_the_messages_is_its_own_part():
 
 def test_it_is_hollow_on_the_chart_and_said():
     chart = ck.plots.growth(made(60_000, 63_000, 50_000, 53_000))
-    hollow = [t for t in chart.to_plotly()["data"] if str(t.get("marker", {}).get("symbol", "")).endswith("-open")]
+    hollow = [
+        t
+        for t in chart.to_plotly()["data"]
+        if str(t.get("marker", {}).get("symbol", "")).endswith("-open")
+    ]
     assert [t["name"] for t in hollow] == ["falls without a mark"]
     assert "Hollow ones are falls" in chart.caption
     assert 'fill="none" stroke=' in chart.to_html()

@@ -9,7 +9,9 @@ from truth.claude import Transcript, said, use
 
 import ctxkit as ck
 
-WORDS = "the quick brown fox jumps over the lazy dog and so on " * 20  # 1,080 characters: 270 by their quarter
+WORDS = (
+    "the quick brown fox jumps over the lazy dog and so on " * 20
+)  # 1,080 characters: 270 by their quarter
 
 
 def made(output: int = 1, stop: str | None = None) -> Transcript:
@@ -40,7 +42,11 @@ def test_the_piece_stays_in_the_details_and_the_session_says_so():
 @pytest.mark.parametrize(("output", "stop"), [(300, None), (300, "tool_use"), (150, "tool_use")])
 def test_a_whole_output_stays_recorded(output, stop):
     call = ck.frame(made(output, stop).read(), per="call").iloc[0]
-    assert (call["output_tokens"], call["output_source"], call["cost_source"]) == (output, "recorded", "derived")
+    assert (call["output_tokens"], call["output_source"], call["cost_source"]) == (
+        output,
+        "recorded",
+        "derived",
+    )
 
 
 def test_without_a_next_prompt_the_text_is_scaled_as_the_rest_grew():
@@ -92,5 +98,9 @@ def _characters(path) -> int:
         for b in record["message"]["content"]:
             blocks[json.dumps([record["message"]["id"], b])] = b
     texts = (b.get("text") or b.get("thinking") or "" for b in blocks.values())
-    given = (json.dumps(b["input"], separators=(",", ":")) for b in blocks.values() if b["type"] == "tool_use")
+    given = (
+        json.dumps(b["input"], separators=(",", ":"))
+        for b in blocks.values()
+        if b["type"] == "tool_use"
+    )
     return sum(map(len, texts)) + sum(map(len, given))

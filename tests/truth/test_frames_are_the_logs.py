@@ -56,7 +56,12 @@ def figures_of(sessions: list[Session]) -> pd.DataFrame:
     frame = ck.frame(sessions, per="session").set_index("session", drop=False)
     calls, messages = (ck.frame(sessions, per=per) for per in ("call", "message"))
     sums = calls.groupby("session")[["input_tokens", "cache_write_tokens"]].sum(min_count=1)
-    roles = messages.groupby(["session", "role"]).size().unstack(fill_value=0).reindex(columns=["user", "tool"])
+    roles = (
+        messages.groupby(["session", "role"])
+        .size()
+        .unstack(fill_value=0)
+        .reindex(columns=["user", "tool"])
+    )
     times = messages.groupby("session")["ts"].agg(["min", "max"])
     return frame.assign(
         input_tokens=sums["input_tokens"],

@@ -19,14 +19,27 @@ def made(parent: str | None = "elsewhere", *, cut: bool = True) -> Transcript:
     prompt = 150_000
     for i in range(3):
         t.reply(
-            f"a{i}", prompt, 60, said("word " * 30), use(f"c{i}"), stop="tool_use", read=prompt - 1000 if i else 11_000
+            f"a{i}",
+            prompt,
+            60,
+            said("word " * 30),
+            use(f"c{i}"),
+            stop="tool_use",
+            read=prompt - 1000 if i else 11_000,
         )
         t.answer(f"c{i}", "word " * 40)
         prompt += 200
     if cut:
         t.compact(prompt, "what was done " * 100)
     t.ask("next")
-    t.reply("b", 45_000 if cut else prompt, 20, said("yes"), stop="end_turn", read=11_000 if cut else prompt - 1000)
+    t.reply(
+        "b",
+        45_000 if cut else prompt,
+        20,
+        said("yes"),
+        stop="end_turn",
+        read=11_000 if cut else prompt - 1000,
+    )
     return t
 
 
@@ -35,7 +48,9 @@ def test_what_the_smallest_later_prompt_does_not_hold_was_conversation():
     head = [m for m in session.messages if m.kind == LOST]
     assert {m.role for m in head} == {"summary"}
     assert sizes(session).fixed <= 45_000
-    assert sum(m.parts[0].tokens for m in head) + sizes(session).fixed == pytest.approx(150_000, abs=100)
+    assert sum(m.parts[0].tokens for m in head) + sizes(session).fixed == pytest.approx(
+        150_000, abs=100
+    )
     assert "The conversation before line 1 is not in this file" in " ".join(session.notes)
 
 

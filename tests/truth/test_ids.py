@@ -44,7 +44,12 @@ def test_real_sessions_stay_apart(real):
     assert max(Counter(s.id for s in sessions).values()) > 1
     calls = ck.frame(sessions, per="call")
     assert calls.groupby("session").size().to_dict() == {
-        name: n for name, n in ck.frame(sessions, per="session").set_index("session")["calls_n"].to_dict().items() if n
+        name: n
+        for name, n in ck.frame(sessions, per="session")
+        .set_index("session")["calls_n"]
+        .to_dict()
+        .items()
+        if n
     }
     assert not calls.duplicated(["session", "call"]).any()
 
@@ -61,12 +66,21 @@ def run(tmp_path, sent: int, steps: int = 40):
 
 
 @pytest.mark.parametrize(
-    ("sent", "name"), [(210_000, "swe_agent_mask"), (260_000, "swe_agent_mask"), (810_000, "none"), (900_000, "none")]
+    ("sent", "name"),
+    [
+        (210_000, "swe_agent_mask"),
+        (260_000, "swe_agent_mask"),
+        (810_000, "none"),
+        (900_000, "none"),
+    ],
 )
 def test_what_was_sent_tells_whether_a_processor_ran(tmp_path, sent, name):
     session = run(tmp_path, sent)
     assert session.details["history_processor"]["name"] == name
-    assert "(swe_agent_mask, inferred)" in session.notes[0] or "no history processor ran" in session.notes[0]
+    assert (
+        "(swe_agent_mask, inferred)" in session.notes[0]
+        or "no history processor ran" in session.notes[0]
+    )
 
 
 def test_a_short_run_tells_nothing(tmp_path):
@@ -77,5 +91,7 @@ def test_the_real_run_masked_its_observations(real):
     session = ck.read(real / "swe-agent/psf__requests-1921.traj")
     assert session.details["history_processor"] == {"name": "swe_agent_mask", "n": 5}
     row = ck.score(session, loss=False)
-    assert row["prompt_tokens"] == pytest.approx(1_304_218, rel=1e-3)  # and not the 2.8 million of the whole history
+    assert row["prompt_tokens"] == pytest.approx(
+        1_304_218, rel=1e-3
+    )  # and not the 2.8 million of the whole history
     assert row["source"] == "estimated"

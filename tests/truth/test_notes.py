@@ -15,7 +15,9 @@ def session(real):
     return ck.read(real / FILE)
 
 
-@pytest.mark.parametrize("name", ["growth", "composition", "budget", "savings", "thrash", "diff", "cache", "loss"])
+@pytest.mark.parametrize(
+    "name", ["growth", "composition", "budget", "savings", "thrash", "diff", "cache", "loss"]
+)
 def test_every_chart_shows_it(session, name):
     chart = getattr(ck.plots, name)(session)
     assert ABOUT in chart.to_text()

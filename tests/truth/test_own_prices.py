@@ -16,7 +16,12 @@ def made(*costs: float | None):
     log = [
         m
         for usd in costs
-        for m in (user(), assistant(usage=Usage(input_tokens=1000, output_tokens=100, cost_usd=usd), model="gpt-4o"))
+        for m in (
+            user(),
+            assistant(
+                usage=Usage(input_tokens=1000, output_tokens=100, cost_usd=usd), model="gpt-4o"
+            ),
+        )
     ]
     return session(*log)
 
@@ -43,14 +48,21 @@ def test_real_logs_score_what_they_say(real):
     row = ck.score(ck.read(path), loss=False)
     assert row["cost_usd"] == json.loads(path.read_text())["cost"]
     assert row["table_usd"] < row["cost_usd"] / 2
-    for s in [*ck.read_all(real / "atif", progress=False), *ck.read_all(real / "mini-swe-agent", progress=False)]:
+    for s in [
+        *ck.read_all(real / "atif", progress=False),
+        *ck.read_all(real / "mini-swe-agent", progress=False),
+    ]:
         frame, row = ck.frame(s, per="session").iloc[0], ck.score(s, loss=False)
         if not s.edits and frame["cost_usd"] is not pd.NA and frame["cost_source"] == "recorded":
             assert row["cost_usd"] == pytest.approx(frame["cost_usd"])
 
 
 def test_the_frame_and_the_score_differ_by_the_summaries_alone(real):
-    for file in ("kimi-cli/assistant_tools.jsonl", "claude-code/entire-7f78a542.jsonl", "pi/before-compaction.jsonl"):
+    for file in (
+        "kimi-cli/assistant_tools.jsonl",
+        "claude-code/entire-7f78a542.jsonl",
+        "pi/before-compaction.jsonl",
+    ):
         s = ck.read(real / file)
         frame, row = ck.frame(s, per="session").iloc[0], ck.score(s, loss=False)
         assert frame["cost_usd"] + frame["summaries_usd"] == pytest.approx(row["cost_usd"])

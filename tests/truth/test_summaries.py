@@ -38,7 +38,9 @@ def test_the_score_of_the_record_holds_it():
 
 
 def test_a_priced_summary_stays_as_it_is():
-    row = ck.frame(made(usage=Usage(input_tokens=10, output_tokens=1, cost_usd=0.25)), per="compaction").iloc[0]
+    row = ck.frame(
+        made(usage=Usage(input_tokens=10, output_tokens=1, cost_usd=0.25)), per="compaction"
+    ).iloc[0]
     assert (row["cost_usd"], row["cost_source"]) == (0.25, "recorded")
 
 
@@ -46,7 +48,9 @@ def test_without_a_summary_nothing_was_written_and_without_a_price_nothing_is_kn
     plain = session(user(), assistant(usage=usage(), model=MODEL))
     assert ck.score(plain, loss=False)["summaries_usd"] == 0.0
     old = [user(), assistant("yes", usage=usage(80_000), model="nobody-knows")]
-    free = session(*old, summarised(old), user(), assistant(usage=usage(30_000), model="nobody-knows"))
+    free = session(
+        *old, summarised(old), user(), assistant(usage=usage(30_000), model="nobody-knows")
+    )
     assert ck.frame(free, per="session")["summaries_usd"].isna().all()
 
 
@@ -58,6 +62,8 @@ def test_a_text_that_no_model_wrote_costs_nothing():
 def test_the_two_summaries_of_a_real_log(real):
     s = ck.read(real / "claude-code/entire-7f78a542.jsonl")
     rows = ck.frame(s, per="compaction")
-    for before, after, words, usd in rows[["tokens_before", "tokens_after", "summary_tokens", "cost_usd"]].to_numpy():
+    for before, after, words, usd in rows[
+        ["tokens_before", "tokens_after", "summary_tokens", "cost_usd"]
+    ].to_numpy():
         assert usd == pytest.approx((before - after + words) * P.input + words * P.output)
     assert ck.score(s, loss=False)["summaries_usd"] == pytest.approx(rows["cost_usd"].sum())

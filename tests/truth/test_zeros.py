@@ -17,7 +17,10 @@ from ctxkit.readers.exits import exit_code, is_failure
         ("<returncode>2</returncode>\n<output>", 2),
         ("Exit code: 1\nWall time: 0.1 seconds\nOutput:\n", 1),
         ("Chunk ID: 1\nWall time: 0.1 seconds\nProcess exited with code 127\nOutput:\n", 127),
-        ("failed in sandbox LinuxSeccomp with execution error: sandbox denied exec error, exit code: 2, stdout:", 2),
+        (
+            "failed in sandbox LinuxSeccomp with execution error: sandbox denied exec error, exit code: 2, stdout:",
+            2,
+        ),
         ("Exit code: 0\n", 0),
         ("the manual says: Exit code: 1 is an error", None),
         ("x\n" * 300 + "Exit code: 1\n", None),
@@ -40,7 +43,11 @@ def test_real_codes_are_errors(real):
 def test_what_swe_agent_cannot_tell_is_missing_and_its_totals_are_recorded(real):
     row = ck.frame(ck.read(real / "swe-agent/psf__requests-1921.traj"), per="session").iloc[0]
     assert row[["tool_errors_n", "compactions_n", "peak_tokens"]].isna().all()
-    assert (row["prompt_tokens"], row["output_tokens"], row["source"]) == (1_304_218, 7_586, "recorded")
+    assert (row["prompt_tokens"], row["output_tokens"], row["source"]) == (
+        1_304_218,
+        7_586,
+        "recorded",
+    )
     assert (row["cost_usd"], row["cost_source"]) == (4.026444, "recorded")
     bare = ck.frame(ck.read(real / "swe-agent/ctf-crypto-katy.traj"), per="session").iloc[0]
     assert bare[["prompt_tokens", "output_tokens", "cost_usd"]].isna().all()  # its totals are zeros
@@ -60,7 +67,12 @@ def pi_log(tmp_path, cost, model="gpt-4o", **usage):
     reply = {"role": "assistant", "content": [{"type": "text", "text": "yes"}], "model": model}
     lines = [
         {"type": "session", "version": 3, "id": "s"},
-        {"type": "message", "id": "a", "parentId": None, "message": {"role": "user", "content": "go"}},
+        {
+            "type": "message",
+            "id": "a",
+            "parentId": None,
+            "message": {"role": "user", "content": "go"},
+        },
         {
             "type": "message",
             "id": "b",
