@@ -182,5 +182,8 @@ def _limit(session: Session, at: Call | None) -> tuple[int, Source]:
     costs, model = Costs(), _model(session, at)
     limit, where = costs.limit(session, at.message if at else Message(role="user"), model)
     if limit is None:
-        return DEFAULT_LIMIT, "estimated"
+        prompts = (
+            c.message.usage.prompt_tokens or 0 for c in session.calls if c.message.usage and c.message.kind != "turn"
+        )
+        return max(DEFAULT_LIMIT, *prompts, 0), "estimated"
     return limit, "recorded" if where == "recorded" else "derived"

@@ -59,7 +59,7 @@ class Pace:
         """The window in tokens, and who says so."""
         window = window_of(self.session, self.model)
         if window.tokens is None:
-            return WINDOW, "assumed"
+            return max(WINDOW, *map(_size, self.billed)), "assumed"
         told = "table of prices" if window.note is None else "what the log proves"
         return window.tokens, "recorded" if window.source == "recorded" else told
 

@@ -52,6 +52,8 @@ class Entries:
         self.title: str | None = None
         self.model: str | None = None
         self.tree = False
+        self.headless = False
+        """True where the first entry follows one that is not in the file."""
         self.floor = 0
         """Everything before this index was taken by a compaction."""
         for line, record in source.records:
@@ -98,6 +100,7 @@ class Entries:
         else:
             at = self.places.get(parent) if type(parent) is str else None
         if at is None:
+            self.headless = self.headless or not self.places
             self.faults.append(Fault(line, "expected 'parentId' to name an entry before this one; taken as the last"))
         elif at != self.log.at and not self.log.stand(at):
             self.faults.append(Fault(line, "branches too often; taken as following the entry before"))
@@ -269,5 +272,5 @@ class Entries:
             parent=word(header.get("parentSession")),
             skipped=dict(self.skipped),
             faults=tuple(sorted(self.faults, key=lambda f: f.line)),
-            details=provider,
+            details=provider | ({"headless": True} if self.headless else {}),
         )

@@ -34,6 +34,8 @@ SHOWN = {
     "needed_later_loss": "needed, lost",
 }
 """Columns of the display and their heads; the frame has them all."""
+_SAME = 0.01
+"""Own prices of a log and those of the table that differ by less are the same."""
 _SHARES = ("token_savings", "message_savings", "needed_later_loss")
 _NUMBER = "text-align:right;padding:2px 5px;font-variant-numeric:tabular-nums"
 _TEXT = "text-align:left;padding:2px 5px"
@@ -81,8 +83,15 @@ class Comparison(pd.DataFrame):
         return (
             f"{line(str(first['session']), 60)}: {_int(first['calls_n'])} calls. Replays keep the recorded trajectory: "
             f"they tell the bill and what was out of sight, not what the agent would have done. {how}{riddles}. "
-            "Summaries are billed as fresh input and output."
+            f"Summaries are billed as fresh input and output.{self._prices()}"
         )
+
+    def _prices(self) -> str:
+        """Say where the log's own prices are others than the table's."""
+        own, table = self["cost_usd"].iloc[0], self["table_usd"].iloc[0]
+        if not (_is(own) and _is(table)) or abs(own - table) <= _SAME * own:
+            return ""
+        return f" By the table of prices, as replays are billed, the record would cost ${table:,.4g}."
 
     @property
     def notes(self) -> list[str]:
