@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.messages import Edit
@@ -59,7 +60,7 @@ def _falls(calls: Sequence[tuple[Call, int]], edits: Sequence[int]) -> Iterator[
     for i, (call, prompt) in enumerate(calls):
         if last is not None and last[0].message.model == call.message.model:
             before, following = last[1], calls[i + 1][1] if i + 1 < len(calls) else 0
-            edited = any(last[0].position < at < call.position for at in edits)
+            edited = bisect_left(edits, last[0].position) < bisect_left(edits, call.position)
             if not edited and before - prompt > max(SHARE * before, LEAST):
                 if following >= before:
                     continue  # the call before stays the one to be held against

@@ -53,10 +53,12 @@ def window_of(session: Session, model: str | None, message: Message | None = Non
     if proof.reached > table:
         tokens = _sold(model, proof.reached)
         bound = f"at least {proof.reached:,} tokens by its own prompts"
-    elif 0 < proof.compacted < _EARLY * table and proof.reached < _EARLY * table:
+    elif 0 < max(proof.compacted, proof.reached) < _EARLY * table and proof.compacted:
         tokens = _sold(model, max(proof.compacted, proof.reached))
         bound = f"at most {tokens:,} tokens by its own compaction (at {proof.compacted:,})"
     else:
+        tokens, bound = table, ""
+    if tokens == table:
         return Window(table, "derived")
     note = f"The window of {model} is {bound}, not the {table:,} of the price table; {tokens:,} is used."
     return Window(tokens, "derived", note)
@@ -90,7 +92,7 @@ def _proven(session: Session) -> dict[str | None, _Proof]:
         return out
     for entry in session.path:
         if isinstance(entry, Edit):
-            if (entry.trigger or "").lower().startswith(_AUTOMATIC):
+            if entry.kind != "replaced" and (entry.trigger or "").lower().startswith(_AUTOMATIC):
                 proof = out.get(last, _Proof())
                 out[last] = proof._replace(
                     compacted=max(proof.compacted, entry.tokens_before or size)

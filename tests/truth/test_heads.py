@@ -116,3 +116,11 @@ def test_it_survives_our_own_format(tmp_path):
     ck.write(session, tmp_path / "s.jsonl")
     back = ck.read(tmp_path / "s.jsonl")
     assert (back.notes, back.messages[0]) == (session.notes, session.messages[0])
+
+
+@pytest.mark.parametrize("format", ["pi", "openai", "atif"])
+def test_other_formats_are_told_no_words_that_nobody_said(format, tmp_path):
+    ck.write(made().read(), tmp_path / "s.jsonl", format=format)
+    back = ck.read(tmp_path / "s.jsonl")
+    assert all(m.parts for m in back.messages)
+    assert LOST not in {m.kind for m in back.messages}

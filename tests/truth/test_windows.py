@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from builders import assistant, session, summarised, usage, user
 
@@ -49,6 +50,18 @@ def test_a_prompt_refutes_a_smaller_window():
 def test_what_proves_nothing_changes_nothing(more):
     found = window_of(made(MILLION, 150_000, **more), MILLION)
     assert (found.tokens, found.source, found.note) == (1_000_000, "derived", None)
+
+
+def test_results_that_are_cleared_by_themselves_prove_nothing():
+    s = made(MILLION, 50_000, cut=50_000)
+    small = msgspec.structs.replace(s.edits[0], kind="replaced")
+    s = msgspec.structs.replace(s, log=tuple(small if e is s.edits[0] else e for e in s.log))
+    assert window(s) == 1_000_000
+
+
+def test_a_window_that_stays_what_the_table_says_needs_no_word():
+    s = made("claude-opus-4-5", 50_000, cut=50_000)
+    assert window_of(s, "claude-opus-4-5") == (200_000, "derived", None)
 
 
 def test_what_the_log_says_is_taken_as_it_is():
