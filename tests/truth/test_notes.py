@@ -61,3 +61,11 @@ def test_a_log_that_says_all_has_no_note(real):
     assert ck.read(real / "mini-swe-agent/marshmallow-code__marshmallow-1343.traj.json").notes == ()
     chart = ck.plots.growth(ck.read(real / "pi/before-compaction.jsonl"))
     assert "Note:" not in chart.to_text()
+
+
+def test_widgets_show_it(session):
+    explorer = ck.explore(session)
+    assert ABOUT in explorer.heading.value
+    assert ABOUT in explorer.to_text()
+    assert ABOUT in explorer.to_html()
+    assert ABOUT in ck.tune(session, "pi").to_text()
