@@ -1,4 +1,4 @@
-"""What the calls that wrote a session's summaries cost: as the log says, else estimated as a replay's are billed."""
+"""What the calls that wrote a session's summaries cost: as the log says, else estimated."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def summary_usd(
 
 
 def is_billed(cut: Cut) -> bool:
-    """Say whether a compaction had calls of a model: the log bills them, or a summary stands that one wrote."""
+    """Say whether a compaction had calls of a model: the log bills them, or a summary stands."""
     return any(e.usage is not None for e in cut.edits) or _is_written(cut)
 
 

@@ -1,4 +1,4 @@
-"""Outputs of which a log holds the first piece of a stream only: told from what the next prompt grew by."""
+"""Outputs of which a log holds the first piece alone: told from what the next prompt grew by."""
 
 from __future__ import annotations
 

@@ -19,11 +19,11 @@ _SMALLEST = 1024
 _PIECE = 2000
 """Tokens of each of them, as messages have: what keeps the first ones keeps little."""
 _FIXED = 64_000
-"""More than system prompt, tools and project files have been seen to take of a first prompt (11,000 to 45,000)."""
+"""More than system prompt, tools and project files have been seen to take (11,000 to 45,000)."""
 
 
 def with_head(session: Session) -> Session:
-    """Return a session with a message for the conversation that its file has lost; itself, where there is none.
+    """Return a session with messages for what its file has lost; itself, where that is nothing.
 
     A prompt's fixed part cannot be larger than what no message shows of the smallest later prompt.
     What the first prompt held beyond that was conversation, which a compaction takes away: it

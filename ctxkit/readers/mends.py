@@ -1,4 +1,4 @@
-"""What a log says wrongly is mended in every session that a reader made, and what it cannot say is said of it."""
+"""What a log says wrongly is mended in every session read, and what it cannot say is told."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _STREAMED = frozenset({"claude-code"})
 
 
 def mended(session: Session, blind: Sequence[str] = ()) -> Session:
-    """Return a session, and its subagents, with false zeros out, fragments and a lost head told, and its notes.
+    """Return a session, and its subagents, mended and with its notes.
 
     Args:
         session: as its reader made it.
-        blind: what its format has no mark for, so that none is not zero: `compactions`, `tool errors`.
+        blind: what its format has no mark for (`compactions`, `tool errors`): none is not zero.
     """
     session = _without_zeros(session)
     if session.format in _STREAMED:
@@ -96,10 +96,14 @@ def _notes(session: Session) -> Iterator[str]:
     if found:
         lost = sum(f.before - f.after for f in found)
         times = "once" if len(found) == 1 else f"{len(found)} times"
-        yield f"The prompt fell {times} without a mark in the log, by {lost:,} tokens in all: what went is not known."
+        yield (
+            f"The prompt fell {times} without a mark in the log, by {lost:,} tokens in all: "
+            "what went is not known."
+        )
     blind = session.details.get("cannot_tell", ())
     if blind:
-        yield f"This format has no mark for {' or '.join(blind)}: where none is seen, their number is missing."
+        names = " or ".join(blind)
+        yield f"This format has no mark for {names}: where none is seen, their number is missing."
 
 
 def _on_usage(session: Session) -> Iterator[str]:
@@ -109,9 +113,12 @@ def _on_usage(session: Session) -> Iterator[str]:
         first = sum(m.details.get("recorded_output_tokens") or 0 for m in broken)
         now = sum((m.usage.output_tokens or 0) if m.usage else 0 for m in broken)
         yield (
-            f"Output tokens of {len(broken)} of {len(replies)} calls are estimated from text and growth ({now:,}): "
-            f"the log holds the first pieces of their streams ({first:,})."
+            f"Output tokens of {len(broken)} of {len(replies)} calls are estimated from text and "
+            f"growth ({now:,}): the log holds the first pieces of their streams ({first:,})."
         )
     free = session.details.get("free_calls")
     if free:
-        yield f"The log prices {free} calls at $0, as it does where it knows no price: their cost is missing."
+        yield (
+            f"The log prices {free} calls at $0, as it does where it knows no price: "
+            "their cost is missing."
+        )

@@ -1,4 +1,4 @@
-"""SWE-agent's history processors: whether one ran is told by the tokens that the run says it sent."""
+"""SWE-agent's history processors: whether one ran is told by the tokens that the run sent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TELLS = 1.3
 
 
 def with_processor(session: Session) -> Session:
-    """Return a session with what its total of sent tokens tells: was all of the history sent at each call?
+    """Return a session with what its total of sent tokens tells: was all history sent each time?
 
     `details["history_processor"]` then names the preset that does the same (`swe_agent_mask`, with
     the observations it kept), or `none`; missing where the total fits both, or there is none.
@@ -36,8 +36,8 @@ def with_processor(session: Session) -> Session:
         return session
     found = {"name": "swe_agent_mask", "n": KEPT} if ran else {"name": "none"}
     told = (
-        f"The run says that it sent {sent:,} tokens; its whole history at each call would be about {whole:,}, with "
-        f"all but the last {KEPT} observations masked about {masked:,}: "
+        f"The run says that it sent {sent:,} tokens; its whole history at each call would be about "
+        f"{whole:,}, with all but the last {KEPT} observations masked about {masked:,}: "
     )
     told += (
         "such a history processor ran (swe_agent_mask, inferred)."
@@ -49,7 +49,7 @@ def with_processor(session: Session) -> Session:
 
 
 def _estimates(session: Session) -> tuple[int, int]:
-    """Tokens of all prompts together as the history stands, and with the older observations masked."""
+    """Tokens of all prompts together as the history stands, and with old observations masked."""
     counter = tokens.named("chars/4")
     whole = masked = total = 0
     observed: list[int] = []

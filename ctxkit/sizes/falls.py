@@ -1,4 +1,4 @@
-"""Falls of the prompt that a log does not mark: old results dropped by the client, a resume on another branch."""
+"""Falls of the prompt that a log does not mark: old results dropped, a resume on another branch."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def falls(session: Session) -> tuple[Fall, ...]:
 
 
 def billed(session: Session) -> dict[str, list[tuple[Call, int]]]:
-    """Return the calls with a recorded prompt size, by agent; a record of a whole turn is a bill and no prompt."""
+    """Return the calls with a recorded prompt, by agent; a record of a whole turn is a bill."""
     out: dict[str, list[tuple[Call, int]]] = {}
     for call in session.calls:
         usage = call.message.usage

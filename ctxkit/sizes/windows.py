@@ -1,4 +1,4 @@
-"""How large a session's window is: as its log says, else by the table of prices, held against what the log proves."""
+"""How large a session's window is: as its log says, else by the table as far as the log allows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _AUTOMATIC = ("auto", "overflow")
 
 
 class Window(NamedTuple):
-    """A window in tokens, where the figure comes from, and what is to be said of it; None: unknown."""
+    """A window in tokens, where the figure comes from, what is to be said of it; None: unknown."""
 
     tokens: int | None
     source: str | None
@@ -60,7 +60,10 @@ def window_of(session: Session, model: str | None, message: Message | None = Non
         tokens, bound = table, ""
     if tokens == table:
         return Window(table, "derived")
-    note = f"The window of {model} is {bound}, not the {table:,} of the price table; {tokens:,} is used."
+    note = (
+        f"The window of {model} is {bound}, not the {table:,} of the price table; "
+        f"{tokens:,} is used."
+    )
     return Window(tokens, "derived", note)
 
 
@@ -72,7 +75,7 @@ def notes_on_windows(session: Session) -> list[str]:
 
 
 def _sold(model: str | None, least: int) -> int:
-    """Return the smallest window sold that holds so many tokens; the tokens themselves where none does."""
+    """Return the smallest window sold that holds so many tokens; where none does, the tokens."""
     sold = _CLAUDE if model is not None and "claude" in model.lower() else SOLD
     return next((n for n in sold if n >= least), least)
 

@@ -1,4 +1,4 @@
-"""Made transcripts of Claude Code: lines that hang on each other, with usage as a stream's first piece has it."""
+"""Made transcripts of Claude Code: lines that hang on each other, with the usage of a stream."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Figures of real logs by small parsers of their own: plain JSON and sums, no code of the readers.
 
-Each function takes a path and returns one dictionary a session, in the order of the file: the figures that the log
-holds, under the names of the session frame. A figure that a parser does not tell is left out.
+Each function takes a path and returns one dictionary a session, in the order of the file: the
+figures that the log holds, under the names of the session frame. A figure that a parser does not tell is left out.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 Told = tuple[int, int | None, int | None, int | None]
-"""Usage of a call: uncached input, read from the cache, written to it, output; None: the log does not tell."""
+"""Usage of a call: uncached input, read from the cache, written to it, output; None: unknown."""
 
 
 def billed(usages: Iterable[Told]) -> Figures:
-    """Return the sums of usages by class, the prompts together and the largest one; a call without a prompt is none."""
+    """Return sums by class, the prompts together and the largest; a call without a prompt is none."""
     known = [u for u in usages if u[0] or u[1] or u[2]]
     names = ("input_tokens", "cached_tokens", "cache_write_tokens", "output_tokens")
     sums = {n: _sum(u[i] for u in known) for i, n in enumerate(names)}
@@ -164,7 +164,7 @@ _SERVER = {"web_search_call", "image_generation_call"}
 
 
 def codex(path: Path) -> list[Figures]:
-    """Codex: token counts tell the calls that were billed; a count that repeats its total is none."""
+    """Codex: token counts tell the calls that were billed; one that repeats its total is none."""
     records = lines(path)
     items = [r["payload"] for r in records if r.get("type") == "response_item"]
     usages, total = [], None
@@ -214,7 +214,7 @@ def _codex_output(p: dict[str, Any]) -> bool:
 
 
 def gemini(path: Path) -> list[Figures]:
-    """Gemini CLI: messages of one object, or lines; a message id written again is the same message."""
+    """Gemini CLI: messages of one object, or lines; an id written again is the same message."""
     try:
         messages = json.loads(path.read_text())["messages"]
     except json.JSONDecodeError:
@@ -300,7 +300,7 @@ def openhands(path: Path) -> list[Figures]:
 
 
 def swe_agent(path: Path) -> list[Figures]:
-    """SWE-agent: a history, and the totals of the run; neither errors nor compactions are marked."""
+    """SWE-agent: a history and the run's totals; neither errors nor compactions are marked."""
     document = json.loads(path.read_text())
     stats = document.get("info", {}).get("model_stats", {})
     talk = [m for m in document["history"] if not m.get("is_demo")]
@@ -433,7 +433,7 @@ def atif(path: Path) -> list[Figures]:
 
 
 def langfuse(path: Path) -> list[Figures]:
-    """Langfuse: generations are calls, but for those of a framework's events, which hold neither usage nor output."""
+    """Langfuse: generations are calls, but for a framework's events: no usage and no output."""
     found = json.loads(path.read_text())["observations"]
     made = [o for o in found if o["type"] == "GENERATION"]
     usages = []

@@ -1,4 +1,4 @@
-"""Falls of the prompt that a log does not mark are events: rows of the compaction frame, hollow on the chart."""
+"""Unmarked falls of the prompt are rows of the compaction frame, and hollow on the chart."""
 
 from __future__ import annotations
 

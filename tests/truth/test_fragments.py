@@ -1,4 +1,4 @@
-"""Claude Code's outputs that are the first piece of a stream are estimated, marked, and cost with it."""
+"""Claude Code's outputs that are the first piece of a stream are estimated, and marked so."""
 
 from __future__ import annotations
 

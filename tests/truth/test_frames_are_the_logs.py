@@ -1,7 +1,7 @@
 """The frames of every real file hold what small parsers of their own find in it, figure by figure.
 
-Where a definition of the frames differs from the plain count, it stands in `DIFFERS` with its reason, and in
-docs/frames.md.
+Where a definition of the frames differs from the plain count, it stands in `DIFFERS` with its
+reason, and in docs/frames.md.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _ZOO = "claude-code/agent-sessions-event-zoo.jsonl"
 DIFFERS: dict[tuple[str, str], Any] = {
-    # A made file whose ids are all one word: there a call ends where another line follows. Its first lines are marked
-    # as a sidechain that nothing started, and count as the conversation.
+    # A made file whose ids are all one word: there a call ends where another line follows. Its
+    # first lines are marked as a sidechain that nothing started, and count as the conversation.
     (_ZOO, "calls_n"): 9,
     (_ZOO, "tool_calls_n"): 3,
     (_ZOO, "tool_errors_n"): 1,
@@ -52,7 +52,7 @@ def test_the_frame_holds_what_the_log_holds(row: dict[str, str], real: Path) -> 
 
 
 def figures_of(sessions: list[Session]) -> pd.DataFrame:
-    """Return the session frame with sums of the call frame and counts of the message frame beside it."""
+    """Return the session frame with sums of the call frame and counts of the message frame."""
     frame = ck.frame(sessions, per="session").set_index("session", drop=False)
     calls, messages = (ck.frame(sessions, per=per) for per in ("call", "message"))
     sums = calls.groupby("session")[["input_tokens", "cache_write_tokens"]].sum(min_count=1)

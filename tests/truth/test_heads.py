@@ -1,4 +1,4 @@
-"""A log whose beginning is missing: what its first prompt held of it is lost conversation that a compaction removes."""
+"""What a first prompt held of a missing beginning is conversation that a compaction removes."""
 
 from __future__ import annotations
 

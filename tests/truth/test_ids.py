@@ -1,4 +1,4 @@
-"""Sessions under one id stay apart in every frame; SWE-agent's own total decides whether a processor ran."""
+"""Sessions under one id stay apart in every frame; SWE-agent's total tells if it masked."""
 
 from __future__ import annotations
 

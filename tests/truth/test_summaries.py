@@ -1,4 +1,4 @@
-"""Summaries that a log does not price are estimated for the record as a replay's are billed, with their source."""
+"""Summaries that a log does not price are estimated for the record as a replay's are billed."""
 
 from __future__ import annotations
 

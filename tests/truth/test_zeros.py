@@ -1,4 +1,4 @@
-"""A zero that means nothing is missing: errors and compactions that a log has no mark for, prices of nothing."""
+"""A zero that means nothing is missing: marks that a format does not have, prices of nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from ctxkit.readers.exits import exit_code, is_failure
         ("Exit code: 1\nWall time: 0.1 seconds\nOutput:\n", 1),
         ("Chunk ID: 1\nWall time: 0.1 seconds\nProcess exited with code 127\nOutput:\n", 127),
         (
-            "failed in sandbox LinuxSeccomp with execution error: sandbox denied exec error, exit code: 2, stdout:",
+            ("failed in sandbox LinuxSeccomp with execution error: sandbox denied exec error, "
+            "exit code: 2, stdout:"),
             2,
         ),
         ("Exit code: 0\n", 0),
