@@ -59,27 +59,22 @@ def replayed(session: Session, rules: Any, *, tokens: Sequence[int] | None = Non
 
 
 def window(session: Session) -> int | None:
-    """Return the model's limit, as far as the log or the price table names it."""
-    from ctxkit.prices import context_limit
+    """Return the model's limit: as the log says, else by the price table as far as the log does not refute it."""
+    from ctxkit.sizes.windows import window_of
 
-    if session.context_window:
-        return session.context_window
-    for message in session.messages:
-        if message.context_window:
-            return message.context_window
-        if message.model:
-            return context_limit(message.model)
-    return context_limit(session.model) if session.model else None
+    told = next((m for m in session.messages if m.context_window or m.model), None)
+    return window_of(session, session.model if told is None else told.model or session.model, told).tokens
 
 
 def session_of(session: Session, done: Run, children: tuple[Session, ...] = ()) -> Session:
     """Return the session that a run describes."""
     prompts, fresh, shared = done.prompts.tolist(), done.fresh_tokens.tolist(), shared_tokens(done).tolist()
-    cached, call = session.has_cache, 0
+    cached, billed, call = session.has_cache, session.has_usage, 0
     log: list[Message | Edit] = []
     for entry in woven(session.messages, done):
         if isinstance(entry, Message) and entry.role == "assistant":
-            entry = _reply(entry, prompts[call], fresh[call] if cached else None, shared[call])  # noqa: PLW2901
+            new = fresh[call] if cached else None
+            entry = _reply(entry, prompts[call], new, shared[call], billed=billed)  # noqa: PLW2901
             call += 1
         log.append(entry)
     made = _replace(
@@ -173,8 +168,15 @@ def hidden(done: Run) -> tuple[int, int]:
     return view.lo - len(stand), log.counts[TOOL][view.lo] - results
 
 
-def _reply(message: Message, prompt: int, fresh: int | None, shared: int) -> Message:
-    """Return a reply whose usage says what the modelled prompt would have been; output as recorded, no cost."""
+def _reply(message: Message, prompt: int, fresh: int | None, shared: int, *, billed: bool) -> Message:
+    """Return a reply whose usage says what the modelled prompt would have been; output as recorded, no cost.
+
+    Where the record bills its calls and not this one, as it failed, it stays without usage: the prompt stands in its
+    details.
+    """
+    if billed and message.usage is None:
+        told = {"usage_source": "derived", "shared_tokens": shared, "prompt_tokens": prompt}
+        return _replace(message, details={**message.details, **told})
     was = message.usage or Usage()
     usage = Usage(
         input_tokens=prompt if fresh is None else fresh,
