@@ -26,19 +26,25 @@ class Track:
         self._layer, self._rows = layer, rows
         self._contents: NDArray[Any] = np.zeros(64, np.int64)
         self._sizes: NDArray[Any] = np.zeros(64, np.int64)
+        self._known = 0
+        """How many positions the arrays hold."""
         self.n = 0
         """How many positions are there."""
+        self.hides = False
+        """True where a position was hidden at some call."""
         self._next = 0
 
-    def begin(self) -> None:
-        """Stand before the calls of a new extension of the layer."""
+    def begin(self, stop: int) -> None:
+        """Stand before the calls of a new extension of the layer, up to `stop`."""
         self._next = 0
+        n = self._rows.shown(stop - 1)
+        if n > self._known:
+            self._grow(self._known, n)
 
     def step(self, call: int) -> list[tuple[int, int]]:
         """Go on to the next call; return positions and contents that are there no more."""
-        was, n, events = self.n, self._rows.shown(call), self._layer.events
-        if n > was:
-            self._grow(was, n)
+        was, events = self.n, self._layer.events
+        self.n = self._rows.shown(call)
         gone = []
         while self._next < len(events) and events[self._next].call == call:
             _, p, old, new = events[self._next]
@@ -46,9 +52,11 @@ class Track:
             if p < was:
                 gone.append((p, old.content))
             self._contents[p], self._sizes[p] = new.content, new.tokens
+            self.hides = self.hides or new.content == 0
         return gone
 
     def _grow(self, was: int, n: int) -> None:
+        """Take in positions as they were said."""
         rows = self._rows
         if n > len(self._contents):
             more = max(n, 2 * len(self._contents)) - len(self._contents)
@@ -62,7 +70,7 @@ class Track:
             row, end = rows.row(a), rows.row(n - 1) + 1
             self._contents[a:n] = np.arange(-row - 1, -end - 1, -1)
             self._sizes[a:n] = rows.log.tokens.sizes[row:end]
-        self.n = n
+        self._known = n
 
     @property
     def contents(self) -> NDArray[Any]:
@@ -95,6 +103,7 @@ class Tracks:
         self._call = schedule.rows.begin
         self._gave_way: set[tuple[int, int]] = set()
         """Positions with contents that others took the place of."""
+        self._adds = False
         self._mixed = bool(past and past.prefixes.parted)
         """There are prompts whose contents are not all among them."""
 
@@ -105,10 +114,11 @@ class Tracks:
         has in common with the prompt before.
         """
         top, rows, log = self._schedule.top, self._schedule.rows, self._schedule.rows.log
+        self._adds = top.adds
         if not self._tracks:
             self._tracks = [Track(layer, rows) for layer in top.branches()]
         for track in self._tracks:
-            track.begin()
+            track.begin(top.stop)
         prompts, shared = list[int](), list[int]()
         for call in range(self._call, top.stop):
             size = top.total(call, TOKENS) + log.fixed_at[call]
@@ -119,7 +129,9 @@ class Tracks:
 
     def sequence(self, call: int) -> NDArray[Any]:
         """Return the contents of what a call was sent, in order."""
+        self._adds = self._schedule.top.adds
         n, found = self._schedule.rows.shown(call), Track(Said(self._schedule.rows), self._schedule.rows)
+        found.begin(call + 1)
         found.step(call)
         contents = found.contents[:n].copy()
         for p, state in self._schedule.changed(call):
@@ -151,8 +163,7 @@ class Tracks:
             self._mixed = True
         else:
             place = gone[0][0] if gone else n
-        added = top.added(call - 1)
-        if place == n and added is None:
+        if place == n and not (self._adds and top.added(call - 1)):
             done = new.behind(n) + self._added_tokens(call)
         else:
             done = self._parted(call, place, (old, new), gone)
@@ -174,11 +185,11 @@ class Tracks:
         if old is new:
             for p, content in gone:
                 last[p - place] = content
-        rest = self._with_added(call - 1, last[last != 0])
-        here = new.contents[place:]
-        same = alike(rest, self._with_added(call, here[here != 0]))
+        rest = self._with_added(call - 1, last[last != 0] if old.hides else last)
+        here, hides = new.contents[place:], new.hides
+        same = alike(rest, self._with_added(call, here[here != 0] if hides else here))
         if same < len(rest):
-            lead = new.count(place)
+            lead = new.count(place) if hides else place
             self.prefixes.part(call, lead + same, rest[same:])
             back = place < new.n and (place, int(here[0])) in self._gave_way
             if (self._mixed or back) and not self._clock.cold[call]:
@@ -188,15 +199,18 @@ class Tracks:
 
     def _behind(self, call: int, track: Track, same: int, place: int = 0) -> int:
         """Return the tokens of a prompt behind so many messages from a position on."""
+        if not track.hides:
+            there = track.n - place
+            return track.behind(place + same) + (self._added_tokens(call) if same <= there else 0)
         at = np.flatnonzero(track.contents[place:])
         behind = track.behind(place + int(at[same])) if same < len(at) else 0
         return behind + (self._added_tokens(call) if same <= len(at) else 0)
 
     def _added_tokens(self, call: int) -> int:
-        added = self._schedule.top.added(call)
+        added = self._schedule.top.added(call) if self._adds else None
         return 0 if added is None else added.tokens
 
     def _with_added(self, call: int, found: NDArray[Any]) -> NDArray[Any]:
         """Return contents with what stands at the end of a call alone."""
-        added = self._schedule.top.added(call)
+        added = self._schedule.top.added(call) if self._adds else None
         return found if added is None else np.append(found, added.content)

@@ -31,6 +31,9 @@ def _content(message: Message) -> bytes:
 
 def content_key(message: Message) -> int:
     """Return a number above 0 that is equal for messages that say the same, whatever their ids."""
+    parts = message.parts
+    if len(parts) == 1 and type(parts[0]) is Text:
+        return _key("text", parts[0].text)
     return _key(_content(message))
 
 

@@ -184,9 +184,13 @@ class _Pruned:
 
 def _names(view: ScheduleView, p: int) -> Iterable[str]:
     """Return the ids of the calls that a message makes or answers."""
-    answered = view.rows.message(p).call_id
-    calls = dict.fromkeys(c.id for c in view.said_calls(p))
-    return calls if answered is None else {**calls, answered: None}
+    known: dict[int, tuple[str, ...]] = view.memory.setdefault("names", {})
+    names = known.get(p)
+    if names is None:
+        answered = view.rows.message(p).call_id
+        ids = dict.fromkeys(c.id for c in view.said_calls(p))
+        names = known[p] = tuple(ids if answered is None else {**ids, answered: None})
+    return names
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

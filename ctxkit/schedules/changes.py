@@ -125,13 +125,19 @@ class Changes:
 
     def _remade(self, p: int) -> list[Event]:
         """Return the events of a position at the new calls, and keep its states."""
-        said, came = self.rows.said(p), self.before.states(p)
-        own = self._states.get(p)
+        came, stays, own = self.before.states(p), self.rows.stays_from(p), self._states.get(p)
+        rules = self._rules[p]
+        once = own is None and len(came) == len(rules) == 1 and stays == rules[0].until == NEVER
+        if once and came[0].message is self.rows.message(p):
+            return self._once(p, came[0], rules[0])
+        said = self.rows.said(p)
         if own is None:
             own = self._states[p] = [s for s in came if s.call < self.start]
         was, out = own[-1] if own else said, list[Event]()
-        for call in self._bounds(p, max(said.call, self.start), came):
-            new = self._at(p, call, in_force(came, call))
+        for call in self._bounds(p, max(said.call, self.start), came, stays):
+            new = in_force(came, call)
+            if call < stays:
+                new = self._at(p, call, new)
             if new.content != was.content:
                 new = new._replace(call=call)
                 out.append(Event(call, p, was, new))
@@ -141,17 +147,28 @@ class Changes:
             was = own[-1]
         return out
 
-    def _bounds(self, p: int, first: int, came: Sequence[State]) -> list[int]:
+    def _once(self, p: int, said: State, rule: Rule) -> list[Event]:
+        """Return the event of a position that was said, and changes for good: nearly all do."""
+        new = self.applied(p, said, rule)
+        if new.content == said.content:
+            self._states[p] = [said]
+            return []
+        new = new._replace(call=rule.since)
+        self._states[p] = [new] if rule.since == said.call else [said, new]
+        return [Event(rule.since, p, said, new)]
+
+    def _bounds(self, p: int, first: int, came: Sequence[State], stays: int) -> list[int]:
         """Return the calls, from one on, at which a position may begin to say something else."""
-        bounds = {s.call for s in came}
-        bounds.update(c for rule in self._rules[p] for c in (rule.since, rule.until))
-        bounds.add(self.rows.stays_from(p))
-        return [first, *sorted(c for c in bounds if first < c < self.stop)]
+        bounds, stop = {first, stays}, self.stop
+        for rule in self._rules[p]:
+            bounds.add(rule.since)
+            bounds.add(rule.until)
+        if len(came) > 1:
+            bounds.update(s.call for s in came)
+        return sorted([c for c in bounds if first <= c < stop])
 
     def _at(self, p: int, call: int, came: State) -> State:
         """Return what a position says at a call where the parts before left it so."""
-        if self.rows.stays_from(p) <= call:
-            return came
         for rule in reversed(self._rules[p]):
             if rule.since <= call < rule.until:
                 return self.applied(p, came, rule)
@@ -202,6 +219,11 @@ class Changes:
     def touched(self) -> set[int]:
         """Return the positions that ever say something else than was said."""
         return self.before.touched() | self._states.keys()
+
+    @property
+    def adds(self) -> bool:
+        """False where nothing stands at the end of any call so far."""
+        return bool(self._makers) or self.before.adds
 
     def added(self, call: int) -> Added | None:
         """Return what stands at the end of a call alone: its own, else that of a part before."""

@@ -63,6 +63,10 @@ class Layer(Protocol):
     def touched(self) -> set[int]:
         """Return the positions that ever say something else than was said."""
 
+    @property
+    def adds(self) -> bool:
+        """False where nothing stands at the end of any call so far."""
+
     def added(self, call: int) -> Added | None:
         """Return what stands at the end of a call alone."""
 
@@ -86,6 +90,7 @@ class Said:
     """The messages as they were said: what the first part is given."""
 
     events: Sequence[Event] = ()
+    adds = False
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows

@@ -81,6 +81,11 @@ class PartLayer:
         """Return the positions that ever say something else than was said."""
         return self._inner.touched()
 
+    @property
+    def adds(self) -> bool:
+        """False where nothing stands at the end of any call so far."""
+        return self._inner.adds
+
     def added(self, call: int) -> Added | None:
         """Return what stands at the end of a call alone."""
         return self._inner.added(call)

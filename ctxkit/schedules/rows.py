@@ -93,6 +93,16 @@ class Rows:
             return self._items[p].role(self.log)
         return self.log.roles[p - self.head + self.lo]
 
+    def of_roles(self, start: int, stop: int, codes: frozenset[int] | None) -> list[int]:
+        """Return the positions in start..stop of some roles (None: of any)."""
+        if codes is None:
+            return list(range(start, stop))
+        found = [p for p in range(start, min(stop, self.head)) if self.role(p) in codes]
+        first = max(start, self.head)
+        ahead = self.lo - self.head
+        roles = self.log.roles[first + ahead : stop + ahead]
+        return found + [p for p, role in enumerate(roles, first) if role in codes]
+
     def chars(self, p: int) -> int:
         """Return its characters."""
         if p < self.head:
@@ -122,7 +132,13 @@ class Rows:
     def calls(self, p: int) -> tuple[ToolCall, ...]:
         """Return the tool calls of a message as they were said, whatever became of them."""
         row = self.row(p)
-        return (self.message(p) if row < 0 else self.log.messages[row]).tool_calls
+        if row < 0:
+            return self.message(p).tool_calls
+        known: dict[int, tuple[ToolCall, ...]] = self.log.memo.setdefault("tool calls", {})
+        calls = known.get(row)
+        if calls is None:
+            calls = known[row] = self.log.messages[row].tool_calls
+        return calls
 
     def asked(self, p: int) -> ToolCall | None:
         """Return the call that a result answers, as it was said; None where the log has none."""

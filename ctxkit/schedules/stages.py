@@ -101,6 +101,11 @@ class Stages:
         """Return the positions that ever say something else than was said."""
         return set().union(*(layer.touched() for layer in self.layers))
 
+    @property
+    def adds(self) -> bool:
+        """False where nothing stands at the end of any call so far."""
+        return any(layer.adds for layer in self.layers)
+
     def added(self, call: int) -> Added | None:
         """Return what stands at the end of a call alone."""
         return self._layer(call).added(call)

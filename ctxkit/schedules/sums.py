@@ -32,6 +32,10 @@ class Summed(Protocol):
     stop: int
     events: Sequence[Event]
 
+    @property
+    def adds(self) -> bool:
+        """False where nothing stands at the end of any call so far."""
+
     def added(self, call: int) -> Added | None:
         """Return what stands at the end of a call alone."""
 
@@ -59,7 +63,9 @@ class Sums:
         if column is None:
             column = self._columns[kind] = self._made(kind)
         total = column[call - self._layer.start]
-        more = None if kind == RESULT_CHARS else self._layer.added(call)
+        if kind == RESULT_CHARS or not self._layer.adds:
+            return total
+        more = self._layer.added(call)
         return total if more is None else total + (more.tokens if kind == TOKENS else more.chars)
 
     def _made(self, kind: int) -> list[int]:

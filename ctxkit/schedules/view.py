@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from ctxkit.messages import Message, ToolCall
     from ctxkit.schedules.changes import AsItCame, Changes, What
-    from ctxkit.schedules.layers import Layer
+    from ctxkit.schedules.layers import Event, Layer
     from ctxkit.schedules.rows import Rows, State
 
     Choose = Callable[[int, Callable[[int], int]], int]
@@ -176,8 +177,8 @@ class ScheduleView:
 
     def is_tool(self, p: int, patterns: tuple[str, ...]) -> bool:
         """Return True for a result of a tool with one of these names or globs."""
-        if "*" in patterns:
-            return True
+        if not patterns or "*" in patterns:
+            return bool(patterns)
         row = self.rows.row(p)
         return _named(self.rows.log.tool(row) if row >= 0 else "", patterns)
 
@@ -204,31 +205,44 @@ class ScheduleView:
 
     def news(self, *roles: str) -> Iterator[News]:
         """Yield what became of the messages of some roles (none: of any), call by call."""
-        codes = {role_code(r) for r in roles} or None
-        events, i, p = self.before.events, 0, self.first
-        stay, k = self.rows.came_to_stay(self.start, self.stop), 0
+        rows, events, i, first = self.rows, self.before.events, 0, self.first
+        codes = frozenset(role_code(r) for r in roles) or None
+        stay, k = rows.came_to_stay(self.start, self.stop), 0
         for call in self.calls():
-            first, came, went, settled, hidden = p, list[int](), list[int](), list[int](), set[int]()
+            n = rows.shown(call)
+            came = rows.of_roles(first, n, codes) if n > first else []
+            went: list[int] = []
+            settled: list[int] = []
             while i < len(events) and events[i].call == call:
-                _, q, was, now = events[i]
+                self._heard(events[i], codes, first, (came, went))
                 i += 1
-                if codes is not None and self.rows.role(q) not in codes:
-                    continue
-                if now.message is None:
-                    (hidden.add if q >= first else went.append)(q)
-                elif was.message is None and q < first:
-                    came.append(q)
-            for p in range(first, self.shown(call)):
-                if p not in hidden and (codes is None or self.rows.role(p) in codes):
-                    came.append(p)
-            p = max(first, self.shown(call))
             while k < len(stay) and stay[k][0] == call:
                 q = stay[k][1]
                 k += 1
-                if q < first and (codes is None or self.rows.role(q) in codes):
+                if q < first and (codes is None or rows.role(q) in codes):
                     settled.append(q)
+            first = max(first, n)
             if came or went or settled:
                 yield News(call, came, went, settled)
+
+    def _heard(
+        self,
+        event: Event,
+        codes: frozenset[int] | None,
+        first: int,
+        found: tuple[list[int], list[int]],
+    ) -> None:
+        """Take in what a part before hides or shows again."""
+        (came, went), p = found, event.position
+        if codes is not None and self.rows.role(p) not in codes:
+            return
+        if event.now.message is None:
+            if p < first:
+                went.append(p)
+            else:
+                came.remove(p)
+        elif event.was.message is None and p < first:
+            insort(came, p)
 
     def events(self, *roles: str) -> dict[int, list[int]]:
         """Return, by call, the messages of some roles (none: of any) that a part before changes."""
