@@ -94,12 +94,6 @@ def session_of(session: Session, done: Run, children: tuple[Session, ...] = ()) 
     return made
 
 
-def run_behind(session: Session) -> Run | None:
-    """Return the run that a replay was made of, in the process that made it; None for a session from a file."""
-    run: Run | None = session.__dict__.get("run")
-    return run
-
-
 def summary(done: Run) -> dict[str, Any]:
     """Return what a run did beside its edits, as plain values."""
     rules: Rules = done.rules

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from functools import cached_property
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.engine import run_behind
 from ctxkit.errors import BadArguments
 from ctxkit.frames import compactions
 from ctxkit.frames.occupancy import prompts as plain_prompts
-from ctxkit.metrics import loss as losses
-from ctxkit.metrics import sight
 from ctxkit.metrics.bills import Sheet
+from ctxkit.metrics.forgotten import Forgotten
 from ctxkit.metrics.indexes import Index
+from ctxkit.metrics.memories import Memory
 from ctxkit.metrics.money import recorded
 from ctxkit.metrics.quick import Prompts as QuickPrompts
 from ctxkit.metrics.quick import Quick
 from ctxkit.metrics.quick import hidden as hidden_quickly
+from ctxkit.metrics.rereads import Rereads
+from ctxkit.metrics.shown import shown_by, shown_in
 from ctxkit.metrics.size import Prompts, holds, sent, spots_in, spots_of, thrashes
-from ctxkit.metrics.thrash import aftermath, thrash
-from ctxkit.replays import crowded, hidden, run_behind, shared_tokens
+from ctxkit.metrics.thrash import thrash
+from ctxkit.replays import crowded, hidden, shared_tokens
 from ctxkit.session import Session
 from ctxkit.sizes import Sizes, sizes
 from ctxkit.sweeps.columns import NAMES
@@ -55,6 +59,16 @@ class Base:
     def index(self) -> Index:
         """The items of its messages."""
         return Index(self.anchored)
+
+    @cached_property
+    def memory(self) -> Memory:
+        """What its messages hold, as arrays."""
+        return Memory(self.session, self.index)
+
+    @cached_property
+    def rereads(self) -> Rereads:
+        """Its tool calls."""
+        return Rereads(self.memory)
 
     def quick(self, log: Log) -> Quick | None:
         """Return the running sums over a log, where they can say what a run costs."""
@@ -118,20 +132,35 @@ def row_of(
     row = _replayed(base, session, reuse=reuse) if session.origin is not None else _recorded(base)
     if loss:
         row |= lost(base, session, done)
-        row["reread_rate"], row["reorientation_calls"] = aftermath(session)
     return row
 
 
-def lost(base: Base, session: Session, done: Run | None = None) -> dict[str, Any]:
-    """Return the columns of loss."""
-    done = done or run_behind(session)
-    if done is not None and done.rules.pruning is not None:
-        return sight.shares(done, base.index)
-    return losses.shares(session, base.index)
+def lost(base: Base, session: Session | None, done: Run | None = None) -> dict[str, Any]:
+    """Return the columns of loss of a session or of a run, and what was done after its compactions."""
+    if done is None and session is not None:
+        done = run_behind(session)
+    if done is not None:
+        shown, calls = shown_by(base.memory, done), [cut.call for cut in done.cuts]
+    else:
+        assert session is not None  # noqa: S101  one of both is given
+        shown = shown_in(base.memory, session)
+        calls = shown.moments.tolist()
+    unknown = done is None and session is not None and session.details.get("replay", {}).get("pruning")
+    found = {} if unknown or not base.session.has_text else Forgotten(base.memory, shown).columns()
+    told = [base.rereads.after(shown, call) for call in dict.fromkeys(calls) if 0 < call < base.memory.calls]
+    rates, firsts = ([v for v in of if v is not None] for of in zip(*told, strict=True)) if told else ([], [])
+    found["reread_rate"] = fmean(rates) if rates else None
+    found["reorientation_calls"] = float(median(firsts)) if firsts else None
+    return found
 
 
-def run_row(base: Base, done: Run, label: str, *, reuse: bool = False) -> dict[str, Any]:
-    """Return the row of a run, equal to that of the session which `replay` makes of it, loss apart."""
+def run_row(base: Base, done: Run, label: str, *, loss: bool = False, reuse: bool = False) -> dict[str, Any]:
+    """Return the row of a run, equal to that of the session which `replay` makes of it."""
+    row = _run_row(base, done, label, reuse=reuse)
+    return row | lost(base, None, done) if loss else row
+
+
+def _run_row(base: Base, done: Run, label: str, *, reuse: bool) -> dict[str, Any]:
     failed = sum(h.why.startswith("failed: ") for h in done.held) if done.held else 0
     seen: dict[str, Any] = {"suppressed": len(done.held) - failed, "failed": failed, "note": crowded(done)}
     spots, quick = spots_of(done), base.quick(done.log) if done.rules.pruning is None else None

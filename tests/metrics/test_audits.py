@@ -41,7 +41,7 @@ def test_drift_follows_the_same_items_through_the_cuts():
     a, b = user("see src/one.py and src/two.py"), user("see src/three.py")
     first = summarised([a], "src/one.py was seen")
     second = summarised([b, *first.inserted], "nothing is left")
-    frame = drift(session(a, first, b, second, user(), assistant()))
+    frame = drift(session(a, first, b, assistant(), second, user(), assistant()))
     told = [tuple(r) for r in frame[["cohort", "cuts_n", "items_n", "retained"]].to_numpy().tolist()]
     assert told == [(0, 1, 2, 0.5), (0, 2, 2, 0.0), (1, 1, 1, 0.0)]
 
