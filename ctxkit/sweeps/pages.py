@@ -35,6 +35,19 @@ A replay keeps the recorded number of calls, while real runs under summaries may
 `metrics.elongation.elongated(runs, 0.15)` returns the rows of a sweep with those runs longer by a share (the 15 % that
 The Complexity Trap measured): calls, tokens and dollars grow, `source` becomes `estimated`, all else stays.
 
+## How compactions held
+
+A compaction is one value (`metrics.compaction.Compaction`: call, tokens and messages without and with it, its
+summaries), judged by one function, whether it was recorded or replayed; `metrics.thrash.thrash` opens each. In a record
+`before` is the last prompt before it, and `after` the first one after it less what was new in it; several before one
+call were felt as one.
+
+It has *paid for itself* after ``n = (K + (w - r) (S - (L - F))) / (r (L - S))`` requests, its own call the first: `L`
+and `S` tokens without and with it, `K` dollars of its summaries (as the bill has them), `w` and `r` the prices of a
+written and a read token, and `F` what the call would have found in the cache without it: all of `L`, or what the
+record's own call found where its cache was dead. So on a cold call nothing counts that would have been written anyway.
+It is *unpaid* where the next one came before that.
+
 ## What was lost
 
 Items are paths, URLs, ids and hashes, numbers with units, commands, error messages, the user's constraints, decisions

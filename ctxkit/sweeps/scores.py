@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.engine import run_behind
 from ctxkit.errors import BadArguments
-from ctxkit.frames import compactions
+from ctxkit.frames.cuts import cuts as placed
 from ctxkit.frames.occupancy import prompts as plain_prompts
 from ctxkit.metrics.bills import Sheet
+from ctxkit.metrics.compaction import Sizes as Prompts
+from ctxkit.metrics.compaction import held
 from ctxkit.metrics.forgotten import Forgotten
 from ctxkit.metrics.indexes import Index
 from ctxkit.metrics.memories import Memory
@@ -20,8 +22,8 @@ from ctxkit.metrics.quick import Quick
 from ctxkit.metrics.quick import hidden as hidden_quickly
 from ctxkit.metrics.rereads import Rereads
 from ctxkit.metrics.shown import shown_by, shown_in
-from ctxkit.metrics.size import Prompts, holds, sent, spots_in, spots_of, thrashes
-from ctxkit.metrics.thrash import thrash
+from ctxkit.metrics.size import sent, spots_in, spots_of
+from ctxkit.metrics.thrash import compactions
 from ctxkit.replays import crowded, hidden, shared_tokens
 from ctxkit.session import Session
 from ctxkit.sizes import Sizes, sizes
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from ctxkit.engine import Run
     from ctxkit.history import Log
-    from ctxkit.metrics.size import Spot
+    from ctxkit.metrics.compaction import Compaction
 
 
 class Base:
@@ -129,7 +131,7 @@ def row_of(
     if not isinstance(session, Session):
         raise BadArguments(f"A session or a replay can be scored, not {type(session).__name__}.")
     base = base or Base(session.origin or session)
-    row = _replayed(base, session, reuse=reuse) if session.origin is not None else _recorded(base)
+    row = _replayed(base, session, reuse=reuse) if session.origin is not None else _recorded(base, reuse=reuse)
     if loss:
         row |= lost(base, session, done)
     return row
@@ -188,7 +190,7 @@ def _run_row(base: Base, done: Run, label: str, *, reuse: bool) -> dict[str, Any
         "cache_read_tokens": sums.read,
         "cache_write_tokens": rest if writes else 0,
     }
-    row.update(holds(spots, QuickPrompts(done.log), base.sheet))
+    row.update(held(spots, QuickPrompts(done.log), base.sheet, reuse=reuse))
     return row
 
 
@@ -208,7 +210,7 @@ def _row(
     base: Base,
     label: str,
     sizes_: tuple[NDArray[Any], NDArray[Any]],
-    spots: Sequence[Spot],
+    spots: Sequence[Compaction],
     seen: dict[str, Any],
     *,
     reuse: bool,
@@ -233,22 +235,26 @@ def _row(
     if sheet.has_usage:
         split = (("fresh_tokens", bill.fresh), ("cache_read_tokens", bill.read), ("cache_write_tokens", bill.write))
         row |= {name: int(tokens[mine].sum()) for name, tokens in split if sheet.has_cache or name == "fresh_tokens"}
-    return row | holds(spots, Prompts(prompts), sheet)
+    return row | held(spots, Prompts(prompts), sheet, reuse=reuse)
 
 
-def _recorded(base: Base) -> dict[str, Any]:
+def _recorded(base: Base, *, reuse: bool) -> dict[str, Any]:
     session, sheet = base.session, base.sheet
     sizes_, source = plain_prompts(session)
     known = [n for n in sizes_ if n]
-    ledger = recorded(session)
+    ledger, (cuts, prompts) = recorded(session), compactions(session, base.anchored)
+    extra = sheet.summaries_usd([w for c in cuts for w in c.written], reuse=reuse)
+    into, out = ledger.input_usd, ledger.output_usd if sheet.has_output else None
     row = base.head("recorded", source)
     row |= {
         "prompt_tokens": sum(known) if known else None,
         "peak_tokens": max(known, default=None),
-        "cost_usd": ledger.total_usd if sheet.has_output else None,
-        "input_usd": ledger.input_usd,
-        "output_usd": ledger.output_usd if sheet.has_output else None,
-        "summaries_usd": None if any(e.inserted and e.usage is None for e in session.edits) else ledger.summaries_usd,
+        "cost_usd": None if into is None or out is None or extra is None else into + out + extra,
+        "input_usd": into,
+        "output_usd": out,
+        "summaries_usd": extra,
+        **held(cuts, Prompts(prompts), sheet, reuse=reuse),
+        "cuts_n": len(placed(session)),
     }
     if sheet.has_usage:
         row["fresh_tokens"] = ledger.sum("fresh")
@@ -257,25 +263,7 @@ def _recorded(base: Base) -> dict[str, Any]:
                 "cache_read_tokens": ledger.sum("read"),
                 "cache_write_tokens": ledger.sum("write") + ledger.sum("write_1h"),
             }
-    return row | _recorded_cuts(session, base.anchored) | _recorded_view(session)
-
-
-def _recorded_cuts(session: Session, anchored: Sizes) -> dict[str, Any]:
-    found, rows = thrash(session, anchored=anchored), compactions.rows([session])
-    shares = {name: [v for v in rows[name] if v is not None] for name in ("token_savings", "message_savings")}
-    told = sum(c.unpaid is not None for c in found.cuts)
-    n = len(rows["compaction"])
-    return {
-        "cuts_n": n,
-        "unpaid_cuts_n": found.unpaid_cuts_n if told or n < 2 else None,
-        "anti_thrash": found.anti_thrash,
-        "refill": found.refill,
-        "rebound_calls": found.rebound_calls,
-        "no_progress_n": found.no_progress_run,
-        "thrash": thrashes(found.no_progress_run, told, found.anti_thrash),
-        **{name: sum(v) / len(v) if v else None for name, v in shares.items()},
-        "summary_tokens": sum(v for v in rows["summary_tokens"] if v is not None),
-    }
+    return row | _recorded_view(session)
 
 
 def _recorded_view(session: Session) -> dict[str, Any]:

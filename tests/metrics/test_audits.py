@@ -10,7 +10,7 @@ import ctxkit as ck
 from ctxkit.metrics.audits import audits
 from ctxkit.metrics.drift import drift
 from ctxkit.metrics.planted import available, facts, mcnemar, plant
-from ctxkit.metrics.thrash import aftermath, thrash
+from ctxkit.metrics.thrash import thrash
 
 
 def test_a_good_summary_passes_and_a_bad_one_is_named():
@@ -80,6 +80,5 @@ def test_unpaired_outcomes_and_sessions_without_a_user_are_refused():
 
 def test_what_follows_cuts_is_what_thrash_says(real):
     s = ck.read(real / "pi/before-compaction.jsonl")
-    whole = thrash(s)
-    assert aftermath(s) == (whole.reread_rate, whole.reorientation)
-    assert aftermath(session(user(), assistant())) == (None, None)
+    whole, row = thrash(s), ck.score(s)
+    assert (row["reread_rate"], row["reorientation_calls"]) == (whole.reread_rate, whole.reorientation)
