@@ -1,4 +1,4 @@
-"""One compaction, and how it held: the same value and the same verdict for a record and a replay."""
+"""One compaction, and how it held: one value and one verdict for records and replays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SPIRAL = 3
 
 
 class Compaction(NamedTuple):
-    """All that was compacted before one call. Sizes are tokens of its prompt without and with it."""
+    """All that was compacted before one call. Sizes are tokens of its prompt, without and with."""
 
     call: int
     """The first call that was shown its outcome."""
@@ -60,7 +60,7 @@ class Prompts(Protocol):
         """Return the prompt of a call between a cut and the next one; None: not known."""
 
     def reaches(self, full: float, cut: Compaction, stop: int) -> int | None:
-        """Return how many calls after a cut the prompt is at least `full` again, if before `stop`."""
+        """Return how many calls after a cut the prompt is at least `full` again, before `stop`."""
 
 
 class Sizes:
@@ -72,12 +72,12 @@ class Sizes:
     def __len__(self) -> int:
         return len(self.prompts)
 
-    def at(self, call: int, cut: Compaction) -> int | None:  # noqa: ARG002  as `quick.Prompts` is asked
+    def at(self, call: int, cut: Compaction) -> int | None:  # noqa: ARG002
         """Return the prompt of a call."""
         return int(self.prompts[call]) or None
 
     def reaches(self, full: float, cut: Compaction, stop: int) -> int | None:
-        """Return how many calls after a cut the prompt is at least `full` again, if before `stop`."""
+        """Return how many calls after a cut the prompt is at least `full` again, before `stop`."""
         over = self.prompts[cut.call : stop] >= full
         return int(over.argmax()) if over.any() else None
 
@@ -88,7 +88,7 @@ class Verdict(NamedTuple):
     interval: int | None
     """Calls until the next one; None for the last one."""
     refill_3: float | None
-    """Share of the freed tokens that was full again three calls later; above 1: fuller than before."""
+    """Share of the freed tokens that was full again three calls later; above 1: fuller."""
     refill_10: float | None
     rebound: int | None
     """Calls until the prompt was back at three quarters of its size before; None: it never was."""
@@ -147,7 +147,7 @@ def pays_after(cut: Compaction, sheet: Sheet, *, reuse: bool = False) -> float |
 
 
 def _prices(p: Price, sheet: Sheet) -> tuple[float, float]:
-    """Return what a token costs that the cache holds and one that it does not, as a replay is billed."""
+    """Return what a token costs that the cache holds, and one that it does not."""
     read = p.cache_read if sheet.has_cache and p.cache_read is not None else p.input
     if not sheet.fit.writes:
         return read, p.input
@@ -159,16 +159,20 @@ def _prices(p: Price, sheet: Sheet) -> tuple[float, float]:
 def held(
     cuts: Sequence[Compaction], prompts: Prompts, sheet: Sheet, *, reuse: bool = False
 ) -> dict[str, Any]:
-    """Return how compactions held, under the names of a score's columns; None: it cannot be said."""
-    found = verdicts(cuts, prompts, sheet, reuse=reuse)
+    """Return how compactions held, under the names of a score's columns; None: not known.
+
+    What they saved is that of all; how they held, of those that a call was shown.
+    """
+    shown = felt(cuts, len(prompts))
+    found = verdicts(shown, prompts, sheet, reuse=reuse)
     told = [v.unpaid for v in found if v.unpaid is not None]
     refills = [v.refill_10 for v in found if v.refill_10 is not None]
     rebounds = [v.rebound for v in found if v.rebound is not None]
-    run = longest([c.savings < NO_PROGRESS for c in cuts])
+    run = longest([c.savings < NO_PROGRESS for c in shown])
     anti = 1 - sum(told) / len(told) if told else None
     return {
         "cuts_n": len(cuts),
-        "unpaid_cuts_n": sum(told) if told or len(cuts) < 2 else None,
+        "unpaid_cuts_n": sum(told) if told or len(shown) < 2 else None,
         "anti_thrash": anti,
         "refill": fmean(refills) if refills else None,
         "rebound_calls": float(median(rebounds)) if rebounds else None,
@@ -178,6 +182,11 @@ def held(
         "summary_tokens": sum([c.summary for c in cuts]),
         "thrash": run >= SPIRAL or (len(told) >= 2 and anti is not None and anti < 0.5),
     }
+
+
+def felt(cuts: Sequence[Compaction], calls: int) -> list[Compaction]:
+    """Return the compactions that a call was shown."""
+    return [cut for cut in cuts if cut.call < calls]
 
 
 def longest(flags: Sequence[bool]) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ctxkit.messages import Message, ToolCall
+    from ctxkit.messages import ToolCall
     from ctxkit.metrics.memories import Rows
     from ctxkit.metrics.shown import Shown
 
@@ -36,8 +36,15 @@ class Rereads:
         replies = [at for at, m in enumerate(session.messages) if m.role == "assistant"]
         self._first = np.searchsorted([at for at, _ in told], replies)
         """For each call the first tool call from its reply on."""
-        asked = {call.id: key for (_, call), key in zip(told, self._keys.tolist(), strict=True)}
-        pairs = [(row, key) for row, m in enumerate(rows.messages) for key in _of(m, asked)]
+        asked: dict[str, int] = {}
+        """By the id of a call what it asks for; ids may be used again, then the last one counts."""
+        pairs, numbers, row = list[tuple[int, int]](), iter(self._keys.tolist()), 0
+        for message in session.messages:
+            own = {call.id: next(numbers) for call in message.tool_calls}
+            asked |= own
+            answers = [asked[message.call_id]] if message.call_id in asked else []
+            pairs += [(row, key) for key in (*own.values(), *answers) if message.visible]
+            row += message.visible
         self._row, self._asked = np.array(pairs, np.int64).reshape(-1, 2).T
         """Each row that asks or answers, and what is asked."""
         self._writes = np.array(
@@ -62,11 +69,6 @@ class Rereads:
         again = sum(key in asked for key in near) / len(near) if near else None
         write = int(np.searchsorted(self._writes, start))
         return again, int(self._writes[write]) - start if write < len(self._writes) else None
-
-
-def _of(message: Message, asked: dict[str, int]) -> list[int]:
-    calls = [asked[call.id] for call in message.tool_calls]
-    return [*calls, asked[message.call_id]] if message.call_id in asked else calls
 
 
 def _key(call: ToolCall) -> tuple[str, str]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 NO_MODEL = frozenset({"intents", "evidence", "digest", "tombstones", "superseded"})
 """Methods whose text is worked out from the record; every other summary is billed as a model's."""
 
+
 def spots_of(done: Run) -> list[Compaction]:
     """Return the compactions of a run."""
     out = []
@@ -39,7 +40,8 @@ def spots_of(done: Run) -> list[Compaction]:
                     usd = usage.cost_usd if usage is not None else None
                     written.append(Written(cut.call, before - then + size, before, size, usd))
             before = then
-        out.append(Compaction(cut.call, first, after, len(was), len(new), summary, tuple(written), number))
+        counts = len(was), len(new)
+        out.append(Compaction(cut.call, first, after, *counts, summary, tuple(written), number))
     return out
 
 
@@ -72,12 +74,14 @@ def sent(session: Session) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return prompt tokens and shared tokens of each call of a replay."""
     replies = [c.message for c in session.calls]
     prompts = [(m.usage.prompt_tokens or 0) if m.usage else 0 for m in replies]
-    return np.array(prompts, np.int64), np.array([m.details.get("shared_tokens", 0) for m in replies], np.int64)
+    shared = [m.details.get("shared_tokens", 0) for m in replies]
+    return np.array(prompts, np.int64), np.array(shared, np.int64)
 
 
 def __getattr__(name: str) -> Any:
     """Return what has another name now, with a warning for one version."""
     if name == "Spot":
-        warn("ctxkit.metrics.size.Spot is ctxkit.metrics.compaction.Compaction now.", DeprecationWarning, stacklevel=2)
+        told = "metrics.size.Spot is metrics.compaction.Compaction now."
+        warn(told, DeprecationWarning, stacklevel=2)
         return Compaction
     raise AttributeError(name)

@@ -1,4 +1,4 @@
-"""Cuts that did not pay: how soon the context was full again, and what was read twice because of them."""
+"""Cuts that did not pay: how soon the context was full again, and what was read twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from ctxkit.frames.cuts import cuts as placed
 from ctxkit.messages import Message
 from ctxkit.metrics.bills import Sheet, Written
-from ctxkit.metrics.compaction import NO_PROGRESS, Compaction, Verdict, longest, verdicts
+from ctxkit.metrics.compaction import NO_PROGRESS, Compaction, Verdict, felt, longest, verdicts
 from ctxkit.metrics.compaction import Sizes as Prompts
 from ctxkit.metrics.memories import Rows
 from ctxkit.metrics.money import _summary_usd as summary_usd
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 
 
 class Held(msgspec.Struct, frozen=True):
-    """One compaction, as its calls felt it. Sizes are tokens of the prompt; None: the log cannot say."""
+    """One compaction, as its calls felt it. Sizes are tokens of the prompt; None: not known."""
 
     what: Compaction
     verdict: Verdict
     minutes: float | None
     """Until the next one."""
     rebound_minutes: float | None
-    """Until the prompt was back at three quarters of its size before; None where it never was, or without times."""
+    """Until the prompt was back at three quarters of its size before; None: it never was."""
     reread_rate: float | None
-    """Of the next 24 tool calls, the share that repeats one that went with it; None where none followed."""
+    """Of the next 24 tool calls, the share that repeats one that went; None: none followed."""
     reorientation: int | None
     """Tool calls from it to the first that writes; None where none did."""
 
     @property
     def compaction(self) -> int:
-        """Its number, as ``frame(per="compaction")`` counts; of several before one call, that of the last."""
+        """Its number, as ``frame(per="compaction")`` counts; of several before a call the last."""
         return self.what.number
 
     @property
@@ -74,7 +74,7 @@ class Held(msgspec.Struct, frozen=True):
 
     @property
     def refill_3(self) -> float | None:
-        """Share of the freed tokens that was full again three calls later; above 1: fuller than before."""
+        """Share of the freed tokens that was full again three calls later; above 1: fuller."""
         return self.verdict.refill_3
 
     @property
@@ -84,7 +84,7 @@ class Held(msgspec.Struct, frozen=True):
 
     @property
     def rebound_calls(self) -> int | None:
-        """Calls until the prompt was back at three quarters of its size before; None: it never was."""
+        """Calls until the prompt was back at three quarters of its size; None: it never was."""
         return self.verdict.rebound
 
     @property
@@ -133,11 +133,13 @@ def thrash(session: Session, *, anchored: Sizes | None = None) -> Thrash:
 
 
 def spiral(session: Session, limit: int) -> int:
-    """Return the longest run of calls whose prompts were above `limit` tokens: a trigger that changed nothing."""
+    """Return the longest run of calls above `limit` tokens: a trigger that changed nothing."""
     return longest([p > limit for p in _prompts(session, None)])
 
 
-def cuts(session: Session, *, anchored: Sizes | None = None, sheet: Sheet | None = None) -> tuple[Held, ...]:
+def cuts(
+    session: Session, *, anchored: Sizes | None = None, sheet: Sheet | None = None
+) -> tuple[Held, ...]:
     """Return the compactions that a later call was shown; those that free nothing are cuts too.
 
     Several between two calls were felt as one. Of a replay they are those that its score counts.
@@ -145,7 +147,8 @@ def cuts(session: Session, *, anchored: Sizes | None = None, sheet: Sheet | None
     if not session.edits:
         return ()
     origin, anchored = session.origin or session, anchored or sizes(session.origin or session)
-    found, prompts = compactions(session, anchored)
+    every, prompts = compactions(session, anchored)
+    found = felt(every, len(prompts))
     told = verdicts(found, Prompts(prompts), sheet or Sheet.of(origin, anchored))
     rows = Rows(session)
     shown, rereads = shown_in(rows, session), Rereads(rows)
@@ -154,14 +157,15 @@ def cuts(session: Session, *, anchored: Sizes | None = None, sheet: Sheet | None
         end = None if verdict.interval is None else cut.call + verdict.interval
         full = None if verdict.rebound is None else cut.call + verdict.rebound
         minutes = _minutes(session, cut.call, end), _minutes(session, cut.call, full)
-        out.append(Held(cut, verdict, *minutes, *rereads.after(shown, cut.call)))
+        after = rereads.after(shown, cut.call) if cut.call else (None, None)
+        out.append(Held(cut, verdict, *minutes, *after))
     return tuple(out)
 
 
 def compactions(session: Session, anchored: Sizes) -> tuple[list[Compaction], Any]:
-    """Return the compactions of a session or a replay that a call was shown, and the sizes of all prompts."""
+    """Return all compactions of a session or a replay, and the sizes of all prompts."""
     if session.origin is not None:
-        return [s for s in spots_in(session) if s.call < len(session.calls)], sent(session)[0]
+        return spots_in(session), sent(session)[0]
     prompts = _prompts(session, anchored)
     return _recorded(session, anchored, prompts), np.array(prompts, np.int64)
 
@@ -176,38 +180,42 @@ def _prompts(session: Session, anchored: Sizes | None) -> list[int]:
 
 
 def _recorded(session: Session, anchored: Sizes, prompts: list[int]) -> list[Compaction]:
-    """Return the compactions of a record that a call was shown and that came after one with a prompt."""
+    """Return those of a record, also where no call came before or after."""
     replies = [c.position for c in session.calls]
-    felt: dict[int, tuple[int, int, list[Edit]]] = {}
+    one: dict[int, tuple[int, int, list[Edit]]] = {}
     for cut in placed(session):
         call = bisect_left(replies, cut.position)
-        edits = [*(felt[call][2] if call in felt else ()), *cut.edits]
-        felt[call] = cut.number, cut.position + len(cut.edits) - 1, edits
+        edits = [*(one[call][2] if call in one else ()), *cut.edits]
+        one[call] = cut.number, cut.position + len(cut.edits) - 1, edits
     out, shown, at = [], list[Message](), 0
-    for call, (number, position, edits) in felt.items():
+    for call, (number, position, edits) in one.items():
         before = next((p for p in reversed(prompts[:call]) if p), None)
-        had, source = 0, dict[int, int]()
+        was, source = shown, dict[int, int]()
         for entry in session.path[at : position + 1]:
             if isinstance(entry, Message):
-                shown += [entry] if entry.visible else []
+                shown = [*shown, entry] if entry.visible else shown
+                was = was if source else shown
                 continue
-            had = had or len(shown)
             targets = set(entry.targets)
             source[id(entry)] = sum(anchored.of(m) for m in shown if m.id in targets)
             shown = apply_edit(shown, entry)
         at = position + 1
+        had, left = (sum(map(anchored.of, messages)) for messages in (was, shown))
         if before is None or call >= len(replies):
-            continue
-        after = _after(session, anchored, prompts, call, position)
+            before = max(before or 0, had)
+            after = max(before - had + left, 0)
+        else:
+            after = _after(session, anchored, prompts, call, position)
         size = {id(e): sum(anchored.of(m) for m in e.inserted) for e in edits}
         written = [_written(session, e, call, source[id(e)], before, size[id(e)]) for e in edits]
         told = tuple(w for w in written if w is not None)
-        out.append(Compaction(call, before, after, had, len(shown), sum(size.values()), told, number))
+        put = sum(size.values())
+        out.append(Compaction(call, before, after, len(was), len(shown), put, told, number))
     return out
 
 
 def _after(session: Session, anchored: Sizes, prompts: list[int], call: int, position: int) -> int:
-    """Return the first known prompt after a cut less what was written since; failed calls are passed over."""
+    """Return the first known prompt after a cut less what came since; failed calls are none."""
     for k in range(call, len(prompts)):
         if session.calls[k].message.usage is not None and prompts[k]:
             return max(prompts[k] - _since(session, anchored, position, k), 0)
@@ -248,6 +256,6 @@ def _median(values: list[int | None]) -> float | None:
 def __getattr__(name: str) -> Any:
     """Return what has another name now, with a warning for one version."""
     if name == "Cut":
-        warn("ctxkit.metrics.thrash.Cut is ctxkit.metrics.thrash.Held now.", DeprecationWarning, stacklevel=2)
+        warn("metrics.thrash.Cut is metrics.thrash.Held now.", DeprecationWarning, stacklevel=2)
         return Held
     raise AttributeError(name)

@@ -30,7 +30,7 @@ COLUMNS = (
     Column("cost_usd", FLOAT, "dollars of prompts, replies and summaries"),
     Column("input_usd", FLOAT, "dollars of the prompts"),
     Column("output_usd", FLOAT, "dollars of the replies"),
-    Column("summaries_usd", FLOAT, "dollars of the calls that write summaries: as recorded, else by what they read and wrote"),
+    Column("summaries_usd", FLOAT, "dollars of the calls that write summaries: known, else by size"),
     Column("cuts_n", INT, "compactions"),
     Column("unpaid_cuts_n", INT, "those that the next one followed before they had paid for themselves"),
     Column("anti_thrash", FLOAT, "share of the cuts with a successor that paid for themselves"),

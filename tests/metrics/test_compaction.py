@@ -1,4 +1,4 @@
-"""One value and one verdict for a compaction, whether it was recorded or replayed; each column by hand."""
+"""One value and one verdict for a compaction, recorded or replayed; each column by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MODEL = "claude-sonnet-4-5"
 def talk(
     n: int = 40, by: int = 2_000, *, pauses: tuple[int, ...] = (), text: str = "word " * 2_000
 ):
-    """A session that grows by `by` tokens a call; before some calls an hour passes and the cache is cold."""
+    """A session that grows by `by` tokens a call; before some calls an hour passes."""
     log, time = [], 0.0
     for i in range(n):
         cold, now = i == 0 or i in pauses, 10_000 + by * i
@@ -139,3 +139,17 @@ def test_a_record_pays_for_its_summaries_by_the_rule_of_a_replay():
 def test_the_old_names_still_stand_for_one_version(module, name, new):
     with pytest.warns(DeprecationWarning, match=new.__name__):
         assert getattr(module, name) is new
+
+
+def test_what_is_asked_again_counts_where_its_result_alone_was_cleared_and_ids_are_used_twice():
+    from builders import result, tool_call
+
+    first, other = tool_call("read_file", path="a.py"), tool_call("bash", command="ls")
+    other = type(other)(id=first.id, name=other.name, arguments=other.arguments)
+    old = [user(), assistant("", first), result("A", first), assistant("on")]
+    cleared = ck.messages.Edit(
+        kind="shortened", id="e", targets=(old[2].id,), inserted=(user("[gone]"),), source="recorded"
+    )
+    again = [user(), assistant("", tool_call("read_file", path="a.py")), assistant("", other)]
+    (cut,) = thrash(session(*old, cleared, *again, assistant("done"))).cuts
+    assert (cut.reread_rate, cut.reorientation) == (0.5, None)

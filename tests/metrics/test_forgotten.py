@@ -22,7 +22,9 @@ from ctxkit.policies.summary import Summary
 from ctxkit.replays import session_of
 from ctxkit.sweeps.batches import Bench, Options, Setting
 
-WORDS = [f"src/part{i}/file{k}.py" for i in range(5) for k in range(3)] + [f"file{k}.py" for k in range(3)]
+WORDS = [f"src/part{i}/file{k}.py" for i in range(5) for k in range(3)] + [
+    f"file{k}.py" for k in range(3)
+]
 WORDS += [
     "https://example.org/a1",
     "12 ms",
@@ -37,13 +39,22 @@ WORDS += [
 @cache
 def bench(seed: int, n: int = 40) -> Bench:
     """A session that reads and writes files and speaks of them again, at times in a message that nobody sees."""
-    chance, log = random.Random(seed), [user("Keep to src/part1/file1.py, always.", pinned=seed % 3 == 0)]
+    chance, log = (
+        random.Random(seed),
+        [user("Keep to src/part1/file1.py, always.", pinned=seed % 3 == 0)],
+    )
     for i in range(n):
         say = " and ".join(chance.choices(WORDS, k=chance.randrange(1, 5)))
         if chance.random() < 0.25:
             log.append(user(say, visible=chance.random() < 0.8))
-        asked = [tool_call(chance.choice(["read_file", "edit_file", "bash"]), path=chance.choice(WORDS[:18]))]
-        log.append(assistant(say, *asked[: chance.randrange(2)], time=9.0 * i, model="claude-sonnet-4-5"))
+        asked = [
+            tool_call(
+                chance.choice(["read_file", "edit_file", "bash"]), path=chance.choice(WORDS[:18])
+            )
+        ]
+        log.append(
+            assistant(say, *asked[: chance.randrange(2)], time=9.0 * i, model="claude-sonnet-4-5")
+        )
         if log[-1].tool_calls:
             log.append(result(" or ".join(chance.choices(WORDS, k=9)), asked[0]))
     return Bench(session(*log, id=f"said{seed}"))
@@ -53,12 +64,24 @@ def said(passage):
     return "So far: src/part2/file2.py, 12 ms, archive of all."
 
 
-POLICIES = [Summary(keep_tokens=n, summariser=s) for n in (200, 900) for s in (Fixed(90), said, None)]
-POLICIES += [window.Window(keep_tokens=1500), window.Turns(keep_turns=2), ck.presets.openhands(max_size=20).policy]
-POLICIES += [ck.presets.claude_code().policy, lambda h, _: h.drop(1, "offloaded") if len(h) > 20 else h]
+POLICIES = [
+    Summary(keep_tokens=n, summariser=s) for n in (200, 900) for s in (Fixed(90), said, None)
+]
+POLICIES += [
+    window.Window(keep_tokens=1500),
+    window.Turns(keep_turns=2),
+    ck.presets.openhands(max_size=20).policy,
+]
+POLICIES += [
+    ck.presets.claude_code().policy,
+    lambda h, _: h.drop(1, "offloaded") if len(h) > 20 else h,
+]
 
 
-PRUNINGS = [ck.presets.swe_agent_mask(n=3).pruning, ck.presets.anthropic_clear_tools(trigger=900).pruning]
+PRUNINGS = [
+    ck.presets.swe_agent_mask(n=3).pruning,
+    ck.presets.anthropic_clear_tools(trigger=900).pruning,
+]
 PRUNINGS += [ck.presets.tyrum().pruning, ck.presets.ai().pruning]
 
 
@@ -79,7 +102,11 @@ def differing(own: Bench, rules: Rules) -> dict:
     moments = lost.shown.moments.tolist()
     flagged = {time // 2 for time in lost.shown.elsewhere[:, 1].tolist()}
     told, slow = lost.columns(), by_definition(own.session, views_of(done), moments, flagged)
-    return {k: (told[k], v) for k, v in slow.items() if told[k] != (v if v is None else pytest.approx(v))}
+    return {
+        k: (told[k], v)
+        for k, v in slow.items()
+        if told[k] != (v if v is None else pytest.approx(v))
+    }
 
 
 @settings(max_examples=25)
@@ -89,7 +116,9 @@ def test_what_compactions_lost_is_what_the_definition_says(seed, policy, limit):
 
 
 @settings(max_examples=25)
-@given(st.integers(0, 9), st.sampled_from([*PRUNINGS, called]), st.sampled_from([None, *POLICIES[:3]]))
+@given(
+    st.integers(0, 9), st.sampled_from([*PRUNINGS, called]), st.sampled_from([None, *POLICIES[:3]])
+)
 def test_what_prunings_hid_is_what_the_same_definition_says(seed, pruning, policy):
     trigger = triggers.Above(1800) if policy is not None else None
     assert differing(bench(seed), Rules(policy=policy, trigger=trigger, pruning=pruning)) == {}
@@ -110,14 +139,19 @@ def test_a_rule_said_by_a_schedule_and_by_a_function_loses_the_same():
     def plain(history, room):
         return history if not history.call else masked.pruning(history, room)
 
-    one, other = (found(bench(3), run(bench(3).log(r), r, None)).columns() for r in (masked, Rules(pruning=plain)))
+    one, other = (
+        found(bench(3), run(bench(3).log(r), r, None)).columns()
+        for r in (masked, Rules(pruning=plain))
+    )
     assert one == other
     assert one["needed_lost_n"] > 0
 
 
 def test_a_real_session(real):
     own = Bench(ck.read(real / "pi/before-compaction.jsonl"))
-    for rules in ck.grid("pi", context_window=[100_000], keep_recent_tokens=[20_000], summariser=["fixed", None]):
+    for rules in ck.grid(
+        "pi", context_window=[100_000], keep_recent_tokens=[20_000], summariser=["fixed", None]
+    ):
         assert differing(own, rules) == {}
 
 
