@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from ctxkit.engine import Run, identified, log_of, run, woven
+from ctxkit.engine import Run, identified, log_of, run, run_behind, woven
 from ctxkit.history import TOOL
 from ctxkit.messages import Edit, Message, Usage
 from ctxkit.policies.policy import name_of
@@ -106,12 +106,6 @@ def sent(session: Session, call: int) -> tuple[SentItem, ...]:
     if done is None:
         done = session.__dict__["run of the record"] = replayed(session, recorded())
     return tuple(done.sent(index))
-
-
-def run_behind(session: Session) -> Run | None:
-    """Return the run that a replay was made of, in the process that made it; None for a session from a file."""
-    run: Run | None = session.__dict__.get("run")
-    return run
 
 
 def summary(done: Run) -> dict[str, Any]:

@@ -72,6 +72,12 @@ def log_of(
     return log
 
 
+def run_behind(session: Session) -> Run | None:
+    """Return the run that a replay was made of, in the process that made it; None for a session from a file."""
+    run: Run | None = session.__dict__.get("run")
+    return run
+
+
 def identified(session: Session) -> Session:
     """Return the session with an id of its own for every message: itself, where each has one."""
     seen = Tally(m.id for m in session.messages)

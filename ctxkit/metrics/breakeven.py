@@ -14,16 +14,27 @@ _WRITE, _READ = 1.25, 0.1
 
 
 def requests_until_reset_pays(
-    before: float, after: float, *, cost_usd: float, read_price: float, write_price: float
+    before: float,
+    after: float,
+    *,
+    cost_usd: float,
+    read_price: float,
+    write_price: float,
+    found: float | None = None,
 ) -> float:
     """Return after how many requests a reset from `before` to `after` tokens has paid for itself.
 
     ``n* = (K + (p_w - p_r) S) / (p_r (L - S))``, from context-compaction-lab: the summary call `K` and the rewritten
     prefix `S` are paid back by the reads of `L - S` tokens that are saved at every request.
     Infinite where nothing is saved.
+
+    Of the `L` tokens the first request would have `found` so many in the cache, all of them where that is None; the
+    others it would have written anyway, so that many fewer are to be paid back. On a cold call a reset has paid for
+    itself at once, unless the summary costs more than writing what it took away.
     """
     saved = read_price * (before - after)
-    return (cost_usd + (write_price - read_price) * after) / saved if saved > 0 else inf
+    anew = after - (0.0 if found is None else before - found)
+    return max((cost_usd + (write_price - read_price) * anew) / saved, 0.0) if saved > 0 else inf
 
 
 def reads_until_mutation_pays(

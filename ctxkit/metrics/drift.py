@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit.metrics.fates import FATES
-from ctxkit.metrics.loss import cut_losses
+import numpy as np
+
+from ctxkit.metrics.loss import FATES, lost
 from ctxkit.metrics.size import spots_in
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.metrics.indexes import Index
-    from ctxkit.metrics.items import Found
     from ctxkit.session import Session
 
 
@@ -25,15 +25,13 @@ def drift(session: Session, index: Index | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    first: dict[Found, int] = {}
-    rows = []
+    rows, found = [], lost(session, index)
     sizes = {s.call: s.summary for s in spots_in(session)} if session.origin is not None else {}
-    for at, cut in enumerate(cut_losses(session, index)):
-        cohorts: dict[int, list[str]] = {}
-        for gone in cut.items:
-            cohorts.setdefault(first.setdefault(gone.item, at), []).append(gone.fate)
-        for cohort, fates in sorted(cohorts.items()):
-            shares = [fates.count(fate) / len(fates) for fate in FATES]
-            rows.append((session.id, cohort, at - cohort + 1, cut.call, len(fates), *shares, sizes.get(cut.call)))
+    if found is not None:
+        counts, calls = found.cohorts(), found.shown.moments.tolist()
+        n = counts.sum(axis=0)
+        for cohort, at in np.argwhere(n.T > 0)[:, ::-1].tolist():
+            items, shares = int(n[cohort, at]), (counts[:, cohort, at] / n[cohort, at]).tolist()
+            rows.append((session.id, cohort, at - cohort + 1, calls[at], items, *shares, sizes.get(calls[at])))
     names = ("session", "cohort", "cuts_n", "call", "items_n", *FATES, "summary_tokens")
     return pd.DataFrame(rows, columns=list(names)).astype({"session": "string", "summary_tokens": "Int64"})

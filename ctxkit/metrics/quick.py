@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ctxkit.history import Log
-    from ctxkit.metrics.size import Spot
+    from ctxkit.metrics.compaction import Compaction
 
 
 class Prompts:
@@ -19,11 +19,11 @@ class Prompts:
     def __len__(self) -> int:
         return len(self.C)
 
-    def at(self, call: int, spot: Spot) -> int:
+    def at(self, call: int, cut: Compaction) -> int:
         """Return the prompt of a call between a cut and the next one."""
-        return self.C[call] + spot.after - self.C[spot.call]
+        return self.C[call] + cut.after - self.C[cut.call]
 
-    def reaches(self, full: float, spot: Spot, stop: int) -> int | None:
+    def reaches(self, full: float, cut: Compaction, stop: int) -> int | None:
         """Return how many calls after a cut the prompt is at least `full` again; None: not before the call `stop`."""
-        found = bisect_left(self.C, full - spot.after + self.C[spot.call], spot.call, stop)
-        return found - spot.call if found < stop else None
+        found = bisect_left(self.C, full - cut.after + self.C[cut.call], cut.call, stop)
+        return found - cut.call if found < stop else None

@@ -1,73 +1,108 @@
-"""Cuts that did not pay: how soon the context was full again, and what was read twice because of them."""
+"""Cuts that did not pay: how soon the context was full again, and what was read twice."""
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from statistics import fmean, median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
+from warnings import warn
 
 import msgspec
+import numpy as np
 
-from ctxkit.frames.cuts import cuts as compactions
-from ctxkit.messages import Edit, Message
-from ctxkit.metrics.breakeven import requests_until_reset_pays
-from ctxkit.prices import price
+from ctxkit.frames.costs import Costs
+from ctxkit.frames.cuts import cuts as placed
+from ctxkit.frames.summaries import NO_MODEL
+from ctxkit.messages import Message
+from ctxkit.metrics.bills import Sheet, Written
+from ctxkit.metrics.compaction import NO_PROGRESS, Compaction, Verdict, felt, longest, verdicts
+from ctxkit.metrics.compaction import Sizes as Prompts
+from ctxkit.metrics.memories import Rows
+from ctxkit.metrics.rereads import Rereads
+from ctxkit.metrics.shown import shown_in
+from ctxkit.metrics.size import sent, spots_in
+from ctxkit.session import apply_edit
 from ctxkit.sizes import Sizes, sizes
-from ctxkit.tools.names import writes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ctxkit.messages import ToolCall
-    from ctxkit.session import Call, Session
-
-REREADS = 24
-"""Tool calls after a cut that are looked at for repeats (the p75 of natural gaps between a call and its repeat)."""
-FULL = 0.75
-"""Share of the size before a cut at which the context counts as full again."""
+    from ctxkit.messages import Edit
+    from ctxkit.session import Session
 
 
-class Cut(msgspec.Struct, frozen=True):
-    """One compaction, as its calls felt it. Sizes are tokens of the prompt; None: the log cannot say."""
+class Held(msgspec.Struct, frozen=True):
+    """One compaction, as its calls felt it. Sizes are tokens of the prompt; None: not known."""
 
-    compaction: int
-    """Its number, as ``frame(per="compaction")`` counts; of several before one call, that of the last."""
-    call: int
-    """The first call that was shown its outcome."""
-    before: int
-    """Prompt of the last call before."""
-    after: int
-    """What that prompt came down to: the first prompt after it, less what was new in it."""
-    interval: int | None
-    """Calls until the next cut; None for the last one."""
+    what: Compaction
+    verdict: Verdict
     minutes: float | None
-    refill_3: float | None
-    """Share of the freed tokens that was full again three calls later; above 1: fuller than before."""
-    refill_10: float | None
-    rebound_calls: int | None
-    """Calls until the prompt was back at three quarters of its size before; None: it never was."""
+    """Until the next one."""
     rebound_minutes: float | None
-    """Minutes until then; None where it never was, or the log has no times."""
-    pays_after: float | None
-    """Requests after which the cut has paid for itself (see `breakeven`); None without a price."""
-    unpaid: bool | None
-    """True where the next cut came before that; None where it cannot be said."""
+    """Until the prompt was back at three quarters of its size before; None: it never was."""
     reread_rate: float | None
-    """Of the next 24 tool calls, the share that repeats one whose result was removed; None where none followed."""
+    """Of the next 24 tool calls, the share that repeats one that went; None: none followed."""
     reorientation: int | None
-    """Tool calls from the cut to the first that writes; None where none did."""
+    """Tool calls from it to the first that writes; None where none did."""
+
+    @property
+    def compaction(self) -> int:
+        """Its number, as ``frame(per="compaction")`` counts; of several before a call the last."""
+        return self.what.number
+
+    @property
+    def call(self) -> int:
+        """The first call that was shown its outcome."""
+        return self.what.call
+
+    @property
+    def before(self) -> int:
+        """The prompt without it; in a record the last one before."""
+        return self.what.before
+
+    @property
+    def after(self) -> int:
+        """What that came down to."""
+        return self.what.after
 
     @property
     def savings(self) -> float:
         """Share of the tokens that it saved; 0 or less: it made the prompt larger."""
-        return 1 - self.after / self.before if self.before else 0.0
+        return self.what.savings
+
+    @property
+    def interval(self) -> int | None:
+        """Calls until the next one; None for the last."""
+        return self.verdict.interval
+
+    @property
+    def refill_3(self) -> float | None:
+        """Share of the freed tokens that was full again three calls later; above 1: fuller."""
+        return self.verdict.refill_3
+
+    @property
+    def refill_10(self) -> float | None:
+        """The same ten calls later."""
+        return self.verdict.refill_10
+
+    @property
+    def rebound_calls(self) -> int | None:
+        """Calls until the prompt was back at three quarters of its size; None: it never was."""
+        return self.verdict.rebound
+
+    @property
+    def pays_after(self) -> float | None:
+        """Requests after which it has paid for itself (see `breakeven`); None without a price."""
+        return self.verdict.pays_after
+
+    @property
+    def unpaid(self) -> bool | None:
+        """True where the next one came before that; None where it cannot be said."""
+        return self.verdict.unpaid
 
 
 class Thrash(msgspec.Struct, frozen=True):
     """The cuts of a session, summed up. Shares are 0..1; None: no cut can say."""
 
-    cuts: tuple[Cut, ...]
+    cuts: tuple[Held, ...]
     unpaid_cuts_n: int
     anti_thrash: float | None
     """1 less the share of unpaid cuts, over those that can be said to be paid or not."""
@@ -83,7 +118,7 @@ class Thrash(msgspec.Struct, frozen=True):
 
 
 def thrash(session: Session, *, anchored: Sizes | None = None) -> Thrash:
-    """Return how a session's compactions held, per cut and summed up."""
+    """Return how the compactions of a session or a replay held, per cut and summed up."""
     every = cuts(session, anchored=anchored)
     told = [c.unpaid for c in every if c.unpaid is not None]
     return Thrash(
@@ -92,134 +127,118 @@ def thrash(session: Session, *, anchored: Sizes | None = None) -> Thrash:
         anti_thrash=1 - fmean(told) if told else None,
         refill=_mean([c.refill_10 for c in every]),
         rebound_calls=_median([c.rebound_calls for c in every]),
-        no_progress_run=_longest([c.savings < 0.1 for c in every]),
+        no_progress_run=longest([c.savings < NO_PROGRESS for c in every]),
         reread_rate=_mean([c.reread_rate for c in every]),
         reorientation=_median([c.reorientation for c in every]),
     )
 
 
 def spiral(session: Session, limit: int) -> int:
-    """Return the longest run of calls whose prompts were above `limit` tokens: a trigger that changed nothing."""
-    return _longest([(p or 0) > limit for p in _prompts(session, None)])
+    """Return the longest run of calls above `limit` tokens: a trigger that changed nothing."""
+    return longest([p > limit for p in _prompts(session, None)])
 
 
-def cuts(session: Session, *, anchored: Sizes | None = None) -> tuple[Cut, ...]:
+def cuts(
+    session: Session, *, anchored: Sizes | None = None, sheet: Sheet | None = None
+) -> tuple[Held, ...]:
     """Return the compactions that a later call was shown; those that free nothing are cuts too.
 
-    Several between two calls were felt as one.
+    Several between two calls were felt as one. Of a replay they are those that its score counts.
     """
     if not session.edits:
         return ()
-    seen = _Seen(session, anchored or sizes(session))
-    places = _places(session)
-    out: list[Cut] = []
-    for i, place in enumerate(places):
-        following = places[i + 1].call if i + 1 < len(places) else None
-        before = next((p for p in reversed(seen.prompts[: place.call]) if p), None)
-        if before is not None:
-            out.append(seen.cut(place, before=before, following=following))
+    origin, anchored = session.origin or session, anchored or sizes(session.origin or session)
+    every, prompts = compactions(session, anchored)
+    found = felt(every, len(prompts))
+    told = verdicts(found, Prompts(prompts), sheet or Sheet.of(origin, anchored))
+    rows = Rows(session)
+    shown, rereads = shown_in(rows, session), Rereads(rows)
+    out = []
+    for cut, verdict in zip(found, told, strict=True):
+        end = None if verdict.interval is None else cut.call + verdict.interval
+        full = None if verdict.rebound is None else cut.call + verdict.rebound
+        minutes = _minutes(session, cut.call, end), _minutes(session, cut.call, full)
+        after = rereads.after(shown, cut.call) if cut.call else (None, None)
+        out.append(Held(cut, verdict, *minutes, *after))
     return tuple(out)
 
 
-def aftermath(session: Session) -> tuple[float | None, float | None]:
-    """Return the mean re-read rate and the median re-orientation of a session's cuts, without sizing anything."""
-    told = [_afterwards(session, place) for place in _places(session) if place.call]
-    return _mean([again for again, _ in told]), _median([first for _, first in told])
+def compactions(session: Session, anchored: Sizes) -> tuple[list[Compaction], Any]:
+    """Return all compactions of a session or a replay, and the sizes of all prompts."""
+    if session.origin is not None:
+        return spots_in(session), sent(session)[0]
+    prompts = _prompts(session, anchored)
+    return _recorded(session, anchored, prompts), np.array(prompts, np.int64)
 
 
-class _Place(NamedTuple):
-    """What was done between two calls."""
-
-    number: int
-    call: int
-    """The first call after it."""
-    position: int
-    """Where the last edit stands."""
-    edits: tuple[Edit, ...]
-
-
-class _Seen:
-    """A session with the sizes of its prompts, known once for all of its cuts."""
-
-    def __init__(self, session: Session, anchored: Sizes) -> None:
-        self.session, self.anchored, self.prompts = session, anchored, _prompts(session, anchored)
-
-    def cut(self, place: _Place, *, before: int, following: int | None) -> Cut:
-        call = place.call
-        after = self._after(call, place.position)
-        interval = None if following is None else following - call
-        stop = following if following is not None else len(self.prompts)
-        pays = _pays_after(self.session, self.session.calls[call], place.edits, before, after)
-        again, first_write = _afterwards(self.session, place)
-        full = next((k for k in range(call, stop) if (self.prompts[k] or 0) >= FULL * before), None)
-
-        def refill(calls: int) -> float | None:
-            size = self.prompts[call + calls] if call + calls < stop else None
-            return None if size is None or before <= after else (size - after) / (before - after)
-
-        return Cut(
-            compaction=place.number,
-            call=call,
-            before=before,
-            after=after,
-            interval=interval,
-            minutes=_minutes(self.session, call, following),
-            refill_3=refill(3),
-            refill_10=refill(10),
-            rebound_calls=None if full is None else full - call,
-            rebound_minutes=_minutes(self.session, call, full),
-            pays_after=pays,
-            unpaid=None if pays is None or interval is None else interval < pays,
-            reread_rate=again,
-            reorientation=first_write,
-        )
-
-    def _after(self, call: int, position: int) -> int:
-        """Return the first known prompt after the cut less what was written since; failed calls are passed over."""
-        for k in range(call, len(self.prompts)):
-            if self.session.calls[k].message.usage is not None and self.prompts[k]:
-                return max((self.prompts[k] or 0) - self._written(position, k), 0)
-        return self.anchored.modelled[call] - self._written(position, call)
-
-    def _written(self, position: int, call: int) -> int:
-        new = self.session.path[position + 1 : self.session.calls[call].position]
-        return sum(self.anchored.of(m) for m in new if isinstance(m, Message) and m.visible)
-
-
-def _prompts(session: Session, anchored: Sizes | None) -> list[int | None]:
-    """Return the size of each prompt: recorded, else modelled."""
-    out: list[int | None] = []
+def _prompts(session: Session, anchored: Sizes | None) -> list[int]:
+    """Return the size of each prompt: recorded, else modelled, else 0."""
+    out = []
     for call in session.calls:
         size = call.message.usage.prompt_tokens if call.message.usage else None
-        out.append(size or (anchored.modelled[call.index] if anchored else None))
+        out.append(size or (anchored.modelled[call.index] if anchored else 0))
     return out
 
 
-def _places(session: Session) -> list[_Place]:
-    """Return what was done between two calls, of all calls that were followed by one."""
+def _recorded(session: Session, anchored: Sizes, prompts: list[int]) -> list[Compaction]:
+    """Return those of a record, also where no call came before or after."""
     replies = [c.position for c in session.calls]
-    found: dict[int, _Place] = {}
-    for cut in compactions(session):
+    one: dict[int, tuple[int, int, list[Edit]]] = {}
+    for cut in placed(session):
         call = bisect_left(replies, cut.position)
-        if call < len(replies):
-            was = found.get(call)
-            edits = (*(was.edits if was else ()), *cut.edits)
-            found[call] = _Place(cut.number, call, cut.position + len(cut.edits) - 1, edits)
-    return list(found.values())
+        edits = [*(one[call][2] if call in one else ()), *cut.edits]
+        one[call] = cut.number, cut.position + len(cut.edits) - 1, edits
+    out, shown, at = [], list[Message](), 0
+    for call, (number, position, edits) in one.items():
+        before = next((p for p in reversed(prompts[:call]) if p), None)
+        was, source = shown, dict[int, int]()
+        for entry in session.path[at : position + 1]:
+            if isinstance(entry, Message):
+                shown = [*shown, entry] if entry.visible else shown
+                was = was if source else shown
+                continue
+            targets = set(entry.targets)
+            source[id(entry)] = sum(anchored.of(m) for m in shown if m.id in targets)
+            shown = apply_edit(shown, entry)
+        at = position + 1
+        had, left = (sum(map(anchored.of, messages)) for messages in (was, shown))
+        if before is None or call >= len(replies):
+            before = max(before or 0, had)
+            after = max(before - had + left, 0)
+        else:
+            after = _after(session, anchored, prompts, call, position)
+        size = {id(e): sum(anchored.of(m) for m in e.inserted) for e in edits}
+        written = [_written(session, e, call, source[id(e)], before, size[id(e)]) for e in edits]
+        told = tuple(w for w in written if w is not None)
+        put = sum(size.values())
+        out.append(Compaction(call, before, after, len(was), len(shown), put, told, number))
+    return out
 
 
-def _pays_after(session: Session, call: Call, edits: Sequence[Edit], before: int, after: int) -> float | None:
-    p = price(call.message.model or session.model)
-    if p is None or p.cache_read is None:
+def _after(session: Session, anchored: Sizes, prompts: list[int], call: int, position: int) -> int:
+    """Return the first known prompt after a cut less what came since; failed calls are none."""
+    for k in range(call, len(prompts)):
+        if session.calls[k].message.usage is not None and prompts[k]:
+            return max(prompts[k] - _since(session, anchored, position, k), 0)
+    return anchored.modelled[call] - _since(session, anchored, position, call)
+
+
+def _since(session: Session, anchored: Sizes, position: int, call: int) -> int:
+    new = session.path[position + 1 : session.calls[call].position]
+    return sum(anchored.of(m) for m in new if isinstance(m, Message) and m.visible)
+
+
+def _written(  # noqa: PLR0917  the fields of `Written`
+    session: Session, edit: Edit, call: int, source: int, prompt: int, size: int
+) -> Written | None:
+    """Return the summary of an edit as a replay has it: made from what went, by one more call."""
+    if edit.kind != "summarised" or not edit.inserted or edit.method in NO_MODEL:
         return None
-    cost = 0.0
-    for edit in edits:
-        if edit.usage is not None and edit.usage.cost_usd is not None:
-            cost += edit.usage.cost_usd
-        elif edit.inserted:  # the least: the summary call reads the warm prefix
-            cost += before * p.cache_read + sum(len(m.text) for m in edit.inserted) / 4 * p.output
-    write = p.cache_write or p.input
-    return requests_until_reset_pays(before, after, cost_usd=cost, read_price=p.cache_read, write_price=write)
+    usd = None
+    if edit.usage is not None:
+        model = edit.model or session.model
+        usd, _ = Costs().cost(Message(role="assistant", usage=edit.usage), model)
+    return Written(call, source, prompt, size, usd)
 
 
 def _minutes(session: Session, call: int, following: int | None) -> float | None:
@@ -227,33 +246,6 @@ def _minutes(session: Session, call: int, following: int | None) -> float | None
         return None
     a, b = session.calls[call].message.time, session.calls[following].message.time
     return None if a is None or b is None else (b - a) / 60
-
-
-def _afterwards(session: Session, place: _Place) -> tuple[float | None, int | None]:
-    """Return the share of repeats among the next tool calls, and the number of tool calls to the first write."""
-    gone = {target for edit in place.edits for target in edit.targets}
-    path = session.path
-    removed = {_key(c) for e in path[: place.position] if isinstance(e, Message) and e.id in gone for c in e.tool_calls}
-    later = [c for e in path[place.position :] if isinstance(e, Message) for c in e.tool_calls]
-    near = later[:REREADS]
-    again = sum(_key(c) in removed for c in near) / len(near) if near else None
-    return again, next((i for i, c in enumerate(later) if writes(c.name)), None)
-
-
-def _key(call: ToolCall) -> tuple[str, str]:
-    """Two calls are the same where tool and arguments are; a read is the same where the path is."""
-    path = call.arguments.get("path") or call.arguments.get("file_path")
-    if isinstance(path, str) and "read" in call.name.lower():
-        return call.name.lower(), path
-    return call.name.lower(), call.raw or json.dumps(call.arguments, sort_keys=True, default=str)
-
-
-def _longest(flags: list[bool]) -> int:
-    best = run = 0
-    for flag in flags:
-        run = run + 1 if flag else 0
-        best = max(best, run)
-    return best
 
 
 def _mean(values: list[float | None]) -> float | None:
@@ -264,3 +256,11 @@ def _mean(values: list[float | None]) -> float | None:
 def _median(values: list[int | None]) -> float | None:
     known = [v for v in values if v is not None]
     return float(median(known)) if known else None
+
+
+def __getattr__(name: str) -> Any:
+    """Return what has another name now, with a warning for one version."""
+    if name == "Cut":
+        warn("metrics.thrash.Cut is metrics.thrash.Held now.", DeprecationWarning, stacklevel=2)
+        return Held
+    raise AttributeError(name)

@@ -186,10 +186,11 @@ class _Bill:
         self.write = p.input if p.cache_write is None else p.cache_write
         self.carry = self.read + (pace.missed or 0.0) * max(self.write - self.read, 0.0)
         self.rewrite = (self.write - self.read) * floor
-        self.fixed = summary * p.output + self.rewrite
+        self.fixed = summary * (p.input + p.output) + self.rewrite
         """What a compaction costs at any ceiling; to this comes what the summary is made from."""
 
     def reset(self, size: int) -> float:
+        """Return the dollars of a compaction: its summary is made from all that it stands for."""
         return self.fixed + self.input * (size - self.floor)
 
     def ceiling(self, name: str, size: int) -> Ceiling:

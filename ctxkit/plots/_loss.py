@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.metrics.fates import FATES
 from ctxkit.metrics.items import FAMILIES
-from ctxkit.metrics.loss import lost
+from ctxkit.metrics.loss import by_family, lost
 from ctxkit.plots.axes import Axes, Trace
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.words import name_all, noted
@@ -14,7 +13,7 @@ from ctxkit.plots.words import name_all, noted
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ctxkit.metrics.fates import Loss
+    from ctxkit.metrics.forgotten import Forgotten
     from ctxkit.session import Session
 
 
@@ -42,18 +41,13 @@ def loss_data(session: Session) -> tuple[Family, ...]:
     return _families(lost(session))
 
 
-def _families(found: Loss) -> tuple[Family, ...]:
-    out = []
-    for c in found.cuts:
-        for family in FAMILIES:
-            n = c.count(family=family)
-            if not n:
-                continue
-            kept, back, gone = (c.count(fate, family) for fate in FATES)
-            needed = c.count(family=family, needed=True)
-            unseen = needed - c.count("retained", family, needed=True)
-            out.append(Family(c.number, c.call, family, n, kept, back, gone, needed, unseen, c.missed(family)))
-    return tuple(out)
+def _families(found: Forgotten | None) -> tuple[Family, ...]:
+    rows = by_family(found) if found is not None else []
+    return tuple(
+        Family._make((number, call, family, sum(counts[:3]), *counts[:5], counts[6]))
+        for number, call, family, counts in rows
+        if any(counts[:3])
+    )
 
 
 @noted
@@ -67,7 +61,7 @@ def loss(session: Session) -> Chart:
     return _chart(name, lost(session), text=session.has_text)
 
 
-def _chart(name: str, found: Loss, *, text: bool) -> Chart:
+def _chart(name: str, found: Forgotten | None, *, text: bool) -> Chart:
     data = _families(found)
     traces = []
     for i, family in enumerate(FAMILIES):
@@ -76,11 +70,11 @@ def _chart(name: str, found: Loss, *, text: bool) -> Chart:
             y = [r.retained / r.items for r in rows]
             traces.append(Trace(name=family, x=[r.cut for r in rows], y=y, hover=_hover(rows), look=i))
     told = "The session holds no text, so nothing can be said." if not text else "Nothing was compacted."
-    if data:
+    if data and found is not None:
         told = (
             "Share of what had been removed that still stood word for word in what was shown after each compaction. "
-            f"{len(found.missed):,} of {found.used_again:,} items that the record used again, at any time, had been "
-            "cut away."
+            f"{len(found.charged.item):,} of {found.memory.again:,} items that the record used again, at any time, "
+            "had been cut away."
         )
     return Chart(
         title=f"What was lost in {name}",

@@ -7,16 +7,13 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.engine import identified, log_of, run
-from ctxkit.replays import session_of, window
-from ctxkit.sweeps.forgetting import loss_columns
+from ctxkit.replays import window
 from ctxkit.sweeps.grids import Refused, plain
-from ctxkit.sweeps.memories import Memory
-from ctxkit.sweeps.scores import Base, row_of, run_row
+from ctxkit.sweeps.scores import Base, run_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.engine import Run
     from ctxkit.history import Log
     from ctxkit.policies.rules import Rules
     from ctxkit.session import Session
@@ -59,7 +56,6 @@ class Bench:
         self.base = Base(self.session)
         self.limit = window(self.session)
         self._logs: dict[Any, Log] = {}
-        self._memories: dict[int, Memory | None] = {}
 
     def log(self, rules: Rules) -> Log:
         """Return the log under the rules' counter and estimator."""
@@ -67,13 +63,6 @@ class Bench:
         if key not in self._logs:
             self._logs[key] = log_of(self.session, rules)
         return self._logs[key]
-
-    def lost(self, done: Run) -> dict[str, Any] | None:
-        """Return the columns of loss of a run from what the session holds; None where that does not tell."""
-        if id(done.log) not in self._memories:
-            self._memories[id(done.log)] = Memory.of(self.session, self.base.index, done.log)
-        memory = self._memories[id(done.log)]
-        return None if memory is None else loss_columns(memory, done)
 
     def row(self, setting: Setting, options: Options) -> dict[str, Any]:
         """Return the row of one run; a run that fails is a row with its error."""
@@ -84,11 +73,7 @@ class Bench:
             return row | {"error": rules.error}
         try:
             done = run(self.log(rules), rules, self.limit)
-            lost = self.lost(done) if options.loss else {}
-            if lost is None:
-                again = session_of(self.session, done)
-                return row | row_of(again, self.base, done, loss=True, reuse=options.reuse) | {"rules": setting.label}
-            return {**row, **run_row(self.base, done, setting.label, reuse=options.reuse), **lost}
+            return row | run_row(self.base, done, setting.label, loss=options.loss, reuse=options.reuse)
         except Exception as error:  # noqa: BLE001  whatever a user's policy raises, the other runs go on
             return row | {"error": f"{type(error).__name__}: {error}"}
 

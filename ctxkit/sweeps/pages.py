@@ -38,27 +38,42 @@ A replay keeps the recorded number of calls, while real runs under summaries may
 `metrics.elongation.elongated(runs, 0.15)` returns the rows of a sweep with those runs longer by a share (the 15 % that
 The Complexity Trap measured): calls, tokens and dollars grow, `source` becomes `estimated`, all else stays.
 
+## How compactions held
+
+A compaction is one value (`metrics.compaction.Compaction`: call, tokens and messages without and with it, its
+summaries), judged by one function, whether it was recorded or replayed; `metrics.thrash.thrash` opens each. In a record
+`before` is the last prompt before it, and `after` the first one after it less what was new in it; several before one
+call were felt as one.
+
+It has *paid for itself* after ``n = (K + (w - r) (S - (L - F))) / (r (L - S))`` requests, its own call the first: `L`
+and `S` tokens without and with it, `K` dollars of its summaries (as the bill has them), `w` and `r` the prices of a
+written and a read token, and `F` what the call would have found in the cache without it: all of `L`, or what the
+record's own call found where its cache was dead. So on a cold call nothing counts that would have been written anyway.
+It is *unpaid* where the next one came before that.
+
 ## What was lost
 
 Items are paths, URLs, ids and hashes, numbers with units, commands, error messages, the user's constraints, decisions
-and open ends. After each cut, all that has been removed since the start is *retained* (it stands word for word in what
-is shown; a path also as the ending of a longer one), *recoverable* (a file, artifact or archive that is named there
-holds it) or *lost*. A cut *took* what stood before it and does not stand after it.
+and open ends. One definition holds for recorded sessions, for replays and for prunings (`metrics.forgotten`): it looks
+at what each call is shown. An item is removed at the first call that is no longer shown a message that held it, as it
+was said; from then on it is *retained* at each call that is shown it (word for word; a path also as the ending of a
+longer one), *recoverable* where a file, artifact or archive that is named there holds it, else *lost*. A *cut* is a
+call before which a compaction or a pruning changed something; it *took* what was in sight before and is not after.
 
 *Needed-later loss* is the share of the items that the record uses again (a reply names them, in text or tool arguments,
 after they were said) that a cut took at any time before such a reply: not only until the next cut. Each item counts
 once, charged to the last cut that took it before its first such use. What it is divided by is the record's own: the
 same for all rules, so that a setting cannot look better by cutting more often or less. What a message said again
-between cut and use counts as lost all the same: the agent may have looked for it. `window_loss` is the older figure:
-of what was removed and used again before the *next* cut, the share that was out of sight after this one; it flatters
-settings that cut often. Under a pruning an item is lost where no message shown held it at a call that named something
-again, and that call or a later one named it; what is recoverable, and the regret, are then not worked out.
-`metrics.loss.losses` opens each loss, `metrics.audits`, `metrics.drift`, `metrics.planted` and, with the extra
-`ctxkit[semantic]`, `metrics.meaning` look further.
+between cut and use counts as lost all the same, if a call was sent in between: the agent may have looked for it.
+`window_loss` is the older figure: of what was removed and used again before the *next* cut, the share that was out of
+sight after this one; it flatters settings that cut often. What a pruning hid is known as long as the replay has its run
+beside it, so not for one that was read from a file. `metrics.loss.losses` opens each loss, `metrics.audits`,
+`metrics.drift`, `metrics.planted` and, with the extra `ctxkit[semantic]`, `metrics.meaning` look further.
 
 *Regret* is the needed-later loss above that of the best messages that the same room could have held at the cut where
 this is hardest, chosen with the record's future in hand (a fractional knapsack by size, counting an item once for each
-message that holds it): a bound that no policy can beat.
+message that holds it): a bound that no policy can beat. Looked at are the 16 cuts with the most out of sight that is
+still needed.
 
 ## Columns
 

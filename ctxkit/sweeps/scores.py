@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from functools import cached_property
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.engine import run_behind
 from ctxkit.errors import BadArguments
-from ctxkit.frames import compactions
+from ctxkit.frames.cuts import cuts as placed
 from ctxkit.frames.occupancy import prompts as plain_prompts
-from ctxkit.metrics import loss as losses
-from ctxkit.metrics import sight
 from ctxkit.metrics.bills import Sheet
+from ctxkit.metrics.compaction import Sizes as Prompts
+from ctxkit.metrics.compaction import held
+from ctxkit.metrics.forgotten import Forgotten
 from ctxkit.metrics.indexes import Index
+from ctxkit.metrics.memories import Memory
 from ctxkit.metrics.money import recorded
 from ctxkit.metrics.prompts import Sent, SentByRun
 from ctxkit.metrics.quick import Prompts as QuickPrompts
-from ctxkit.metrics.size import Prompts, holds, sent, spots_in, spots_of, thrashes
+from ctxkit.metrics.rereads import Rereads
+from ctxkit.metrics.shown import shown_by, shown_in
+from ctxkit.metrics.size import sent, spots_in, spots_of
 from ctxkit.metrics.tallies import bill
-from ctxkit.metrics.thrash import aftermath, thrash
-from ctxkit.replays import crowded, hidden, run_behind
+from ctxkit.metrics.thrash import compactions
+from ctxkit.replays import crowded, hidden
 from ctxkit.session import Session
 from ctxkit.sizes import Sizes, sizes
 from ctxkit.sweeps.columns import NAMES
@@ -29,7 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.engine import Run
-    from ctxkit.metrics.size import Spot
+    from ctxkit.metrics.compaction import Compaction
 
 
 class Base:
@@ -52,6 +58,16 @@ class Base:
     def index(self) -> Index:
         """The items of its messages."""
         return Index(self.anchored)
+
+    @cached_property
+    def memory(self) -> Memory:
+        """What its messages hold, as arrays."""
+        return Memory(self.session, self.index)
+
+    @cached_property
+    def rereads(self) -> Rereads:
+        """Its tool calls."""
+        return Rereads(self.memory)
 
     def head(self, rules: str, source: str | None) -> dict[str, Any]:
         """Return the columns that do not depend on a run."""
@@ -109,20 +125,35 @@ def row_of(
     row = _replayed(base, session, reuse=reuse) if session.origin is not None else _recorded(base, reuse=reuse)
     if loss:
         row |= lost(base, session, done)
-        row["reread_rate"], row["reorientation_calls"] = aftermath(session)
     return row
 
 
-def lost(base: Base, session: Session, done: Run | None = None) -> dict[str, Any]:
-    """Return the columns of loss."""
-    done = done or run_behind(session)
-    if done is not None and done.rules.pruning is not None:
-        return sight.shares(done, base.index)
-    return losses.shares(session, base.index)
+def lost(base: Base, session: Session | None, done: Run | None = None) -> dict[str, Any]:
+    """Return the columns of loss of a session or of a run, and what was done after its compactions."""
+    if done is None and session is not None:
+        done = run_behind(session)
+    if done is not None:
+        shown, calls = shown_by(base.memory, done), [cut.call for cut in done.cuts]
+    else:
+        assert session is not None  # noqa: S101  one of both is given
+        shown = shown_in(base.memory, session)
+        calls = shown.moments.tolist()
+    unknown = done is None and session is not None and session.details.get("replay", {}).get("pruning")
+    found = {} if unknown or not base.session.has_text else Forgotten(base.memory, shown).columns()
+    told = [base.rereads.after(shown, call) for call in dict.fromkeys(calls) if 0 < call < base.memory.calls]
+    rates, firsts = ([v for v in of if v is not None] for of in zip(*told, strict=True)) if told else ([], [])
+    found["reread_rate"] = fmean(rates) if rates else None
+    found["reorientation_calls"] = float(median(firsts)) if firsts else None
+    return found
 
 
-def run_row(base: Base, done: Run, label: str, *, reuse: bool = False) -> dict[str, Any]:
-    """Return the row of a run, equal to that of the session which `replay` makes of it, loss apart."""
+def run_row(base: Base, done: Run, label: str, *, loss: bool = False, reuse: bool = False) -> dict[str, Any]:
+    """Return the row of a run, equal to that of the session which `replay` makes of it."""
+    row = _run_row(base, done, label, reuse=reuse)
+    return row | lost(base, None, done) if loss else row
+
+
+def _run_row(base: Base, done: Run, label: str, *, reuse: bool) -> dict[str, Any]:
     failed = sum(h.why.startswith("failed: ") for h in done.held) if done.held else 0
     seen: dict[str, Any] = {"suppressed": len(done.held) - failed, "failed": failed, "note": crowded(done)}
     seen["hidden"] = hidden(done)
@@ -149,7 +180,7 @@ def _row(
     base: Base,
     label: str,
     sent_by: tuple[Sent, Prompts | QuickPrompts],
-    spots: Sequence[Spot],
+    spots: Sequence[Compaction],
     seen: dict[str, Any],
     *,
     reuse: bool,
@@ -174,14 +205,14 @@ def _row(
         row["fresh_tokens"] = invoice.fresh
         if sheet.has_cache:
             row |= {"cache_read_tokens": invoice.read, "cache_write_tokens": invoice.write}
-    return row | holds(spots, prompts, sheet)
+    return row | held(spots, prompts, sheet, reuse=reuse)
 
 
 def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:
     session, sheet = base.session, base.sheet
     sizes_, source = plain_prompts(session)
     known = [n for n in sizes_ if n]
-    ledger = recorded(session, reuse=reuse)
+    ledger, (cuts, prompts) = recorded(session, reuse=reuse), compactions(session, base.anchored)
     row = base.head("recorded", source)
     row |= {
         "prompt_tokens": sum(known) if known else None,
@@ -192,6 +223,8 @@ def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:
         "input_usd": ledger.input_usd,
         "output_usd": ledger.output_usd if sheet.has_output else None,
         "summaries_usd": ledger.summaries_usd,
+        **held(cuts, Prompts(prompts), sheet, reuse=reuse),
+        "cuts_n": len(placed(session)),
     }
     if sheet.has_usage:
         row["fresh_tokens"] = ledger.sum("fresh")
@@ -200,25 +233,7 @@ def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:
                 "cache_read_tokens": ledger.sum("read"),
                 "cache_write_tokens": ledger.sum("write") + ledger.sum("write_1h"),
             }
-    return row | _recorded_cuts(session, base.anchored) | _recorded_view(session)
-
-
-def _recorded_cuts(session: Session, anchored: Sizes) -> dict[str, Any]:
-    found, rows = thrash(session, anchored=anchored), compactions.rows([session])
-    shares = {name: [v for v in rows[name] if v is not None] for name in ("token_savings", "message_savings")}
-    told = sum(c.unpaid is not None for c in found.cuts)
-    n = len(rows["compaction"])
-    return {
-        "cuts_n": n,
-        "unpaid_cuts_n": found.unpaid_cuts_n if told or n < 2 else None,
-        "anti_thrash": found.anti_thrash,
-        "refill": found.refill,
-        "rebound_calls": found.rebound_calls,
-        "no_progress_n": found.no_progress_run,
-        "thrash": thrashes(found.no_progress_run, told, found.anti_thrash),
-        **{name: sum(v) / len(v) if v else None for name, v in shares.items()},
-        "summary_tokens": sum(v for v in rows["summary_tokens"] if v is not None),
-    }
+    return row | _recorded_view(session)
 
 
 def _recorded_view(session: Session) -> dict[str, Any]:

@@ -13,9 +13,7 @@ from ctxkit.metrics.size import spots_of
 from ctxkit.metrics.when import when
 from ctxkit.policies.chain import Chain
 from ctxkit.policies.summarisers import Extractive, Fixed
-from ctxkit.replays import session_of, window
-from ctxkit.sweeps.forgetting import loss_columns
-from ctxkit.sweeps.memories import Memory
+from ctxkit.replays import window
 from ctxkit.sweeps.scores import Base, lost, row_of, run_row
 
 if TYPE_CHECKING:
@@ -74,7 +72,6 @@ class Trials:
         self.session, self.base = session, Base(session)
         self._whole, self._limit = identified(session), window(session)
         self._logs: dict[tuple[str, str], Log] = {}
-        self._memories: dict[int, Memory | None] = {}
 
     @cached_property
     def prompts(self) -> list[int | None]:
@@ -122,13 +119,9 @@ class Trials:
     def quick_loss(self, trial: Trial) -> dict[str, Any]:
         """Return what a trial would have lost, where that follows from the record at once; else nothing.
 
-        It does where compactions take what is oldest. A summary that was not written says nothing.
+        It does without a pruning, which is worked out a second time for this.
         """
-        key = id(trial.done.log)
-        if key not in self._memories:
-            self._memories[key] = Memory.of(self._whole, self.base.index, trial.done.log)
-        memory = self._memories[key]
-        return (loss_columns(memory, trial.done) if memory is not None else None) or {}
+        return {} if trial.done.rules.pruning is not None else self.loss(trial)
 
     def loss(self, trial: Trial) -> dict[str, Any]:
         """Return what a trial would have lost, for any rules.
@@ -136,7 +129,7 @@ class Trials:
         The columns are missing where it cannot be said.
         """
         try:
-            return self.quick_loss(trial) or lost(self.base, session_of(self._whole, trial.done), trial.done)
+            return lost(self.base, None, trial.done)
         except CtxkitError:
             return {}
 

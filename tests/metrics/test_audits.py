@@ -10,7 +10,7 @@ import ctxkit as ck
 from ctxkit.metrics.audits import audits
 from ctxkit.metrics.drift import drift
 from ctxkit.metrics.planted import available, facts, mcnemar, plant
-from ctxkit.metrics.thrash import aftermath, thrash
+from ctxkit.metrics.thrash import thrash
 
 
 def test_a_good_summary_passes_and_a_bad_one_is_named():
@@ -41,7 +41,7 @@ def test_drift_follows_the_same_items_through_the_cuts():
     a, b = user("see src/one.py and src/two.py"), user("see src/three.py")
     first = summarised([a], "src/one.py was seen")
     second = summarised([b, *first.inserted], "nothing is left")
-    frame = drift(session(a, first, b, second, user(), assistant()))
+    frame = drift(session(a, first, b, assistant(), second, user(), assistant()))
     told = [tuple(r) for r in frame[["cohort", "cuts_n", "items_n", "retained"]].to_numpy().tolist()]
     assert told == [(0, 1, 2, 0.5), (0, 2, 2, 0.0), (1, 1, 1, 0.0)]
 
@@ -80,6 +80,5 @@ def test_unpaired_outcomes_and_sessions_without_a_user_are_refused():
 
 def test_what_follows_cuts_is_what_thrash_says(real):
     s = ck.read(real / "pi/before-compaction.jsonl")
-    whole = thrash(s)
-    assert aftermath(s) == (whole.reread_rate, whole.reorientation)
-    assert aftermath(session(user(), assistant())) == (None, None)
+    whole, row = thrash(s), ck.score(s)
+    assert (row["reread_rate"], row["reorientation_calls"]) == (whole.reread_rate, whole.reorientation)

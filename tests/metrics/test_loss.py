@@ -13,7 +13,7 @@ import ctxkit as ck
 from ctxkit.messages import Message, Text
 from ctxkit.metrics.indexes import Index
 from ctxkit.metrics.items import Found, items, names
-from ctxkit.metrics.loss import cut_losses, families, losses, lost, shares
+from ctxkit.metrics.loss import families, losses, lost, shares
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,10 @@ def cut_session(summary: str = "So far: src/kept.py was made."):
 
 
 def test_retained_lost_and_needed_later():
-    (cut,) = cut_losses(cut_session())
-    fates = {g.item.text: (g.fate, g.needed) for g in cut.items}
-    assert fates == {"src/kept.py": ("retained", 2), "src/gone.py": ("lost", 1), "src/idle.py": ("lost", None)}
+    fates = {item.text: fate for item, fate in lost(cut_session()).fates().items()}
+    assert fates == {"src/kept.py": "retained", "src/gone.py": "lost", "src/idle.py": "lost"}
+    opened = losses(cut_session()).dropna(subset="needed_call")
+    assert opened[["item", "needed_call"]].to_numpy().tolist() == [["src/gone.py", 1]]
     told = shares(cut_session())
     assert (told["items_n"], told["used_again_n"], told["needed_later_n"], told["needed_lost_n"]) == (3, 2, 2, 1)
     assert (told["needed_later_loss"], told["window_loss"], told["needed_later_gone"]) == (0.5, 0.5, 0.5)
@@ -77,19 +78,18 @@ def test_a_loss_can_be_opened():
 def test_a_file_that_is_named_can_be_read_again():
     asked, read = step("read_file", "see lib/deep/inner.py", path="src/a/top.py")
     s = session(user("go"), asked, read, summarised([asked, read], "src/a/top.py was read"), user("on"), assistant())
-    (cut,) = cut_losses(s)
-    assert {g.item.text: g.fate for g in cut.items} == {"src/a/top.py": "retained", "lib/deep/inner.py": "recoverable"}
+    fates = {item.text: fate for item, fate in lost(s).fates().items()}
+    assert fates == {"src/a/top.py": "retained", "lib/deep/inner.py": "recoverable"}
 
 
 def test_what_a_kept_message_says_is_retained():
     old, kept = user("a/b.py"), user("again a/b.py")
-    (cut,) = cut_losses(session(old, kept, summarised([old], "nothing"), assistant()))
-    assert [g.fate for g in cut.items] == ["retained"]
+    found = lost(session(old, kept, summarised([old], "nothing"), assistant()))
+    assert list(found.fates().values()) == ["retained"]
 
 
 def test_the_bound_never_keeps_more_than_was_needed():
-    (cut,) = cut_losses(cut_session())
-    assert 0 <= cut.saved <= cut.due == 2
+    assert 0 <= lost(cut_session()).missing(0) <= 2
 
 
 def long_session(*cuts: int):
@@ -106,8 +106,8 @@ def long_session(*cuts: int):
 
 def test_an_item_counts_once_however_often_it_is_cut_away_and_however_late_it_is_needed():
     often, once = lost(long_session(*range(10))), lost(long_session(9))
-    assert [len(x.missed) for x in (often, once)] == [10, 10]
-    assert [c.missed() for c in often.cuts] == [1] * 10
+    assert [len(x.charged.item) for x in (often, once)] == [10, 10]
+    assert families(long_session(*range(10))).groupby("cut")["missed_n"].sum().tolist() == [1] * 10
     assert shares(long_session(*range(10)))["needed_later_loss"] == shares(long_session(9))["needed_later_loss"] == 1
     assert shares(long_session(4))["needed_later_loss"] == 0.5
 
@@ -121,11 +121,18 @@ def test_one_more_cut_never_looks_better(cuts, more):
 
 def test_a_need_is_charged_to_the_last_cut_that_took_the_item_before_it():
     a, b, c = user("lib/a.py"), assistant("go"), user("lib/a.py once more")
-    s = session(a, b, summarised([a, b]), c, assistant("on"), summarised([c]), user("?"), assistant("lib/a.py it was"))
+    on = [summarised([a, b]), user("well"), assistant("hm"), c, assistant("on"), summarised([c]), user("?")]
+    s = session(a, b, *on, assistant("lib/a.py it was"))
     opened = losses(s)
     assert opened["cut"].tolist() == [0, 1]
     assert opened["needed_call"].isna().tolist() == [True, False]
     assert (shares(s)["needed_lost_n"], shares(s)["first_use_delay"]) == (1, 0.0)
+
+
+def test_what_the_very_next_call_is_told_again_was_never_out_of_sight():
+    a, b = user("lib/a.py"), assistant("go")
+    s = session(a, b, summarised([a, b], "nothing"), user("lib/a.py once more"), assistant("lib/a.py it is"))
+    assert (shares(s)["retained"], shares(s)["needed_later_n"], shares(s)["needed_lost_n"]) == (1, 1, 0)
 
 
 def test_what_is_opened_is_what_is_counted(real):
@@ -169,10 +176,9 @@ def test_pis_table_comes_out_again(real):
     and 3 were cut away and used: three more that the second cut's window had, each charged to the cut that took it.
     """
     s = ck.read(real / "pi/before-compaction.jsonl")
-    cuts = cut_losses(s, Index())
-    assert [c.count(family="path") for c in cuts] == [122, 193]
-    assert [c.count("retained", "path") for c in cuts] == [54, 115]
-    needed = [c.count(family="path", needed=True) for c in cuts]
-    assert needed == [70, 31]
-    assert [n - c.count("retained", "path", needed=True) for n, c in zip(needed, cuts, strict=True)] == [31, 6]
-    assert [c.missed("path") for c in cuts] == [34, 3]
+    paths = families(s, Index()).query("family == 'path'").set_index("cut")
+    assert paths["items_n"].tolist() == [122, 193]
+    assert (paths["items_n"] * paths["retained"]).tolist() == pytest.approx([54, 115])
+    assert paths["needed_n"].tolist() == [70, 31]
+    assert paths["needed_lost_n"].tolist() == [31, 6]
+    assert paths["missed_n"].tolist() == [34, 3]

@@ -48,7 +48,7 @@ def test_no_other_ceiling_is_cheaper(by, floor, summary):
 
 
 def test_waiting_pays_where_pauses_are_near_and_not_where_they_are_far():
-    near, far = when(grown(40, pause_every=3), floor=8_000), when(grown(40, pause_every=39), floor=8_000)
+    near, far = when(grown(40, pause_every=3), floor=8_000), when(grown(60, pause_every=59), floor=8_000)
     assert (near.wait, far.wait) == (True, False)
     assert near.cold_every < far.cold_every
     assert near.missed > far.missed

@@ -1,0 +1,198 @@
+"""One compaction, and how it held: one value and one verdict for records and replays."""
+
+from __future__ import annotations
+
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from ctxkit.metrics.breakeven import requests_until_reset_pays
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from ctxkit.metrics.bills import Sheet, Written
+    from ctxkit.prices import Price
+
+FULL = 0.75
+"""Share of the size before a cut at which the context counts as full again."""
+NO_PROGRESS = 0.1
+"""A cut that saves less than this share made no progress (OpenHands' minimum progress)."""
+SPIRAL = 3
+"""So many cuts without progress in a row count as thrash (where Codex stops trying)."""
+
+
+class Compaction(NamedTuple):
+    """All that was compacted before one call. Sizes are tokens of its prompt, without and with."""
+
+    call: int
+    """The first call that was shown its outcome."""
+    before: int
+    after: int
+    messages_before: int
+    messages_after: int
+    summary: int
+    """Tokens that it put in."""
+    written: tuple[Written, ...] = ()
+    """The summaries that a model wrote for it."""
+    number: int = 0
+    """As ``frame(per="compaction")`` counts; of several before one call, that of the last."""
+
+    @property
+    def savings(self) -> float:
+        """Share of the tokens that it saved; negative where the prompt grew."""
+        return 1 - self.after / self.before if self.before else 0.0
+
+    @property
+    def message_savings(self) -> float:
+        """Share of the messages that it took out of sight."""
+        return 1 - self.messages_after / self.messages_before if self.messages_before else 0.0
+
+
+class Prompts(Protocol):
+    """The prompts of the calls between compactions."""
+
+    def __len__(self) -> int:
+        """Return the number of calls."""
+
+    def at(self, call: int, cut: Compaction) -> int | None:
+        """Return the prompt of a call between a cut and the next one; None: not known."""
+
+    def reaches(self, full: float, cut: Compaction, stop: int) -> int | None:
+        """Return how many calls after a cut the prompt is at least `full` again, before `stop`."""
+
+
+class Sizes:
+    """Prompts one by one; 0 where a size is not known."""
+
+    def __init__(self, prompts: NDArray[Any]) -> None:
+        self.prompts = prompts
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+    def at(self, call: int, cut: Compaction) -> int | None:  # noqa: ARG002
+        """Return the prompt of a call."""
+        return int(self.prompts[call]) or None
+
+    def reaches(self, full: float, cut: Compaction, stop: int) -> int | None:
+        """Return how many calls after a cut the prompt is at least `full` again, before `stop`."""
+        over = self.prompts[cut.call : stop] >= full
+        return int(over.argmax()) if over.any() else None
+
+
+class Verdict(NamedTuple):
+    """How one compaction held. None: it cannot be said."""
+
+    interval: int | None
+    """Calls until the next one; None for the last one."""
+    refill_3: float | None
+    """Share of the freed tokens that was full again three calls later; above 1: fuller."""
+    refill_10: float | None
+    rebound: int | None
+    """Calls until the prompt was back at three quarters of its size before; None: it never was."""
+    pays_after: float | None
+    """Requests after which it has paid for itself; None without a price."""
+    unpaid: bool | None
+    """True where the next one came before that."""
+
+
+def verdicts(
+    cuts: Sequence[Compaction], prompts: Prompts, sheet: Sheet, *, reuse: bool = False
+) -> list[Verdict]:
+    """Return how compactions held, one after the other.
+
+    Args:
+        cuts: the compactions, one a call.
+        prompts: the sizes of the prompts.
+        sheet: what the record tells of prices and of what the cache can have held.
+        reuse: the call that writes a summary reads the cached prompt instead of sending it afresh.
+    """
+    out, last = [], len(prompts)
+    for i, cut in enumerate(cuts):
+        following = cuts[i + 1].call if i + 1 < len(cuts) else None
+        stop = last if following is None else following
+        pays = pays_after(cut, sheet, reuse=reuse)
+        interval = None if following is None else following - cut.call
+        unpaid = None if pays is None or interval is None else interval < pays
+        soon, later = (_refill(cut, prompts, calls, stop) for calls in (3, 10))
+        back = prompts.reaches(FULL * cut.before, cut, stop)
+        out.append(Verdict(interval, soon, later, back, pays, unpaid))
+    return out
+
+
+def _refill(cut: Compaction, prompts: Prompts, calls: int, stop: int) -> float | None:
+    if cut.call + calls >= stop or cut.before <= cut.after:
+        return None
+    size = prompts.at(cut.call + calls, cut)
+    return None if size is None else (size - cut.after) / (cut.before - cut.after)
+
+
+def pays_after(cut: Compaction, sheet: Sheet, *, reuse: bool = False) -> float | None:
+    """Return after how many requests a compaction has paid for itself, its own call the first.
+
+    Its summaries cost what the bill of a replay takes for them; what its call would have found in
+    the cache without it is at most what the record's own call can have found.
+    """
+    known, cost = sheet.at(cut.call), sheet.summaries_usd(cut.written, reuse=reuse)
+    if known is None or cost is None:
+        return None
+    p = known.at(cut.before) if known.tiers else known
+    read, write = _prices(p, sheet)
+    found = min(cut.before, int(sheet.kept[cut.call])) if cut.call < len(sheet.kept) else None
+    return requests_until_reset_pays(
+        cut.before, cut.after, cost_usd=cost, read_price=read, write_price=write, found=found
+    )
+
+
+def _prices(p: Price, sheet: Sheet) -> tuple[float, float]:
+    """Return what a token costs that the cache holds, and one that it does not."""
+    read = p.cache_read if sheet.has_cache and p.cache_read is not None else p.input
+    if not sheet.fit.writes:
+        return read, p.input
+    if sheet.fit.hour and p.cache_write_1h is not None:
+        return read, p.cache_write_1h
+    return read, p.input if p.cache_write is None else p.cache_write
+
+
+def held(
+    cuts: Sequence[Compaction], prompts: Prompts, sheet: Sheet, *, reuse: bool = False
+) -> dict[str, Any]:
+    """Return how compactions held, under the names of a score's columns; None: not known.
+
+    What they saved is that of all; how they held, of those that a call was shown.
+    """
+    shown = felt(cuts, len(prompts))
+    found = verdicts(shown, prompts, sheet, reuse=reuse)
+    told = [v.unpaid for v in found if v.unpaid is not None]
+    refills = [v.refill_10 for v in found if v.refill_10 is not None]
+    rebounds = [v.rebound for v in found if v.rebound is not None]
+    run = longest([c.savings < NO_PROGRESS for c in shown])
+    anti = 1 - sum(told) / len(told) if told else None
+    return {
+        "cuts_n": len(cuts),
+        "unpaid_cuts_n": sum(told) if told or len(shown) < 2 else None,
+        "anti_thrash": anti,
+        "refill": fmean(refills) if refills else None,
+        "rebound_calls": float(median(rebounds)) if rebounds else None,
+        "no_progress_n": run,
+        "token_savings": fmean([c.savings for c in cuts]) if cuts else None,
+        "message_savings": fmean([c.message_savings for c in cuts]) if cuts else None,
+        "summary_tokens": sum([c.summary for c in cuts]),
+        "thrash": run >= SPIRAL or (len(told) >= 2 and anti is not None and anti < 0.5),
+    }
+
+
+def felt(cuts: Sequence[Compaction], calls: int) -> list[Compaction]:
+    """Return the compactions that a call was shown."""
+    return [cut for cut in cuts if cut.call < calls]
+
+
+def longest(flags: Sequence[bool]) -> int:
+    """Return the length of the longest run of True."""
+    best = run = 0
+    for flag in flags:
+        run = run + 1 if flag else 0
+        best = max(best, run)
+    return best

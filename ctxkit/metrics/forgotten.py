@@ -1,0 +1,316 @@
+"""What was lost, over arrays: one definition for recorded sessions, replays and prunings.
+
+An item is *gone* from the first call on that is no longer shown a message that held it, as it was
+said; then it is *retained* at the calls that are shown a message or a text that says it,
+*recoverable* where a file, an artifact or an archive holds it that is named there, else *lost*. It
+is *taken* whenever it goes out of sight.
+
+A *moment* is a call before which something changed. All figures are those of the moments or follow
+from the times between which each item was in sight, so that nothing grows with moments times items.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from statistics import median
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from ctxkit.metrics.items import FAMILIES
+from ctxkit.metrics.spans import Spans, spread, tallied
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ctxkit.metrics.items import Found
+    from ctxkit.metrics.memories import Memory
+    from ctxkit.metrics.shown import Shown
+
+    Ints = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+Fate = Literal["retained", "recoverable", "lost"]
+FATES: tuple[Fate, ...] = get_args(Fate)
+NEVER = 1 << 62
+"""A call that never comes."""
+HARDEST = 16
+"""Moments at which the best set of messages is looked for: those with the most out of sight that is
+still needed.
+"""
+
+
+class Taken(NamedTuple):
+    """Each time that an item went out of sight, by item and then by time."""
+
+    item: Ints
+    time: Ints
+    found: Flags
+    """True where it could have been fetched again."""
+    needed: Ints
+    """The first call from then on that names it, before it is taken again; `NEVER` where none does.
+    """
+
+
+class Charged(NamedTuple):
+    """What was taken and named later, charged to the last time before its first such use."""
+
+    item: Ints
+    delay: Ints
+    """Calls from then to that use."""
+    found: Flags
+
+
+class Forgotten:
+    """What was lost of a session's items under what its calls were shown."""
+
+    def __init__(self, memory: Memory, shown: Shown) -> None:
+        self.memory, self.shown = memory, shown
+        self._bits = int(shown.end).bit_length()
+        self.times = 2 * shown.moments + 1
+        self.gone = np.full(memory.n, shown.end)
+        """For each item when it was gone first; `shown.end`: never."""
+        held = memory.held
+        until = shown.until[held.owner]
+        mine = until < shown.end
+        np.minimum.at(self.gone, held.values[mine], until[mine])
+        self.is_gone = self.gone < shown.end
+        self.first = np.searchsorted(self.times, self.gone)
+        """The moment at which each item was gone first."""
+        self.due = self.is_gone & (memory.last_use >= self.gone // 2)
+        """Items that are needed after they were gone."""
+        self.last = np.searchsorted(shown.moments, memory.last_use, "right")
+        """One past the last moment before which each item is still needed."""
+
+    # -- when what was in sight --------------------------------------------------------------------
+
+    @cached_property
+    def seen(self) -> Spans:
+        """When each item that is gone, and each path of a file, is in sight."""
+        memory, shown = self.memory, self.shown
+        wanted = self.is_gone.copy()
+        wanted[memory.paths] = True
+        mine = wanted[memory.names_item]
+        item, row = memory.names_item[mine], memory.names_row[mine]
+        parts = [(item, 2 * memory.arrival[row], shown.until[row])]
+        for which, start, end in shown.again.tolist():
+            found = memory.named.of(which)
+            parts.append((found, start, end))
+        parts += [(shown.said[which], start, end) for which, start, end in shown.texts.tolist()]
+        items = np.concatenate([p[0] for p in parts])
+        keep = wanted[items]
+        starts, ends = (
+            np.concatenate([np.broadcast_to(p[k], p[0].shape) for p in parts]) for k in (1, 2)
+        )
+        return Spans.of(items[keep], starts[keep], ends[keep], self._bits)
+
+    @cached_property
+    def _found(self) -> Spans:
+        """When each item that is gone is named by a file or kept elsewhere."""
+        memory, shown, end = self.memory, self.shown, self.shown.end
+        at = np.flatnonzero(shown.until[memory.filed.owner] < end)
+        item, path, since = (
+            memory.filed.values[at],
+            memory.paths[at],
+            shown.until[memory.filed.owner[at]],
+        )
+        which, span = self.seen.of_each(path)
+        start = np.maximum(self.seen.starts[span], since[which])
+        stop = self.seen.ends[span]
+        keep = start < stop
+        held, rows = memory.held, shown.elsewhere[:, 0]
+        n = held.starts[rows + 1] - held.starts[rows]
+        kept, kept_since = (
+            held.values[spread(held.starts[rows], n)],
+            np.repeat(shown.elsewhere[:, 1], n),
+        )
+        return Spans.of(
+            np.concatenate((item[which][keep], kept)),
+            np.concatenate((start[keep], kept_since)),
+            np.concatenate((stop[keep], np.full(len(kept), end))),
+            self._bits,
+        )
+
+    @cached_property
+    def _retained(self) -> Spans:
+        return self.seen.since(self.gone)
+
+    @cached_property
+    def _at_hand(self) -> Spans:
+        """When what is gone is retained or recoverable."""
+        return self._retained.joined(self._found.since(self.gone))
+
+    # -- what was taken, and needed ----------------------------------------------------------------
+
+    @cached_property
+    def taken(self) -> Taken:
+        """Every time that an item went out of sight."""
+        seen = self.seen
+        item, time = seen.things, seen.ends
+        at = np.flatnonzero((time >= self.gone[item]) & (time < self.shown.end))
+        item, time = item[at], time[at]
+        until = np.append(time[1:] // 2, NEVER)
+        until[:-1][item[1:] != item[:-1]] = NEVER
+        needed = self.memory.first_uses(item, time // 2)
+        return Taken(
+            item, time, self._found.hold(item, time), np.where(needed < until, needed, NEVER)
+        )
+
+    @cached_property
+    def charged(self) -> Charged:
+        """What was needed of it."""
+        taken = self.taken
+        told = np.flatnonzero(taken.needed < NEVER)
+        item, at = np.unique(taken.item[told], return_index=True)
+        at = told[at]
+        return Charged(item, taken.needed[at] - taken.time[at] // 2, taken.found[at])
+
+    @cached_property
+    def window(self) -> tuple[Ints, Ints, Flags]:
+        """What was gone and named before the next moment: item, moment, whether in sight."""
+        memory, shown = self.memory, self.shown
+        moment = (np.searchsorted(shown.moments, np.arange(memory.calls), "right") - 1)[
+            memory.used.owner
+        ]
+        item = memory.used.values
+        mine = (moment >= 0) & (self.first[item] <= moment)
+        key = np.unique(item[mine] * (len(self.times) + 1) + moment[mine])
+        item, moment = key // (len(self.times) + 1), key % (len(self.times) + 1)
+        return item, moment, self.seen.hold(item, self.times[moment])
+
+    # -- the best that could have been kept --------------------------------------------------------
+
+    @cached_property
+    def least(self) -> float:
+        """How many needed items no messages of the same size could have kept, at least.
+
+        It is that of the moment where this is hardest, of the `HARDEST` with the most out of sight.
+        """
+        out, least = self._out(), 0.0
+        for moment in np.argsort(-out, kind="stable")[:HARDEST].tolist():
+            if out[moment] > least:
+                least = max(least, self.missing(moment))
+        return least
+
+    def _out(self) -> Ints:
+        """Return for each moment how many items are out of sight that are still needed."""
+        n = len(self.times)
+        mine = np.flatnonzero(self.due)
+        due = tallied((n,), (), self.first[mine], np.maximum(self.last[mine], self.first[mine]))
+        item = self._retained.things
+        start, stop = self._retained.counts(self.times)
+        stop = np.minimum(stop, self.last[item])
+        keep = self.due[item] & (start < stop)
+        return np.asarray(due - tallied((n,), (), start[keep], stop[keep]))
+
+    def missing(self, moment: int) -> float:
+        """Return what is due at a moment less what the best messages said so far could hold of it.
+
+        A fractional knapsack by size into what is shown; an item that several messages hold counts
+        for each: a bound.
+        """
+        memory, shown = self.memory, self.shown
+        time, call = int(self.times[moment]), int(shown.moments[moment])
+        due = (self.gone <= time) & (memory.last_use >= call)
+        n = int(due.sum())
+        upto = int(np.searchsorted(memory.arrival, call, "right"))
+        end = memory.named.starts[upto]
+        counts = np.bincount(
+            memory.named.owner[:end][due[memory.named.values[:end]]], minlength=upto
+        )
+        holders = np.flatnonzero(counts)
+        value, size = counts[holders], np.maximum(memory.size[holders], 1)
+        best = np.argsort(-value / size, kind="stable")
+        value, size = value[best], size[best]
+        left = self._room(time, upto) - np.cumsum(size) + size
+        return n - min(float((value * np.clip(left / size, 0.0, 1.0)).sum()), float(n))
+
+    def _room(self, time: int, upto: int) -> float:
+        """Return the tokens of what is shown at a time."""
+        shown, size = self.shown, self.memory.size
+        room = int(size[:upto][shown.until[:upto] > time].sum())
+        for rows, sizes in ((shown.again, size), (shown.texts, shown.size)):
+            at = (rows[:, 1] <= time) & (time < rows[:, 2])
+            room += int(sizes[rows[at, 0]].sum())
+        return float(room)
+
+    # -- figures -----------------------------------------------------------------------------------
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of loss of a score."""
+        again, n = self.memory.again, int((len(self.times) - self.first[self.is_gone]).sum())
+        retained, at_hand = (
+            int(np.subtract(*of.counts(self.times)[::-1]).sum()) for of in self._both
+        )
+        missed, (_, _, in_sight) = self.charged, self.window
+        lost = len(missed.item)
+        return {
+            "items_n": n,
+            "retained": retained / n if n else None,
+            "recoverable": (at_hand - retained) / n if n else None,
+            "lost": (n - at_hand) / n if n else None,
+            "used_again_n": again,
+            "needed_later_n": int(self.due.sum()),
+            "needed_lost_n": lost,
+            "needed_later_loss": lost / again if again else 0.0,
+            "needed_later_gone": int((~missed.found).sum()) / again if again else 0.0,
+            "window_loss": int((~in_sight).sum()) / len(in_sight) if len(in_sight) else 0.0,
+            "first_use_delay": float(median(missed.delay.tolist())) if lost else None,
+            "regret": max(lost - self.least, 0.0) / again if again and lost else 0.0,
+        }
+
+    @property
+    def _both(self) -> tuple[Spans, Spans]:
+        return self._retained, self._at_hand
+
+    def families(self) -> Ints:
+        """Return counts by what was counted, family and moment.
+
+        Counted are the items removed since the start that are retained, recoverable, lost; those of
+        all of them that were named before the next moment, and of these those out of sight; what
+        this moment took, and of that what was named later, before it was taken again.
+        """
+        moments, n, of = len(self.times), len(FAMILIES), self.memory.family
+        item, moment, in_sight = self.window
+        taken = self.taken
+        at, needed = np.searchsorted(self.times, taken.time), taken.needed < NEVER
+
+        def counted(items: Ints, places: Ints) -> Ints:
+            return np.bincount(of[items] * moments + places, minlength=n * moments).reshape(
+                n, moments
+            )
+
+        more = [counted(item, moment), counted(item[~in_sight], moment[~in_sight])]
+        more += [counted(taken.item, at), counted(taken.item[needed], at[needed])]
+        return np.concatenate((self._fates(of, n), more))
+
+    def cohorts(self) -> Ints:
+        """Return counts of fates by the moment at which items were gone first."""
+        return self._fates(self.first, len(self.times))
+
+    def _fates(self, of: Ints, n: int) -> Ints:
+        """Return counts by fate, by what `of` says of each item, and by moment."""
+        moments = len(self.times)
+        every = np.flatnonzero(self.is_gone)
+        gone = tallied((n, moments), (of[every],), self.first[every], np.full(len(every), moments))
+        seen, hand = (
+            tallied((n, moments), (of[s.things],), *s.counts(self.times)) for s in self._both
+        )
+        return np.stack((seen, hand - seen, gone - hand))
+
+    def fates(self, moment: int = -1) -> dict[Found, Fate]:
+        """Return what had become at a moment of each item that had been removed."""
+        time = self.times[moment]
+        items = np.flatnonzero(self.gone <= time)
+        seen, hand = (s.hold(items, time) for s in self._both)
+        names = list(self.memory.numbers)
+        told = np.where(seen, 0, np.where(hand, 1, 2)).tolist()
+        return {names[i]: FATES[fate] for i, fate in zip(items.tolist(), told, strict=True)}
+
+    def first_row(self) -> list[int]:
+        """Return for each item the first row that held it among those that went first, or -1."""
+        held, until = self.memory.held, self.shown.until
+        first = np.full(self.memory.n, len(until))
+        mine = until[held.owner] == self.gone[held.values]
+        np.minimum.at(first, held.values[mine], held.owner[mine])
+        return list(np.where(self.is_gone, first, -1).tolist())

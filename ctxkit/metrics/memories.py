@@ -1,0 +1,196 @@
+"""What a session's messages hold, as arrays: made once, looked up by all that ask for loss."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxkit.history.items import content_key
+from ctxkit.messages import ToolCall
+from ctxkit.metrics.items import FAMILIES, Found, items, names
+from ctxkit.tools.names import reads, writes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from ctxkit.messages import Message
+    from ctxkit.metrics.indexes import Index
+    from ctxkit.session import Session
+
+    Ints = NDArray[np.int64]
+
+_KEPT = 4096
+"""Texts put in by compactions and prunings of which it is remembered what they hold."""
+_SAMPLES = 8
+"""Places of an item at which it is looked at for letters that few other items have."""
+
+
+class Rows:
+    """When each message came that can be shown: a *row*, counted in the order of the log."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.messages = [m for m in session.messages if m.visible]
+        upto, n = [], 0
+        for message in session.messages:
+            if message.role == "assistant":
+                upto.append(n)
+            n += message.visible
+        self.calls = len(upto)
+        self.arrival = np.searchsorted(np.array(upto, np.int64), np.arange(n), "right")
+        """For each row the first call at which it is there."""
+
+    def tokens(self, _message: Message) -> int:
+        """Return the tokens of a text that is no row; here they do not matter."""
+        return 0
+
+    def stands_in(self, _message: Message) -> Ints:
+        """Return the items that a text holds; here none is known."""
+        return np.zeros(0, np.int64)
+
+
+class Memory(Rows):
+    """The items of a session's rows and calls, numbered.
+
+    A *text* is a message that is no row: a compaction or a pruning put it in, of any replay of the
+    session.
+    """
+
+    def __init__(self, session: Session, index: Index) -> None:
+        super().__init__(session)
+        self.index, messages = index, self.messages
+        self.numbers: dict[Found, int] = {}
+        self.named = Lists(self._numbered(index.names(m)) for m in messages)
+        """The items that each row names: its own, and the endings of its paths."""
+        self.held = Lists(self._numbered(index.items(m)) for m in messages)
+        """The items that each row holds."""
+        self.used = Lists(self._numbered(index.used(c.message)) for c in session.calls)
+        """The items that the reply of each call uses."""
+        files = _files(session)
+        pairs = [self._files_of(m, files.get(id(m))) for m in messages]
+        self.filed = Lists([f for f, _ in pair] for pair in pairs)
+        """The items of each row that is a file's content, and for each (`paths`) the number of the
+        file's path.
+        """
+        self.paths = np.array([path for pair in pairs for _, path in pair], np.int64)
+        self.size = np.array([index.size(m) for m in messages], np.int64)
+        self.again = len(index.used_again(session.messages))
+        self.n = len(self.numbers)
+        self.family = np.array([FAMILIES.index(f.family) for f in self.numbers], np.int64)
+        self._sorted()
+        self._texts: dict[Any, Ints] = {}
+        self._letters: tuple[dict[str, list[int]], list[int]] | None = None
+
+    def _sorted(self) -> None:
+        width = self.calls + 1
+        order = np.lexsort((self.used.owner, self.used.values))
+        self._uses = np.append(self.used.values[order] * width + self.used.owner[order], -1)
+        self.last_use = np.full(self.n, -1)
+        np.maximum.at(self.last_use, self.used.values, self.used.owner)
+        order = np.argsort(self.named.values, kind="stable")
+        self.names_item, self.names_row = self.named.values[order], self.named.owner[order]
+        """Every pair of an item and a row that names it, by item and then by row."""
+
+    def first_uses(self, found: Ints, calls: Ints) -> Ints:
+        """Return the first call from a given one on that uses each item; a large number: none."""
+        width = self.calls + 1
+        use = self._uses[
+            np.searchsorted(self._uses[:-1], found * width + np.minimum(calls, self.calls))
+        ]
+        return np.where(use // width == found, use % width, 1 << 62)
+
+    # -- texts that are no rows --------------------------------------------------------------------
+
+    def tokens(self, message: Message) -> int:
+        """Return the tokens of a text."""
+        return self.index.size(message)
+
+    def stands_in(self, message: Message) -> Ints:
+        """Return the items that a text holds: it names them, or they stand in it as they are."""
+        key = key_of(message)
+        found = self._texts.get(key)
+        if found is None:
+            if len(self._texts) >= _KEPT:
+                self._texts.clear()
+            found = self._texts[key] = self._look(message, " ".join(message.text.split()))
+        return found
+
+    def _look(self, message: Message, text: str) -> Ints:
+        named = {at for f in names(items(message)) if (at := self.numbers.get(f)) is not None}
+        if self._letters is None:
+            self._letters = self._by_letters()
+        by_letters, short = self._letters
+        told = by_letters.keys() & {text[i : i + 3] for i in range(len(text) - 2)}
+        texts = self._item_texts
+        near = {*short, *(at for three in told for at in by_letters[three])} - named
+        return np.array(sorted(named.union(at for at in near if texts[at] in text)), np.int64)
+
+    def _by_letters(self) -> tuple[dict[str, list[int]], list[int]]:
+        """Return the items by three letters that few others have, and those that are shorter."""
+        self._item_texts = texts = [found.text for found in self.numbers]
+        ends = [len(t) - 2 for t in texts]
+        threes = [
+            [t[i : i + 3] for i in range(0, n, max(n // _SAMPLES, 1))]
+            for t, n in zip(texts, ends, strict=True)
+        ]
+        often = Tally(three for some in threes for three in some)
+        by_letters: dict[str, list[int]] = {}
+        for at, some in enumerate(threes):
+            if some:
+                by_letters.setdefault(min(some, key=often.__getitem__), []).append(at)
+        return by_letters, [at for at, n in enumerate(ends) if n <= 0]
+
+    # -- numbers -----------------------------------------------------------------------------------
+
+    def _numbered(self, found: Iterable[Found]) -> list[int]:
+        numbers = self.numbers
+        return [numbers.setdefault(f, len(numbers)) for f in found]
+
+    def _files_of(self, message: Message, path: str | None) -> list[tuple[int, int]]:
+        if not path:
+            return []
+        (at,) = self._numbered([Found("path", path)])
+        return [(self._numbered([f])[0], at) for f in self.index.items(message) if f.text != path]
+
+
+def key_of(message: Message) -> str | int:
+    """Return what is equal for messages that say the same."""
+    return content_key(message) if message.tool_calls else message.text
+
+
+class Lists:
+    """Lists of numbers end to end."""
+
+    def __init__(self, lists: Iterable[list[int]]) -> None:
+        given = list(lists)
+        lengths = [len(one) for one in given]
+        self.values = np.array([n for one in given for n in one], np.int64)
+        self.owner = np.repeat(np.arange(len(given)), lengths)
+        """Which list each number stands in."""
+        self.starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+
+    def of(self, which: int) -> Ints:
+        """Return the numbers of one list."""
+        return self.values[self.starts[which] : self.starts[which + 1]]
+
+
+def _files(session: Session) -> dict[int, str]:
+    """Return the file on disk whose content a result or a call carries, by its identity."""
+    asked: dict[str, str] = {}
+    out: dict[int, str] = {}
+    for message in session.messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall) and (reads(part.name) or writes(part.name)):
+                path = next(
+                    (v for k in ("path", "file_path", "filePath") if (v := part.arguments.get(k))),
+                    None,
+                )
+                if isinstance(path, str):
+                    asked[part.id] = out[id(message)] = path
+        if message.call_id in asked:
+            out[id(message)] = asked[message.call_id]
+    return out

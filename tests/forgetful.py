@@ -1,0 +1,108 @@
+"""What was lost, by its definition: every call's messages are looked at one by one, with sets and
+nothing clever.
+"""
+
+from __future__ import annotations
+
+from ctxkit.engine.stretches import stretches
+from ctxkit.metrics.indexes import Index
+from ctxkit.metrics.items import Found, items, names
+from ctxkit.metrics.memories import _files
+
+
+def views_of(done):
+    """For each call the messages that it was shown, and whether a compaction or a pruning changed
+    something before.
+    """
+    out = {}
+    for stretch in stretches(done):
+        for call in range(stretch.start, stretch.stop):
+            out[call] = list(stretch.left(call, done.room))
+    return [out[call] for call in sorted(out)]
+
+
+def by_definition(session, views, moments, elsewhere=()):
+    """The columns of loss but regret, from the messages that each call was shown.
+
+    `moments` are the calls before which something changed; `elsewhere` those at which all that went
+    is kept elsewhere.
+    """
+    index, calls = Index(), session.calls
+    rows, upto = [], []
+    for m in session.messages:
+        if m.role == "assistant":
+            upto.append(len(rows))
+        if m.visible:
+            rows.append(m)
+    by_parts = {id(m.parts): m for m in rows}
+    files = {id(m.parts): path for m in session.messages if (path := _files(session).get(id(m)))}
+    again = index.used_again(session.messages)
+    uses = [index.used(c.message) for c in calls]
+    gone, kept, held = set(), set(), {}
+    out, told, window = set(), [], []
+    known = {}
+
+    def within(item, text):
+        if (item, text) not in known:
+            known[item, text] = item.text in text
+        return known[item, text]
+
+    counts, was = dict.fromkeys(("items", "retained", "recoverable", "lost"), 0), set()
+    for call, view in enumerate(views):
+        shown = {id(m.parts) for m in view if id(m.parts) in by_parts}
+        texts = [m for m in view if id(m.parts) not in by_parts]
+        there = set(map(id, (m.parts for m in rows[: upto[call]])))
+        fresh = {id(m.parts) for m in rows[upto[call - 1] if call else 0 : upto[call]]}
+        out -= {n for m in fresh for n in index.names(by_parts[m])}
+        went = (was | fresh) & there - shown
+        for m in went:
+            found = index.items(by_parts[m])
+            gone |= found
+            kept |= found if call in elsewhere else set()
+            for f in found:
+                held.setdefault(f, set()).update([files[m]] if m in files else [])
+        said = set().union(
+            *(index.names(by_parts[m]) for m in shown), *(names(items(m)) for m in texts)
+        )
+        words = [" ".join(m.text.split()) for m in texts]
+        was = shown
+
+        def stands(item, said=said, words=words):
+            return item in said or any(within(item, text) for text in words)
+
+        def at_hand(item, stands=stands, kept=kept):
+            return item in kept or any(
+                stands(Found("path", p)) for p in held[item] if p != item.text
+            )
+
+        away = {i for i in gone if not stands(i)}
+        told += [(call, i, at_hand(i)) for i in sorted(away - out)]
+        out = away
+        if call in moments:
+            lost = {i for i in away if not at_hand(i)}
+            stop = next((c for c in sorted(moments) if c > call), len(calls))
+            counts["items"] += len(gone)
+            counts["retained"] += len(gone - away)
+            counts["recoverable"] += len(away - lost)
+            counts["lost"] += len(lost)
+            named = set().union(*uses[call:stop]) & gone
+            window += [i in away for i in named]
+    missed = {}
+    for item in {i for _, i, _ in told}:
+        mine = [(c, hand) for c, i, hand in told if i == item]
+        use = next((c for c in range(mine[0][0], len(calls)) if item in uses[c]), None)
+        if use is not None:
+            call, hand = [x for x in mine if x[0] <= use][-1]
+            missed[item] = (use - call, hand)
+    n = counts["items"]
+    return {
+        "items_n": n,
+        **{k: counts[k] / n if n else None for k in ("retained", "recoverable", "lost")},
+        "used_again_n": len(again),
+        "needed_lost_n": len(missed),
+        "needed_later_loss": len(missed) / len(again) if again else 0.0,
+        "needed_later_gone": sum(not hand for _, hand in missed.values()) / len(again)
+        if again
+        else 0.0,
+        "window_loss": sum(window) / len(window) if window else 0.0,
+    }

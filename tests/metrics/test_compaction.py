@@ -1,0 +1,155 @@
+"""One value and one verdict for a compaction, recorded or replayed; each column by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from builders import assistant, session, summarised, user
+
+import ctxkit as ck
+from ctxkit.messages import Usage
+from ctxkit.metrics import breakeven
+from ctxkit.metrics import size as sizes_module
+from ctxkit.metrics import thrash as thrash_module
+from ctxkit.metrics.bills import Sheet
+from ctxkit.metrics.compaction import Compaction, Sizes, held, pays_after, verdicts
+from ctxkit.metrics.thrash import thrash
+from ctxkit.prices import price
+
+MODEL = "claude-sonnet-4-5"
+
+
+def talk(
+    n: int = 40, by: int = 2_000, *, pauses: tuple[int, ...] = (), text: str = "word " * 2_000
+):
+    """A session that grows by `by` tokens a call; before some calls an hour passes."""
+    log, time = [], 0.0
+    for i in range(n):
+        cold, now = i == 0 or i in pauses, 10_000 + by * i
+        time += 3_600.0 if i in pauses else 10.0
+        used = Usage(
+            input_tokens=0,
+            cache_read_tokens=0 if cold else now - by,
+            cache_write_tokens=now if cold else by,
+            output_tokens=100,
+        )
+        log += [
+            user(text, time=time),
+            assistant("ok", usage=used, model=MODEL, time=time, latency=0.0),
+        ]
+    return session(*log)
+
+
+def sheet(**more) -> Sheet:
+    return Sheet.of(talk(**more))
+
+
+CUT = Compaction(10, 30_000, 10_000, 20, 4, 500)
+
+
+def test_what_it_saved_is_a_share_of_tokens_and_of_messages():
+    assert (CUT.savings, CUT.message_savings) == (pytest.approx(2 / 3), 0.8)
+
+
+def test_how_soon_it_was_full_again():
+    prompts = np.array([30_000] * 10 + [10_000 + 1_000 * i for i in range(30)])
+    (one, two) = verdicts([CUT, CUT._replace(call=30)], Sizes(prompts), sheet())
+    assert (one.interval, one.refill_3, one.refill_10, one.rebound) == (20, 0.15, 0.5, 13)
+    assert (two.interval, two.unpaid, two.refill_10, two.rebound) == (None, None, None, 0)
+    assert one.pays_after == two.pays_after
+
+
+def test_a_warm_one_pays_back_its_summary_and_the_writing_of_what_is_left():
+    p, written = price(MODEL), (sizes_module.Written(10, 20_500, 30_000, 500),)
+    cost = 20_500 * p.input + 500 * p.output
+    expected = (cost + (p.cache_write - p.cache_read) * 10_000) / (p.cache_read * 20_000)
+    assert pays_after(CUT._replace(written=written), sheet()) == pytest.approx(expected)
+    known = (written[0]._replace(usd=0.0),)
+    assert pays_after(CUT._replace(written=known), sheet()) == pytest.approx(11.5 / 2)
+
+
+def test_on_a_cold_call_nothing_is_written_that_would_not_be_written_anyway():
+    assert pays_after(CUT, sheet(pauses=(10,))) == 0.0
+    assert pays_after(CUT, sheet(pauses=(11,))) == pytest.approx(11.5 / 2)
+    cuts = [CUT, CUT._replace(call=12)]
+    prompts = Sizes(np.full(40, 20_000))
+    assert [held(cuts, prompts, sheet(pauses=p))["unpaid_cuts_n"] for p in ((), (10,))] == [1, 0]
+
+
+@pytest.mark.parametrize("found", [0, 12_000, 30_000])
+def test_paid_back_is_when_the_bills_with_and_without_it_are_equal(found):
+    read, write, cost, before, after = 0.1, 1.25, 4_000.0, 30_000, 10_000
+    n = breakeven.requests_until_reset_pays(
+        before, after, cost_usd=cost, read_price=read, write_price=write, found=found
+    )
+    without = read * found + write * (before - found) + read * before * (n - 1)
+    assert max(
+        cost + write * after + read * after * (n - 1), without if n == 0 else 0
+    ) == pytest.approx(without)
+
+
+def test_the_thrash_of_a_replay_and_the_columns_of_its_run_are_one():
+    s = ck.read(ck.samples.path())
+    again = ck.replay(s, ck.presets.semantic_kernel())
+    told, row = thrash(again), ck.sweep(s, ck.presets.semantic_kernel(), progress=False).iloc[0]
+    assert len(told.cuts) == row["cuts_n"] > 1
+    for mine, name in (
+        ("unpaid_cuts_n", "unpaid_cuts_n"),
+        ("anti_thrash", "anti_thrash"),
+        ("refill", "refill"),
+        ("rebound_calls", "rebound_calls"),
+        ("no_progress_run", "no_progress_n"),
+    ):
+        assert getattr(told, mine) == pytest.approx(row[name]), name
+
+
+def test_a_record_pays_for_its_summaries_by_the_rule_of_a_replay():
+    old = [
+        user("word " * 9_000),
+        assistant(
+            "ok",
+            usage=Usage(input_tokens=20_000, cache_read_tokens=0, output_tokens=9),
+            model=MODEL,
+        ),
+    ]
+    rest = [
+        user("on"),
+        assistant(
+            "ok", usage=Usage(input_tokens=3_000, cache_read_tokens=0, output_tokens=9), model=MODEL
+        ),
+    ]
+    row, p = (
+        ck.score(session(*old, summarised(old, "so far " * 100), *rest, model=MODEL)),
+        price(MODEL),
+    )
+    (cut,) = thrash(session(*old, summarised(old, "so far " * 100), *rest, model=MODEL)).cuts
+    (written,) = cut.what.written
+    assert row["summaries_usd"] == pytest.approx(
+        written.source * p.input + written.summary * p.output
+    )
+    assert row["cost_usd"] == pytest.approx(
+        row["input_usd"] + row["output_usd"] + row["summaries_usd"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "new"),
+    [(sizes_module, "Spot", Compaction), (thrash_module, "Cut", thrash_module.Held)],
+)
+def test_the_old_names_still_stand_for_one_version(module, name, new):
+    with pytest.warns(DeprecationWarning, match=new.__name__):
+        assert getattr(module, name) is new
+
+
+def test_what_is_asked_again_counts_where_its_result_alone_was_cleared_and_ids_are_used_twice():
+    from builders import result, tool_call
+
+    first, other = tool_call("read_file", path="a.py"), tool_call("bash", command="ls")
+    other = type(other)(id=first.id, name=other.name, arguments=other.arguments)
+    old = [user(), assistant("", first), result("A", first), assistant("on")]
+    cleared = ck.messages.Edit(
+        kind="shortened", id="e", targets=(old[2].id,), inserted=(user("[gone]"),), source="recorded"
+    )
+    again = [user(), assistant("", tool_call("read_file", path="a.py")), assistant("", other)]
+    (cut,) = thrash(session(*old, cleared, *again, assistant("done"))).cuts
+    assert (cut.reread_rate, cut.reorientation) == (0.5, None)
