@@ -124,7 +124,8 @@ class _Telling:
             if row in self._now and row not in kept:
                 self.show(row, None, time)
         for first, end in pairwise([start - 1, *odd, stop]):
-            self._until[first + 1 : end] = [time] * (end - first - 1)
+            went = self._until[first + 1 : end]  # a pruning may have hidden some before
+            self._until[first + 1 : end] = [min(until, time) for until in went]
         self.changes += stop > start
 
     def _ended(self, was: int, since: int, time: int) -> None:

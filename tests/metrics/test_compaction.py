@@ -115,7 +115,7 @@ def test_a_record_pays_for_its_summaries_by_the_rule_of_a_replay():
     rest = [
         user("on"),
         assistant(
-            "ok", usage=Usage(input_tokens=3_000, cache_read_tokens=0, output_tokens=9), model=MODEL
+            "ok", usage=Usage(input_tokens=11_200, cache_read_tokens=0, output_tokens=9), model=MODEL
         ),
     ]
     row, p = (
@@ -125,8 +125,8 @@ def test_a_record_pays_for_its_summaries_by_the_rule_of_a_replay():
     (cut,) = thrash(session(*old, summarised(old, "so far " * 100), *rest, model=MODEL)).cuts
     (written,) = cut.what.written
     assert row["summaries_usd"] == pytest.approx(
-        written.source * p.input + written.summary * p.output
-    )
+        written.source * p.input + written.summary * p.output, rel=0.02
+    )  # by the recorded prompts here, by anchored sizes there
     assert row["cost_usd"] == pytest.approx(
         row["input_usd"] + row["output_usd"] + row["summaries_usd"]
     )
