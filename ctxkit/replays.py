@@ -19,12 +19,19 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ctxkit.policies.rules import AnyRules
     from ctxkit.session import Session
 
 _replace = msgspec.structs.replace
 
 
-def replay(session: Session, rules: Any, *, tokens: Sequence[int] | None = None, fixed: int | None = None) -> Session:
+def replay(
+    session: Session,
+    rules: AnyRules,
+    *,
+    tokens: Sequence[int] | None = None,
+    fixed: int | None = None,
+) -> Session:
     """Return a session as its calls would have been sent under other rules.
 
     The log holds what was said, with the edits of these rules placed before the call at which they were made; recorded
@@ -48,7 +55,13 @@ def replay(session: Session, rules: Any, *, tokens: Sequence[int] | None = None,
     return session_of(session, done, children)
 
 
-def replayed(session: Session, rules: Any, *, tokens: Sequence[int] | None = None, fixed: int | None = None) -> Run:
+def replayed(
+    session: Session,
+    rules: AnyRules,
+    *,
+    tokens: Sequence[int] | None = None,
+    fixed: int | None = None,
+) -> Run:
     """Return the run behind a replay: prompts, fresh tokens, compactions, what was held back, events."""
     rules = as_rules(rules)
     as_recorded = isinstance(rules.policy, AsRecorded)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from ctxkit.session import Session
     from ctxkit.widgets.explorer import Explorer
+    from ctxkit.widgets.knobs import Turned
     from ctxkit.widgets.tuner import Tuner
     from ctxkit.widgets.watcher import Watcher
 
@@ -37,7 +38,7 @@ def explore(session: Session, call: int = -1) -> Explorer:
     return Explorer(Scenes(session), index)
 
 
-def tune(session: Session, rules: Any, **ranges: tuple[float, ...]) -> Tuner:
+def tune(session: Session, rules: Turned, **ranges: tuple[float, ...]) -> Tuner:
     """Return a widget with a slider for each numeric setting; the replay of the session is drawn as they move.
 
     Args:
