@@ -8,6 +8,9 @@ import resource
 import statistics
 import subprocess
 import sys
+from pathlib import Path
+
+from ctxkit import samples
 
 UNWANTED = ["litellm", "plotly", "ipywidgets", "nbformat", "IPython", "pandas", "numpy"]
 TEXT = "hello world, this is the first text"
@@ -42,6 +45,44 @@ def loaded() -> list[str]:
     return list(json.loads(out))
 
 
+CHART = """
+import ctxkit as ck
+chart = ck.plots.growth(ck.read({path!r}))
+assert chart._repr_mimebundle_()
+"""
+NO_KEY = """
+import asyncio
+from ctxkit.models.model import Request, silent
+from ctxkit.models.provider import Provider
+try:
+    asyncio.run(Provider("anthropic/claude-sonnet-4-5")(Request(messages=()), silent))
+except Exception as e:
+    assert str(e).endswith("ANTHROPIC_API_KEY."), e
+"""
+THEIR_LOOK = """
+import litellm
+assert litellm.validate_environment("anthropic/x")["missing_keys"] == ["ANTHROPIC_API_KEY"]
+"""
+
+
+def first_chart() -> dict[str, object]:
+    """A fresh process that reads a real log and draws its growth, over `import pandas`."""
+    real = Path(os.environ.get("CTXKIT_SESSIONS", "")) / "pi" / "before-compaction.jsonl"
+    script = CHART.format(path=str(real if real.is_file() else samples.path()))
+    ours, pandas = pair(script, "import pandas", 7)
+    name = "import, read a real log, first growth chart, over `import pandas`"
+    return row(name, ours, pandas, ours / pandas, "<= 1.1")
+
+
+def missing_key() -> dict[str, object]:
+    """A fresh process that asks a provider without its key, against LiteLLM's own look for it."""
+    os.environ.pop("ANTHROPIC_API_KEY", None)
+    os.environ.pop("ANTHROPIC_AUTH_TOKEN", None)
+    ours, theirs = pair(NO_KEY, THEIR_LOOK, 3)
+    name = "a provider's missing key, told, against litellm.validate_environment"
+    return row(name, ours, theirs, theirs / ours, ">= 8 and ours <= 0.5")
+
+
 def run() -> list[dict[str, object]]:
     assert loaded() == [], loaded()
     ours, bare = pair("import ctxkit", "pass", 25)
@@ -51,6 +92,8 @@ def run() -> list[dict[str, object]]:
     return [
         row("import ctxkit, over `python -c pass`", ours, bare, ours / bare, "<= 1.25"),
         row("first exact count, against litellm.token_counter", first, theirs, theirs / first, ">= 8"),
+        first_chart(),
+        missing_key(),
     ]
 
 

@@ -14,6 +14,7 @@ from ctxkit.engine import run as replay
 from ctxkit.history import Log
 from ctxkit.policies import triggers
 from ctxkit.policies.adaptive import AdaptiveTrim
+from ctxkit.policies.chain import Chain
 from ctxkit.policies.clear import Clear
 from ctxkit.policies.digest import Excerpts
 from ctxkit.policies.idle import CacheTtl
@@ -21,7 +22,6 @@ from ctxkit.policies.intermediate import Intermediate
 from ctxkit.policies.offload import Offload
 from ctxkit.policies.pairs import ToolPairs
 from ctxkit.policies.prune import Cap, Prune
-from ctxkit.policies.prunings import Prunings
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Outputs, Replies, Results
 from ctxkit.policies.superseded import RepeatedCommands, Superseded
@@ -39,13 +39,13 @@ NO_GOAL = ("Clear, first", "CacheTtl", "CacheTtl, first")
 PAUSE = 28
 """Every so many calls the user is away for longer than the cache lives."""
 PRUNINGS: dict[str, Any] = {
-    "tyrum's": Prunings.of(Prune(tool_calls="before-last-4-messages"), Cap()),
-    "ai's": Prunings.of(Outputs(), Excerpts(keep_last=10, strategy="llm")),
-    "fuseraft's": Prunings.of(Offload(threshold=40_000), AdaptiveTrim()),
-    "fuseraft's in-turn": Prunings.of(
+    "tyrum's": Chain.of(Prune(tool_calls="before-last-4-messages"), Cap()),
+    "ai's": Chain.of(Outputs(), Excerpts(keep_last=10, strategy="llm")),
+    "fuseraft's": Chain.of(Offload(threshold=40_000), AdaptiveTrim()),
+    "fuseraft's in-turn": Chain.of(
         Offload(threshold=40_000), Superseded(min_chars=0), RepeatedCommands(), Intermediate(), ToolPairs(keep_pairs=12)
     ),
-    "gemini's": Prunings.of(Results(max_chars=2000), Replies(max_chars=2000)),
+    "gemini's": Chain.of(Results(max_chars=2000), Replies(max_chars=2000)),
     "Clear": Clear(keep_last=9),
     "ToolPairs": ToolPairs(keep_pairs=12),
     "CacheTtl": CacheTtl(min_prunable_tool_chars=0, soft_trim_max_chars=2000, soft_trim_ratio=0.1),

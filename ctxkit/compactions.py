@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.messages import Edit
+from ctxkit.sizes.falls import billed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import pandas as pd
 
-    from ctxkit.session import Call, Session
+    from ctxkit.session import Session
 
 
 class Rule(Protocol):
@@ -74,7 +75,7 @@ def derive(session: Session, rule: str | Rule = "tracelab") -> tuple[Edit, ...]:
     """
     name, found = _rule(rule)
     out = []
-    for calls in _billed(session).values():
+    for calls in billed(session).values():
         prompts = [p for _, p in calls]
         for i in found(prompts):
             call = calls[i][0]
@@ -140,7 +141,7 @@ def _agreed(session: Session, rule: str | Rule) -> dict[str, Any] | None:
         "session": session.id,
         "format": session.format,
         "rule": name,
-        "calls": sum(len(c) for c in _billed(session).values()),
+        "calls": sum(len(c) for c in billed(session).values()),
         "marked": len(marked),
         "derived": len(derived),
         "agreed": both,
@@ -153,26 +154,16 @@ def _agreed(session: Session, rule: str | Rule) -> dict[str, Any] | None:
 
 def _marked(session: Session) -> set[int]:
     """Numbers of the first billed calls after each recorded compaction that had billed calls before it."""
-    billed = {c.position: c.index for calls in _billed(session).values() for c, _ in calls}
+    places = {c.position: c.index for calls in billed(session).values() for c, _ in calls}
     out: set[int] = set()
     due = seen = False
     for position, entry in enumerate(session.path):
         if isinstance(entry, Edit):
             due = due or (seen and entry.source == "recorded" and entry.kind in ("summarised", "dropped"))
-        elif position in billed:
+        elif position in places:
             if due:
-                out.add(billed[position])
+                out.add(places[position])
             due, seen = False, True
-    return out
-
-
-def _billed(session: Session) -> dict[str, list[tuple[Call, int]]]:
-    """Calls with their recorded prompt size, by agent; a record of a whole turn is a bill and no prompt."""
-    out: dict[str, list[tuple[Call, int]]] = {}
-    for call in session.calls:
-        usage = call.message.usage
-        if usage is not None and call.message.kind != "turn" and usage.prompt_tokens:
-            out.setdefault(call.agent, []).append((call, usage.prompt_tokens))
     return out
 
 

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.errors import BadArguments
 from ctxkit.markup import plain
 
 if TYPE_CHECKING:
@@ -107,9 +108,14 @@ def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
 
     Returns:
         One row a file (columns: `COLUMNS`); `.attrs["truncated"]` is True where more than 100,000 were found.
+
+    Raises:
+        BadArguments: `home` is no path.
     """
     import pandas as pd
 
+    if home is not None and "\0" in os.fspath(home):
+        raise BadArguments("A home directory is a path, without NUL characters.")
     rows = list(islice(_rows(home), _MOST))
     columns: dict[str, Any] = {name: [r[name] for r in rows] for name in COLUMNS}
     columns["modified"] = pd.to_datetime(columns["modified"], unit="s", utc=True).as_unit("ns")

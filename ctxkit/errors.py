@@ -62,11 +62,15 @@ class ModelError(CtxkitError):
     Args:
         why: one sentence that says what happened and what to do.
         overflow: True where the prompt was larger than the model's window.
+        again: True where the same call may be made again: no reply came, or not the whole of one.
+        window: the model's window in tokens, where an overflow's text names it.
     """
 
-    def __init__(self, why: str, *, overflow: bool = False) -> None:
+    def __init__(
+        self, why: str, *, overflow: bool = False, again: bool = False, window: int | None = None
+    ) -> None:
         super().__init__(why)
-        self.overflow = overflow
+        self.overflow, self.again, self.window = overflow, again, window
 
 
 class StoreError(CtxkitError):

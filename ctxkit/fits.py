@@ -9,7 +9,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.history import History, Log
 from ctxkit.policies.chain import applied
 from ctxkit.policies.outlooks import Straight
-from ctxkit.policies.rules import as_rules
+from ctxkit.presets.naming import as_rules
 from ctxkit.readers.talks import Talk
 from ctxkit.session import Session
 from ctxkit.tokens.catalogue import default
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.messages import Edit, Message
-    from ctxkit.policies.rules import AnyRules, Rules
+    from ctxkit.policies.rules import Rules
+    from ctxkit.presets.naming import AnyRules
 
 Dict = dict[str, Any]
 
@@ -32,7 +33,7 @@ def fit(messages: Sequence[Dict], rules: AnyRules, *, limit: int | None = None) 
 
     Args:
         messages: Chat Completions messages, oldest first: everything before the call that is about to be made.
-        rules: rules, a policy (always asked), or the words for one.
+        rules: rules, a preset or its name, a policy (always asked) or its words.
         limit: the model's window where the rules name none.
 
     Raises:
@@ -67,7 +68,7 @@ class Context:
     `held` say how it stands, `session` gives all of it to frames and plots.
 
     Args:
-        rules: rules, a policy (always asked), or the words for one.
+        rules: rules, a preset or its name, a policy (always asked) or its words.
         limit: the model's window where the rules name none.
         name: id of the session.
     """

@@ -9,6 +9,12 @@ from typing import Any, Literal
 
 import msgspec
 
+EVENTS = frozenset({"api_error", "synthetic"})
+"""Kinds of messages that the program wrote beside the talk: a refused call that was tried again, a
+reply that it made up. They have the role `system`, are shown to no model and are no calls."""
+LOST = "lost"
+"""Kind of the message that stands for a conversation's beginning that is not in its file: a size, no text."""
+
 Role = Literal["system", "user", "assistant", "tool", "summary"]
 Source = Literal["recorded", "derived", "estimated"]
 

@@ -11,15 +11,17 @@ from ctxkit.engine import Run, identified, log_of, run, woven
 from ctxkit.history import TOOL
 from ctxkit.messages import Edit, Message, Usage
 from ctxkit.policies.policy import name_of
-from ctxkit.policies.recorded import AsRecorded
-from ctxkit.policies.rules import Rules, as_rules
+from ctxkit.policies.recorded import AsRecorded, recorded
+from ctxkit.presets.naming import as_rules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from ctxkit.policies.rules import AnyRules
+    from ctxkit.engine.sent import SentItem
+    from ctxkit.policies.rules import Rules
+    from ctxkit.presets.naming import AnyRules
     from ctxkit.session import Session
 
 _replace = msgspec.structs.replace
@@ -40,7 +42,7 @@ def replay(
 
     Args:
         session: any session; a replay may be replayed.
-        rules: rules, a policy (asked before every call), or the words for one.
+        rules: rules, a preset or its name, a policy (asked before every call) or its words.
         tokens: one size a message of `session.messages`; None: the sizes anchored on recorded usage.
         fixed: tokens of each prompt that no message holds; None: as far as recorded usage tells.
 
@@ -70,27 +72,22 @@ def replayed(
 
 
 def window(session: Session) -> int | None:
-    """Return the model's limit, as far as the log or the price table names it."""
-    from ctxkit.prices import context_limit
+    """Return the model's limit: as the log says, else by the price table as far as the log does not refute it."""
+    from ctxkit.sizes.windows import window_of
 
-    if session.context_window:
-        return session.context_window
-    for message in session.messages:
-        if message.context_window:
-            return message.context_window
-        if message.model:
-            return context_limit(message.model)
-    return context_limit(session.model) if session.model else None
+    told = next((m for m in session.messages if m.context_window or m.model), None)
+    return window_of(session, session.model if told is None else told.model or session.model, told).tokens
 
 
 def session_of(session: Session, done: Run, children: tuple[Session, ...] = ()) -> Session:
     """Return the session that a run describes."""
     prompts, fresh, shared = done.prompts.tolist(), done.fresh_tokens.tolist(), shared_tokens(done).tolist()
-    cached, call = session.has_cache, 0
+    cached, billed, call = session.has_cache, session.has_usage, 0
     log: list[Message | Edit] = []
     for entry in woven(session.messages, done):
         if isinstance(entry, Message) and entry.role == "assistant":
-            entry = _reply(entry, prompts[call], fresh[call] if cached else None, shared[call])  # noqa: PLW2901
+            new = fresh[call] if cached else None
+            entry = _reply(entry, prompts[call], new, shared[call], billed=billed)  # noqa: PLW2901
             call += 1
         log.append(entry)
     made = _replace(
@@ -105,6 +102,23 @@ def session_of(session: Session, done: Run, children: tuple[Session, ...] = ()) 
     )
     made.__dict__["run"] = done  # beside the fields: it is neither compared nor written
     return made
+
+
+def sent(session: Session, call: int) -> tuple[SentItem, ...]:
+    """Return what went out at a call of a session (negatives from the end), message by message.
+
+    A replay and a live session have the run that they were made of; of a record it is made from
+    its messages and its own compactions. First stands, where it is known to be there, what no
+    message holds (system prompt, tool schemas), as an item of the kind `fixed`.
+
+    Raises:
+        BadArguments: the session has no such call.
+    """
+    index = session.call(call).index
+    done = run_behind(session) or session.__dict__.get("run of the record")
+    if done is None:
+        done = session.__dict__["run of the record"] = replayed(session, recorded())
+    return tuple(done.sent(index))
 
 
 def run_behind(session: Session) -> Run | None:
@@ -167,8 +181,15 @@ def hidden(done: Run) -> tuple[int, int]:
     return view.lo - len(stand), log.counts[TOOL][view.lo] - results
 
 
-def _reply(message: Message, prompt: int, fresh: int | None, shared: int) -> Message:
-    """Return a reply whose usage says what the modelled prompt would have been; output as recorded, no cost."""
+def _reply(message: Message, prompt: int, fresh: int | None, shared: int, *, billed: bool) -> Message:
+    """Return a reply whose usage says what the modelled prompt would have been; output as recorded, no cost.
+
+    Where the record bills its calls and not this one, as it failed, it stays without usage: the prompt stands in its
+    details.
+    """
+    if billed and message.usage is None:
+        told = {"usage_source": "derived", "shared_tokens": shared, "prompt_tokens": prompt}
+        return _replace(message, details={**message.details, **told})
     was = message.usage or Usage()
     usage = Usage(
         input_tokens=prompt if fresh is None else fresh,

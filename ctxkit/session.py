@@ -17,6 +17,10 @@ from ctxkit.messages import Edit, Fault, Message, Sized, Text, ToolSchema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import TypeAlias
+
+    SentItem: TypeAlias = Any
+    """An `engine.sent.SentItem`."""
 
 Entry = Message | Edit
 
@@ -70,6 +74,8 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     faults: tuple[Fault, ...] = ()
     """Places that could not be read."""
     details: dict[str, Any] = {}
+    notes: tuple[str, ...] = ()
+    """What its log cannot say or says wrongly, in plain sentences: what figures that rest on it must tell."""
     origin: Session | None = None
     """Of a replay: the recorded session that it was made from."""
 
@@ -171,6 +177,20 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
                 yield following, tuple(shown)
                 following = next(calls, None)
 
+    def sent(self, call: int) -> tuple[SentItem, ...]:
+        """Return what went out at a call: `message`, `tokens`, `raw_tokens`, `changed_by` of each item.
+
+        Negatives count from the end. See `replays.sent`, which works it out when it is asked for.
+
+        Raises:
+            BadArguments: the session has no such call.
+        """
+        from importlib import import_module
+
+        replays: Any = import_module("ctxkit.replays")  # far above: what is sent is no business of a log
+        found: tuple[SentItem, ...] = replays.sent(self, call)
+        return found
+
     # -- what the log can say ------------------------------------------------------------------------------------
 
     @cached_property
@@ -236,6 +256,29 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     def __repr__(self) -> str:
         n, c, e = len(self.messages), len(self.calls), len(self.edits)
         return f"<Session {line(self.id)} {line(self.format, 20)}: {n} messages, {c} calls, {e} compactions>"
+
+
+def apart(sessions: Iterable[Session]) -> list[Session]:
+    """Return sessions under ids that tell them apart: the second of an id becomes `id (2)`, the third `id (3)`.
+
+    The same session given twice is two; a parent that is given before its subagents is told to them under its new id.
+    """
+    out: list[Session] = []
+    used: dict[str, int] = {}
+    now: dict[str, str] = {}
+    given = list(sessions)
+    taken = {s.id for s in given}
+    for session in given:
+        n = used[session.id] = used.get(session.id, 0) + 1
+        own = session.id
+        while n > 1 and (own := f"{session.id} ({n})") in taken:
+            n = used[session.id] = n + 1
+        now[session.id] = own
+        taken.add(own)
+        parent = now.get(session.parent or "", session.parent)
+        same = own == session.id and parent == session.parent
+        out.append(session if same else msgspec.structs.replace(session, id=own, parent=parent))
+    return out
 
 
 def _fold(path: Iterable[Entry], *, each: bool = False) -> Iterator[tuple[list[Message], int]]:

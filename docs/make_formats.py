@@ -22,7 +22,8 @@ file; `format=` forces one. What a log cannot say is missing (`None`, `NaN`), ne
 RULES = """
 ## How formats become sessions
 
-- **One call, one reply.** A call written in several lines, or twice, is one assistant message; tool results are
+- **One call, one reply.** A call written in several lines, whatever lies between them, or twice, is one assistant
+  message; retries and replies that a program made up are events (role `system`, shown to no model). Tool results are
   messages of their own, also where the format keeps call and result in one record (Gemini, OpenCode, ATIF).
 - **Usage in disjoint classes.** `input_tokens` is what was not cached. Where a format's input holds the cached
   tokens (Codex, Gemini, ATIF, Chat Completions, mini-SWE-agent, OpenTelemetry), they are taken out; the prompt is
@@ -31,7 +32,8 @@ RULES = """
   snapshots), the message has `kind="turn"`: its usage is a bill, not the size of a context.
 - **Compactions.** A recorded one is an edit with the messages that went and the summary that came. Traces that hold
   each call's whole prompt (Langfuse, OpenTelemetry, Inspect, completion logs) give edits with `source="derived"`
-  where messages are gone from the next prompt. `ctxkit.compactions.derive` finds others in the sizes alone.
+  where messages are gone from the next prompt. Falls that nothing marks are events of kind `unmarked`;
+  `ctxkit.compactions.derive` finds large ones by rules of others.
 - **Several sessions in a file** give several (tau-bench runs, OpenHands outputs, Inspect samples, aider's starts,
   fuseraft's older event logs): `ck.read_all`. **A folder that is one session** gives one: OpenHands' events or
   completion logs, fuseraft's session folder and post-mortem. OpenCode's storage gives its main sessions.
@@ -51,6 +53,26 @@ RULES = """
   Archives (`.eval`) are refused before unpacking where they have too many members, grow beyond 512 MB, or one grows
   more than 400 times; members compressed with zstd are named as faults.
 
+## What logs say wrongly
+
+Every session that is read passes one place (`readers/mends.py`), which mends what can be told and says the rest in
+`session.notes`, in sentences; reports, comparisons and charts that rest on the session show them.
+
+- **A prompt of no tokens, a price of nothing** say that a call failed, or that the program knows no price: missing.
+- **A window** of the price table is not used where a prompt was larger, or the program compacted by itself at less than
+  half of it; what the log says of its window is taken as it is.
+- **A fall of the prompt** (more than a twentieth and 1,024 tokens, same agent and model, not back with the next call)
+  that no compaction explains is a row of the compaction frame of kind `unmarked`.
+- **Summaries** that no log prices are estimated as a replay's are billed: what was summarised as fresh input, the
+  summary as output.
+- **A lost head** stands as messages of kind `lost` (sizes, no text) that the first compaction takes. A preset that
+  keeps all before the first user message (`inspect_trim`) keeps them.
+- **No mark**: where a format has none for compactions or failed tools, their number is missing unless one is seen.
+
+| format | versions | what holds |
+| --- | --- | --- |
+"""
+PLACES_HEAD = """
 ## Where `ck.discover()` looks
 
 | tool | below the home folder | moved by |
@@ -67,6 +89,12 @@ def page() -> str:
         what = " ".join((m.__doc__ or "").split("\n\n")[0].split()).rstrip(".")
         out.append(f"| {names} | {what} | {m.CAN} | {m.CANNOT} |\n")
     out.append(RULES)
+    for member in MEMBERS:
+        m = import_module(f"ctxkit.readers.{member}")
+        out += [f"| {m.NAME} | {versions} | {said} |\n" for versions, said in getattr(m, "TRAITS", ())]
+        if blind := getattr(m, "BLIND", ()):
+            out.append(f"| {m.NAME} | all | no mark for {' and '.join(blind)} |\n")
+    out.append(PLACES_HEAD)
     for p in PLACES:
         place = f"`~/{p.below}`" if p.below else "`~` itself, and the working folder"
         moved = f"`{p.variable}` (then `{p.moved}` below it)" if p.variable else ""

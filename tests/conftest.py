@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,6 +25,7 @@ def pytest_report_header() -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ["CTXKIT_SEED"] = str(SEED)  # one seed for all workers
+    os.environ["XDG_STATE_HOME"] = mkdtemp(prefix="ctxkit-state-")  # kernels of tests inherit it
 
 
 def sessions_folder() -> Path | None:

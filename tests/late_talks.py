@@ -9,6 +9,7 @@ import msgspec
 from builders import assistant, result, system, tool_call, user
 
 from ctxkit.history import Log
+from ctxkit.messages import ToolCall
 
 if TYPE_CHECKING:
     from ctxkit.messages import Message
@@ -43,6 +44,26 @@ def late_talk(seed: int, calls: int = 40, *, late: float = 0.15, large: int = 40
             out.append(msgspec.structs.replace(due[1], time=now + 1))
             owed.remove(due)
     return out
+
+
+def ids_again(messages: list[Message], of: int = 4) -> list[Message]:
+    """Return the messages of a late talk with only so many ids for the calls of its replies."""
+
+    def again(call_id: str | None) -> str | None:
+        n, _, i = (call_id or "").removeprefix("c").partition(".")
+        return f"c{int(n) % of}.{i}" if call_id else call_id
+
+    return [
+        msgspec.structs.replace(
+            m,
+            call_id=again(m.call_id),
+            parts=tuple(
+                msgspec.structs.replace(p, id=again(p.id)) if isinstance(p, ToolCall) else p
+                for p in m.parts
+            ),
+        )
+        for m in messages
+    ]
 
 
 def grown(log: Log, stop: int) -> Any:

@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+from ctxkit.policies.adaptive import AdaptiveTrim, Stage, Untooled
+from ctxkit.policies.budget import Budget
 from ctxkit.policies.clear import Clear
+from ctxkit.policies.digest import Digest, Excerpts
+from ctxkit.policies.idle import CacheTtl
+from ctxkit.policies.intermediate import Intermediate
+from ctxkit.policies.keep import Roles, Tail, TextOnly, TurnAge, WithoutAgents
+from ctxkit.policies.offload import Offload
 from ctxkit.policies.pairs import ToolPairs
+from ctxkit.policies.prune import Cap, Prune
+from ctxkit.policies.shorten import ConsumedReads, Outputs, Replies, Results
+from ctxkit.policies.superseded import RepeatedCommands, Superseded
+from ctxkit.policies.tombstones import Tombstones
+from ctxkit.presets.clearing import ClearUses
+
+WRITES = {"writers": ("write_*",), "whole_writers": ("write_*",), "looks": ("read_*", "shell")}
+EAGER = {"soft_trim_ratio": 0.01, "hard_clear_ratio": 0.02, "min_prunable_tool_chars": 0}
+SHORT = {"soft_trim_max_chars": 300, "soft_trim_head_chars": 50, "soft_trim_tail_chars": 50}
 
 PARTS = {
     "clear": (Clear(keep_last=3),),
@@ -13,5 +29,145 @@ PARTS = {
     "clear in lines": (Clear(keep_last=2, placeholder="({lines} lines omitted)"),),
     "pairs": (ToolPairs(keep_pairs=2),),
     "pairs in steps": (ToolPairs(keep_pairs=3, step=4, from_chars=9000),),
+    "text only": (TextOnly(),),
+    "roles": (Roles(),),
+    "roles with tools": (Roles(roles=("user", "tool")),),
+    "replies alone": (Roles(roles=("assistant", "tool")),),
+    "without agents": (WithoutAgents(agents=("ma*",)),),
+    "turn age": (TurnAge(turns=4),),
+    "turn age from reply": (TurnAge(turns=3, from_reply=True),),
+    "tail": (Tail(messages=9, pin_corrections=False),),
+    "tail with corrections": (Tail(messages=6),),
+    "text and turn age": (TextOnly(), TurnAge(turns=3)),
+    "tails": (Tail(messages=9), TurnAge(turns=3), Tail(messages=4)),
+    "tail and pairs": (TurnAge(turns=7), Tail(messages=8), ToolPairs(keep_pairs=2)),
+    "prune": (Prune(tool_calls="before-last-4-messages"),),
+    "prune all": (Prune(tool_calls="all", reasoning="all"),),
+    "prune before the last": (
+        Prune(
+            tool_calls="before-last-message",
+            reasoning="before-last-message",
+            empty_messages="keep",
+        ),
+    ),
+    "prune by tool": (
+        Prune(
+            tool_calls="before-last-2-messages",
+            tools=("read_*", "bash"),
+            reasoning="before-last-message",
+        ),
+    ),
+    "cap": (Cap(max_messages=9),),
+    "cap of three": (Cap(max_messages=3),),
+    "cap of one": (Cap(max_messages=1),),
+    "tyrum": (Prune(tool_calls="before-last-4-messages"), Cap(max_messages=12)),
+    "prune behind others": (
+        Tail(messages=12),
+        ToolPairs(keep_pairs=2),
+        Prune(tool_calls="before-last-2-messages"),
+        Cap(max_messages=6),
+    ),
+    "prune the rest": (Roles(roles=("user", "tool")), Prune(tool_calls="all")),
+    "prune twice": (
+        Prune(tool_calls="before-last-6-messages", tools=("shell",)),
+        Prune(tool_calls="before-last-3-messages", reasoning="before-last-message"),
+    ),
+    "superseded": (Superseded(min_chars=0, **WRITES),),
+    "superseded by many": (Superseded(min_chars=3000, writers=("*",), whole_writers=("*",)),),
+    "superseded, both kinds": (
+        Superseded(min_chars=0, writers=("*",), whole_writers=("*",), looks=("read_*", "write_*")),
+    ),
+    "commands": (RepeatedCommands(tools=("shell", "bash")),),
+    "superseded behind others": (
+        Clear(keep_last=6, at_least=900),
+        Tail(messages=14),
+        Superseded(min_chars=2000, **WRITES),
+        RepeatedCommands(tools=("shell",)),
+        Prune(tool_calls="before-last-3-messages"),
+    ),
+    "uses": (ClearUses(trigger=1500, keep=2),),
+    "uses with inputs": (
+        ClearUses(trigger=500, keep=2, exclude=("shell",), count_all=False, clear_inputs=True),
+    ),
+    "uses if much": (ClearUses(trigger=500, keep=1, clear_at_least=800, clear_inputs=True),),
+    "uses until enough": (ClearUses(trigger=500, keep=1, clear_at_least=800, enough=True),),
+    "uses until enough, with inputs": (
+        ClearUses(
+            trigger=500,
+            keep=1,
+            exclude=("shell",),
+            clear_inputs=True,
+            clear_at_least=900,
+            enough=True,
+        ),
+    ),
+    "uses behind others": (
+        Clear(keep_last=5, at_least=900),
+        Tail(messages=14),
+        ClearUses(trigger=300, keep=0, clear_inputs=True, clear_at_least=600, enough=True),
+        ToolPairs(keep_pairs=3),
+    ),
+    "results": (Results(max_chars=500, consumed_chars=100),),
+    "results by tool": (
+        Results(max_chars=300, overrides={"shell": 0, "read_file": 900}, consumed_chars=-1),
+    ),
+    "consumed reads": (ConsumedReads(max_chars=20),),
+    "replies": (Replies(max_chars=100),),
+    "replies but the last": (Replies(max_chars=100, keep_last=2),),
+    "outputs": (Outputs(max_lines=20, max_chars=3000),),
+    "excerpts": (Excerpts(keep_last=3),),
+    "digest": (Digest(keep_last=3),),
+    "digest in short": (Digest(keep_last=0, line_chars=4),),
+    "intermediate": (Intermediate(max_chars=40),),
+    "offload": (Offload(threshold=300),),
+    "tombstones": (Tombstones(max_tokens=300, keep_last=4, manifest=False),),
+    "tombstones with manifest": (Tombstones(max_tokens=300, keep_last=4),),
+    "budget": (Budget(max_chars=9000),),
+    "budget that never fits": (Budget(max_chars=900, step=2),),
+    "a stage": (Stage(cap=400, consumed=60),),
+    "untooled": (Untooled(),),
+    "adaptive trim": (AdaptiveTrim(stages=(900, 100), consumed_chars=50),),
+    "cache ttl": (CacheTtl(ttl_seconds=20, keep_last_assistants=1, **EAGER),),
+    "cache ttl at each call": (
+        CacheTtl(ttl_seconds=0, keep_last_assistants=0, deny=("shell",), **EAGER | SHORT),
+    ),
+    "cache ttl, little": (
+        CacheTtl(ttl_seconds=0, hard_clear_ratio=0.2, soft_trim_ratio=0.1, **SHORT),
+    ),
+    "clear, cache ttl, budget": (
+        Clear(keep_last=6, polling=3),
+        CacheTtl(ttl_seconds=20, keep_last_assistants=2, **EAGER),
+        Budget(max_chars=5000, step=3),
+    ),
+    "last resort, then others": (
+        AdaptiveTrim(stages=(900, 100)),
+        CacheTtl(ttl_seconds=0, keep_last_assistants=2, **EAGER | SHORT),
+        Results(max_chars=300, consumed_chars=60),
+        Tombstones(max_tokens=200, keep_last=3),
+        Digest(keep_last=2),
+        Budget(max_chars=4000),
+    ),
+    "a budget, then others": (
+        Budget(max_chars=9000, step=2),
+        Clear(keep_last=5, at_least=300),
+        Excerpts(keep_last=4),
+        ConsumedReads(max_chars=20),
+        Replies(max_chars=50, keep_last=1),
+        Intermediate(max_chars=20),
+    ),
+    "outputs and excerpts": (Outputs(max_lines=20, max_chars=900), Excerpts(keep_last=3)),
+    "fuseraft": (
+        Offload(threshold=3000),
+        Results(max_chars=900, consumed_chars=100),
+        Replies(max_chars=100),
+        Tombstones(max_tokens=400, keep_last=5),
+        Intermediate(max_chars=40),
+        ToolPairs(keep_pairs=3, step=4, from_chars=3000),
+        Budget(max_chars=6000),
+        AdaptiveTrim(stages=(400, 60)),
+    ),
     "clear and pairs": (Clear(keep_last=4, at_least=500), ToolPairs(keep_pairs=2, from_chars=4000)),
 }
+
+BY_ID = [name for name in PARTS if name.startswith(("prune", "cap", "superseded", "comm", "uses"))]
+"""Those that look at the ids of tool calls."""

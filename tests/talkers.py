@@ -9,8 +9,10 @@ from builders import session
 
 from ctxkit import tokens
 from ctxkit.agent import Agent
-from ctxkit.messages import Message, Text, Usage
+from ctxkit.agent.live import LiveSession
+from ctxkit.messages import Message, Text, ToolCall, Usage
 from ctxkit.policies.rules import Rules
+from ctxkit.store.workspace import Workspace
 from ctxkit.tools.tool import tool
 
 COUNT = tokens.named("chars/4")
@@ -56,3 +58,13 @@ def echo(x: str = "") -> str:
 
 
 ECHO = tool(echo)
+
+
+def live(folder, *replies, name="main", **more):
+    """Return a live session of a folder; unless told otherwise its model writes `x.txt`."""
+    ticks = count(1_800_000_000)
+    write = ToolCall("c", "write_file", {"path": "x.txt", "content": "written"})
+    replies = replies or (said(write, stop="tool"), said("done"))
+    return LiveSession(name, model=Says(*replies), rules=Rules(counter=COUNT),
+                       clock=lambda: float(next(ticks)), workspace=Workspace(folder),
+                       **more)  # fmt: skip

@@ -155,7 +155,7 @@ def test_costs_are_recorded_else_derived_else_missing():
     assert frame["cost_usd"].iloc[1] > 0
     assert frame["cost_source"].tolist()[:2] == ["recorded", "derived"]
     assert frame["cost_usd"].isna().tolist() == [False, False, True]
-    assert frame["context_limit"].tolist()[1] == 128_000
+    assert frame["context_limit"].tolist()[1] == 1_000_000  # the prompt refutes the table's 128,000
 
 
 def test_compactions_say_what_they_took_and_saved():

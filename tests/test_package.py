@@ -65,3 +65,13 @@ def test_the_version_is_that_of_the_installed_package():
     from importlib.metadata import version
 
     assert version("ctxkit") == ctxkit.__version__
+
+
+def test_a_growth_chart_loads_no_library_of_frames_or_charts(tmp_path):
+    code = (
+        "import sys, ctxkit as ck\n"
+        "chart = ck.plots.growth(ck.read(ck.samples.path()))\n"
+        "assert chart._repr_mimebundle_()\n"
+        f"print([m for m in {HEAVY!r} if m in sys.modules])"
+    )
+    assert fresh(code, tmp_path) == "[]\n"

@@ -89,12 +89,13 @@ def test_a_number_that_falls_and_comes_back_says_nothing() -> None:
     assert sum(found.tokens[1:5]) == 40
 
 
-def test_a_prompt_that_shrank_is_counted_and_moves_the_unseen_part() -> None:
+def test_a_prompt_that_shrank_is_counted_and_leaves_the_fixed_part_as_it_was() -> None:
     log = session(user("x" * 10), reply("y" * 10, 500), user("z" * 10), reply("w" * 5, 520), user("v"), reply("u", 300))
     found = sizes(log, CHARS)
     assert found.clamped == 1
     assert found.fixed_at[0] == 490
-    assert found.fixed_at[2] < 490
+    assert found.fixed_at[2] == 490
+    assert found.unsent_at[2] > 200
     assert exactly(found)
     assert min(found.tokens) >= 0
 

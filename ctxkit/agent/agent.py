@@ -23,6 +23,7 @@ from ctxkit.tools.tool import Tool, tool
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ctxkit.agent.offloads import Save
     from ctxkit.messages import Edit
     from ctxkit.models.model import Model
     from ctxkit.policies.policy import Policy
@@ -54,10 +55,11 @@ class Agent:
         limits: of each turn.
         clock: seconds since 1970.
         hear: is told every event.
-        approve: asked before each tool call; None: all may run.
+        approve: asked before each tool call, given as the tool will run it; None: all may run.
         offload: keeps results that are too large.
         summary_model: writes summaries; None: `model`, unless that is a scripted one (then the rules' own summariser).
         summary_seconds: how long a summary may take.
+        save: keeps what the stubs of the pruning `offload` name (id, text); None: results stay whole.
         memory: the folder in which `memory/` lies, for rules that save before they compact; None: nothing is saved.
     """
 
@@ -77,6 +79,7 @@ class Agent:
         summary_model: Model | None = None,
         summary_seconds: float = 120.0,
         memory: Root | None = None,
+        save: Save | None = None,
     ) -> None:
         self.model, self.rules, self.limits = model, rules, limits or Limits()
         self.tools = {t.name: t for t in (*tools, replace(COMPACT, run=self._asked_to_compact))}
@@ -84,7 +87,7 @@ class Agent:
         self._writer = summary_model or (None if model.notice.startswith("scripted") else model)
         self._seconds = summary_seconds
         self._memory = Memory(rules.flush, memory, self._writer, clock, self._tell) if rules.flush and memory else None
-        self._wanted = False
+        self._wanted, self._save = False, save
         self._stand(Transcript(session, keep, clock))
 
     @property
@@ -181,17 +184,23 @@ class Agent:
         )
 
     async def _run(self, reply: Message, turn: Turn) -> None:
-        """Run the tools of a reply, one after the other; an interrupt leaves a result for each call."""
-        for i, call in enumerate(reply.tool_calls):
+        """Run the tools of a reply one by one; an interrupt leaves a result for each call.
+
+        A tool gets what the model said (`turn.asked`); what is told and kept has no keys (`reply`).
+        """
+        for i, (call, asked) in enumerate(zip(reply.tool_calls, turn.asked, strict=True)):
             self._tell("tool_call", {"tool_name": call.name, "args": call.arguments})
             try:
-                result = await run_tool(call, self.tools, approve=self._approve, offload=self._offload)
+                result = await run_tool(
+                    asked, self.tools, approve=self._approve, offload=self._offload
+                )
             except asyncio.CancelledError:
                 why = f"{turn.over.capitalize()}, before it ended." if turn.late else INTERRUPTED
                 for left in reply.tool_calls[i:]:
                     self._said(self.transcript.unrun(left, why))
                 self._tell("cancelled", {"tool": call.name, "why": why})
                 raise
+            result = replace(result, tool=call.name, call_id=call.id)
             kept = self._said(self.transcript.add(result, "r"))
             self._tell(
                 "tool_result", {"tool_name": call.name, "result_chars": len(kept.text), "is_error": kept.is_error}
@@ -211,6 +220,7 @@ class Agent:
             seconds=self._seconds,
             memory=self._memory,
             tell=self._tell,
+            save=self._save,
         )
         self._calls = Calls(self.model, schemas, self.compactor, self._tell)
 

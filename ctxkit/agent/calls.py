@@ -8,19 +8,32 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.agent.contents import Contents
+from ctxkit.agent.hearing import Hearing, named_soundly
 from ctxkit.agent.trims import STAGES, payload_bytes, trimmed
 from ctxkit.errors import ModelError
 from ctxkit.messages import Message, Usage
-from ctxkit.models.model import Delta, Model, Request
-from ctxkit.models.overflow import is_overflow, overflowed_silently
+from ctxkit.models.model import Model, Request
+from ctxkit.models.overflow import is_overflow, overflowed_silently, window_in
 from ctxkit.redaction import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ctxkit.agent.compactor import Compactor
     from ctxkit.agent.turn import Turn
-    from ctxkit.messages import ToolSchema
+    from ctxkit.messages import Edit, ToolSchema
+
+
+_AGAIN = 2
+"""How often a call is made again whose reply broke off, came empty or promised calls it did not send."""
+
+
+class Unheard(ModelError):
+    """A call that failed after some words; they stay in the log, and are never sent again."""
+
+    def __init__(self, why: str, words: str, **more: Any) -> None:
+        super().__init__(why, **more)
+        self.words = words
 
 
 class Calls:
@@ -41,8 +54,11 @@ class Calls:
         tell: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self._model, self._tools, self._compactor, self._tell = model, tools, compactor, tell
+        self._name = redact(model.name)
         self._transcript, self._contents = compactor.transcript, Contents()
         self._chars = sum(s.chars or 0 for s in tools)
+        if window := _learnt(self._transcript.session.log, self._name):
+            compactor.learn(window)
 
     async def make(self, turn: Turn) -> Message:
         """Make a call and recover from an overflow: compact and ask again, then trim for the call, then give up.
@@ -52,7 +68,7 @@ class Calls:
             ModelError: the model failed, or the prompt does not fit whatever was done.
             asyncio.CancelledError: the turn was stopped; what was said so far is in the session, marked.
         """
-        stage, compacted, compactor = -1, False, self._compactor
+        stage, compacted, compactor, cut = -1, False, self._compactor, 0
         while True:
             turn.check(self._model, compactor.context.coming, self._transcript.clock())
             prepared = await compactor.prepare(turn.spent, turn.limits)
@@ -62,6 +78,11 @@ class Calls:
                 return self._replied(await self._ask(messages, turn), turn)
             except ModelError as e:
                 self._failed(e, turn)
+                if e.again and cut < _AGAIN:  # nothing of it was run
+                    cut += 1
+                    continue
+                if e.window:
+                    compactor.learn(e.window)
                 if not e.overflow or not turn.attempt():
                     raise
                 if not compacted:
@@ -89,42 +110,37 @@ class Calls:
         self._tell("context_budget_cutover", {"reason": "context_exceeded"})
 
     async def _ask(self, messages: tuple[Message, ...], turn: Turn) -> Message:
-        name, seq = self._model.name, turn.spent.calls + 1
+        name, seq = self._name, turn.spent.calls + 1
         request = Request(messages=messages, tools=self._tools, turn=self._transcript.turn, step=turn.steps)
         report = self._contents.of(messages, seq=seq, schema_chars=self._chars, tokens=turn.sent)
         self._tell("inner_call_context", report)
         self._tell("model_call", {"model": name, "message_count": len(messages), "call_seq": seq})
-        heard: list[str] = []
-
-        def hear(delta: Delta) -> None:
-            if delta.kind == "wait":
-                self._tell("model_wait", {"why": redact(delta.text)})
-                return
-            if delta.kind == "text":
-                heard.append(delta.text)
-            self._tell("delta", {"kind": delta.kind, "text": redact(delta.text)})
-
+        hear = Hearing(self._tell)
         try:
             reply = await self._model(request, hear)
         except asyncio.CancelledError:
             why = turn.over if turn.late else "interrupted by the user"
-            self._compactor.context.add(self._transcript.failed(name, why, "aborted", "".join(heard), self._window))
-            self._tell("cancelled", {"chars": sum(map(len, heard)), "why": why})
+            self._compactor.context.add(self._transcript.failed(name, why, "aborted", hear.words, self._window))
+            self._tell("cancelled", {"chars": len(hear.words), "why": why})
             raise
         except ModelError as e:
-            raise ModelError(redact(str(e)), overflow=e.overflow) from None
+            why = redact(str(e))
+            raise Unheard(why, hear.words, overflow=e.overflow, again=e.again, window=e.window) from None
         except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
             why = f"{name}: {type(e).__name__}: {redact(str(e))[:1000]}"
-            raise ModelError(why, overflow=is_overflow(e)) from None
+            raise Unheard(why, hear.words, overflow=is_overflow(e)) from None
+        finally:
+            hear.end()
         window = self._compactor.context.run.room.limit
         if overflowed_silently(reply, window):  # billed all the same
             turn.spent.add_summary(reply.usage or Usage(), name, free=turn.spent.free)
             raise ModelError(f"{name} cut the prompt: it is larger than {window:,} tokens.", overflow=True)
-        return reply
+        return named_soundly(reply)
 
     def _replied(self, reply: Message, turn: Turn) -> Message:
         kept = self._transcript.add(replace(reply, context_window=self._window), "a")
         self._compactor.context.add(kept)
+        turn.asked = reply.tool_calls
         turn.steps, usage = turn.steps + 1, kept.usage
         turn.spent.add(usage, self._model.name, turn.sent)
         self._compactor.budget.called(usage)
@@ -141,5 +157,17 @@ class Calls:
 
     def _failed(self, error: ModelError, turn: Turn) -> None:
         turn.spent.add(None, self._model.name)
-        self._compactor.context.add(self._transcript.failed(self._model.name, str(error), window=self._window))
-        self._tell("model_error", {"error": str(error), "overflow": error.overflow})
+        words = error.words if isinstance(error, Unheard) else ""
+        lost = self._transcript.failed(self._name, str(error), text=words, window=self._window)
+        self._compactor.context.add(lost)
+        told = {"error": str(error), "overflow": error.overflow}
+        self._tell("model_error", {**told, "again": error.again or None})
+
+
+def _learnt(log: Sequence[Message | Edit], model: str) -> int | None:
+    """Return the window that a model named when a prompt overflowed it, from its last error in a log."""
+    for entry in reversed(log):
+        failed = isinstance(entry, Message) and entry.error and entry.model == model
+        if failed and isinstance(entry, Message) and is_overflow(entry.error or ""):
+            return window_in(entry.error or "")
+    return None

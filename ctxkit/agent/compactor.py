@@ -19,6 +19,7 @@ from ctxkit.policies.policy import name_of
 from ctxkit.policies.reconstructions import failure
 from ctxkit.policies.summarisers import Extractive
 from ctxkit.policies.summary import Summary
+from ctxkit.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.context import Prepared
     from ctxkit.agent.limits import Limits, Spent
     from ctxkit.agent.memories import Memory
+    from ctxkit.agent.offloads import Save
     from ctxkit.agent.transcript import Transcript
     from ctxkit.messages import Edit, ToolSchema
     from ctxkit.models.model import Model
@@ -63,11 +65,12 @@ class Compactor:
         seconds: float,
         memory: Memory | None,
         tell: Callable[[str, dict[str, Any]], None],
+        save: Save | None = None,
     ) -> None:
         self.transcript, self.rules, self._tell = transcript, rules, tell
         self._model, self._seconds, self._memory = writer, seconds, memory
         self._writer: ModelSummariser | None = None
-        self._tools, self._limit, self._begun = tools, limit, False
+        self._tools, self._limit, self._begun, self._save_as = tools, limit, False, save
         self.budget = Budget(rules, transcript.session, tell)
         self.made = 0
         """Compactions made since the count was last set back."""
@@ -76,7 +79,18 @@ class Compactor:
     def stand(self) -> None:
         """Take the context from the session, whatever was done to it without being kept."""
         schemas = sum(t.chars or 0 for t in self._tools) // 4
-        self.context = LiveContext(self.transcript.session, self.rules, fixed=schemas, limit=self._limit)
+        self.context = LiveContext(self.transcript.session, self.rules, fixed=schemas, limit=self._limit,
+                                   save=self._save_as)  # fmt: skip
+
+    def learn(self, window: int) -> None:
+        """Take a model's window from what it said of it, where that is less than what was assumed.
+
+        The reserve becomes a quarter of it at most: the one that was set may be larger than the window.
+        """
+        if window < self.context.run.room.limit:
+            less = min(self.rules.reserve, window // 4)
+            self.rules = self.rules.but(window=window, assumed=True, reserve=less)
+            self.stand()
 
     async def prepare(self, spent: Spent, limits: Limits) -> Prepared:
         """Prepare the next call: save memory and compact where the rules say so, prune, and tell what was done."""
@@ -122,6 +136,7 @@ class Compactor:
         Raises:
             ModelError: the summariser failed; nothing was changed.
         """
+        focus = redact(focus)
         context, before, size, self._begun = self.context, self.context.tokens, self.context.messages, False
         self._begin(trigger, before, size, focus=focus)
         try:
@@ -186,7 +201,7 @@ class Compactor:
         """Keep the edits of a compaction; return them with what they cost."""
         usage = self._writer.take() if self._writer is not None else None
         if usage is not None and self._model is not None:
-            edits = (replace(edits[0], usage=usage, model=self._model.name), *edits[1:])
+            edits = (replace(edits[0], usage=usage, model=redact(self._model.name)), *edits[1:])
             spent.add_summary(usage, self._model.name, free=bool(self._model.notice))
         self.transcript.edit(edits)
         self.made += 1

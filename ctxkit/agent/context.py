@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from ctxkit.agent.offloads import Offloads, Save
 from ctxkit.engine import Cut, Run, advance, log_of
 from ctxkit.errors import ModelError
 from ctxkit.policies.chain import applied
@@ -41,9 +42,19 @@ class LiveContext:
         rules: the rules from now on.
         fixed: tokens of each prompt that no message holds (tool schemas).
         limit: the model's window where the rules name none.
+        save: keeps what stubs name; None: results stay whole.
     """
 
-    def __init__(self, session: Session, rules: Rules, *, fixed: int = 0, limit: int | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        rules: Rules,
+        *,
+        fixed: int = 0,
+        limit: int | None = None,
+        save: Save | None = None,
+    ) -> None:
+        self._offloads = Offloads(save)
         self.rules = rules
         counter = rules.counter
         self.log = log_of(session, rules, fixed=fixed, tokens=_plain_sizes(session, counter))
@@ -75,10 +86,8 @@ class LiveContext:
         run, cuts, warned, held = self.run, len(self.run.cuts), len(self.run.warned), len(self.run.held)
         self.log.open(time, agent)
         advance(run, self.rules, self.log.calls)
-        shown = run.shown()
         return Prepared(
-            shown.messages,
-            shown.tokens,
+            *self._offloads.settled(run, run.shown()),
             self._edits(run.cuts[cuts:]),
             tuple(name for _, name in run.warned[warned:]),
             tuple(f"{h.guard}: {h.why}" for h in run.held[held:]),

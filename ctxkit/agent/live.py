@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import traceback
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -14,14 +15,14 @@ from msgspec.structs import replace
 from ctxkit.agent.agent import COMPACT, Agent
 from ctxkit.agent.events import Event, Listener, deaf
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
-from ctxkit.redaction import redact
+from ctxkit.redaction import redact, redacted
 from ctxkit.session import Session
 from ctxkit.snapshots.write import SnapshotWriter
 from ctxkit.store.artifacts import Artifacts
 from ctxkit.store.checkpoints import checkpoint
 from ctxkit.store.events_log import EventsLog
-from ctxkit.store.session_log import SessionLog, checked
-from ctxkit.store.workspace import Workspace, new_id
+from ctxkit.store.session_log import SessionLog
+from ctxkit.store.workspace import Workspace, checked, new_id
 from ctxkit.tools.files import file_tools
 from ctxkit.tools.kernel import python_tool, shell_tool
 from ctxkit.tools.root import Root
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
 
+_ADDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 FILES = "files"
 """The five file tools together; `shell` and `python` must be named."""
 TOOLS = (FILES, "shell", "python")
@@ -52,12 +54,14 @@ class LiveSession:
         rules: the context manager.
         tools: names out of `files`, `shell`, `python`, or tools of the user's own.
         root: folder of the tools; None: a scratch folder of the session.
+        allow: names of `tools.protected` that its tools may write all the same.
         workspace: where it is kept.
         namespace: the user's variables, for the tool `python`.
         more: what `Agent` takes beside: `limits`, `approve`, `summary_model`, `summary_seconds`.
 
     Raises:
         StoreError: another process writes the session.
+        BadArguments: the session was not begun here by this user, and nobody vouched for it.
         BadArguments: an unknown tool.
     """
 
@@ -70,6 +74,7 @@ class LiveSession:
         clock: Callable[[], float],
         tools: Sequence[str | Tool] = (FILES,),
         root: str | Path | None = None,
+        allow: Sequence[str] = (),
         workspace: Workspace | None = None,
         namespace: dict[str, Any] | None = None,
         hear: Listener = deaf,
@@ -80,28 +85,32 @@ class LiveSession:
     ) -> None:
         self.workspace = workspace or Workspace()
         self.workspace.make()
-        self.name, self._clock, self._listeners = name, clock, [hear]
-        self.root = Root(root or self.workspace.scratch(checked(name)))
+        self.name, self._clock, self._listeners = checked(name), clock, [hear]
+        self.workspace.check(name)
+        self.root = Root(root or self._scratch(), allow)
         chosen = tools_of(tools, self.root, namespace if namespace is not None else {})
         offered = tuple(t.schema for t in (*chosen, COMPACT))
-        fresh = Session(id=new_id(), format="live", title=name, product="ctxkit", model=model.name, started=clock(),
-                        cwd=str(Path.cwd()), context_window=rules.window or model.context_window,
+        fresh = Session(id=new_id(), format="live", title=name, product="ctxkit",
+                        model=redact(model.name), started=clock(), cwd=str(Path.cwd()),
+                        context_window=rules.window or model.context_window,
                         tools=offered)  # fmt: skip
         self.settings: dict[str, Any] = {}
         """What whoever opened it wants to remember of how."""
-        self.log = SessionLog(self.workspace.sessions, name, fresh)
+        self.log = SessionLog(self.workspace.sessions, name, fresh, self._begun)
         self.log.session = replace(self.log.session, tools=offered)  # what is offered from now on
         try:
-            self._events = EventsLog(self.workspace.events(self.id), self.id)
+            events = self.workspace.open(self.workspace.events(self.id), _ADDED)
+            self._events = EventsLog(events, self.id)
+            artifacts = Artifacts(self.root)
             self.agent = Agent(
                 self.log.session, model=model, rules=rules, tools=chosen, keep=self.log.append, limits=limits,
-                clock=clock, hear=self._told, approve=approve, offload=Artifacts(self.root).keep,
+                clock=clock, hear=self._told, approve=approve, offload=artifacts.keep, save=artifacts.save,
                 summary_model=summary_model, summary_seconds=summary_seconds, memory=self.root,
             )  # fmt: skip
             budget = self.agent.compactor.budget
             self._snapshots = SnapshotWriter(
                 self.workspace.snapshots(self.id), self.id, warn_at=budget.warn_at, cutover_at=budget.cutover_at,
-                now=self._now,
+                now=self._now, opener=self.workspace.open,
             )  # fmt: skip
         except BaseException:
             self.log.close()
@@ -174,7 +183,10 @@ class LiveSession:
         return moved
 
     def close(self) -> None:
-        """Give the session free."""
+        """Give the session free, and the memory that its model holds."""
+        free = getattr(self.agent.model, "close", None)
+        if callable(free):
+            free()
         self._events.close()
         self._snapshots.close()
         self.log.close()
@@ -188,6 +200,8 @@ class LiveSession:
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _told(self, event: Event) -> None:
+        if event.kind != "delta":  # those are clean already, piece by piece
+            event = replace(event, payload=redacted(event.payload))
         if event.kind != "delta":
             self._events.write(event.kind, event.time, event.turn, event.payload)
         if event.kind == "compaction_end" and event.payload.get("outcome") == "compacted":
@@ -200,6 +214,17 @@ class LiveSession:
                 said = {"error": f"{type(e).__name__}: {redact(str(e))[:300]}"}
                 self._events.write("listener_failed", event.time, event.turn, said)
 
+    def _begun(self, name: str) -> None:
+        """Note that a session is this user's; where that cannot be noted, a later kernel asks."""
+        with suppress(StoreError):
+            self.workspace.vouch(name)
+
+    def _scratch(self) -> Path:
+        """Return the session's own folder for its tools, made without following links."""
+        folder = self.workspace.scratch(self.name)
+        with self.workspace.reach(folder, make=0o777):
+            return folder
+
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock(), UTC)
 
@@ -207,11 +232,10 @@ class LiveSession:
         path = self.workspace.crash(self.id)
         text = redact("".join(traceback.format_exception(error)))
         try:
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                file.write(text)
+            self.workspace.write(path, text)
             more = f"{path} says what happened."
-        except OSError as e:
-            more = f"What happened could not be written down ({e.strerror})."
+        except StoreError as e:
+            more = f"What happened could not be written down: {e}"
         return (
             f"The kit failed in this turn ({type(error).__name__}); session {self.name!r} is whole, send the prompt "
             f"again to go on. {more}"

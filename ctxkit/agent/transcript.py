@@ -1,7 +1,9 @@
 """The session as an agent writes it: every message under an id and a turn of its own, kept before it is shown.
 
-Nothing that has the shape of a key is kept, whoever said it: what stands in the session goes to providers, frames and
-reports. Every tool call has an id of its own and a result of its own, also after a kernel was killed between the two.
+Nothing that has the shape of a key is kept, whoever said it: what stands in the session goes to
+providers, frames and reports. What is kept is for reading only: tools run on what the model said,
+never on what stands here. Every tool call has an id of its own and a result of its own, also after
+a kernel was killed between the two.
 """
 
 from __future__ import annotations

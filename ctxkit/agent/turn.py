@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ctxkit.agent.limits import Limits, Spent
-from ctxkit.messages import Message
+from ctxkit.messages import Message, ToolCall
 
 if TYPE_CHECKING:
     import asyncio
@@ -27,7 +27,9 @@ class Turn:
     began: float = 0.0
     """Seconds since 1970."""
     last: Message = field(default_factory=lambda: Message(role="assistant"))
-    """The last reply."""
+    """The last reply, as it was kept."""
+    asked: tuple[ToolCall, ...] = ()
+    """Its tool calls as the model made them, in the same order: what the tools run on."""
     steps: int = 0
     """Replies so far: failed calls do not count, so a retry asks for the same step."""
     attempts: int = 0

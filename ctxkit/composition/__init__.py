@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ctxkit.composition.groups import GROUPS, TOOLS, UNSEEN, pieces, share
+from ctxkit.composition.groups import GONE, GROUPS, LATER, TOOLS, UNSEEN, pieces, share
 from ctxkit.composition.layers import Layers, is_anchored, layers, prompt, scaled, schema_chars, unseen
 from ctxkit.composition.reports import ContextReport, Contributor, Part
 from ctxkit.composition.sections import Section, sections
@@ -48,9 +48,9 @@ def report(session: Session, call: int | None = -1, *, counter: Counter | None =
     sized = sizes(session, counter)
     originals = _originals(session, at)
     parts, visible = _parts(session, sized, shown, originals)
-    rest, schemas = unseen(session, sized, index, visible)
+    rest, schemas, later = unseen(session, sized, index, visible)
     recorded = prompt(session, sized, index)
-    excess = max(visible - recorded, 0) if recorded is not None else 0
+    excess = max(visible + rest + later + sum(schemas) - recorded, 0) if recorded is not None else 0
     if excess:
         parts = _scaled(parts, visible - excess)
     source: Source = "derived" if is_anchored(session) else "estimated"
@@ -58,6 +58,10 @@ def report(session: Session, call: int | None = -1, *, counter: Counter | None =
         parts.append(Part(TOOLS, tool.name, tokens, tokens, schema_chars(tool), 0, "estimated"))
     if rest:
         parts.append(Part(UNSEEN, "", rest, rest, None, 0, source))
+    if later:
+        parts.append(Part(LATER, "", later, later, None, 0, source))
+    if index is not None and sized.unsent_at[index]:
+        parts.append(Part(GONE, f"{excess:,} tokens fewer than shown", 0, excess, None, 0, source))
     limit, limit_source = _limit(session, at)
     return ContextReport(
         session=session.id,
@@ -67,7 +71,7 @@ def report(session: Session, call: int | None = -1, *, counter: Counter | None =
         model=_model(session, at),
         limit=limit,
         limit_source=limit_source,
-        prompt_tokens=recorded if recorded is not None else visible + rest + sum(schemas),
+        prompt_tokens=recorded if recorded is not None else visible + rest + later + sum(schemas),
         prompt_source="recorded" if recorded is not None else source,
         residue=rest,
         excess=excess,
@@ -76,6 +80,7 @@ def report(session: Session, call: int | None = -1, *, counter: Counter | None =
         count_error=sized.error,
         parts=tuple(sorted(parts, key=lambda p: (GROUPS.index(p.group), -p.tokens))),
         contributors=_contributors(session, sized, shown, originals),
+        notes=session.notes,
     )
 
 
@@ -177,5 +182,8 @@ def _limit(session: Session, at: Call | None) -> tuple[int, Source]:
     costs, model = Costs(), _model(session, at)
     limit, where = costs.limit(session, at.message if at else Message(role="user"), model)
     if limit is None:
-        return DEFAULT_LIMIT, "estimated"
+        prompts = (
+            c.message.usage.prompt_tokens or 0 for c in session.calls if c.message.usage and c.message.kind != "turn"
+        )
+        return max(DEFAULT_LIMIT, *prompts, 0), "estimated"
     return limit, "recorded" if where == "recorded" else "derived"

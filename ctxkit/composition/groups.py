@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.composition.sections import sections
 from ctxkit.frames.lengths import part_chars, part_tokens
-from ctxkit.messages import Image, Text, Thinking, ToolCall
+from ctxkit.messages import LOST, Image, Text, Thinking, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,8 +16,15 @@ if TYPE_CHECKING:
 SYSTEM, TOOLS, MEMORY, SUMMARY = "system prompt", "tool schemas", "memory", "summaries"
 USER, INJECTED, SAID, THOUGHT, ASKED = "user", "injected", "assistant text", "thinking", "tool calls"
 RESULTS, IMAGES, AUDIO, DOCUMENTS, UNSEEN = "tool results", "images", "audio", "documents", "not in the log"
+BEFORE = "lost with the log's head"
+"""A conversation's beginning that is not in its file."""
+LATER = "not in the log, since"
+"""What a prompt holds beside its messages and beyond what it began with."""
+GONE = "dropped without a mark"
+"""What the log shows and the prompt no longer held: no tokens, but a size before."""
 GROUPS = (
-    SYSTEM, TOOLS, MEMORY, SUMMARY, USER, INJECTED, SAID, THOUGHT, ASKED, RESULTS, IMAGES, AUDIO, DOCUMENTS, UNSEEN
+    SYSTEM, TOOLS, MEMORY, SUMMARY, USER, INJECTED, SAID, THOUGHT, ASKED, RESULTS, IMAGES, AUDIO, DOCUMENTS, UNSEEN,
+    BEFORE, LATER, GONE,
 )  # fmt: skip
 """All groups, in the order in which they are shown."""
 _BINARY = {"image": IMAGES, "audio": AUDIO, "document": DOCUMENTS}
@@ -63,6 +70,8 @@ def _group(message: Message, part: Part) -> tuple[str, str]:
 
 
 def _spoken(message: Message) -> tuple[str, str]:
+    if message.kind == LOST:
+        return BEFORE, ""
     if message.role == "summary" or message.kind == "branch_summary":
         return SUMMARY, ""
     if "memor" in message.kind:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.composition.groups import GROUPS, TOOLS, UNSEEN, pieces, share
+from ctxkit.composition.groups import GROUPS, LATER, TOOLS, UNSEEN, pieces, share
 from ctxkit.frames.lengths import json_chars
 from ctxkit.messages import Edit
 from ctxkit.session import apply_edit
@@ -60,10 +60,10 @@ def layers(session: Session, counter: Counter | None = None) -> Layers:
 def _row(session: Session, sized: Sizes, call: int, now: dict[str, int]) -> dict[str, int]:
     """What is visible now and what is not; where more is visible than was recorded, scaled to what was recorded."""
     visible, recorded = sum(now.values()), prompt(session, sized, call)
-    rest, schemas = unseen(session, sized, call, visible)
-    if recorded is not None and visible > recorded:
-        now = scaled(now, recorded)
-    return {**now, TOOLS: sum(schemas), UNSEEN: rest}
+    rest, schemas, later = unseen(session, sized, call, visible)
+    if recorded is not None and visible > (room := recorded - rest - sum(schemas) - later):
+        now = scaled(now, room)
+    return {**now, TOOLS: sum(schemas), UNSEEN: rest, LATER: later}
 
 
 def scaled(groups: dict[str, int], total: int) -> dict[str, int]:
@@ -84,20 +84,30 @@ def prompt(session: Session, sized: Sizes, call: int | None) -> int | None:
     return sized.recorded[call]
 
 
-def unseen(session: Session, sized: Sizes, call: int | None, visible: int) -> tuple[int, list[int]]:
-    """Return what of a prompt no message shows: the rest that the log does not hold, and each tool schema.
+def unseen(session: Session, sized: Sizes, call: int | None, visible: int) -> tuple[int, list[int], int]:
+    """Return what of a prompt no message shows: the rest that the log does not hold, each tool schema, and later ones.
 
-    With recorded usage both together are the recorded prompt less what is visible, never below zero, and the schemas
-    take no more than that; without it the schemas stand at their plain estimate and there is no rest.
+    With recorded usage all together are the recorded prompt less what is visible, never below zero, and the schemas
+    take no more than that; without it the schemas stand at their plain estimate and there is no rest. The rest stays
+    what it was at the agent's first call: what is more came later, and where the prompt fell without a mark, less of
+    the visible was sent.
     """
     schemas = [-(-schema_chars(t) // 4) for t in session.tools]
     if not is_anchored(session):
-        return 0, schemas
-    recorded = prompt(session, sized, call)
-    rest = sized.fixed_at[-1 if call is None else call] if recorded is None else max(recorded - visible, 0)
+        return 0, schemas, 0
+    recorded, at = prompt(session, sized, call), -1 if call is None else call
+    fixed, later = sized.fixed_at[at], 0
+    if recorded is None:
+        rest = fixed
+    elif sized.unsent_at[at]:
+        rest = min(fixed, recorded)
+    else:
+        rest = max(recorded - visible, 0)
+        later = max(rest - sized.begun[at], 0) if fixed > sized.begun[at] else 0
+    rest -= later
     if sum(schemas) > rest:
         schemas = share(rest, schemas)
-    return rest - sum(schemas), schemas
+    return rest - sum(schemas), schemas, later
 
 
 def is_anchored(session: Session) -> bool:

@@ -82,6 +82,8 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
     """How far its plain count is off the recorded growth, as a share; None without usage."""
     parts: tuple[Part, ...]
     contributors: tuple[Contributor, ...]
+    notes: tuple[str, ...] = ()
+    """What the session's log cannot say or says wrongly."""
 
     @property
     def full(self) -> float:
@@ -109,7 +111,7 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_text(self, *, parts: int = 40, contributors: int = 10) -> str:
         """Return the report as lines of text."""
-        out = [self._title(), self._fullness(), self._honesty(), ""]
+        out = [self._title(), self._fullness(), self._honesty(), *(f"Note: {line(n, 400)}" for n in self.notes), ""]
         out += [f"{'tokens':>10}  {'share':>6}  part"]
         for group, tokens in self.groups().items():
             out.append(f"{tokens:>10,}  {self._share(tokens):>6}  {group}")
@@ -138,6 +140,7 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
             '<div aria-hidden="true" style="max-width:420px;border:1px solid #777777;height:11px;margin:4px 0">'
             f'<span style="{_BAR};display:block;height:11px;width:{width:.1f}%"></span></div>'
             f"<small>{escape(self._honesty(), 400)}</small>"
+            f"{''.join(f'<br><small>Note: {escape(n, 400)}</small>' for n in self.notes)}"
             f"{_table('What fills the window', ('part', 'tokens', 'share', '', 'unshortened', 'messages'), rows)}"
             f"{_table('The largest messages', ('tokens', 'position', 'from', 'begins'), largest)}</div>"
         )

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ctxkit.history.items import content_at
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -100,7 +102,7 @@ def contents(history: History) -> Numbers:
     found: Numbers = -rows - 1
     makers = history.head.makers if history.head.size else {}
     for p in np.flatnonzero(keys).tolist():
-        found[p] = makers[int(keys[p])].content
+        found[p] = content_at(int(rows[p]), makers[int(keys[p])].content)
     return found
 
 

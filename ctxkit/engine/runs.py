@@ -10,6 +10,7 @@ from ctxkit.engine.billed import Billed
 from ctxkit.engine.marks import Cut, Event, Held
 from ctxkit.engine.prefixes import common
 from ctxkit.engine.pruned import Pruned, whole
+from ctxkit.engine.sent import SentCalls, SentItem
 from ctxkit.history import History, Log
 from ctxkit.policies.chain import applied
 from ctxkit.policies.outlooks import Straight
@@ -43,6 +44,7 @@ class Run:
         self._look: Straight | None = None
         self.in_common: dict[int, int] = {}
         """What a call that found no cache has in common with the one before, where not all of it."""
+        self._sent: SentCalls | None = None
         self.called = 0
         """Calls at which a pruning had to be asked by itself, as it says no schedule."""
         self.history = History.start(self.log)
@@ -85,9 +87,15 @@ class Run:
         """The largest prompt so far."""
         return self.billed.sums(self.call)[2]
 
-    def sent(self, start: int, stop: int) -> list[int]:
+    def sizes(self, start: int, stop: int) -> list[int]:
         """Return the prompt tokens billed for the calls start..stop."""
         return self.billed.sizes(start, stop, self.call)
+
+    def sent(self, call: int) -> tuple[SentItem, ...]:
+        """Return what went out at a call, message by message."""
+        if self._sent is None:
+            self._sent = SentCalls(self)
+        return self._sent.at(call)
 
     def shown(self) -> History:
         """Return what the last call was sent, pruned; its `messages` are made when asked for."""
@@ -137,7 +145,7 @@ class Run:
         """
         look, history, pruning = self._look, self.history, self.rules.pruning
         if pruning is None:
-            self._look = look = Straight(history, self.room, self.sent)
+            self._look = look = Straight(history, self.room, self.sizes)
         elif not (isinstance(look, Pruned) and look.looks_at(history) and look.start <= call):
             self._look = look = self._pruned(pruning, call, near)
         assert look is not None  # noqa: S101  made above
@@ -150,7 +158,7 @@ class Run:
         past = look.past(call) if isinstance(look, Pruned) and look.start < call else None
         start = call if past or call == self.begin else call - 1
         return Pruned(
-            history, self.room, pruning, self.clock, start, sent=self.sent, near=near, past=past
+            history, self.room, pruning, self.clock, start, sent=self.sizes, near=near, past=past
         )
 
     def bill(self, look: Straight, start: int, stop: int) -> None:

@@ -73,7 +73,8 @@ class Track:
     def shown(self) -> NDArray[Any]:
         """Contents of what is not hidden, in order."""
         found = self.contents
-        return found[found != 0]
+        shown: NDArray[Any] = found[found != 0]
+        return shown
 
     def count(self, p: int) -> int:
         """Return how many positions before one are not hidden."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.frames import calls, compactions, messages, sessions, turns
 from ctxkit.frames.columns import build
-from ctxkit.session import Session
+from ctxkit.session import Session, apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,9 +46,11 @@ def frame(
     """
     if per not in _FRAMES:
         raise BadArguments(f"per= takes one of {', '.join(_FRAMES)}, not {per!r}.{did_you_mean(str(per), _FRAMES)}")
-    given = list(_all(of, children=children))
-    if per in ("message", "compaction"):
-        data = (messages if per == "message" else compactions).rows(given, count)
+    given = apart(list(_all(of, children=children)))
+    if per == "message":
+        data = messages.rows(given, count)
+    elif per == "compaction":
+        data = compactions.rows(given, count, unmarked=True)
     else:
         data = (calls if per == "call" else turns if per == "turn" else sessions).rows(given)
     return build(COLUMNS[per], data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, Column
-from ctxkit.frames.costs import Costs
+from ctxkit.frames.costs import Costs, output_source
 from ctxkit.messages import ToolCall, Usage
 
 if TYPE_CHECKING:
@@ -29,16 +29,23 @@ COLUMNS = (
     Column("cache_write_tokens", INT, "tokens", "prompt written to the cache, whatever its life"),
     Column("cache_write_1h_tokens", INT, "tokens", "the part of `cache_write_tokens` that lives an hour"),
     Column("output_tokens", INT, "tokens", "the reply, reasoning included"),
+    Column("output_source", TEXT, "", "recorded; estimated where the log holds the first piece of the stream alone"),
     Column("reasoning_tokens", INT, "tokens", "the part of `output_tokens` that is reasoning"),
-    Column("context_limit", INT, "tokens", "the window: as the log says, else of the model by the table of prices"),
+    Column(
+        "context_limit",
+        INT,
+        "tokens",
+        "the window: as the log says, else by the table of prices, as far as the log does not refute it",
+    ),
     Column("limit_source", TEXT, "", "where `context_limit` comes from: recorded or derived"),
     Column("cost_usd", FLOAT, "US dollars", "as recorded, else usage times the table of prices"),
-    Column("cost_source", TEXT, "", "where `cost_usd` comes from: recorded or derived"),
+    Column("cost_source", TEXT, "", "where `cost_usd` comes from: recorded, derived, or estimated as its output is"),
+    Column("table_usd", FLOAT, "US dollars", "the same usage by the table of prices, beside what the log itself says"),
     Column("miss", TEXT, "", "why the cache was missed, once the misses are classified; missing until then"),
     Column("stop", TEXT, "", "why the reply ended"),
     Column("is_error", BOOL, "", "True where the call failed"),
     Column("seconds", FLOAT, "seconds", "how long the call took"),
-    Column("tool_calls_n", INT, "", "tool calls in the reply"),
+    Column("tool_calls_n", INT, "", "tool calls in the reply; of an aborted one those that were not run, too"),
     Column(
         "source", TEXT, "", "where the token columns come from: recorded, or derived by a replay; missing without usage"
     ),
@@ -74,6 +81,7 @@ def _session(session: Session, data: dict[str, list[Any]], costs: Costs) -> None
     data["cache_write_tokens"] += [written(u) for u in usages]
     data["cache_write_1h_tokens"] += [u.cache_write_1h_tokens for u in usages]
     data["output_tokens"] += [u.output_tokens for u in usages]
+    data["output_source"] += [output_source(m) for m in replies]
     data["reasoning_tokens"] += [u.reasoning_tokens for u in usages]
     limits = [costs.limit(session, m, model) for m, model in zip(replies, models, strict=True)]
     data["context_limit"] += [limit for limit, _ in limits]
@@ -81,11 +89,18 @@ def _session(session: Session, data: dict[str, list[Any]], costs: Costs) -> None
     spent = [costs.cost(m, model) for m, model in zip(replies, models, strict=True)]
     data["cost_usd"] += [cost for cost, _ in spent]
     data["cost_source"] += [where for _, where in spent]
+    data["table_usd"] += [costs.by_table(m, model) for m, model in zip(replies, models, strict=True)]
     data["stop"] += [m.stop for m in replies]
     data["is_error"] += [m.is_error for m in replies]
     data["seconds"] += [m.latency for m in replies]
-    data["tool_calls_n"] += [len([1 for p in m.parts if type(p) is ToolCall]) for m in replies]
+    data["tool_calls_n"] += [asked(m) for m in replies]
     data["source"] += [None if m.usage is None else usage_source(m) for m in replies]
+
+
+def asked(reply: Message) -> int:
+    """Tool calls in a reply, those of an aborted one included, which were not run."""
+    not_run = reply.details.get("calls_not_run") if reply.details else None
+    return len([1 for p in reply.parts if type(p) is ToolCall]) + (len(not_run) if not_run else 0)
 
 
 def usage_source(message: Message) -> str:

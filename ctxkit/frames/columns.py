@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pandas as pd
+
 INT, FLOAT, BOOL, TEXT, TIME = "Int64", "Float64", "boolean", "string", "datetime64[ns, UTC]"
-_ARROW = {INT: pa.int64(), FLOAT: pa.float64(), BOOL: pa.bool_(), TEXT: pa.large_string()}
-_MASKED = {INT: pd.arrays.IntegerArray, FLOAT: pd.arrays.FloatingArray, BOOL: pd.arrays.BooleanArray}
 _PLAIN = {INT: np.int64, FLOAT: np.float64, BOOL: np.bool_}
-_UTC = pd.DatetimeTZDtype("ns", "UTC")
 _HUGE = 2.0**1000  # what is larger is no figure of a log
 _LATEST = 9_223_000_000.0  # the year 2262, where nanoseconds end: what lies beyond is a broken clock
 
@@ -35,28 +33,53 @@ def build(columns: Sequence[Column], data: dict[str, list[Any]]) -> pd.DataFrame
 
     `data` has one list for each column, all of one length; a column without a list is missing throughout.
     """
+    import pandas as pd  # charts need the columns' names, and no frame
+
     n = len(next(iter(data.values()))) if data else 0
     return pd.DataFrame({c.name: _array(c.dtype, data.get(c.name, [None] * n)) for c in columns}, copy=False)
 
 
+@cache
+def _arrow(dtype: str) -> Any:
+    import pyarrow as pa
+
+    return {INT: pa.int64, FLOAT: pa.float64, BOOL: pa.bool_, TEXT: pa.large_string}[dtype]()
+
+
+@cache
+def _masked(dtype: str) -> Any:
+    from pandas import arrays
+
+    return {
+        INT: arrays.IntegerArray,
+        FLOAT: arrays.FloatingArray,
+        BOOL: arrays.BooleanArray,
+    }[dtype]
+
+
 def _array(dtype: str, values: list[Any]) -> Any:
+    import pandas as pd
+    import pyarrow as pa
+
     if dtype == TIME:
         return _times(values)
     if dtype != TEXT and values and values[0] is None and values.count(None) == len(values):
-        return _MASKED[dtype](np.zeros(len(values), _PLAIN[dtype]), np.ones(len(values), np.bool_))
+        return _masked(dtype)(np.zeros(len(values), _PLAIN[dtype]), np.ones(len(values), np.bool_))
     try:
-        array = _constant(values, _ARROW[dtype])
+        array = _constant(values, _arrow(dtype))
         if array is None:
-            array = pa.array(values, type=_ARROW[dtype], from_pandas=True)
+            array = pa.array(values, type=_arrow(dtype), from_pandas=True)
     except (pa.ArrowException, UnicodeEncodeError, OverflowError, TypeError):
-        array = pa.array([_sane(dtype, v) for v in values], type=_ARROW[dtype], from_pandas=True)
+        array = pa.array([_sane(dtype, v) for v in values], type=_arrow(dtype), from_pandas=True)
     if dtype == TEXT:
         return pd.arrays.ArrowStringArray(array)
-    return _MASKED[dtype](_plain(array), _missing(array))
+    return _masked(dtype)(_plain(array), _missing(array))
 
 
 def _constant(values: list[Any], arrow: Any) -> Any:
     """The Arrow array of a column that holds one value throughout, as many do; None for any other."""
+    import pyarrow as pa
+
     n = len(values)
     if n < 2 or values[0] is not values[-1] or values.count(values[0]) < n:
         return None
@@ -67,6 +90,8 @@ def _constant(values: list[Any], arrow: Any) -> Any:
 
 def _plain(array: Any) -> Any:
     """The values of an Arrow array as NumPy; where one is missing stands any value."""
+    import pyarrow as pa
+
     data, n = array.buffers()[1], len(array)
     if data is None or not n:
         return np.zeros(n, dtype=array.type.to_pandas_dtype())
@@ -96,6 +121,8 @@ def _sane(dtype: str, value: Any) -> Any:
 
 
 def _times(values: list[Any]) -> Any:
+    import pandas as pd
+
     try:
         seconds = np.array(values, dtype="float64")
         seconds[~(np.abs(seconds) < _LATEST)] = math.nan
@@ -104,7 +131,8 @@ def _times(values: list[Any]) -> Any:
     known = np.isfinite(seconds)
     nanos = np.full(len(seconds), np.iinfo("int64").min)  # the value of NaT
     nanos[known] = np.round(seconds[known] * 1e6).astype("int64") * 1000  # a float of today holds no more than micros
-    return pd.DatetimeIndex(nanos.view("datetime64[ns]"), dtype=_UTC, copy=False).array
+    utc = pd.DatetimeTZDtype("ns", "UTC")
+    return pd.DatetimeIndex(nanos.view("datetime64[ns]"), dtype=utc, copy=False).array
 
 
 def _second(value: Any) -> float:

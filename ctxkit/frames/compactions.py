@@ -8,8 +8,10 @@ from ctxkit.frames.columns import FLOAT, INT, TEXT, TIME, Column
 from ctxkit.frames.costs import Costs
 from ctxkit.frames.counts import counting
 from ctxkit.frames.cuts import cuts
+from ctxkit.frames.summaries import Sizes, summary_usd
 from ctxkit.messages import Message
 from ctxkit.session import apply_edit
+from ctxkit.sizes.falls import falls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -20,13 +22,15 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     Column("session", TEXT, "", "id of the session"),
-    Column("compaction", INT, "", "number of the compaction in its session, from 0"),
+    Column("compaction", INT, "", "number of the compaction in its session, from 0; missing for an unmarked fall"),
     Column("call", INT, "", "the first call that was shown its outcome; missing where none followed"),
     Column("turn", INT, "", "the turn in which it fired"),
     Column("position", INT, "entries", "place among the session's messages and edits"),
     Column("ts", TIME, "UTC", "when it fired"),
     Column("agent", TEXT, "", "whose context was compacted"),
-    Column("kind", TEXT, "", "dropped, shortened, replaced, summarised; several where a chain of policies did it"),
+    Column(
+        "kind", TEXT, "", "dropped, shortened, replaced, summarised (several: a chain of policies); unmarked: see above"
+    ),
     Column("trigger", TEXT, "", "what made it due"),
     Column("method", TEXT, "", "how it was done: the policy's or the program's own word"),
     Column("reason", TEXT, "", "why, for a person to read"),
@@ -38,24 +42,62 @@ COLUMNS = (
     Column("summary_tokens", INT, "tokens", "size of what it put in their place; missing where it put nothing"),
     Column("token_savings", FLOAT, "share", "1 - tokens_after / tokens_before; negative where the view grew"),
     Column("message_savings", FLOAT, "share", "1 - messages_after / messages_before"),
-    Column("cost_usd", FLOAT, "US dollars", "what the summary call cost; missing where none is known"),
+    Column("cost_usd", FLOAT, "US dollars", "what the summary call cost; missing where none was made or has a price"),
+    Column("cost_source", TEXT, "", "where `cost_usd` comes from: recorded, derived, or estimated as for a replay"),
     Column("model", TEXT, "", "the model that wrote the summary"),
     Column("tokens_source", TEXT, "", "where tokens_before and tokens_after come from, the weaker of the two"),
     Column("source", TEXT, "", "where the mark itself comes from: the log, or a rule that found it"),
 )
 
 
-def rows(sessions: Sequence[Session], count: Count = None) -> dict[str, list[Any]]:
-    """Return the columns of the compaction frame as lists."""
+def rows(
+    sessions: Sequence[Session], count: Count = None, *, unmarked: bool = False, reuse: bool = False
+) -> dict[str, list[Any]]:
+    """Return the columns of the compaction frame as lists.
+
+    Args:
+        sessions: any sessions.
+        count: how messages are counted, as for `frame`.
+        unmarked: with the falls that no edit explains.
+        reuse: a summary that no log prices is billed as if its call had read the cached prompt.
+    """
     data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
     costs = Costs()
     for session in sessions:
+        mine: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
         if session.edits:
-            _session(session, count, data, costs)
+            _session(session, count, mine, costs, reuse=reuse)
+        if unmarked:
+            _unmarked(session, mine)
+        order = sorted(range(len(mine["position"])), key=mine["position"].__getitem__)
+        for name, values in mine.items():
+            data[name] += [values[i] for i in order]
     return data
 
 
-def _session(session: Session, count: Count, data: dict[str, list[Any]], costs: Costs) -> None:
+def _unmarked(session: Session, data: dict[str, list[Any]]) -> None:
+    for fall in falls(session):
+        call, before, after = fall
+        row = {
+            "session": session.id,
+            "call": call.index,
+            "turn": call.turn,
+            "position": call.position,
+            "ts": call.message.time,
+            "agent": call.agent,
+            "kind": "unmarked",
+            "reason": fall.reason,
+            "tokens_before": before,
+            "tokens_after": after,
+            "token_savings": 1 - after / before,
+            "tokens_source": "recorded",
+            "source": "derived",
+        }
+        for name, values in data.items():
+            values.append(row.get(name))
+
+
+def _session(session: Session, count: Count, data: dict[str, list[Any]], costs: Costs, *, reuse: bool) -> None:
     sizes, sources, of = counting(session, count)
     counted = "derived" if sources and "estimated" not in sources else "estimated"
     known = {id(m): n for m, n in zip(session.messages, sizes, strict=True)} if session.has_sizes else {}
@@ -82,7 +124,11 @@ def _session(session: Session, count: Count, data: dict[str, list[Any]], costs: 
         there = {id(m) for m in shown}
         new = [m for m in after if id(m) not in there]
         data["summary_tokens"].append(sum(map(size, new)) if new else None)
-        _words(session, cut, data, costs)
+        written = sum(size(m) for m in new if m.role == "summary")
+        spent = summary_usd(session, cut, Sizes(before, then, written), costs, reuse=reuse)
+        data["cost_usd"].append(spent[0])
+        data["cost_source"].append(spent[1])
+        _words(session, cut, data)
 
 
 class _Moment(NamedTuple):
@@ -158,7 +204,7 @@ def _tokens(
     return before, then, counted
 
 
-def _words(session: Session, cut: Cut, data: dict[str, list[Any]], costs: Costs) -> None:
+def _words(session: Session, cut: Cut, data: dict[str, list[Any]]) -> None:
     first = cut.edits[0]
     data["session"].append(session.id)
     data["ts"].append(first.time)
@@ -167,6 +213,3 @@ def _words(session: Session, cut: Cut, data: dict[str, list[Any]], costs: Costs)
     for name in ("kind", "trigger", "method", "reason", "model"):
         words = dict.fromkeys(w for e in cut.edits if (w := getattr(e, name)))
         data[name].append(", ".join(words) or None)
-    replies = [(Message(role="assistant", usage=e.usage), e.model or session.model) for e in cut.edits if e.usage]
-    spent = [costs.cost(reply, model)[0] for reply, model in replies]
-    data["cost_usd"].append(sum(c for c in spent if c is not None) if spent and None not in spent else None)

@@ -8,6 +8,11 @@ from ctxkit.frames.lengths import tokens
 from ctxkit.messages import Message
 from ctxkit.session import apply_edit
 
+_TELLS = 1.3
+"""A factor between what was sent and an estimate that counting alone can explain."""
+_MASKED = 12
+"""Tokens of the line that a history processor puts in the place of a result."""
+
 if TYPE_CHECKING:
     from ctxkit.messages import Source
     from ctxkit.session import Session
@@ -26,23 +31,45 @@ def prompts(session: Session) -> tuple[list[int | None], Source | None]:
         modelled = any(c.message.details.get("usage_source") == "derived" for c in session.calls)
         return recorded, "derived" if modelled else "recorded"
     if session.has_sizes:
-        return list(estimated(session)), "estimated"
+        return _scaled(estimated(session), session.details.get("input_tokens")), "estimated"
     return [None] * len(recorded), None
 
 
 def estimated(session: Session) -> list[int]:
-    """Return the plain estimate of what each call was shown: edits applied, without what no log shows."""
+    """Return the plain estimate of what each call was shown: edits applied, without what no log shows.
+
+    Where a history processor is known to have masked older results (see `readers.processors`), they are masked.
+    """
     out: list[int] = []
     shown: list[Message] = []
-    total = 0
+    total, gone, kept = 0, 0, _kept(session)
+    results: list[int] = []
     for entry in session.path:
         if isinstance(entry, Message):
             if entry.role == "assistant":
-                out.append(total)
+                out.append(total - gone)
             if entry.visible:
+                size = tokens(entry)
                 shown.append(entry)
-                total += tokens(entry)
+                total += size
+                if kept and entry.role == "tool":
+                    results.append(size)
+                    gone += max(results[-kept - 1] - _MASKED, 0) if len(results) > kept else 0
         else:
             shown = apply_edit(shown, entry)
             total = sum(map(tokens, shown))
     return out
+
+
+def _scaled(sizes: list[int], sent: object) -> list[int | None]:
+    """Return sizes that sum up to what the run says it sent, where counting alone explains the difference."""
+    whole = sum(sizes)
+    if not isinstance(sent, int) or not whole or not 1 / _TELLS < sent / whole < _TELLS:
+        return list(sizes)
+    return [round(n * sent / whole) for n in sizes]
+
+
+def _kept(session: Session) -> int:
+    """Results that a history processor kept whole at each call; 0: all."""
+    told = session.details.get("history_processor", {})
+    return int(told.get("n", 0)) if session.format != "replay" else 0

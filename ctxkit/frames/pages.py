@@ -18,6 +18,7 @@ of subagents with them. This page is written from the tables in the code: a test
 
 - **Tidy**: one observation a row, one frame over all sessions given.
 - **Missing, never zero**: what a log cannot say is `<NA>` (`NaT` for times). All dtypes can hold it.
+- **Notes**: what a log cannot say or says wrongly stands in `session.notes` and in the session frame, in sentences.
 - **Sources**: `recorded` stands in the log, `derived` follows from recorded numbers, `estimated` is neither. The column
   `source` says so for the token columns of a row; a figure that can have another source has a column of its own.
 - **Counting**: messages and compactions are counted by `count=`: by default a quarter of the characters (an image
@@ -27,16 +28,31 @@ of subagents with them. This page is written from the tables in the code: a test
 - **Negative savings** are real: a summary can be larger than what it replaced.
 """
 _TOLD = {
-    "message": "One row a message that stands, each tool result one of its own; summaries that a compaction put in are "
-    "in the compaction frame. Blobs of hidden reasoning are in no size.",
-    "call": "One row a request to a model and its reply, failed ones included. "
-    "`prompt_tokens = input_tokens + cache_read_tokens + cache_write_tokens`.",
-    "turn": "One row a turn of an agent, with the columns of fuseraft's snapshots under their own names. Running sums "
-    "are kept for each agent, names without regard to case, and start again for all of them after a compaction.",
-    "compaction": "One row a compaction. Sizes are those that the log records; else the size before is the last "
-    "recorded prompt and its reply, and the size after is the next recorded prompt less what came in between, or the "
-    "size before less the counted difference; without any usage both are counted.",
-    "session": "One row a session: what it is, what its log can say, its totals, what the reader passed over.",
+    "message": "One row a message that stands, each tool result one of its own; summaries that a "
+    "compaction put in are in the compaction frame. Blobs of hidden reasoning are in no size. What "
+    "the program noted beside the talk (a retry, a reply that it made up) has the role system and "
+    "is not visible; a conversation's beginning that is not in the file stands as rows of kind "
+    "`lost`, which have a size and no text.",
+    "call": "One row a request to a model and its reply, failed ones included; what is written over "
+    "several lines is one call, retries are none. "
+    "`prompt_tokens = input_tokens + cache_read_tokens + cache_write_tokens`; a prompt of no tokens "
+    "is missing. Where a log holds the first piece of a stream alone, the output is estimated from "
+    "what the next prompt grew by and from the text, and its cost with it. A price of $0 is no price.",
+    "turn": "One row a turn of an agent, with the columns of fuseraft's snapshots under their own "
+    "names. Running sums are kept for each agent, names without regard to case, and start again "
+    "for all of them after a compaction.",
+    "compaction": "One row a compaction. Sizes are those that the log records; else the size before "
+    "is the last recorded prompt and its reply, and the size after is the next recorded prompt less "
+    "what came in between, or the size before less the counted difference; without any usage both "
+    "are counted. A row of kind `unmarked` is a fall of the recorded prompt by more than a "
+    "twentieth and 1,024 tokens, by the same agent and model and not back with the next call, that "
+    "no mark in the log explains; its sizes are the two prompts. A summary that the log does not "
+    "price is estimated as a replay's is billed: what was summarised as fresh input, the summary "
+    "as output.",
+    "session": "One row a session: what it is, what its log can say, its totals, what the reader "
+    "passed over. A tool result reports failure by the log's own mark; Codex, mini-SWE-agent and "
+    "OpenHands have none for commands, where an exit code other than 0 tells it. Sessions that "
+    "share an id are told apart: the second is `id (2)`.",
 }
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.frames import compactions
+from ctxkit.frames.calls import asked
 from ctxkit.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, Column
-from ctxkit.frames.costs import Costs
+from ctxkit.frames.costs import Costs, output_source, weakest
 from ctxkit.frames.cuts import cuts
+from ctxkit.frames.summaries import is_billed
 from ctxkit.frames.turns import total
-from ctxkit.messages import Image
+from ctxkit.messages import EVENTS, LOST, Image
+from ctxkit.sizes.falls import falls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,21 +31,37 @@ COLUMNS = (
     Column("parent", TEXT, "", "the session that this one is a subagent or a continuation of"),
     Column("ts", TIME, "UTC", "when it began"),
     Column("seconds", FLOAT, "seconds", "from the first to the last message that has a time"),
-    Column("messages_n", INT, "", "messages that stand, each tool result one of its own"),
+    Column("messages_n", INT, "", "messages that stand, each tool result one of its own; no events, no lost head"),
     Column("calls_n", INT, "", "requests to a model, failed ones included"),
     Column("turns_n", INT, "", "turns with at least one call"),
-    Column("tool_calls_n", INT, "", "tool calls in the replies"),
-    Column("tool_errors_n", INT, "", "tool results that report failure"),
+    Column("tool_calls_n", INT, "", "tool calls in the replies, those of aborted replies included"),
+    Column(
+        "tool_errors_n",
+        INT,
+        "",
+        "results that report failure, by the log's own mark or a command's exit code; missing where neither is there",
+    ),
     Column("failed_calls_n", INT, "", "calls that failed"),
+    Column("events_n", INT, "", "retries, and replies that the program made up: no calls of a model"),
     Column("images_n", INT, "", "images in the messages"),
-    Column("compactions_n", INT, "", "compactions that stand"),
+    Column("compactions_n", INT, "", "compactions that stand; missing where a log would not tell of one"),
+    Column("unmarked_n", INT, "", "falls of the prompt that no mark explains; missing without usage"),
     Column("children_n", INT, "", "sessions of subagents"),
-    Column("prompt_tokens", INT, "tokens", "prompts of all calls together: what was billed"),
+    Column("prompt_tokens", INT, "tokens", "prompts of all calls together: what was billed; else the log's own total"),
     Column("cached_tokens", INT, "tokens", "the part of them that was read from the cache"),
-    Column("output_tokens", INT, "tokens", "output of all calls together"),
+    Column("output_tokens", INT, "tokens", "output of all calls together; else the log's own total"),
+    Column("output_source", TEXT, "", "recorded; estimated where the log holds the first pieces of streams alone"),
     Column("peak_tokens", INT, "tokens", "the largest prompt; missing where the log has only whole turns"),
-    Column("cost_usd", FLOAT, "US dollars", "cost of all calls with usage; missing where one of them has none"),
-    Column("cost_source", TEXT, "", "recorded where every cost is, else derived"),
+    Column(
+        "cost_usd",
+        FLOAT,
+        "US dollars",
+        "cost of all calls with usage, without summaries; missing where one has none; else the log's own total",
+    ),
+    Column("cost_source", TEXT, "", "the weakest of the sources of the costs: recorded, derived, estimated"),
+    Column("table_usd", FLOAT, "US dollars", "the same usage by the table of prices, beside what the log itself says"),
+    Column("summaries_usd", FLOAT, "US dollars", "what the calls that wrote its summaries cost; missing as above"),
+    Column("summaries_source", TEXT, "", "where `summaries_usd` comes from, the weakest"),
     Column("has_text", BOOL, "", "at least one message carries text"),
     Column("has_usage", BOOL, "", "at least one call has the provider's prompt size"),
     Column("has_cache", BOOL, "", "at least one call tells cached from uncached input"),
@@ -49,9 +69,13 @@ COLUMNS = (
     Column("skipped_n", INT, "", "records that the reader passed over"),
     Column("skipped", TEXT, "", "their names with counts"),
     Column("faults_n", INT, "", "places that could not be read"),
+    Column("notes", TEXT, "", "what its log cannot say or says wrongly, in sentences"),
     Column("file", TEXT, "", "the file or folder it was read from"),
     Column(
-        "source", TEXT, "", "where the token totals come from: derived (sums of recorded calls); missing without usage"
+        "source",
+        TEXT,
+        "",
+        "where the token totals come from: derived (sums of calls), recorded (the log's own); else missing",
     ),
 )
 
@@ -89,38 +113,81 @@ def _about(session: Session) -> dict[str, Any]:
         "skipped_n": sum(n for _, n in skipped),
         "skipped": ", ".join(f"{name}: {n}" for name, n in skipped) or None,
         "faults_n": len(session.faults),
+        "notes": " ".join(session.notes) or None,
         "file": session.path_,
     }
 
 
 def _counts(session: Session) -> dict[str, Any]:
-    messages, calls = session.messages, session.calls
+    calls, blind = session.calls, session.details.get("cannot_tell", ())
+    events = [m for m in session.messages if m.kind in EVENTS]
+    messages = [m for m in session.messages if m.kind not in EVENTS and m.kind != LOST]
+    failed = sum(m.is_error and (m.role == "tool" or m.kind == "observation") for m in messages)
+    marked = len(cuts(session))
     return {
         "messages_n": len(messages),
         "calls_n": len(calls),
         "turns_n": len({(c.turn, c.agent) for c in calls}),
-        "tool_calls_n": sum(len(c.message.tool_calls) for c in calls),
-        "tool_errors_n": sum(m.role == "tool" and m.is_error for m in messages),
+        "tool_calls_n": sum(asked(c.message) for c in calls),
+        "tool_errors_n": None if "tool errors" in blind and not failed else failed,
         "failed_calls_n": sum(c.message.is_error for c in calls),
+        "events_n": len(events),
         "images_n": sum(isinstance(p, Image) and p.kind == "image" for m in messages for p in m.parts),
-        "compactions_n": len(cuts(session)),
+        "compactions_n": None if "compactions" in blind and not marked else marked,
+        "unmarked_n": len(falls(session)) if session.has_usage else None,
         "children_n": len(session.children),
     }
 
 
 def _totals(session: Session, costs: Costs) -> dict[str, Any]:
     billed = [c.message for c in session.calls if c.message.usage is not None]
+    if not billed:
+        return _own_totals(session)
     usages: list[Usage] = [m.usage for m in billed if m.usage is not None]
     prompts = [u.prompt_tokens for m, u in zip(billed, usages, strict=True) if m.kind != "turn"]
-    spent = [costs.cost(m, m.model or session.model) for m in billed]
+    models = [m.model or session.model for m in billed]
+    spent = [costs.cost(m, model) for m, model in zip(billed, models, strict=True)]
+    table = [costs.by_table(m, model) for m, model in zip(billed, models, strict=True)]
     known = bool(spent) and all(cost is not None for cost, _ in spent)
     total_prompts = total([u.prompt_tokens for u in usages])
     return {
         "prompt_tokens": total_prompts,
         "cached_tokens": total([u.cache_read_tokens for u in usages]),
         "output_tokens": total([u.output_tokens for u in usages]),
+        "output_source": weakest([w for m in billed if (w := output_source(m)) is not None]),
         "peak_tokens": max((p for p in prompts if p is not None), default=None),
         "cost_usd": sum(cost or 0.0 for cost, _ in spent) if known else None,
-        "cost_source": ("recorded" if all(w == "recorded" for _, w in spent) else "derived") if known else None,
+        "cost_source": weakest([where for _, where in spent]) if known else None,
+        "table_usd": sum(t or 0.0 for t in table) if None not in table else None,
+        **_summaries(session),
         "source": None if total_prompts is None else "derived",
     }
+
+
+def _own_totals(session: Session) -> dict[str, Any]:
+    """What a log says of the whole run, where it says nothing of single calls."""
+    told = session.details
+    tokens = {"prompt_tokens": told.get("input_tokens"), "output_tokens": told.get("output_tokens")}
+    known = {k: v for k, v in tokens.items() if isinstance(v, int)}
+    row: dict[str, Any] = dict.fromkeys(
+        ("cached_tokens", "peak_tokens", "output_source", "cost_usd", "cost_source", "table_usd")
+    )
+    row |= {**dict.fromkeys(tokens), **known, **_summaries(session), "source": "recorded" if known else None}
+    if "output_tokens" in known:
+        row["output_source"] = "recorded"
+    if isinstance(told.get("cost_usd"), float) and told["cost_usd"]:
+        row |= {"cost_usd": told["cost_usd"], "cost_source": "recorded"}
+    return row
+
+
+def _summaries(session: Session) -> dict[str, Any]:
+    """What its summaries cost: nothing where none was written, missing where one has no price or none can be told."""
+    unknown = {"summaries_usd": None, "summaries_source": None}
+    found = sum(map(is_billed, cuts(session)))
+    if not found:
+        return unknown if "compactions" in session.details.get("cannot_tell", ()) else {**unknown, "summaries_usd": 0.0}
+    rows = compactions.rows([session])
+    known = [(usd, where) for usd, where in zip(rows["cost_usd"], rows["cost_source"], strict=True) if usd is not None]
+    if len(known) < found:
+        return unknown
+    return {"summaries_usd": sum(usd for usd, _ in known), "summaries_source": weakest([w for _, w in known])}

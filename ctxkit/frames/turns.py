@@ -6,7 +6,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, Column
-from ctxkit.frames.costs import Costs
+from ctxkit.frames.costs import Costs, weakest
 from ctxkit.messages import Edit
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ COLUMNS = (
     ),
     Column("cached_tokens", INT, "tokens", "prompt tokens read from the cache in the turn"),
     Column("cost_usd", FLOAT, "US dollars", "what the turn cost; missing where any of its calls has no cost"),
+    Column("cost_source", TEXT, "", "the weakest of the sources of the costs: recorded, derived, estimated"),
     Column("model", TEXT, "", "the model that answered last"),
     Column("calls_n", INT, "", "calls in the turn, failed ones included; missing where the log cannot tell"),
     Column(
@@ -104,7 +105,9 @@ def _rest(session: Session, calls: list[Call], data: dict[str, list[Any]], costs
     last = calls[-1].message
     whole = last.kind == "turn"  # usage of a whole turn: says nothing of one prompt
     prompts = [p for c in calls if c.message.usage is not None and (p := c.message.usage.prompt_tokens) is not None]
-    spent = [costs.cost(c.message, c.message.model or session.model)[0] for c in calls if c.message.usage is not None]
+    billed = [c.message for c in calls if c.message.usage is not None]
+    each = [costs.cost(m, m.model or session.model) for m in billed]
+    spent = [usd for usd, _ in each]
     times = [c.message.time for c in calls if c.message.time is not None]
     data["ts"].append(times[-1] if times else None)
     data["session"].append(session.id)
@@ -112,6 +115,7 @@ def _rest(session: Session, calls: list[Call], data: dict[str, list[Any]], costs
     data["turn"].append(calls[0].turn)
     data["context_tokens"].append(None if whole or not prompts else max(prompts))
     data["cost_usd"].append(sum(c for c in spent if c is not None) if spent and None not in spent else None)
+    data["cost_source"].append(weakest([where for _, where in each]))
     data["model"].append(last.model or session.model)
     data["calls_n"].append(None if whole else len(calls))
     data["source"].append(None if not prompts else "recorded" if whole else "derived")

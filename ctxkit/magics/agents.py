@@ -13,11 +13,12 @@ from ctxkit.errors import BadArguments, ModelError
 from ctxkit.magics.arguments import parse, usage, wants_help
 from ctxkit.magics.handles import Handle, Interrupted
 from ctxkit.magics.lines import Ask
-from ctxkit.magics.lives import FIRST
+from ctxkit.magics.lives import FIRST, SETTINGS
 from ctxkit.magics.rehearsals import misfits, rehearse
 from ctxkit.magics.streams import Screen
 from ctxkit.magics.texts import Page
 from ctxkit.markup import escape, line, plain
+from ctxkit.store.workspace import Workspace
 
 if TYPE_CHECKING:
     from ctxkit.agent.live import LiveSession
@@ -68,6 +69,8 @@ def take(kit: CtxKit, asked: Ask, body: str) -> object:
     if asked.expand:
         prompt = expanded(prompt, kit.shell.user_ns)
     name, limits = asked.session or kit.lives.standing or FIRST, _limits(asked)
+    if asked.trust:
+        Workspace().vouch(name)
     if asked.dry_run:
         return dry(kit, name, asked, prompt)
     fresh = name not in kit.lives or asked.rules is not None or asked.model is not None
@@ -176,13 +179,12 @@ def _keep(kit: CtxKit, live: LiveSession) -> None:
     from ctxkit.plots import growth
 
     kit.sessions.put(live.session, live.name)
-    path = live.workspace.chart(live.id)
-    path.touch(mode=0o600)
-    growth({live.name: live.session}).write_html(path)
+    page = growth({live.name: live.session}).page()
+    live.workspace.write(live.workspace.chart(live.id), page)
 
 
 def _named(asked: Ask) -> dict[str, str | None]:
-    return {k: getattr(asked, k) for k in ("model", "summary_model", "rules", "tools", "root")}
+    return {k: getattr(asked, k) for k in SETTINGS}
 
 
 def _limits(asked: Ask) -> Limits:

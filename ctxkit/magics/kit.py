@@ -39,6 +39,7 @@ class CtxKit(Magics):
     rules = Unicode("standard", help="The rules of `%%agent` unless --rules names others.").tag(config=True)
     tools = Unicode("files", help="The tools of `%%agent` unless --tools names others.").tag(config=True)
     root = Unicode("", help="The folder of the file tools; empty: a scratch folder.").tag(config=True)
+    allow = Unicode("", help="Protected names the file tools may write.").tag(config=True)
 
     shell: InteractiveShell
 
@@ -110,11 +111,9 @@ class CtxKit(Magics):
 
     def kept(self, name: str) -> Session | None:
         """Return a session that is kept in the working folder, or None."""
-        from ctxkit.readers.catalogue import read
         from ctxkit.store.workspace import Workspace
 
-        path = Workspace().sessions / f"{name}.jsonl"
-        return read(path, format="native") if path.is_file() else None
+        return Workspace().session(name)
 
     def branched(self, name: str, session: Session, origin: str | None) -> None:
         """Keep a session under a new name, as a live one that can go on as its origin would.
@@ -127,7 +126,7 @@ class CtxKit(Magics):
 
         place = Workspace()
         path = place.sessions / f"{name}.jsonl"
-        if path.exists():
+        if place.begun(name):
             raise BadArguments(f"There is a session {name!r} already; choose another name.")
         place.make()
         moved = msgspec.structs.replace(session, id=new_id(), title=name, parent=session.id)
@@ -136,6 +135,7 @@ class CtxKit(Magics):
             live = self.lives.get(origin)
             settings = {**live.settings, "root": str(live.root.folder)}
         write(moved, path)
+        place.vouch(name)
         self.sessions.add(moved, name)
         self.lives.remember(name, settings)
 
@@ -145,6 +145,7 @@ class CtxKit(Magics):
         name = f"{live.name}-{live.id}"
         self.lives.close(live.name)
         path.rename(path.with_name(f"{name}.jsonl"))
+        live.workspace.vouch(name)
         self.sessions.add(session, name)
         return name
 

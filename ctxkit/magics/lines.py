@@ -25,6 +25,10 @@ class Ask:
     )
     tools: str | None = option("files, shell, python, or functions of yours; separated by commas", completes="tools")
     root: str | None = option("folder of the file tools; without it a scratch folder", completes="path")
+    allow: str | None = option(
+        "protected names the file tools may write, such as conftest.py; separated by commas"
+    )
+    trust: bool = option("go on with a session that came with the folder", default=False)
     max_calls: int | None = option("calls to the model in this turn, at most")
     max_cost: float | None = option("dollars in this turn, at most; checked before each call")
     max_tokens: int | None = option("tokens billed in this turn, at most")

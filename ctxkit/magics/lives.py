@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,8 +35,11 @@ class Parts(NamedTuple):
     rules: Rules
     tools: tuple[Any, ...]
     root: Path | None
+    allow: tuple[str, ...]
 
 
+SETTINGS = ("model", "summary_model", "rules", "tools", "root", "allow")
+"""What a session remembers of how it was opened."""
 FIRST = "main"
 """Name of a session that nobody named."""
 STANDARD = Rules(policy=Summary(keep_share=0.3, file_lists=True), trigger=Share(share=0.75), name="standard")
@@ -90,7 +94,7 @@ class Lives:
         settings = self.settings(name, asked)
         parts = self.parts(settings)  # what does not exist is refused before anything is closed
         heard: tuple[Listener, ...] = ()
-        if name in self._known and self._made[name] != parts:
+        if name in self._known and (self._made[name] != parts or self._known[name].log.stopped):
             old = self._known.pop(name)
             self._remembered[name], heard = old.settings, old.listeners
             old.close()
@@ -122,15 +126,20 @@ class Lives:
         self._running[name] = handle
 
     def close(self, name: str | None = None) -> None:
-        """Close one session, or all."""
-        for each in [name] if name else list(self._known):
-            live = self._known.pop(each, None)
-            if live is not None:
-                handle = self._running.pop(each, None)
-                if handle is not None:
-                    handle.stop()
-                    handle.wait(5)
-                live.close()
+        """Close one session, or all.
+
+        Raises:
+            StoreError: the file of one was replaced or cut; the sentence says where its content is.
+        """
+        with ExitStack() as closing:  # all are closed, also where one has something to say
+            for each in [name] if name else list(self._known):
+                live = self._known.pop(each, None)
+                if live is not None:
+                    handle = self._running.pop(each, None)
+                    if handle is not None:
+                        handle.stop()
+                        handle.wait(5)
+                    closing.callback(live.close)
 
     # -- what a session is made of -------------------------------------------------------------------------------
 
@@ -138,7 +147,7 @@ class Lives:
         """Return the settings of a session: what was asked now, before, or else the kit's."""
         live = self._known.get(name)
         before = live.settings if live is not None else self._remembered.get(name, {})
-        defaults = {k: getattr(self._kit, k) for k in ("model", "summary_model", "rules", "tools", "root")}
+        defaults = {k: getattr(self._kit, k) for k in SETTINGS}
         if live is None and "model" not in before:
             defaults["model"] = self._script_of(name) or defaults["model"]
         given = {**defaults, **before, **{k: v for k, v in asked.items() if v is not None}}
@@ -166,6 +175,7 @@ class Lives:
             rules=self.rules(settings["rules"]),
             tools=tuple(self._held(settings["tools"])),
             root=Path(settings["root"]).expanduser() if settings["root"] else None,
+            allow=tuple(w.strip() for w in settings["allow"].split(",") if w.strip()),
         )
 
     def _check_model(self, name: str) -> None:
@@ -191,6 +201,7 @@ class Lives:
             clock=time.time,
             tools=self.tools(settings["tools"]),
             root=parts.root,
+            allow=parts.allow,
             namespace=self._kit.shell.user_ns,
         )
         live.settings = settings
@@ -210,15 +221,14 @@ class Lives:
         Raises:
             UnknownPreset: there are none of that name.
         """
-        from ctxkit.policies.rules import as_rules
-        from ctxkit.presets import preset
+        from ctxkit.presets.naming import as_rules
 
         held = self._kit.shell.user_ns.get(name) if name.isidentifier() else None
         if held is not None and (isinstance(held, (Rules, str)) or callable(held)):
             return as_rules(held)
         if name == STANDARD.name:
             return STANDARD
-        return as_rules(name) if ":" in name or "|" in name else preset(name)
+        return as_rules(name)
 
     def tools(self, words: str) -> list[Any]:
         """Return tools by name: `files`, `shell`, `python`, or functions of the user's; separated by commas.

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ctxkit.frames import compactions
+from ctxkit.frames.costs import Costs, weakest
+from ctxkit.frames.cuts import cuts
+from ctxkit.frames.summaries import is_billed
 from ctxkit.messages import Usage
 from ctxkit.metrics.misses import HOUR, Miss, cache_life, misses
 from ctxkit.prices import Price, price
@@ -49,31 +53,64 @@ class Ledger(msgspec.Struct, frozen=True):
     """Dollars of the prompts; None where a call has no price."""
     output_usd: float | None
     summaries_usd: float | None
-    """Dollars of the compaction calls that are known; 0.0 where there were none."""
+    """Dollars of the calls that wrote summaries: as the log says, else estimated as a replay's are billed; 0.0
+    where there were none, None where one has no price."""
     unpriced: int
     """Calls whose model has no price."""
+    calls_usd: float | None = None
+    """What the calls cost by the log's own prices, as far as it has them, else by the table; None: one has neither."""
+    own_source: str | None = None
+    """Where `own_usd` comes from, the weakest of its parts: recorded, derived or estimated."""
 
     @property
     def total_usd(self) -> float | None:
-        """All dollars, or None where a part is not known."""
-        if self.input_usd is None or self.output_usd is None:
+        """All dollars by the table of prices, or None where a part is not known."""
+        if self.input_usd is None or self.output_usd is None or self.summaries_usd is None:
             return None
-        return self.input_usd + self.output_usd + (self.summaries_usd or 0.0)
+        return self.input_usd + self.output_usd + self.summaries_usd
+
+    @property
+    def own_usd(self) -> float | None:
+        """All dollars, as the log prices its calls itself where it does; None where a part is not known."""
+        return None if self.calls_usd is None or self.summaries_usd is None else self.calls_usd + self.summaries_usd
 
     def sum(self, name: str) -> int:
         """Return the tokens of a class over all calls: fresh, read, write, write_1h, output."""
         return sum(getattr(line, name) for line in self.lines)
 
 
-def recorded(session: Session) -> Ledger:
-    """Return the ledger as the provider counted it; calls without usage are left out."""
+def recorded(session: Session, *, reuse: bool = False) -> Ledger:
+    """Return the ledger as the provider counted it; calls without usage are left out.
+
+    `reuse`: a summary that the log does not price is billed as if its call had read the cached prompt.
+    """
     lines, prices = [], _Prices(session)
     for call in session.calls:
         u = call.message.usage
         if u is None or not u.prompt_tokens:
             continue
         lines.append((call.index, u))
-    return _ledger(session, lines, prices)
+    ledger = _ledger(session, lines, prices, _summaries(session, reuse=reuse))
+    return _with_own(session, ledger)
+
+
+def _with_own(session: Session, ledger: Ledger) -> Ledger:
+    costs, replies = Costs(), [c.message for c in session.calls if c.message.usage is not None]
+    spent = [costs.cost(m, m.model or session.model) for m in replies]
+    known = [usd for usd, _ in spent if usd is not None]
+    if not spent and isinstance(told := session.details.get("cost_usd"), float):
+        return msgspec.structs.replace(ledger, calls_usd=told, own_source="recorded")
+    whole = bool(spent) and len(known) == len(spent)
+    summaries = [s for s in compactions.rows([session])["cost_source"] if s is not None] if session.edits else []
+    source = weakest([*(s for _, s in spent), *summaries]) if whole else None
+    return msgspec.structs.replace(ledger, calls_usd=sum(known) if whole else None, own_source=source)
+
+
+def _summaries(session: Session, *, reuse: bool) -> float | None:
+    """Dollars of the calls that wrote the session's summaries; None where one has no price."""
+    costs = compactions.rows([session], reuse=reuse)["cost_usd"] if session.edits else []
+    known = [usd for usd in costs if usd is not None]
+    return sum(known) if len(known) >= sum(map(is_billed, cuts(session))) else None
 
 
 def modelled(session: Session, found: Sequence[Miss | None] | None = None) -> Ledger:
@@ -102,7 +139,7 @@ def modelled(session: Session, found: Sequence[Miss | None] | None = None) -> Le
         usage = _split(prompt, min(shared, prompt) if prompt >= smallest else 0, u.output_tokens, fit, smallest)
         lines.append((call.index, usage))
         last[key] = prompt
-    return _ledger(session, lines, prices)
+    return _ledger(session, lines, prices, 0.0)
 
 
 def reproduction_error(session: Session, found: Sequence[Miss | None] | None = None) -> float | None:
@@ -178,7 +215,7 @@ class _Prices:
         return self._known[name]
 
 
-def _ledger(session: Session, usages: list[tuple[int, Usage]], prices: _Prices) -> Ledger:
+def _ledger(session: Session, usages: list[tuple[int, Usage]], prices: _Prices, summaries: float | None) -> Ledger:
     lines: list[Line] = []
     into, out, unpriced = 0.0, 0.0, 0
     for index, u in usages:
@@ -192,14 +229,7 @@ def _ledger(session: Session, usages: list[tuple[int, Usage]], prices: _Prices) 
             into, out, usd = into + side, out + answer, side + answer
         lines.append(_line(index, u, usd))
     known = not unpriced and bool(lines)
-    summaries = [_summary_usd(e.usage, e.model or session.model) for e in session.edits if e.usage is not None]
-    return Ledger(
-        tuple(lines),
-        into if known else None,
-        out if known else None,
-        sum(s for s in summaries if s is not None),
-        unpriced,
-    )
+    return Ledger(tuple(lines), into if known else None, out if known else None, summaries, unpriced)
 
 
 def _line(index: int, u: Usage, usd: float | None) -> Line:
@@ -212,12 +242,3 @@ def _line(index: int, u: Usage, usd: float | None) -> Line:
         output=u.output_tokens or 0,
         usd=usd,
     )
-
-
-def _summary_usd(usage: Usage | None, model: str | None) -> float | None:
-    if usage is None:
-        return None
-    if usage.cost_usd is not None:
-        return usage.cost_usd
-    p = price(model)
-    return p.cost_usd(usage) if p else None

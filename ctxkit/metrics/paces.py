@@ -13,6 +13,7 @@ from ctxkit.metrics.misses import Miss, cache_life, misses, sent_time
 from ctxkit.metrics.thrash import cuts
 from ctxkit.prices import price
 from ctxkit.sizes import Sizes, sizes
+from ctxkit.sizes.windows import window_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,10 +57,11 @@ class Pace:
     @property
     def window(self) -> tuple[int, str]:
         """The window in tokens, and who says so."""
-        if self.session.context_window:
-            return self.session.context_window, "recorded"
-        limit = self.price.context_limit
-        return (limit, "table of prices") if limit else (WINDOW, "assumed")
+        window = window_of(self.session, self.model)
+        if window.tokens is None:
+            return max(WINDOW, *map(_size, self.billed)), "assumed"
+        told = "table of prices" if window.note is None else "what the log proves"
+        return window.tokens, "recorded" if window.source == "recorded" else told
 
     def floor(self, summary: int) -> tuple[int, str]:
         """Return what a compaction leaves, in tokens, and who says so."""

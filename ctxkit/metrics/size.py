@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ctxkit.frames.cuts import cuts
+from ctxkit.frames.summaries import NO_MODEL
 from ctxkit.messages import Message
 from ctxkit.metrics.bills import Written
 from ctxkit.metrics.breakeven import requests_until_reset_pays
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from ctxkit.metrics.quick import Prompts as Quickly
     from ctxkit.session import Session
 
-NO_MODEL = frozenset({"intents", "evidence", "digest", "tombstones", "superseded"})
-"""Methods whose text is worked out from the record; every other summary is billed as a model's."""
 NO_PROGRESS = 0.1
 """A cut that saves less than this share made no progress (OpenHands' minimum progress)."""
 SPIRAL = 3
@@ -183,5 +182,5 @@ def longest(flags: Sequence[bool]) -> int:
 def sent(session: Session) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return prompt tokens and shared tokens of each call of a replay."""
     replies = [c.message for c in session.calls]
-    prompts = [(m.usage.prompt_tokens or 0) if m.usage else 0 for m in replies]
+    prompts = [(m.usage.prompt_tokens if m.usage else m.details.get("prompt_tokens")) or 0 for m in replies]
     return np.array(prompts, np.int64), np.array([m.details.get("shared_tokens", 0) for m in replies], np.int64)

@@ -14,6 +14,7 @@ from ctxkit.messages import Edit, Message
 from ctxkit.metrics.breakeven import requests_until_reset_pays
 from ctxkit.prices import price
 from ctxkit.sizes import Sizes, sizes
+from ctxkit.tools.names import writes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,6 @@ REREADS = 24
 """Tool calls after a cut that are looked at for repeats (the p75 of natural gaps between a call and its repeat)."""
 FULL = 0.75
 """Share of the size before a cut at which the context counts as full again."""
-_WRITES = ("edit", "write", "patch", "create", "replace", "insert", "delete", "move")
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -237,7 +237,7 @@ def _afterwards(session: Session, place: _Place) -> tuple[float | None, int | No
     later = [c for e in path[place.position :] if isinstance(e, Message) for c in e.tool_calls]
     near = later[:REREADS]
     again = sum(_key(c) in removed for c in near) / len(near) if near else None
-    return again, next((i for i, c in enumerate(later) if any(w in c.name.lower() for w in _WRITES)), None)
+    return again, next((i for i, c in enumerate(later) if writes(c.name)), None)
 
 
 def _key(call: ToolCall) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from ctxkit.messages import Message, ToolCall
 from ctxkit.metrics.fates import CutLoss, Fate, Gone, Taken, tallied
 from ctxkit.metrics.items import Found
 from ctxkit.session import apply_edit
+from ctxkit.tools.names import reads, writes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from ctxkit.metrics.indexes import Index
     from ctxkit.session import Session
 
-_ON_DISK = ("read", "view", "cat", "open", "write", "create", "edit", "patch")
-"""Words in the names of tools whose content is the file that an argument names."""
 _KEPT_ELSEWHERE = ("offload", "artifact", "archive")
 """Words in an edit's reason, method or stub that say that the whole text is kept elsewhere."""
 
@@ -154,7 +153,7 @@ def _files(session: Session) -> dict[int, str]:
     out: dict[int, str] = {}
     for message in session.messages:
         for part in message.parts:
-            if isinstance(part, ToolCall) and any(w in part.name.lower() for w in _ON_DISK):
+            if isinstance(part, ToolCall) and (reads(part.name) or writes(part.name)):
                 path = next((v for k in ("path", "file_path", "filePath") if (v := part.arguments.get(k))), None)
                 if isinstance(path, str):
                     asked[part.id] = out[id(message)] = path

@@ -58,6 +58,8 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
     """What 1,000 more tokens in the floor cost, a request."""
     ceilings: tuple[Ceiling, ...]
     """The best one beside others, by size."""
+    notes: tuple[str, ...] = ()
+    """What the session's log cannot say or says wrongly."""
 
     @property
     def wait(self) -> bool | None:
@@ -92,6 +94,7 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
             f"Prices of {self.model}; window {self.window:,} ({self.window_source}). Of what is carried the cache "
             f"missed {lost}. Growth is taken as even and the trajectory as recorded; the summary's call sends what it "
             "summarises. What a low floor loses is not in this sum."
+            + "".join(f" Note: {note}" for note in self.notes)
         )
 
     def __repr__(self) -> str:
@@ -112,7 +115,7 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
             '<div class="ctxkit-when" style="color:var(--jp-content-font-color1,inherit)"><ul>'
             + "".join(f"<li>{escape(s)}</li>" for s in self.sentences())
             + f'</ul><table style="border-collapse:collapse"><thead><tr><th scope="col" {left}>ceiling</th>{heads}</tr>'
-            f"</thead><tbody>{rows}</tbody></table><p>{escape(self.assumptions(), 600)}</p></div>"
+            f"</thead><tbody>{rows}</tbody></table><p>{escape(self.assumptions(), 1500)}</p></div>"
         )
 
 
@@ -150,6 +153,7 @@ def when(session: Session, *, floor: int | None = None, summary_tokens: int | No
     slack, room = bill.read * (best - kept) - bill.write * pace.growth, (window - best) / pace.growth
     return When(
         session=session.id,
+        notes=session.notes,
         model=pace.model,
         window=window,
         window_source=window_source,

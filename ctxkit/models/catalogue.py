@@ -81,13 +81,21 @@ def _scripted(name: str, counter: Counter, clock: Callable[[], float], own: dict
     return Scripted(turns, name=name, counter=counter, clock=clock, context_window=window)
 
 
+def _window(name: str, options: dict[str, Any]) -> int | None:
+    """Return the window that a server of the user's own tells, or None."""
+    if not (base := options.get("api_base")):
+        return None
+    from ctxkit.models.served import served_window
+
+    return served_window(str(base), name.partition("/")[2])
+
+
 def _provider(name: str, options: dict[str, Any]) -> Model:
     from ctxkit.models.provider import Provider
     from ctxkit.prices import context_limit
 
     names = ("attempts", "cache_marks", "server_edits", "context_window", "silence")
     own = {k: options.pop(k) for k in names if k in options}
-    own.setdefault(
-        "context_window", options.get("num_ctx") or context_limit(name)
-    )  # what Ollama allocates is the limit
+    if "context_window" not in own:  # what Ollama allocates is the limit
+        own["context_window"] = options.get("num_ctx") or _window(name, options) or context_limit(name)
     return Provider(name, options=options, **own)

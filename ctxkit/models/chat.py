@@ -99,8 +99,13 @@ def _part(part: Part) -> dict[str, Any]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    arguments = call.raw if call.raw is not None else json.dumps(call.arguments, ensure_ascii=False)
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+    """Return a call; arguments that were no object go as `{}`, which every provider takes.
+
+    The result that follows says what was wrong with them. A call without a name is sent with one.
+    """
+    arguments = "{}" if call.raw is not None else json.dumps(call.arguments, ensure_ascii=False)
+    function = {"name": call.name or "unnamed", "arguments": arguments}
+    return {"id": call.id, "type": "function", "function": function}
 
 
 def to_tools(schemas: Iterable[ToolSchema]) -> list[dict[str, Any]]:

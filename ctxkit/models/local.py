@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import threading
 import time
+import weakref
+from functools import partial
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -17,6 +21,8 @@ from ctxkit.messages import Message, Part, Text, ToolCall
 from ctxkit.models.chat import usage_of
 from ctxkit.models.model import Delta, Emit, Request
 from ctxkit.models.overflow import is_overflow
+from ctxkit.models.runtimes import Key, Runtime, give_up, take
+from ctxkit.models.steps import Heard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "CTXKIT_GGUF"
 _ANSWER = "answer"
+_COUNTED = {"include_usage": True}
 _STEPS = (
     'You act in steps. Reply with one JSON object. To use a tool: {"tool": NAME, "arguments": {...}}. '
     'When no tool is needed any more: {"tool": "answer", "arguments": {"text": ...}}.\nTools:\n'
@@ -69,7 +76,16 @@ class Local:
         self.name = f"local/{self.path.stem}"
         self.notice = "small local model: check what it says"
         self.context_window = context_window
-        self._threads, self._server, self._ids = threads, None, count(1)
+        self._threads, self._ids = threads, count(1)
+        self._key: Key = (str(self.path.resolve()), context_window, threads)
+        self._given_up: weakref.finalize[..., Local] | None = None
+        self._runtime: Runtime | None = None
+
+    def close(self) -> None:
+        """Free the memory, unless another session uses the same file; the next call loads it again."""
+        if self._given_up is not None:
+            self._given_up()
+        self._runtime = self._given_up = None
 
     async def __call__(self, request: Request, emit: Emit) -> Message:
         """Answer one step.
@@ -88,22 +104,39 @@ class Local:
             },
         }
         started = time.monotonic()
-        answer = await asyncio.to_thread(self._ask, body)
+        answer = await self._ask({**body, "stream": True, "stream_options": _COUNTED}, emit)
         reply = self._reply(answer, request.tools)
-        for part in reply.parts:
-            emit(
-                Delta("tool_call", part.name)
-                if isinstance(part, ToolCall)
-                else Delta("text", getattr(part, "text", ""))
-            )
-        return msgspec.structs.replace(reply, time=time.time(), latency=time.monotonic() - started)
+        for part in reply.tool_calls:
+            emit(Delta("tool_call", part.name))
+        return msgspec.structs.replace(
+            reply, time=time.time(), latency=time.monotonic() - started
+        )
 
-    def _ask(self, body: dict[str, Any]) -> dict[str, Any]:
-        if self._server is None:
-            self._server = _server(self.path, self.context_window, self._threads)
-        answer: dict[str, Any] = self._server.handle_chat_completions(body)  # type: ignore[attr-defined]
+    async def _ask(self, body: dict[str, Any], emit: Emit) -> dict[str, Any]:
+        """Run the request in a thread; the words of the answer are said as they come.
+
+        Where the task is cancelled, the runtime is told so at its next word, and stops.
+        """
+        if self._runtime is None:
+            load = partial(_server, self.path, self.context_window, self._threads)
+            self._runtime = take(self._key, load)
+            self._given_up = weakref.finalize(self, give_up, self._key)
+        loop, stop = asyncio.get_running_loop(), threading.Event()
+
+        def say(text: str) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                loop.call_soon_threadsafe(emit, Delta("text", text))
+
+        heard = Heard(say, stop.is_set)
+        try:
+            whole = await asyncio.to_thread(self._runtime.call, body, heard, stop)
+        except asyncio.CancelledError:
+            stop.set()
+            raise
+        answer = heard.answer(whole)
         if "error" in answer:  # errors come back as a dictionary, they are not raised
-            why = str(answer["error"].get("message") or answer["error"])[:500]
+            error = answer["error"]
+            why = str(error.get("message") if isinstance(error, dict) else error)[:500]
             raise ModelError(f"{self.name}: {why}", overflow=is_overflow(why))
         return answer
 

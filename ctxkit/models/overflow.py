@@ -152,6 +152,33 @@ def is_overflow(error: str | BaseException) -> bool:
     return not _NEVER.search(text) and bool(_FOUND.search(text))
 
 
+_WINDOWS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"tokens? > ([\d,]+) maximum",
+        r"exceeds? (?:the )?model(?:'s)? max\w*(?: context length)?(?: of)? \(?([\d,]+)",
+        r"(?:maximum|max) (?:context|prompt|allowed input) length(?: of| is)? \(?([\d,]+)",
+        r"maximum number of tokens allowed \(([\d,]+)\)",
+        r"context length(?: of| is)? \(?([\d,]+)",
+        r"exceeds the limit of ([\d,]+)",
+        r"model token limit: ?([\d,]+)",
+        r"model with ([\d,]+) maximum context",
+        r"available context size \(([\d,]+)",
+        r'"?n_ctx"?[:= ]+([\d,]+)',
+        r"context window(?: size)?(?: of| is|:)? \(?([\d,]+)",
+    )
+)
+
+
+def window_in(text: str) -> int | None:
+    """Return the window in tokens that an overflow's text names, or None; below 256 it is none."""
+    for pattern in _WINDOWS:
+        found = pattern.search(text[:_SCAN])
+        if found and (number := int(found[1].replace(",", "") or 0)) >= 256:
+            return number
+    return None
+
+
 def is_rate_limit(error: str | BaseException) -> bool:
     """Return True where an error asks to come back later: then a retry helps, and a compaction does not."""
     return not is_overflow(error) and bool(_LIMITED.search(_words(error)))

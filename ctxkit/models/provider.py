@@ -8,11 +8,18 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ctxkit.errors import ModelError
 from ctxkit.messages import Message  # noqa: TC001  a value in a public signature
+from ctxkit.models import keys
 from ctxkit.models.chat import from_chat, thinks_unsigned, to_chat, to_tools, usage_of, with_cache_marks
+from ctxkit.models.gather import calls_of, ended, told_usage
 from ctxkit.models.model import Delta, Emit, Request
-from ctxkit.models.overflow import is_overflow, is_rate_limit
+from ctxkit.models.overflow import is_overflow, window_in
+from ctxkit.models.raw import Raw, listen
+from ctxkit.models.retries import Failure, Patience, asked_wait, failure_of
+from ctxkit.models.retries import said as told
 from ctxkit.redaction import redact
 
 if TYPE_CHECKING:
@@ -21,6 +28,10 @@ if TYPE_CHECKING:
 
 _THINKING = ("thinking", "reasoning_effort")
 """Options that let a model of Anthropic's think."""
+_EFFORT = 4096
+"""Tokens of thinking that LiteLLM asks for at most where an effort is named (its `high`)."""
+_MOST = 32_000
+"""Tokens of a reply of a model that the table does not know."""
 _RESPONSES = "openai/responses/"
 """LiteLLM's prefix for OpenAI's Responses API."""
 
@@ -66,12 +77,13 @@ class Provider:
 
     Args:
         name: LiteLLM's model string.
-        attempts: how often a rate limit is waited for, with doubled pauses; an overflow is never retried.
-        pause: seconds before the first retry.
+        attempts: how often it is asked where it is full or fails; an overflow is never retried.
+        pause: seconds before the first retry; see `Patience`.
         cache_marks: send prompt-cache marks where the provider wants them (Anthropic and its hosts).
         server_edits: the provider's own context management, from `anthropic_clearing` or `openai_compaction`.
         context_window: the limit; None: from the table of prices.
         silence: seconds without a word after which the provider is given up.
+        patience: how long it is waited for, in place of `attempts` and `pause`.
         options: passed to LiteLLM as they are (`api_base`, `temperature`, `num_ctx`, ...).
     """
 
@@ -81,17 +93,19 @@ class Provider:
         self,
         name: str,
         *,
-        attempts: int = 4,
+        attempts: int = 7,
         pause: float = 1.0,
         cache_marks: bool = True,
         server_edits: Any = None,
         context_window: int | None = None,
         silence: float = 300.0,
+        patience: Patience | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name
         self.context_window = context_window
-        self._attempts, self._pause, self._marks = attempts, pause, cache_marks
+        self._patience = patience or Patience(attempts=attempts, pause=pause)
+        self._marks = cache_marks
         self._server_edits, self._options, self._silence = server_edits, dict(options or {}), silence
 
     def __repr__(self) -> str:
@@ -103,6 +117,7 @@ class Provider:
         Raises:
             ModelError: no key, an overflow (`overflow=True`), or the provider's refusal, without any key in it.
         """
+        keys.check(self.name, self._options)
         litellm = load_litellm()
         self._check_key(litellm)
         started = time.monotonic()
@@ -112,23 +127,39 @@ class Provider:
             said.append(True)
             emit(delta)
 
-        for attempt in range(self._attempts):
+        for attempt in range(self._patience.attempts):
             try:
                 message = await self._ask(litellm, request, hear)
             except (asyncio.CancelledError, ModelError):
                 raise
             except TimeoutError:
-                raise ModelError(f"{self.name} said nothing for {self._silence:g} s; it was given up.") from None
+                raise ModelError(
+                    f"{self.name} said nothing for {self._silence:g} s; it was given up."
+                ) from None
             except Exception as e:  # noqa: BLE001  LiteLLM raises many kinds; all leave as one of ours
-                overflow = is_overflow(e)
-                if attempt + 1 < self._attempts and not said and not overflow and is_rate_limit(e):
-                    seconds = self._pause * 2**attempt
-                    emit(Delta("wait", f"{self.name} is over its rate limit; it is asked again in {seconds:g} s"))
-                    await asyncio.sleep(seconds)
-                    continue
-                raise ModelError(f"{self.name}: {redact(str(e))[:1000]}", overflow=overflow) from None
+                failure = failure_of(e)
+                seconds = failure and self._patience.wait(failure, attempt, asked_wait(e))
+                if failure is None or seconds is None or said:
+                    raise self._failed(e, failure, again=bool(said)) from None
+                why = told(self.name, failure, self._address)
+                emit(Delta("wait", f"{why}; it is asked again in {seconds:.3g} s"))
+                await self._patience.sleep(seconds)
+                continue
             return _timed(message, time.monotonic() - started)
         raise ModelError(f"{self.name}: no attempt was allowed; set attempts to 1 or more.")
+
+    @property
+    def _address(self) -> str | None:
+        return self._options.get("api_base")
+
+    def _failed(self, error: Exception, failure: Failure | None, *, again: bool) -> ModelError:
+        """Return an error of LiteLLM's as one of ours, in a sentence."""
+        text, overflow = redact(str(error))[:1000], is_overflow(error)
+        if failure is None:
+            window = window_in(str(error)) if overflow else None
+            return ModelError(f"{self.name}: {text}", overflow=overflow, window=window)
+        why = told(self.name, failure, self._address)
+        return ModelError(f"{why}; ask again later. It said: {text}", again=again)
 
     def _check_key(self, litellm: ModuleType) -> None:
         if self._options.get("api_key") or self._options.get("api_base"):
@@ -136,12 +167,31 @@ class Provider:
         if self.name.split("/")[0] in {p["provider"] for p in litellm.custom_provider_map or ()}:
             return
         missing = litellm.validate_environment(self.name).get("missing_keys") or []
-        keys = [name for name in missing if name.endswith("_API_KEY")]  # addresses have defaults, clouds other ways
-        if keys:
-            raise ModelError(f"{self.name} needs a key: set the environment variable {' or '.join(keys)}.")
+        lacks = [name for name in missing if name.endswith("_API_KEY")]  # addresses have defaults, clouds other ways
+        if lacks:
+            raise ModelError(keys.needed(self.name, lacks))
+
+    @property
+    def _claude(self) -> bool:
+        return "claude" in self.name or "anthropic" in self.name
+
+    def _room_to_think(self, litellm: ModuleType, options: Mapping[str, Any]) -> int:
+        """Return `max_tokens` with thinking, which is part of it: the model's own limit where none was asked for.
+
+        LiteLLM would leave 4,096 tokens for the answer, and cut a longer tool call in the middle.
+        """
+        thinking = options.get("thinking")
+        budget = thinking.get("budget_tokens", 0) if isinstance(thinking, dict) else _EFFORT
+        if options.get("max_tokens"):
+            return max(int(options["max_tokens"]), budget + 1024)
+        try:
+            most = litellm.get_model_info(self.name).get("max_output_tokens")
+        except Exception:  # noqa: BLE001  it raises plain exceptions for names it does not know
+            most = None
+        return max(int(most or _MOST), budget + 1024)
 
     async def _ask(self, litellm: ModuleType, request: Request, emit: Emit) -> Message:
-        name, claude = self.name, "claude" in self.name or "anthropic" in self.name
+        name, claude = self.name, self._claude
         messages = to_chat(request.messages, signed_by=name if claude else None)
         if self._marks and claude:
             messages = with_cache_marks(messages)
@@ -152,6 +202,8 @@ class Provider:
             options |= {"tools": to_tools(request.tools), "_skip_mcp_handler": True}
         if request.max_output_tokens:
             options["max_tokens"] = request.max_output_tokens
+        if claude and any(k in options for k in _THINKING):
+            options["max_tokens"] = self._room_to_think(litellm, options)
         if self.name.startswith("openai/") and "api_base" in options and not os.environ.get("OPENAI_API_KEY"):
             options.setdefault("api_key", "none")  # a server of one's own asks for none, its client insists on one
         if self._server_edits is not None:
@@ -160,19 +212,26 @@ class Provider:
                 name = _RESPONSES + name.removeprefix("openai/")  # its Chat Completions know no such thing
         chunks, loop = [], asyncio.get_running_loop()
         async with asyncio.timeout(self._silence) as waiting:
-            async for chunk in await litellm.acompletion(model=name, messages=messages, **options):
+            stream = await litellm.acompletion(model=name, messages=messages, **options)
+            raw = listen(stream)
+            async for chunk in stream:
                 waiting.reschedule(loop.time() + self._silence)
                 chunks.append(chunk)
                 _say(chunk, emit)
-        return self._reply(litellm.stream_chunk_builder(chunks, messages=messages))
+        return self._reply(litellm.stream_chunk_builder(chunks, messages=messages), stream, chunks, raw)
 
-    def _reply(self, response: Any) -> Message:
+    def _reply(self, response: Any, stream: Any, chunks: list[Any], raw: Raw) -> Message:
         if response is None or not response.choices:
-            raise ModelError(f"{self.name} gave an empty reply.")
+            raise ModelError(f"{self.name} gave an empty reply.", again=True)
         data = response.model_dump(warnings=False)
-        choice = data["choices"][0]
-        usage = usage_of(data.get("usage"))
-        return from_chat(choice["message"], stop=choice.get("finish_reason"), usage=usage, model=self.name)
+        choice, calls = data["choices"][0], calls_of(chunks)
+        ended(self.name, stream, data, calls, finished=raw.finish)
+        known = told_usage(stream, chunks) and raw.usage is not False
+        usage = usage_of(data.get("usage")) if known else None
+        if usage is not None and self._claude:  # Anthropic tells none: what stands there LiteLLM counted
+            usage = replace(usage, reasoning_tokens=None)
+        message = {**choice["message"], "tool_calls": calls}
+        return from_chat(message, stop=choice.get("finish_reason"), usage=usage, model=self.name)
 
 
 def _say(chunk: Any, emit: Emit) -> None:
@@ -189,6 +248,4 @@ def _say(chunk: Any, emit: Emit) -> None:
 
 
 def _timed(message: Message, seconds: float) -> Message:
-    from msgspec.structs import replace
-
     return replace(message, time=time.time(), latency=seconds)

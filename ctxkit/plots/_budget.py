@@ -11,6 +11,7 @@ from ctxkit.frames import frame
 from ctxkit.plots.axes import Axes, Limit, Mark, Trace
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.palette import STOP, WARN
+from ctxkit.plots.words import noted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -78,6 +79,7 @@ def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> Budget:
     return Budget(tuple(agents), tuple(cuts.tolist()), _first(table, "warn_at"), _first(table, "cutover_at"))
 
 
+@noted
 def budget(of: Session | Iterable[Session] | pd.DataFrame) -> Chart:
     """Chart each agent's cumulative input tokens by turn, with compactions, warning and cut-over.
 

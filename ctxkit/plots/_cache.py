@@ -12,7 +12,7 @@ from ctxkit.metrics.size import sent, spots_in
 from ctxkit.plots.axes import Axes, Trace
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.palette import COLOURS
-from ctxkit.plots.words import name_all
+from ctxkit.plots.words import name_all, noted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,6 +76,7 @@ def cache_data(session: Session) -> tuple[CacheCall, ...]:
     return tuple(out)
 
 
+@noted
 def cache(session: Session) -> Chart:
     """Chart for each call how much of its prompt was read from the cache, written or sent afresh; misses by cause.
 

@@ -10,6 +10,7 @@ from ctxkit.calibrations import Calibration, calibrate
 from ctxkit.plots.axes import Axes, Limit, Mark, Trace
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.palette import STOP
+from ctxkit.plots.words import noted
 
 if TYPE_CHECKING:
     from ctxkit.session import Session
@@ -61,6 +62,7 @@ def calibration_data(of: Session | Calibration) -> Calibrated:
     return Calibrated(found.session, calls, recorded, estimates, threshold, fires)
 
 
+@noted
 def calibration(of: Session | Calibration) -> Chart:
     """Chart the size of each prompt as the provider counted it and as estimates make it.
 

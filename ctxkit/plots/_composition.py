@@ -11,6 +11,7 @@ from ctxkit.plots.axes import Axes, Mark, Trace
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.palette import GROUP_COLOURS
 from ctxkit.plots.tiles import Tile, Tiles
+from ctxkit.plots.words import noted
 
 if TYPE_CHECKING:
     from ctxkit.composition import ContextReport, Layers
@@ -39,6 +40,7 @@ def composition_data(session: Session, *, counter: Counter | None = None) -> Com
     return Composition(session.id, layers(session, counter), places)
 
 
+@noted
 def composition(session: Session, call: int | None = None, *, counter: Counter | None = None) -> Chart:
     """Chart what fills the window: at every call, stacked; or at one call, as tiles.
 

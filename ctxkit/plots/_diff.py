@@ -11,6 +11,7 @@ from ctxkit.frames.fates import Fate, State, fates
 from ctxkit.markup import line
 from ctxkit.plots.axes import Axes, Trace
 from ctxkit.plots.chart import Chart
+from ctxkit.plots.words import noted
 from ctxkit.session import apply_edit
 from ctxkit.sizes import sizes
 
@@ -87,6 +88,7 @@ def diff_data(session: Session, compaction: int = 0, *, counter: Counter | None 
     return (*out[:at], *put_in, *out[at:])
 
 
+@noted
 def diff(session: Session, compaction: int = 0, *, counter: Counter | None = None) -> Chart:
     """Chart what one compaction did to every message of the window.
 

@@ -10,7 +10,7 @@ from ctxkit.metrics.cells import summary
 from ctxkit.metrics.fronts import front
 from ctxkit.plots.axes import Axes, Trace
 from ctxkit.plots.chart import Chart
-from ctxkit.plots.words import figure, trust
+from ctxkit.plots.words import figure, noted, trust
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,6 +70,7 @@ def frontier_data(
     )
 
 
+@noted
 def frontier(runs: pd.DataFrame, x: str = "cost_usd", y: str = "needed_later_loss", *, by: str = "rules") -> Chart:
     """Chart settings by their dollars and their needed-later loss, the Pareto front drawn; see `frontier_data`."""
     return _chart(frontier_data(runs, x, y, by=by), x, y, trust(runs))

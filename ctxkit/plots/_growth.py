@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from ctxkit.frames.costs import Costs
 from ctxkit.plots.axes import Axes, Limit, Mark, Trace
 from ctxkit.plots.chart import Chart
-from ctxkit.plots.lines import Line, lines
+from ctxkit.plots.lines import Cut, Line, lines
 from ctxkit.plots.multiples import DRAWN, Group, panels
 from ctxkit.plots.palette import COLOURS
-from ctxkit.plots.words import Compared, clock, name_all
+from ctxkit.plots.words import Compared, clock, name_all, noted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +31,7 @@ def growth_data(sessions: Session | Iterable[Session] | Mapping[str, Session]) -
     return tuple(x for name, session in named.items() for x in lines(name, session, costs))
 
 
+@noted
 def growth(
     sessions: Session | Iterable[Session] | Mapping[str, Session] | Compared, *, small: bool | None = None
 ) -> Chart:
@@ -82,7 +83,8 @@ def _chart(lines: Sequence[Line]) -> Chart:
     alone = len(lines) == 1
     cuts = sum(len(line.cuts) for line in lines)
     traces = [_trace(line, i) for i, line in enumerate(lines)]
-    traces += [_crosses(line, i, alone=alone) for i, line in enumerate(lines) if line.cuts]
+    traces += [_crosses(line, i, line.cuts, alone=alone) for i, line in enumerate(lines) if line.cuts]
+    traces += [_crosses(line, i, line.falls, alone=alone) for i, line in enumerate(lines) if line.falls]
     marks = [Mark(x=cut.call - 0.5) for line in lines for cut in line.cuts] if alone and cuts <= _MARKS else []
     peak = max((max(line.tokens) for line in lines if line.tokens), default=0)
     limits = sorted({line.limit for line in lines if line.limit})
@@ -105,15 +107,17 @@ def _trace(line: Line, i: int) -> Trace:
     return Trace(name=line.name, x=line.calls, y=line.tokens, hover=hover, look=i)
 
 
-def _crosses(line: Line, i: int, *, alone: bool) -> Trace:
-    name = "compactions" if alone else f"compactions of {line.name}"
+def _crosses(line: Line, i: int, cuts: Sequence[Cut], *, alone: bool) -> Trace:
+    fallen = cuts is line.falls
+    what = "falls without a mark" if fallen else "compactions"
     return Trace(
-        name=name,
+        name=what if alone else f"{what} of {line.name}",
         follows=not alone,
-        x=[c.call - 0.5 for c in line.cuts],
-        y=[cut.height for cut in line.cuts],
+        x=[c.call - 0.5 for c in cuts],
+        y=[cut.height for cut in cuts],
         kind="points",
-        hover=lambda k: line.cuts[k].told(),
+        hollow=fallen,
+        hover=lambda k: cuts[k].told(),
         look=i + 1 if alone else i,
     )
 
@@ -137,4 +141,5 @@ def _caption(lines: Sequence[Line], marks: str = "Dotted lines and markers are c
         "estimated": "estimated, a quarter of the characters shown",
     }
     told = "; ".join(words[s] for s in sorted(sources) if s in words)
-    return f"Prompt tokens of each call, {told}. {marks}"
+    fallen = " Hollow ones are falls that no mark in the log explains." if any(x.falls for x in lines) else ""
+    return f"Prompt tokens of each call, {told}. {marks}{fallen}"

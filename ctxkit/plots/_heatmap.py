@@ -8,7 +8,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.metrics.cells import summary
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.tables import Cells
-from ctxkit.plots.words import figure, trust
+from ctxkit.plots.words import figure, noted, trust
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,6 +57,7 @@ def heatmap_data(runs: pd.DataFrame, x: str, y: str, z: str = "cost_usd") -> tup
     )
 
 
+@noted
 def heatmap(runs: pd.DataFrame, x: str, y: str, z: str = "cost_usd") -> Chart:
     """Chart one figure of a sweep over two of its settings; see `heatmap_data`."""
     data = heatmap_data(runs, x, y, z)

@@ -9,7 +9,7 @@ from ctxkit.metrics.items import FAMILIES
 from ctxkit.metrics.loss import lost
 from ctxkit.plots.axes import Axes, Trace
 from ctxkit.plots.chart import Chart
-from ctxkit.plots.words import name_all
+from ctxkit.plots.words import name_all, noted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,6 +56,7 @@ def _families(found: Loss) -> tuple[Family, ...]:
     return tuple(out)
 
 
+@noted
 def loss(session: Session) -> Chart:
     """Chart over the compactions of a session which share of each family was still shown; the table has the figures.
 

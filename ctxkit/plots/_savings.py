@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ctxkit.frames import compactions
 from ctxkit.plots.axes import Axes, Trace
 from ctxkit.plots.chart import Chart
+from ctxkit.plots.words import noted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +42,7 @@ def savings_data(session: Session) -> tuple[Saving, ...]:
     )
 
 
+@noted
 def savings(session: Session) -> Chart:
     """Chart the window before and after each compaction, and how much of the latter the compaction itself put in."""
     return _chart(session.id, savings_data(session))

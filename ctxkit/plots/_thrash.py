@@ -9,6 +9,7 @@ from ctxkit.frames import compactions
 from ctxkit.plots.axes import Axes, Limit, Mark, Trace
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.palette import STOP
+from ctxkit.plots.words import noted
 
 if TYPE_CHECKING:
     from ctxkit.session import Session
@@ -59,6 +60,7 @@ def thrash_data(
     return Thrash(session.id, (*done, *_held(session)), min_savings, window, by, _closes(shares, min_savings, window))
 
 
+@noted
 def thrash(
     session: Session,
     *,

@@ -38,6 +38,8 @@ class Trace:
     """False: only in the legend until it is clicked."""
     names: tuple[str, ...] = ()
     """What is written beside the points of the static picture, one each, as far as there is room."""
+    hollow: bool = False
+    """True where its points are drawn as outlines: what they stand for was found, not recorded."""
     follows: bool = False
     """True where it comes and goes with the trace of the same look, and has no place of its own in the legend."""
 
@@ -152,7 +154,11 @@ def _trace(trace: Trace, y: Any, kept: Any, *, stacked: bool) -> dict[str, Any]:
         out |= {"type": "bar", "marker": {"color": ink, "line": {"width": 0}}}
     else:
         out |= {"type": "scatter", "line": {"color": ink, "width": 2, "dash": trace.dash or dash(trace.look)}}
-        out["marker"] = {"color": ink, "size": 9 if trace.kind == "points" else 5, "symbol": symbol(trace.look)}
+        out["marker"] = {
+            "color": ink,
+            "size": 9 if trace.kind == "points" else 5,
+            "symbol": symbol(trace.look) + "-open" * trace.hollow,
+        }
         out["mode"] = (
             "markers" if trace.kind == "points" else "lines+markers" if len(y) < _FEW and not stacked else "lines"
         )

@@ -43,6 +43,8 @@ class Chart:
     rows: tuple[tuple[str, ...], ...] = ()
     shown: int = 12
     """How many of the rows the twins show."""
+    notes: tuple[str, ...] = ()
+    """What the logs behind it cannot say or say wrongly (`Session.notes`); shown below the caption."""
 
     def figure(self) -> Any:
         """Return a plotly ``go.Figure``, free to be changed."""
@@ -61,6 +63,7 @@ class Chart:
         out = [line(self.title, 120)]
         if self.caption:
             out.append(plain(self.caption, 600))
+        out += [f"Note: {line(note, 400)}" for note in self.notes]
         shown = [tuple(line(cell, 40) for cell in row) for row in (self.head, *self.rows[: self.shown]) if row]
         if shown:
             widths = [max(len(row[i]) for row in shown) for i in range(len(self.head))]
@@ -75,10 +78,13 @@ class Chart:
         return (
             f'<figure class="ctxkit-chart" style="margin:0;{_STYLE}">'
             f"<figcaption><strong>{escape(self.title, 120)}</strong>"
-            f"{'<br>' + escape(self.caption, 600) if self.caption else ''}</figcaption>"
+            f"{'<br>' + escape(self.caption, 600) if self.caption else ''}{self._notes()}</figcaption>"
             f'<div role="img" aria-label="{label}">{self.drawing.svg()}</div>'
             f"{table(self.head, self.rows[: self.shown], caption=self._table_caption())}</figure>"
         )
+
+    def _notes(self) -> str:
+        return "".join(f'<br><small class="note">Note: {escape(note, 400)}</small>' for note in self.notes)
 
     def _table_caption(self) -> str:
         more = len(self.rows) - self.shown
@@ -92,17 +98,22 @@ class Chart:
         """
         from pathlib import Path
 
+        try:
+            Path(path).write_text(self.page(), encoding="utf-8")
+        except (OSError, ValueError) as e:
+            said = f"The page could not be written to {str(path)!r} ({type(e).__name__})."
+            raise BadArguments(said) from None
+        return Path(path)
+
+    def page(self) -> str:
+        """Return one page that opens offline, with plotly in it (about 5 MB)."""
         body = self.figure().to_html(include_plotlyjs=True, include_mathjax=False, full_html=False, div_id="ctxkit")
-        page = (
+        shown = table(self.head, self.rows, caption=plain(self.caption, 600))
+        return (
             f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(self.title, 120)}</title>'
             "<style>:root{color-scheme:light dark}body{font:14px system-ui,sans-serif;margin:1em}</style></head>"
-            f"<body>{body}{table(self.head, self.rows, caption=plain(self.caption, 600))}</body></html>\n"
+            f"<body>{body}{self._notes()}{shown}</body></html>\n"
         )
-        try:
-            Path(path).write_text(page, encoding="utf-8")
-        except OSError as e:
-            raise BadArguments(f"The page could not be written to {str(path)!r} ({type(e).__name__}).") from None
-        return Path(path)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:  # noqa: ARG002
         return {"text/plain": self.to_text(), "text/html": self.to_html(), PLOTLY: self.to_plotly()}

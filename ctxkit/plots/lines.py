@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class Cut(NamedTuple):
     """A compaction on the chart: before which call, from what size to what."""
 
-    number: int
+    number: int | None
+    """None: a fall that no mark explains."""
     call: int
     agent: str
     before: int | None
@@ -33,7 +34,8 @@ class Cut(NamedTuple):
     def told(self) -> str:
         """Say what it did, in lines."""
         sizes = f"{_size(self.before)} → {_size(self.after)} tokens"
-        return "\n".join(filter(None, [f"compaction {self.number}", sizes, self.why]))
+        what = "no mark in the log" if self.number is None else f"compaction {self.number}"
+        return "\n".join(filter(None, [what, sizes, self.why]))
 
 
 class Line(NamedTuple):
@@ -46,6 +48,8 @@ class Line(NamedTuple):
     models: tuple[str | None, ...]
     times: tuple[float | None, ...]
     cuts: tuple[Cut, ...]
+    falls: tuple[Cut, ...]
+    """Falls of the prompt that no mark explains."""
     limit: int | None
     source: Source | None
 
@@ -54,11 +58,12 @@ def lines(name: str, session: Session, costs: Costs) -> Iterator[Line]:
     """Yield a line for each agent of a session; calls whose size the log cannot tell are left out."""
     sizes, source = prompts(session)
     agents = dict.fromkeys(c.agent for c in session.calls)
-    cuts, first = _cuts(session), next(iter(agents), None)
+    found, first = _cuts(session), next(iter(agents), None)
     for agent in agents:
         calls = [c for c in session.calls if c.agent == agent and sizes[c.index] is not None]
         models = [c.message.model or session.model for c in calls]
         limits = [costs.limit(session, c.message, m)[0] for c, m in zip(calls, models, strict=True)]
+        mine = [c for c in found if c.agent == agent or (c.agent not in agents and agent == first)]
         yield Line(
             name if len(agents) == 1 else f"{name} · {agent}" if name != agent else agent,
             tuple(c.index for c in calls),
@@ -66,14 +71,15 @@ def lines(name: str, session: Session, costs: Costs) -> Iterator[Line]:
             tuple(c.turn for c in calls),
             tuple(models),
             tuple(c.message.time for c in calls),
-            tuple(c for c in cuts if c.agent == agent or (c.agent not in agents and agent == first)),
+            tuple(c for c in mine if c.number is not None),
+            tuple(c for c in mine if c.number is None),
             next((limit for limit in reversed(limits) if limit is not None), None),
             source if calls else None,
         )
 
 
 def _cuts(session: Session) -> tuple[Cut, ...]:
-    data = compactions.rows([session])
+    data = compactions.rows([session], unmarked=True)
     n = len(session.calls)
     columns = ("compaction", "call", "agent", "tokens_before", "tokens_after", "method", "trigger")
     return tuple(

@@ -45,7 +45,8 @@ def _panel(group: Group, peak: int) -> Panel:
         _line(x, x.name if several else "prompt", "line" if several else "area", _INKS[i % len(_INKS)], _dash(i))
         for i, x in enumerate(group.lines)
     ]
-    cuts = [_cuts(x) for x in group.lines if x.cuts]
+    cuts = [_cuts(x, "compaction", x.cuts) for x in group.lines if x.cuts]
+    cuts += [_cuts(x, "fall without a mark", x.falls) for x in group.lines if x.falls]
     n = sum(len(x.cuts) for x in group.lines)
     limits = [x.limit for x in group.lines if x.limit]
     limit = max(limits, default=None)
@@ -62,14 +63,15 @@ def _line(line: Line, name: str, kind: str, ink: str, dash: str) -> Trace:
     return Trace(name=name, x=line.calls, y=line.tokens, kind=kind, colour=ink, dash=dash)  # type: ignore[arg-type]
 
 
-def _cuts(line: Line) -> Trace:
+def _cuts(line: Line, name: str, cuts: tuple[Cut, ...]) -> Trace:
     return Trace(
-        name="compaction",
-        x=[cut.call - 0.5 for cut in line.cuts],
-        y=[_height(line, cut) for cut in line.cuts],
+        name=name,
+        x=[cut.call - 0.5 for cut in cuts],
+        y=[_height(line, cut) for cut in cuts],
         kind="points",
+        hollow=cuts is line.falls,
         colour=STOP,
-        hover=lambda k: line.cuts[k].told(),
+        hover=lambda k: cuts[k].told(),
     )
 
 

@@ -160,7 +160,8 @@ def _trace(trace: Trace, title: str, *, first: bool) -> dict[str, Any]:
     }
     if trace.kind == "points":
         size = 7 if len(y) <= CROWD else 5
-        out |= {"mode": "markers", "marker": {"color": trace.colour, "size": size, "symbol": "triangle-down"}}
+        sign = "triangle-down" + "-open" * trace.hollow
+        out |= {"mode": "markers", "marker": {"color": trace.colour, "size": size, "symbol": sign}}
     else:
         wide = 1.8 if trace.kind == "area" else 1.2
         mode = "lines" if len(y) > 1 else "lines+markers"

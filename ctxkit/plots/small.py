@@ -86,7 +86,8 @@ def _trace(place: _Place, trace: Trace) -> str:
     if trace.kind == "points":
         r = 4 if len(spots) <= CROWD else 2.5
         sign = f"h{2 * r}l-{r} {1.8 * r}z"
-        return "".join(f'<path d="M{a - r:.1f} {b - r:.1f}{sign}" fill="{ink}"/>' for a, b in spots)
+        fill = f'fill="none" stroke="{ink}"' if trace.hollow else f'fill="{ink}"'
+        return "".join(f'<path d="M{a - r:.1f} {b - r:.1f}{sign}" {fill}/>' for a, b in spots)
     if len(spots) == 1:
         return f'<circle cx="{spots[0][0]:.1f}" cy="{spots[0][1]:.1f}" r="2.5" fill="{ink}"/>'
     way = "".join(f"{'L' if i else 'M'}{a:.1f} {b:.1f}" for i, (a, b) in enumerate(spots))
@@ -112,7 +113,8 @@ def _text(x: float, y: float, text: str, anchor: str, limit: int = 12) -> str:
 
 def _legend(drawn: Panels) -> str:
     signs = {"area": "&#9632;", "line": "&#8943;", "points": "&#9660;"}
-    keys = {t.name: (t.colour or TEXT, signs[t.kind]) for p in drawn.panels for t in p.traces if t.kind in signs}
+    traces = [t for p in drawn.panels for t in p.traces if t.kind in signs]
+    keys = {t.name: (t.colour or TEXT, "&#9661;" if t.hollow else signs[t.kind]) for t in traces}
     if any(p.limit for p in drawn.panels):
         keys[drawn.limit] = (TEXT, "&#8212;")
     told = " ".join(

@@ -54,7 +54,8 @@ def draw(axes: Axes) -> str:
         elif trace.kind == "bar":
             parts.append(_band(scale, x, np.zeros(len(y)), np.nan_to_num(y), ink, bars=True))
         elif trace.kind == "points":
-            parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.5" fill="{ink}"/>' for a, b in _finite(scale, x, y)]
+            fill = f'fill="none" stroke="{ink}" stroke-width="1.5"' if trace.hollow else f'fill="{ink}"'
+            parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.5" {fill}/>' for a, b in _finite(scale, x, y)]
         else:
             parts.append(_path(scale, trace, x, y, ink))
     parts += _names(scale, shapes)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 
 from ctxkit.errors import BadArguments
+from ctxkit.markup import line
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     import pandas as pd
+
+    from ctxkit.plots.chart import Chart
 
 
 class Compared(Protocol):
@@ -50,6 +56,47 @@ def clock(seconds: float | None) -> str | None:
     if seconds is None or not 0 <= seconds < 253_402_300_799:
         return None
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+_NOTES = 6
+"""Notes that a chart shows; of more it tells the number."""
+_P = ParamSpec("_P")
+
+
+def noted(chart: Callable[_P, Chart]) -> Callable[_P, Chart]:
+    """Let a chart show the notes of the sessions, or of the runs, that it is given first."""
+
+    @wraps(chart)
+    def made(*args: _P.args, **kwargs: _P.kwargs) -> Chart:
+        of: Any = args[0] if args else next(iter(kwargs.values()), None)
+        if isinstance(of, Iterator):  # it can be read once
+            of = list(of)
+            return replace(chart(of, *args[1:], **kwargs), notes=tuple(notes_of(of)))  # type: ignore[arg-type]
+        return replace(chart(*args, **kwargs), notes=tuple(notes_of(of)))
+
+    return made
+
+
+def notes_of(of: Any) -> list[str]:
+    """Return the notes of sessions, of a comparison, or of a frame of runs, each with its session where several."""
+    replays = getattr(of, "replays", None)
+    if hasattr(of, "columns") and not replays:
+        told = _of_runs(of)
+    else:
+        given = [of] if isinstance(of, Session) else replays or of
+        each = given.values() if isinstance(given, Mapping) else given if isinstance(given, Sequence) else ()
+        told = dict.fromkeys((s.id, s.notes) for s in each if isinstance(s, Session))
+    alone = len(told) == 1
+    found = [n if alone else f"{line(name, 40)}: {n}" for name, notes in told for n in notes]
+    more = len(found) - _NOTES
+    return found if more <= 0 else [*found[:_NOTES], f"{more} more notes: see `notes` of the sessions."]
+
+
+def _of_runs(runs: pd.DataFrame) -> dict[tuple[str, tuple[str, ...]], None]:
+    if not {"session", "session_notes"} <= set(runs.columns):
+        return {}
+    each = runs.drop_duplicates("session")[["session", "session_notes"]].dropna()
+    return dict.fromkeys((str(name), (str(note),)) for name, note in each.itertuples(index=False))
 
 
 _SHARES = ("loss", "lost", "gone", "retained", "recoverable", "savings", "regret", "rate", "thrash", "refill")

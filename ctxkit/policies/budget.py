@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
-from math import inf
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
-import numpy as np
-
+from ctxkit.history.columns import TOOL
 from ctxkit.policies import contents, trims
-from ctxkit.policies.courses import Untraceable
-from ctxkit.policies.setting import Setting, at_least
-from ctxkit.policies.traces import Traced
+from ctxkit.policies.scheduled import Scheduled
+from ctxkit.policies.setting import at_least
+from ctxkit.schedules import AS_IT_CAME, Window
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ctxkit.history import History
     from ctxkit.messages import Message
-    from ctxkit.policies.courses import Course
+    from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
 ELIDED = (
-    "[RESULT ELIDED — not the real output, do not reuse this as data. Re-run the tool if you need this result again.]"
+    "[RESULT ELIDED — not the real output, do not reuse this as data. "
+    "Re-run the tool if you need this result again.]"
 )
 HERE = (
-    "\n[TRUNCATED HERE — everything after this point was cut for context budget; this is not the complete output. "
-    "Re-run the tool if you need the rest.]"
+    "\n[TRUNCATED HERE — everything after this point was cut for context budget; "
+    "this is not the complete output. Re-run the tool if you need the rest.]"
 )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Budget(Traced, Setting):
+class Budget(Scheduled):
     """While all messages have more characters than the budget, elide the oldest results and pure replies (fuseraft)."""
 
     max_chars: int = 200_000
@@ -47,67 +45,113 @@ class Budget(Traced, Setting):
         at_least(self, 1, "max_chars", "step")
         at_least(self, 0, "min_chars")
 
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the history within the budget, as far as results and replies allow."""
-        chars = history.chars
-        over = int(chars.sum()) - self.max_chars
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
+        """Elide the oldest at each call, so many that what is left fits; else cut the rest."""
+        elidable: _Elidable = view.memory.setdefault("elidable", _Elidable(self.placeholder))
+        news = {call: more for call, *more in view.news("assistant", "tool")}
+        events = view.events("assistant", "tool")
+        for call in view.calls():
+            for p in sorted({*events.get(call, ()), *(p for ps in news.get(call, ()) for p in ps)}):
+                elidable.look(view, p, call)
+            over = view.chars(call) - self.max_chars
+            n = min(self._needed(elidable, over), elidable.before(_newest(view, call)))
+            for p, old in elidable.window.settle(n):
+                view.change(p, self.placeholder if old else AS_IT_CAME, since=call)
+            if over > elidable.taken(n):
+                self._cut_rest(view, elidable, call)
+
+    def _needed(self, elidable: _Elidable, over: int) -> int:
+        """Return how many must be elided to save so many characters, in whole steps."""
         if over <= 0:
-            return history
-        maybe = np.flatnonzero(self._elidable(history)[:-1])  # the newest message stays
-        n = min(int(self._needed(chars[maybe], over)), len(maybe))
-        new = history.shorten(maybe[:n], self.placeholder, reason="the oldest are elided to fit the budget")
-        return self._cut_rest(new)
+            return 0
+        return -(-elidable.count(over) // self.step) * self.step
 
-    changes = ("assistant", "tool")
+    def _cut_rest(self, view: ScheduleView, elidable: _Elidable, call: int) -> None:
+        """Cut, for one call, what results are left to equal shares of what is left for them."""
+        sizes = {p: elidable.sizes[p][0] for p in elidable.left() if view.role(p) == TOOL}
+        if not sizes:
+            return
+        taken = elidable.taken(elidable.window.old)
+        free = self.max_chars - (view.chars(call) - taken - sum(sizes.values()))
+        share = max(free // len(sizes) - len(HERE), self.min_chars)
+        for p, size in sizes.items():
+            if size > share + len(HERE):
+                view.change(p, partial(_shared, share=share), since=call, until=call + 1)
 
-    @property
-    def alone(self) -> bool:
-        """False: it counts all messages."""
-        return False
 
-    def trace(self, course: Course, _room: Room) -> None:
-        """Say when each message is elided; not known from the first call on at which even that is not enough."""
-        if course.states:
-            raise Untraceable
-        shown, small = course.shown, course.shown.placeholder_size(self.placeholder)
-        over = np.concatenate(([0], np.cumsum(shown.chars)))[course.count] - self.max_chars
-        maybe = np.flatnonzero(self._elidable(shown))
-        chars = shown.chars[maybe]
-        there = np.searchsorted(maybe, course.count - 1)  # how many of them stand before the newest message of a call
-        n = np.where(over > 0, np.minimum(self._needed(chars, over), there), 0)
-        saves = np.where(shown.sizes[maybe] > small, chars - len(self.placeholder), 0)
-        short = np.concatenate(([0], np.cumsum(saves)))[n] < over
-        if short.any():
-            course.until = int(short.argmax())
-        when = np.searchsorted(n, np.arange(len(maybe)), side="right")
-        for p, call in zip(maybe.tolist(), when.tolist(), strict=True):
-            course.text(p, call if call < len(n) else inf, self.placeholder)
+class _Elidable:
+    """The messages that may be elided, the oldest first, and what eliding them takes away."""
 
-    def _needed(self, chars: NDArray[Any], over: Any) -> Any:
-        """Return how many of the messages of these sizes must be elided to save so many characters, in whole steps."""
-        saved = np.cumsum(chars - len(self.placeholder))
-        return -(-(np.searchsorted(saved, over) + 1) // self.step) * self.step
+    def __init__(self, placeholder: str) -> None:
+        self.placeholder, self.window = placeholder, Window()
+        self.sizes: dict[int, tuple[int, int]] = {}
+        """Characters of each, and of them those that eliding it takes away."""
+        self._meant, self._taken = [0], [0]
+        """Sums over the first ones, by the length of the placeholder, and as it really is."""
+        self._kept: set[int] = set()
+        """Those that say in no more tokens what they say than the placeholder does."""
 
-    def _elidable(self, history: History) -> NDArray[Any]:
-        long = history.chars > len(self.placeholder)
-        mask: NDArray[Any] = history.role("tool") & long
-        for p in np.flatnonzero(history.role("assistant") & long).tolist():
-            mask[p] = contents.only_text(history[p])
-        return np.asarray(mask & ~history.stays)
+    def look(self, view: ScheduleView, p: int, call: int) -> None:
+        """Take in a message, or leave it out, as it stands at a call."""
+        old = p in self.window and self.window.is_old(p)
+        if p in self.window:
+            del self._meant[self._place(p) :], self._taken[self._place(p) :]
+            self.window.out(p)
+            self._kept.discard(p)
+        if self._concerns(view, p, call):
+            size = view.left(p, call).chars
+            saved = size - view.tried(p, self.placeholder, call).chars
+            self.sizes[p] = size, saved
+            if not saved:
+                self._kept.add(p)
+            now = self.window.put(p)
+            del self._meant[self._place(p) :], self._taken[self._place(p) :]
+            if now and not old:
+                view.change(p, self.placeholder, since=call)
+            old = old and not now
+        if old:
+            view.change(p, AS_IT_CAME, since=call)
 
-    def _cut_rest(self, history: History) -> History:
-        """Cut what results are left to equal shares of what the budget leaves for them."""
-        chars = history.chars
-        if int(chars.sum()) <= self.max_chars:
-            return history
-        results = history.role("tool") & ~history.stays & (chars > len(self.placeholder))
-        n = int(results.sum())
-        if not n:
-            return history
-        protected = int(chars[~results].sum())
-        share = max((self.max_chars - protected) // n - len(HERE), self.min_chars)
-        changes: dict[int, Message | str] = {
-            p: contents.with_text(history[p], trims.cut(contents.texts(history[p]), share, HERE))
-            for p in np.flatnonzero(results & (chars > share + len(HERE))).tolist()
-        }
-        return history.shorten(changes, reason="results are cut to fit the budget") if changes else history
+    def _concerns(self, view: ScheduleView, p: int, call: int) -> bool:
+        state = view.left(p, call)
+        if state.message is None or state.chars <= len(self.placeholder) or view.stays(p, call):
+            return False
+        return view.role(p) == TOOL or contents.only_text(state.message)
+
+    def _place(self, p: int) -> int:
+        return bisect_left(self.window.found, p) + 1
+
+    def before(self, newest: int) -> int:
+        """Return how many there are before a position."""
+        return bisect_left(self.window.found, newest)
+
+    def count(self, over: int) -> int:
+        """Return how many must be elided to save so many characters; one too many: all are not enough."""
+        for p in self.window.found[len(self._meant) - 1 :]:
+            size, saved = self.sizes[p]
+            self._meant.append(self._meant[-1] + size - len(self.placeholder))
+            self._taken.append(self._taken[-1] + saved)
+        return bisect_left(self._meant, over, 1)
+
+    def taken(self, n: int) -> int:
+        """Return the characters that eliding the first ones takes away."""
+        return self._taken[n]
+
+    def left(self) -> list[int]:
+        """Return those that are there with all that they said."""
+        window = self.window
+        return [*sorted(p for p in self._kept if window.is_old(p)), *window.found[window.old :]]
+
+
+def _newest(view: ScheduleView, call: int) -> int:
+    """Return the position of the newest message, which is never elided."""
+    p = view.shown(call)
+    if view.before.added(call) is not None:
+        return p
+    while p and view.message(p - 1, call) is None:
+        p -= 1
+    return p - 1
+
+
+def _shared(result: Message, share: int) -> Message:
+    return contents.with_text(result, trims.cut(contents.texts(result), share, HERE))

@@ -146,12 +146,13 @@ def _value(text: str, field: Any) -> Any:
         return tuple(t for t in text.split("+") if t)
     if kind.startswith("Mapping"):
         pairs = (t.rpartition(":") for t in text.split("+") if t)
-        return {key: _plain(value) for key, _, value in pairs}
+        return {key: plain_value(value) for key, _, value in pairs}
     default = None if field is None or field.default is MISSING else field.default
-    return text if quoted or isinstance(default, str) else _plain(text)
+    return text if quoted or isinstance(default, str) else plain_value(text)
 
 
-def _plain(text: str) -> Any:
+def plain_value(text: str) -> Any:
+    """Return what a word means: true, false, none, a number, else itself."""
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]

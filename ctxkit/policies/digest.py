@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
-import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Text
 from ctxkit.policies import contents, trims
-from ctxkit.policies.setting import Setting, at_least
-from ctxkit.policies.traces import Traced
+from ctxkit.policies.scheduled import Scheduled
+from ctxkit.policies.setting import at_least
+from ctxkit.schedules import AS_IT_CAME, Roll, Window
 
 if TYPE_CHECKING:
-    from ctxkit.history import History
-    from ctxkit.policies.courses import Course
+    from collections.abc import Iterator, Sequence
+
+    from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
 ARCHIVED = "[archived: see the digest]"
@@ -26,7 +28,7 @@ KIND = "tool_result_archived"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Digest(Setting):
+class Digest(Scheduled):
     """Archive all tool results but the last, and say in one message at the end what each of them was.
 
     The call of an archived result keeps a stub as its result, so no call is left unanswered. The digest is for the
@@ -41,27 +43,74 @@ class Digest(Setting):
     def __post_init__(self) -> None:
         at_least(self, 0, "keep_last", "line_chars")
 
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the history with old results archived and a digest at its end."""
-        old = _old(history, self.keep_last)
-        if not old:
-            return history
-        lines = [digest_line(history[p], self.line_chars) for p in old]
-        new = history.shorten({p: _archived(history[p], ARCHIVED) for p in old}, reason="archived behind a digest")
-        if new is history:
-            return history
-        digest = Message(
-            role="user",
-            kind="tool_summary",
-            parts=(Text("\n".join([DIGEST, *lines])),),
-            details={"user_visible": False},
-        )
-        told = new.insert(len(new), digest, "the digest of what was archived")
-        return told if told.tokens < history.tokens else history
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
+        """Archive at each call what is old, and append the digest, where both together save."""
+        view.stages((None, _Archive(self)), lambda _, size: size(1) < size(0))
+
+
+@dataclass(frozen=True)
+class _Archive:
+    """What a `Digest` makes of each call, whether it saves or not."""
+
+    digest: Digest
+
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
+        """Archive each result as soon as enough newer ones are there; append what they were."""
+        window: Window = view.memory.setdefault("results", Window())
+        lines: Roll = view.memory.setdefault("lines", Roll())
+        news = {call: more for call, *more in view.news("tool")}
+        events = view.events("tool")
+        for call in view.calls():
+            old = set(self._shifted(view, window, lines, call, news.get(call, ((), (), ()))))
+            old.update(p for p in events.get(call, ()) if p in window and window.is_old(p))
+            for p in sorted(old):
+                message = view.message(p, call)
+                if message is None or message.kind == KIND:
+                    lines.out(p)
+                else:
+                    lines.put(p, digest_line(message, self.digest.line_chars))
+            view.append(partial(_told, *lines.now()), call)
+
+    def _shifted(
+        self,
+        view: ScheduleView,
+        window: Window,
+        lines: Roll,
+        call: int,
+        news: Sequence[Sequence[int]],
+    ) -> Iterator[int]:
+        """Let the window follow a call; yield each result that becomes one of the old ones."""
+        came, went, settled = news
+        for p in (*went, *settled):
+            if p in window:
+                window.out(p)
+                lines.out(p)
+        for p in came:
+            if not view.stays(p, call) and window.put(p):
+                view.change(p, _stubbed, since=call)
+                yield p
+        for p, old in window.settle(len(window.found) - self.digest.keep_last):
+            view.change(p, _stubbed if old else AS_IT_CAME, since=call)
+            if old:
+                yield p
+            else:
+                lines.out(p)
+
+
+def _told(lines: list[str], n: int) -> Message | None:
+    """Return the message of the first so many lines; None where there are none."""
+    if not n:
+        return None
+    return Message(
+        role="user",
+        kind="tool_summary",
+        parts=(Text("\n".join([DIGEST, *lines[:n]])),),
+        details={"user_visible": False},
+    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Excerpts(Traced, Setting):
+class Excerpts(Scheduled):
     """Put a short excerpt, with tool, call and status, in the place of each tool result but the last (as `ai`)."""
 
     keep_last: int = 10
@@ -72,34 +121,28 @@ class Excerpts(Traced, Setting):
     def __post_init__(self) -> None:
         at_least(self, 0, "keep_last")
         if self.strategy not in ("llm", "heuristic", "off"):
-            raise BadArguments(f"A tool summary strategy is llm, heuristic or off, not {self.strategy!r}.")
+            raise BadArguments(
+                f"A tool summary strategy is llm, heuristic or off, not {self.strategy!r}."
+            )
 
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the history with old results as excerpts."""
-        if self.strategy == "off":
-            return history
-        changes: dict[int, Message | str] = {
-            p: _archived(history[p], self.excerpt(history[p])) for p in _old(history, self.keep_last)
-        }
-        return history.shorten(changes, reason="old results are excerpts") if changes else history
-
-    changes = ("tool",)
-
-    def trace(self, course: Course, _room: Room) -> None:
-        """Say when each result becomes an excerpt: as soon as `keep_last` newer ones are there."""
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
+        """Put an excerpt in the place of each result as soon as `keep_last` newer ones are there."""
         if self.strategy == "off":
             return
-        course.need_calls()
-        found = np.flatnonzero(course.shown.role("tool") & ~course.stays)
-        late = course.arrive[found[self.keep_last :]].tolist()
-        for p, call in zip(found.tolist(), late, strict=False):
-            course.change(p, call, lambda m: m if m.kind == KIND else _archived(m, self.excerpt(m)))
+        for p, call, old in view.window("tool", lambda n: n - self.keep_last, settled=False):
+            view.change(p, self._excerpted if old else AS_IT_CAME, since=call)
+
+    def _excerpted(self, result: Message) -> Message:
+        return result if result.kind == KIND else _archived(result, self.excerpt(result))
 
     def excerpt(self, result: Message) -> str:
         """Return the text that stands for a result."""
         limit = 1200 if self.strategy == "llm" else 800
         head = limit * 2 // 3
-        text = trims.ends(contents.texts(result), head, limit - head, "\n... (truncated) ...\n") or "(empty output)"
+        text = (
+            trims.ends(contents.texts(result), head, limit - head, "\n... (truncated) ...\n")
+            or "(empty output)"
+        )
         status = "error" if result.is_error else "ok"
         return f"{OUTPUT}\nTool: {result.tool or 'unknown'}\nCall ID: {result.call_id or ''}\nStatus: {status}\n{text}"
 
@@ -110,10 +153,8 @@ def digest_line(result: Message, limit: int = 200) -> str:
     return f"- {result.tool or 'unknown'} ({'error' if result.is_error else 'ok'}): {text}"
 
 
-def _old(history: History, keep: int) -> list[int]:
-    """Return positions of the tool results before the last `keep`, those archived before left out."""
-    found = np.flatnonzero(history.role("tool") & ~history.stays).tolist()
-    return [p for p in found[: max(len(found) - keep, 0)] if history[p].kind != KIND]
+def _stubbed(result: Message) -> Message:
+    return result if result.kind == KIND else _archived(result, ARCHIVED)
 
 
 def _archived(message: Message, text: str) -> Message:

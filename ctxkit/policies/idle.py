@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass
-from math import isnan
-from typing import TYPE_CHECKING, Any
+from math import ceil
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ctxkit.history.columns import Column
+from ctxkit.history.columns import ASSISTANT, TOOL, USER, chars
 from ctxkit.policies import contents, trims
-from ctxkit.policies.setting import Setting, at_least, share
-from ctxkit.policies.traces import traced
+from ctxkit.policies.scheduled import Scheduled
+from ctxkit.policies.setting import at_least, share
+from ctxkit.schedules import AS_IT_CAME, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
-    from numpy.typing import NDArray
-
-    from ctxkit.history import History
-    from ctxkit.history.clock import Clock
     from ctxkit.messages import Message
+    from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
 PLACEHOLDER = "[Old tool result content cleared]"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class CacheTtl(Setting):
+class CacheTtl(Scheduled):
     """After a pause longer than the cache lives, trim large old results; clear the oldest where that is not enough.
 
     The pause is read off the log: from the end of the call before to this one. Where times are unknown nothing is done.
@@ -62,78 +58,25 @@ class CacheTtl(Setting):
     """Results with images are skipped; from how many images from the end on, where above 0 (OpenClaw: the last 3)."""
 
     def __post_init__(self) -> None:
-        at_least(self, 0, "ttl_seconds", "keep_last_assistants", "min_prunable_tool_chars", "keep_images")
+        at_least(
+            self, 0, "ttl_seconds", "keep_last_assistants", "min_prunable_tool_chars", "keep_images"
+        )
         at_least(self, 0, "soft_trim_max_chars", "soft_trim_head_chars", "soft_trim_tail_chars")
         share(self, "soft_trim_ratio", "hard_clear_ratio")
 
-    def __call__(self, history: History, room: Room) -> History:
-        """Return the history as this call is sent."""
-        if not self.due(history):
-            return history
-        which = self.prunable(history)
-        window = room.limit * 4
-        if not which.any() or int(history.chars.sum()) < self.soft_trim_ratio * window:
-            return history
-        return self.cleared(self.trimmed(history, which), which, window)
+    def schedule(self, view: ScheduleView, room: Room) -> None:
+        """Leave each call as it came, but those after a pause."""
+        view.stages((None, _AfterPause(self)), lambda call, _: self.acts(view, room, call))
 
-    changes = ("tool",)
-
-    @property
-    def traced_bill(self) -> Callable[..., tuple[NDArray[Any], NDArray[Any]]]:
-        """What all coming calls are sent at once; not there where it may act at every call."""
-        if not self.ttl_seconds:
-            raise AttributeError("traced_bill")
-        return self._traced_bill
-
-    def _traced_bill(
-        self, history: History, start: int, stop: int, clock: Clock, room: Room
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        return traced((self,), self, history, (start, stop), clock, room)
-
-    def acts(self, history: History, span: tuple[int, int], _prompts: NDArray[Any], _room: Room) -> list[int]:
-        """Return the calls of a span at which it may do anything: those after a long pause."""
-        if not self.ttl_seconds:
-            return list(range(*span))
-        late = history.log.clock(self.ttl_seconds).calls  # the first call, always cold, has no pause before it
-        return late[bisect_left(late, max(span[0], 1)) : bisect_left(late, span[1])]
-
-    def due(self, history: History) -> bool:
-        """Say whether the pause before this call was long enough."""
-        if not self.ttl_seconds:
-            return True
-        log, call = history.log, history.call
-        if not 0 < call < log.calls:
+    def acts(self, view: ScheduleView, room: Room, call: int) -> bool:
+        """Return True where a call comes after a long pause, and is large enough."""
+        if self.ttl_seconds and not view.pause(call) >= self.ttl_seconds:
             return False
-        pause = log.sent[call] - log.done[call - 1]
-        return not isnan(pause) and pause >= self.ttl_seconds
+        return view.chars(call) >= self.soft_trim_ratio * room.limit * 4
 
-    def prunable(self, history: History) -> NDArray[Any]:
-        """Return a mask of the results that may be touched: after the first user message, before the last replies."""
-        start, stop = self._span(history)
-        if start < 0 or stop < 0:
-            return np.zeros(len(history), bool)
-        mask = history.tool(*(self.allow or ("*",)))
-        mask[:start] = mask[stop:] = False
-        if self.deny:
-            mask &= ~history.tool(*self.deny)
-        mask[self._seen(history, mask)] = False
-        return mask
-
-    def _span(self, history: History) -> tuple[int, int]:
-        """Return the first user message, and the first of the last replies; -1: there is none."""
-        last = self.keep_last_assistants
-        return history.next(0, "user"), history.nth_last("assistant", last) if last else len(history)
-
-    def _seen(self, history: History, mask: NDArray[Any]) -> NDArray[Any]:
-        """Return the positions of the results among those of a mask whose images protect them."""
-        found = np.flatnonzero(mask & _with_images(history))
-        return found[-self.keep_images :] if self.keep_images else found
-
-    def trimmed(self, history: History, which: NDArray[Any]) -> History:
-        """Return the history with long results cut to head and tail."""
-        long = np.flatnonzero(which & (history.chars > self.whole)).tolist()
-        changes = {p: self.trim(history[p]) for p in long}
-        return history.shorten(changes, reason="long results are trimmed to head and tail") if changes else history
+    def concerns(self, view: ScheduleView, p: int) -> bool:
+        """Return True for the result of a tool that may be touched."""
+        return view.is_tool(p, self.allow or ("*",)) and not view.is_tool(p, self.deny)
 
     @property
     def whole(self) -> int:
@@ -141,39 +84,161 @@ class CacheTtl(Setting):
         return max(self.soft_trim_max_chars, self.soft_trim_head_chars + self.soft_trim_tail_chars)
 
     def trim(self, message: Message) -> Message:
-        """Return a long result as head and tail; the message itself where it is not long, or was trimmed."""
+        """Return a long result as head and tail; itself where it is not long, or was trimmed."""
         text = contents.texts(message)
-        if len(text) <= self.whole or "\n\n[Tool result trimmed: " in text[-200:]:
+        if (
+            min(chars(message), len(text)) <= self.whole
+            or "\n\n[Tool result trimmed: " in text[-200:]
+        ):
             return message
-        return contents.with_text(message, soft(text, self.soft_trim_head_chars, self.soft_trim_tail_chars))
-
-    def cleared(self, history: History, which: NDArray[Any], window: int) -> History:
-        """Return the history with the oldest results cleared until it is below the share."""
-        oldest = self._oldest(history.chars, which, window)
-        return history.shorten(oldest, self.placeholder, reason="the oldest results are cleared")
-
-    def _oldest(self, chars: NDArray[Any], which: NDArray[Any], window: int) -> NDArray[Any]:
-        """Return the positions of the results to clear."""
-        total, limit = int(chars.sum()), self.hard_clear_ratio * window
-        positions = np.flatnonzero(which & (chars > len(self.placeholder)))
-        enough = int(chars[positions].sum()) >= self.min_prunable_tool_chars
-        if not self.hard_clear or total < limit or not enough:
-            return positions[:0]
-        left = total - np.cumsum(chars[positions] - len(self.placeholder))
-        return positions[: int(np.searchsorted(-left, -limit, side="right")) + 1]
+        return contents.with_text(
+            message, soft(text, self.soft_trim_head_chars, self.soft_trim_tail_chars)
+        )
 
 
-def _with_images(history: History) -> NDArray[Any]:
-    """Return a mask of the messages that hold images."""
-    log, head = history.log, history.head
-    column = log.memo.get("images")
-    if column is None:
-        messages = log.messages
-        column = log.memo["images"] = Column(lambda a, b: [contents.has_images(m) for m in messages[a:b]], np.bool_)
-    tail: NDArray[Any] = column.upto(history.hi)[history.lo :]
-    if not head.size:
-        return tail
-    return np.concatenate(([contents.has_images(i.message(log)) for i in head.items], tail))
+@dataclass(frozen=True)
+class _AfterPause:
+    """What a call after a pause is sent; of others it says nothing, so the work grows with pauses."""
+
+    rule: CacheTtl
+
+    def schedule(self, view: ScheduleView, room: Room) -> None:
+        """Trim what may be touched at each call after a pause, and clear the oldest of it."""
+        shown: _Shown = view.memory.setdefault("shown", _Shown(self.rule))
+        touched: _Touched = view.memory.setdefault("touched", _Touched(self.rule))
+        news = {call: more for call, *more in view.news("user", "assistant", "tool")}
+        events = view.events("tool")
+        for call in view.calls():
+            came, went, settled = news.get(call, ((), (), ()))
+            shown.follow(view, came, went)
+            shown.looked_at.update(settled, events.get(call, ()))
+            if self.rule.acts(view, room, call):
+                touched.follow(view, shown, call)
+                touched.clear(view, room.limit * 4, call)
+
+
+class _Shown:
+    """The messages that are shown: results that the rule concerns, and those that bound them."""
+
+    def __init__(self, rule: CacheTtl) -> None:
+        self.rule = rule
+        self._of_role: dict[int, list[int]] = {TOOL: [], ASSISTANT: [], USER: []}
+        self.looked_at: set[int] = set()
+        """Results of which something changed since the last call after a pause."""
+
+    def follow(self, view: ScheduleView, came: Iterable[int], went: Iterable[int]) -> None:
+        """Take in what a call shows, and no more shows."""
+        for p in went:
+            found = self._of_role[view.role(p)]
+            i = bisect_left(found, p)
+            if found[i : i + 1] == [p]:
+                del found[i]
+            self.looked_at.add(p)
+        for p in came:
+            if view.role(p) != TOOL or self.rule.concerns(view, p):
+                insort(self._of_role[view.role(p)], p)
+                self.looked_at.add(p)
+
+    def span(self, view: ScheduleView, call: int) -> tuple[int, int]:
+        """Return from where to where results may be touched."""
+        users, replies, last = (
+            self._of_role[USER],
+            self._of_role[ASSISTANT],
+            self.rule.keep_last_assistants,
+        )
+        if not users or len(replies) < last:
+            return 0, 0
+        return users[0], replies[-last] if last else view.shown(call)
+
+    def between(self, a: int, b: int) -> list[int]:
+        """Return the results between two positions."""
+        tools = self._of_role[TOOL]
+        return tools[bisect_left(tools, min(a, b)) : bisect_left(tools, max(a, b))]
+
+    def is_result(self, p: int) -> bool:
+        """Return True for a result that is shown and concerned."""
+        return self.between(p, p + 1) == [p]
+
+
+class _Touched:
+    """The results that a call after a pause may touch, and how many of the oldest are cleared."""
+
+    def __init__(self, rule: CacheTtl) -> None:
+        self.rule, self._span = rule, (0, 0)
+        self._sizes: dict[int, tuple[int, int]] = {}
+        """Characters of each as it came, and trimmed."""
+        self._less = 0
+        """Characters that trimming all of them takes away."""
+        self._window = Window()
+        """Those that clearing makes shorter; the old ones are cleared."""
+        self._saved = [0]
+        """Sums of the characters that clearing the first of them takes away."""
+        self._images: list[int] = []
+        self._spared: set[int] = set()
+
+    def follow(self, view: ScheduleView, shown: _Shown, call: int) -> None:
+        """Bring it up to a call."""
+        was, self._span = self._span, shown.span(view, call)
+        (a, b), (start, stop) = was, self._span
+        some = shown.looked_at | {*shown.between(a, start), *shown.between(b, stop)}
+        inside = {p for p in some if start <= p < stop and shown.is_result(p)}
+        for p in sorted(some | self._respared(view, some, inside, call)):
+            wanted = p not in self._spared and (p in inside or p in self._images)
+            self._look(view, p, call, wanted=wanted)
+        shown.looked_at = set()
+
+    def _respared(
+        self, view: ScheduleView, some: set[int], inside: set[int], call: int
+    ) -> set[int]:
+        """Note which have images; return those that are spared because of them, or are so no more."""
+        images = set(self._images).difference(some) if self._images else set()
+        for p in inside:
+            message = view.message(p, call)
+            if message is not None and contents.has_images(message):
+                images.add(p)
+        was, self._images = self._spared, sorted(images)
+        self._spared = set(self._images[-self.rule.keep_images :])
+        return was ^ self._spared
+
+    def _look(self, view: ScheduleView, p: int, call: int, *, wanted: bool) -> None:
+        """Take in a result, or leave it out, as it stands at a call."""
+        known = self._sizes.pop(p, None)
+        if known is not None:
+            self._less -= known[0] - known[1]
+            if p in self._window:
+                del self._saved[bisect_left(self._window.found, p) + 1 :]
+                self._window.out(p)
+        if not wanted:
+            if known is not None:
+                view.change(p, AS_IT_CAME, since=call)
+            return
+        came, trimmed = view.left(p, call).chars, view.tried(p, self.rule.trim, call).chars
+        self._less += came - trimmed
+        self._sizes[p] = came, trimmed
+        old = False
+        if trimmed > len(self.rule.placeholder):
+            old = self._window.put(p)
+            del self._saved[bisect_left(self._window.found, p) + 1 :]
+        if known is not None or old or came > self.rule.whole:
+            self._say(view, p, call, cleared=old)
+
+    def _say(self, view: ScheduleView, p: int, call: int, *, cleared: bool) -> None:
+        trim = self.rule.trim
+        view.change(p, (trim, self.rule.placeholder) if cleared else trim, since=call)
+
+    def clear(self, view: ScheduleView, window: int, call: int) -> None:
+        """Clear the oldest until the call is below the share of the window, in characters."""
+        for p, cleared in self._window.settle(self._needed(view, window, call)):
+            self._say(view, p, call, cleared=cleared)
+
+    def _needed(self, view: ScheduleView, window: int, call: int) -> int:
+        """Return how many of the oldest must be cleared; more than there are: all are not enough."""
+        mark, found, saved = len(self.rule.placeholder), self._window.found, self._saved
+        for p in found[len(saved) - 1 :]:
+            saved.append(saved[-1] + self._sizes[p][1] - mark)
+        over = view.chars(call) - self._less - ceil(self.rule.hard_clear_ratio * window)
+        enough = saved[-1] + mark * len(found) >= self.rule.min_prunable_tool_chars
+        return bisect_right(saved, over) if self.rule.hard_clear and over >= 0 and enough else 0
 
 
 def soft(text: str, head: int, tail: int) -> str:

@@ -6,23 +6,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
-from ctxkit.history.columns import chars
 from ctxkit.messages import Part, Text, Thinking, ToolCall
 from ctxkit.policies import contents
-from ctxkit.policies.setting import Setting, at_least
-from ctxkit.policies.traces import Traced
+from ctxkit.policies.scheduled import Scheduled
+from ctxkit.policies.setting import at_least
+from ctxkit.schedules import AS_IT_CAME
 
 if TYPE_CHECKING:
-    from ctxkit.history import History
     from ctxkit.messages import Message
-    from ctxkit.policies.courses import Course
+    from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Intermediate(Traced, Setting):
+class Intermediate(Scheduled):
     """Cut text, reasoning and arguments of replies that only led to the next tool call."""
 
     max_chars: int = 120
@@ -33,22 +31,12 @@ class Intermediate(Traced, Setting):
     def __post_init__(self) -> None:
         at_least(self, 0, "max_chars", "max_argument_chars")
 
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the history with shorter steps; the last reply is left alone."""
-        last = history.nth_last("assistant", 1)
-        long = history.role("assistant") & (history.chars > min(self.max_chars, self.max_argument_chars))
-        changes = {p: self._short(history[p]) for p in np.flatnonzero(long).tolist() if p != last}
-        return history.shorten(changes, reason="a step on the way") if changes else history
-
-    changes = ("assistant",)
-
-    def trace(self, course: Course, _room: Room) -> None:
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Cut each step as soon as another reply is there."""
-        course.need_calls()
-        replies = np.flatnonzero(course.shown.role("assistant"))
         low = min(self.max_chars, self.max_argument_chars)
-        for p, late in zip(replies.tolist(), course.arrive[replies[1:]].tolist(), strict=False):
-            course.change(p, late, lambda m: self._short(m) if chars(m) > low else m)
+        for p, call, old in view.window("assistant", lambda n: n - 1):
+            if view.long(p, low):
+                view.change(p, self._short if old else AS_IT_CAME, since=call, low=low + 1)
 
     def _short(self, message: Message) -> Message:
         if not message.tool_calls:
@@ -65,8 +53,14 @@ class Intermediate(Traced, Setting):
         return contents.with_arguments(short, self._arguments)
 
     def _arguments(self, call: ToolCall) -> dict[str, object] | None:
-        long = {k for k, v in call.arguments.items() if len(contents.written(v)) > self.max_argument_chars}
-        return {k: _elided(v) if k in long else v for k, v in call.arguments.items()} if long else None
+        long = {
+            k
+            for k, v in call.arguments.items()
+            if len(contents.written(v)) > self.max_argument_chars
+        }
+        return (
+            {k: _elided(v) if k in long else v for k, v in call.arguments.items()} if long else None
+        )
 
 
 def _elided(value: object) -> str:

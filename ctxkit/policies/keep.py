@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.history.columns import ASSISTANT, TOOL, USER
+from ctxkit.history.view import role_code
 from ctxkit.policies import contents
-from ctxkit.policies.setting import Setting, at_least
+from ctxkit.policies.scheduled import Scheduled
+from ctxkit.policies.setting import at_least
+from ctxkit.policies.shown import Shown
+from ctxkit.schedules import AS_IT_CAME, Window
 
 if TYPE_CHECKING:
-    from ctxkit.history import History
+    from collections.abc import Sequence
+
     from ctxkit.messages import Message
+    from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
 CORRECTIONS = (
@@ -35,7 +41,10 @@ CORRECTIONS = (
     "EVIDENCE AUDIT REQUIRED",
     "MISSING ARTIFACT",
 )
-"""How fuseraft's corrections of an agent begin; a user message that holds `[fuseraft:blocked` is one too."""
+"""How fuseraft's corrections of an agent begin.
+
+A user message that holds `[fuseraft:blocked` is one too.
+"""
 _ROLES = ("system", "user", "assistant", "tool", "summary")
 
 
@@ -48,17 +57,18 @@ def is_correction(message: Message) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TextOnly(Setting):
+class TextOnly(Scheduled):
     """Strip tool results, tool calls and reasoning; what has no text left goes."""
 
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the history with text alone."""
-        return _stripped(history, "only text is kept")
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
+        """Strip each message as it comes."""
+        for p in view.new("assistant", "tool"):
+            view.change(p, _text, since=view.arrival(p), smaller=False)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Roles(Setting):
-    """Keep the messages of some roles; without `tool`, replies lose their calls but keep their text."""
+class Roles(Scheduled):
+    """Keep the messages of some roles; without `tool`, replies keep their text, not their calls."""
 
     roles: tuple[str, ...] = ("user", "assistant", "summary")
     """Roles that stay; what the history must keep (system, pinned, pending) stays anyway."""
@@ -68,57 +78,76 @@ class Roles(Setting):
             if role not in _ROLES:
                 raise BadArguments(f"There is no role {role!r}.{did_you_mean(role, _ROLES)}")
 
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the history with these roles alone."""
-        if "tool" not in self.roles:
-            history = _stripped(history, "tool calls and results are left out")
-        return history.keep(history.role(*self.roles, "system"), f"only {', '.join(self.roles)} are kept")
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
+        """Hide each message of another role as it comes, and a result with its reply."""
+        kept = {role_code(role) for role in self.roles}
+        for p in view.new():
+            call, role = view.arrival(p), view.role(p)
+            if role not in kept or (ASSISTANT not in kept and _is_answer(view, p, call)):
+                view.change(p, None, since=call)
+            elif role == ASSISTANT and TOOL not in kept:
+                view.change(p, _text, since=call, smaller=False)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class WithoutAgents(Setting):
+class WithoutAgents(Scheduled):
     """Leave out what some agents said; tool results have no author, so all of them go too."""
 
     agents: tuple[str, ...] = ()
     """Names or globs, upper and lower case alike."""
 
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the history without these agents."""
-        if not self.agents:
-            return history
-        new = _stripped(history, "tool results have no author")
-        out = new.agent(*self.agents) & new.role("assistant")
-        return new.drop(out, f"said by {', '.join(self.agents)}")
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
+        """Hide what they say as it comes, and strip what others say."""
+        for p in view.new("assistant", "tool") if self.agents else ():
+            what = None if view.role(p) == ASSISTANT and self._said(view, p) else _text
+            view.change(p, what, since=view.arrival(p), smaller=False)
+
+    def _said(self, view: ScheduleView, p: int) -> bool:
+        name = (view.rows.message(p).agent or view.rows.log.agent).lower()
+        return any(fnmatchcase(name, pattern.lower()) for pattern in self.agents)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TurnAge(Setting):
-    """Keep what belongs to the last replies, from the user's message before the oldest of them on."""
+class TurnAge(Scheduled):
+    """Keep what belongs to the last replies, from the user's message before the oldest of them."""
 
     turns: int = 0
-    """How many replies to keep; 0: all. Replies that only call tools count, unless they were stripped before."""
+    """How many replies to keep; 0: all.
+
+    Replies that only call tools count, unless they were stripped before.
+    """
     from_reply: bool = False
     """Begin with the reply itself, without the message it answers (as fuseraft's program did)."""
 
     def __post_init__(self) -> None:
         at_least(self, 0, "turns")
 
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the history from the `turns`-th last reply on."""
-        if self.turns <= 0:
-            return history
-        first = history.nth_last("assistant", self.turns)
-        if first <= 0:
-            return history
-        if not self.from_reply:
-            users = history.role("user")
-            while first > 0 and users[first - 1]:
-                first -= 1
-        return history.drop(history.safe_before(first), f"older than the last {self.turns} replies")
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
+        """Hide what is older as soon as there are enough replies."""
+        shown: Shown = view.memory.setdefault("shown", Shown())
+        replies: Window = view.memory.setdefault("replies", Window())
+        for call, came, went, _ in view.news() if self.turns else ():
+            shown.follow(came, went)
+            for p in went:
+                if view.role(p) == ASSISTANT:
+                    replies.out(p)
+            for p in came:
+                if view.role(p) == ASSISTANT:
+                    replies.put(p)
+            i = 0
+            if len(replies.found) >= self.turns:
+                i = self._first(view, shown, shown.index(replies.found[-self.turns]), call)
+            _hide_before(view, shown.found[i] if i else 0, call)
+
+    def _first(self, view: ScheduleView, shown: Shown, i: int, call: int) -> int:
+        """Return the index of the first message that is kept where the oldest reply has one."""
+        while not self.from_reply and i and view.role(shown.found[i - 1]) == USER:
+            i -= 1
+        return shown.safe_before(view, i, call)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Tail(Setting):
+class Tail(Scheduled):
     """Keep the last messages; corrections of an agent are pinned and not counted."""
 
     messages: int = 0
@@ -129,38 +158,95 @@ class Tail(Setting):
     def __post_init__(self) -> None:
         at_least(self, 0, "messages")
 
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the last messages, and what is pinned before them."""
-        if self.messages <= 0 or len(history) <= self.messages:
-            return history
-        why = f"older than the last {self.messages} messages"
-        pinned = self._pinned(history)
-        free = np.flatnonzero(~pinned)
-        if len(free) <= self.messages:
-            return history
-        first = int(free[-self.messages])
-        if not pinned[:first].any():
-            return history.drop(history.safe(first) or history.safe_before(first), why)
-        return history.keep(pinned | (np.arange(len(history)) >= first), why)
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
+        """Hide what is older as soon as there are enough messages."""
+        if not self.messages:
+            return
+        shown: Shown = view.memory.setdefault("shown", Shown())
+        pinned: Window = view.memory.setdefault("pinned", Window())
+        free: Window = view.memory.setdefault("free", Window())
+        for call, came, went, settled in view.news():
+            shown.follow(came, went)
+            for p in went:
+                (pinned if p in pinned else free).out(p)
+            for p in came:
+                (pinned if self._is_pinned(view, p, call) else free).put(p)
+            for p in settled:
+                if p in free:
+                    free.out(p)
+                    pinned.put(p)
+            first = free.found[-self.messages] if len(free.found) > self.messages else 0
+            if first and not (pinned.found and pinned.found[0] < first):
+                _hide_but(view, _cut(view, shown, first, call), (), (), call)
+            else:
+                kept = [p for p in pinned.found if p < first]
+                parted = _parted(view, shown, first, call)
+                _hide_but(view, first, kept, parted, call)
 
-    def _pinned(self, history: History) -> np.ndarray:
-        pinned = np.array(history.stays)
-        if self.pin_corrections:
-            for p in np.flatnonzero(history.role("user")).tolist():
-                pinned[p] = pinned[p] or is_correction(history[p])
-        return pinned
+    def _is_pinned(self, view: ScheduleView, p: int, call: int) -> bool:
+        if view.stays(p, call):
+            return True
+        message = view.message(p, call) if self.pin_corrections and view.role(p) == USER else None
+        return message is not None and is_correction(message)
 
 
-def _stripped(history: History, why: str) -> History:
-    """Return the history without tool results, calls and reasoning."""
-    changes: dict[int, Message | None] = {}
-    for p in np.flatnonzero(history.role("assistant", "tool") & ~history.stays).tolist():
-        message = history[p]
-        if message.role == "tool":
-            changes[p] = None
-        elif not contents.only_text(message):
-            text = contents.text_only(message)
-            changes[p] = text if any(contents.texts(text)) else None
-        elif not contents.texts(message):
-            changes[p] = None
-    return history.replace(changes, reason=why) if changes else history
+def _text(message: Message) -> Message | None:
+    """Return a message with its text alone; None where it has none, or is a tool result."""
+    if message.role == "tool":
+        return None
+    text = contents.text_only(message)
+    return text if contents.texts(text) else None
+
+
+def _is_answer(view: ScheduleView, p: int, call: int) -> bool:
+    """Return True for the result of a call that is shown."""
+    group = view.rows.members(view.rows.group(p), call)
+    return view.role(p) == TOOL and view.role(group[0]) == ASSISTANT
+
+
+def _cut(view: ScheduleView, shown: Shown, first: int, call: int) -> int:
+    """Return the position of the next safe cut; where none comes, of the last one before."""
+    i = shown.index(first)
+    at = shown.safe(view, i, call)
+    if at == len(shown.found):
+        at = shown.safe_before(view, i, call)
+    return shown.found[at] if at else 0
+
+
+def _parted(view: ScheduleView, shown: Shown, first: int, call: int) -> list[int]:
+    """Return the results from a position on whose replies before it go."""
+    rows, i = view.rows, shown.index(first)
+    return [
+        p
+        for p in shown.found[i : shown.safe(view, i, call)]
+        if view.role(p) == TOOL
+        and first > rows.members(rows.group(p), call)[0]
+        and not view.stays(p, call)
+    ]
+
+
+def _hide_before(view: ScheduleView, first: int, call: int) -> None:
+    """Hide all positions before one, and only these, from a call on."""
+    gone = view.memory.get("gone", 0)
+    view.memory["gone"] = first
+    for p in range(gone, first):
+        view.change(p, None, since=call)
+    for p in range(first, gone):
+        view.whole(p, since=call)
+
+
+def _hide_but(
+    view: ScheduleView, first: int, kept: Sequence[int], more: Sequence[int], call: int
+) -> None:
+    """Hide all positions before one but some, and some behind it, from a call on."""
+    was: int = view.memory.get("gone", 0)
+    held: set[int]
+    parted: set[int]
+    held, parted = view.memory.get("but", (set(), set()))
+    keep, extra = set(kept), set(more)
+    view.memory["gone"], view.memory["but"] = first, (keep, extra)
+    edge = range(min(was, first), max(was, first))
+    for p in sorted({*edge, *(held ^ keep), *(parted ^ extra)}):
+        hide = (p < first and p not in keep) or p in extra
+        if hide != ((p < was and p not in held) or p in parted):
+            view.change(p, None if hide else AS_IT_CAME, since=call)

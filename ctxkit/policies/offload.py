@@ -2,76 +2,83 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ctxkit.policies import contents
-from ctxkit.policies.courses import Untraceable
-from ctxkit.policies.setting import Setting, at_least
-from ctxkit.policies.traces import Traced
+from ctxkit.policies.scheduled import Scheduled
+from ctxkit.policies.setting import at_least
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
-    from ctxkit.history import History
     from ctxkit.messages import Message, ToolCall
-    from ctxkit.policies.courses import Course
+    from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
 STUB = "[result offloaded — "
+_NAMED = re.compile(r"^Artifact: ([0-9a-f]{12})$", re.MULTILINE)
 HINTS = ("path", "command", "script", "url", "key", "query", "message", "branch")
 """Arguments that a stub names, the first of them that the call has."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Offload(Traced, Setting):
-    """Put a stub in the place of each result longer than a threshold; the newest result too, as soon as it is there."""
+class Offload(Scheduled):
+    """Put a stub in the place of each result longer than a threshold, as soon as it is there.
+
+    The stub names an artifact by what the result says. A replay writes nothing; a live session
+    saves what `artifacts` says, or sends the result whole where it cannot.
+    """
 
     threshold: int = 40_000
     """Results of more characters are offloaded."""
-    save: Callable[[str, str], None] | None = None
-    """Keeps an artifact: called with its id and text, for a live session; a replay writes nothing."""
     tools: tuple[str, ...] = ("*",)
     """Names or globs of the tools whose results are offloaded."""
 
     def __post_init__(self) -> None:
         at_least(self, 0, "threshold")
 
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the history with stubs; a result that could not be saved stays as it is."""
-        long = np.flatnonzero(history.tool(*self.tools) & (history.chars > self.threshold)).tolist()
-        changes: dict[int, Message | str] = {p: self._stub(history, p, history[p]) for p in long}
-        return history.shorten(changes, reason="offloaded to an artifact") if changes else history
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
+        """Offload each result as soon as it is there."""
+        for p in view.new("tool", tools=self.tools):
+            if view.long(p, self.threshold):
+                what = partial(self._stub, call=view.asked(p))
+                view.change(p, what, since=view.arrival(p), low=self.threshold + 1)
 
-    changes = ("tool",)
+    def artifacts(self, given: Iterable[Message]) -> dict[str, Message]:
+        """Return the results that it may put stubs for, by the artifact that the stub names.
 
-    def trace(self, course: Course, _room: Room) -> None:
-        """Offload each result as soon as it is there; one that is saved somewhere is offloaded when it is sent."""
-        if self.save is not None:
-            raise Untraceable
-        for p in course.long(course.shown.tool(*self.tools), self.threshold):
-            course.each([p], self.threshold, lambda m, p=p: self._stub(course.shown, p, m))  # type: ignore[misc]
+        Args:
+            given: what a call shows before this pruning.
+        """
+        long = (m for m in given if m.role == "tool" and self._is_long(contents.texts(m), m))
+        return {artifact_id(contents.texts(m)): m for m in long}
 
-    def _stub(self, history: History, position: int, message: Message) -> Message:
+    def _is_long(self, text: str, message: Message) -> bool:
+        if len(text) <= self.threshold or text.startswith(STUB):
+            return False
+        return not contents.has_images(message)
+
+    def _stub(self, message: Message, call: ToolCall | None) -> Message:
         text = contents.texts(message)
-        if len(text) <= self.threshold or text.startswith(STUB) or contents.has_images(message):
+        if not self._is_long(text, message):
             return message
-        artifact = sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
-        if not self._saved(artifact, text):
-            return message
-        return contents.with_text(message, stub(text, message, _asked(history, position), artifact))
+        return contents.with_text(message, stub(text, message, call, artifact_id(text)))
 
-    def _saved(self, artifact: str, text: str) -> bool:
-        if self.save is None:
-            return True
-        try:
-            self.save(artifact, text)
-        except OSError:
-            return False  # as fuseraft: the result stays in the history, nothing is lost
-        return True
+
+def artifact_id(text: str) -> str:
+    """Return the name of the artifact that holds a text: the first 12 digits of its SHA-256."""
+    return sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def artifact_named(message: Message) -> str | None:
+    """Return the artifact that a stub names; None where the message is no stub, or one cut short."""
+    text = contents.texts(message)
+    found = _NAMED.search(text) if message.role == "tool" and text.startswith(STUB) else None
+    return found[1] if found else None
 
 
 def stub(text: str, result: Message, call: ToolCall | None, artifact: str) -> str:
@@ -92,12 +99,3 @@ def hint(call: ToolCall | None) -> str:
         return ""
     key = next((k for k in HINTS if k in call.arguments), next(iter(call.arguments)))
     return f"{key}={contents.one_line(contents.written(call.arguments[key]), 60)}"
-
-
-def _asked(history: History, position: int) -> ToolCall | None:
-    """Return the call that the result at a position answers."""
-    log, message = history.log, history[position]
-    row = history.row(position)
-    if row < 0:
-        return None
-    return next((c for c in log.messages[log.groups[row]].tool_calls if c.id == message.call_id), None)

@@ -1,45 +1,46 @@
-"""The AI SDK's `pruneMessages`: drop reasoning and tool calls from all but the last messages, then what is empty."""
+"""The AI SDK's `pruneMessages`: drop reasoning and tool calls from all but the last messages.
+
+What is empty afterwards goes, too.
+"""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, insort
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from itertools import pairwise
-from math import inf
-from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments
+from ctxkit.history.columns import ASSISTANT, TOOL
 from ctxkit.policies import contents
-from ctxkit.policies.courses import Untraceable
-from ctxkit.policies.setting import Setting, at_least
-from ctxkit.policies.traces import Traced
+from ctxkit.policies.scheduled import Scheduled
+from ctxkit.policies.setting import at_least
+from ctxkit.policies.shown import Shown
+from ctxkit.schedules import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
-    from numpy.typing import NDArray
-
-    from ctxkit.history import History
     from ctxkit.messages import Message
-    from ctxkit.policies.courses import Course
+    from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
 _MODE = re.compile(r"none|all|before-last-message|before-last-(\d+)-messages")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Prune(Traced, Setting):
+class Prune(Scheduled):
     """Drop tool calls with their results, and reasoning, from what lies before the last messages.
 
-    A call is kept where its own id occurs among the last messages, so a call just before them survives with its result.
-    The results of one reply count as one message, as they are one in the AI SDK.
+    A call is kept where its own id occurs among the last messages, so a call just before them
+    survives with its result. The results of one reply count as one message, as they are one in
+    the AI SDK.
     """
 
     tool_calls: str = "none"
-    """`none`, `all`, `before-last-message` or `before-last-N-messages` (N = 0 drops nothing, as in the SDK)."""
+    """`none`, `all`, `before-last-message` or `before-last-N-messages`; N = 0 drops nothing."""
     tools: tuple[str, ...] = ("*",)
     """Names or globs of the tools that this concerns."""
     reasoning: Literal["none", "all", "before-last-message"] = "none"
@@ -49,29 +50,38 @@ class Prune(Traced, Setting):
 
     def __post_init__(self) -> None:
         if not _MODE.fullmatch(self.tool_calls):
-            raise BadArguments(f"Prune knows none, all, before-last-N-messages, not {self.tool_calls!r}.")
+            raise BadArguments(
+                f"Prune knows none, all, before-last-N-messages, not {self.tool_calls!r}."
+            )
         if self.reasoning not in ("none", "all", "before-last-message"):
-            raise BadArguments(f"Prune knows reasoning none, all, before-last-message, not {self.reasoning!r}.")
+            raise BadArguments(
+                f"Prune knows reasoning none, all, before-last-message, not {self.reasoning!r}."
+            )
         if self.empty_messages not in ("remove", "keep"):
-            raise BadArguments(f"Prune knows empty_messages remove and keep, not {self.empty_messages!r}.")
+            raise BadArguments(
+                f"Prune knows empty_messages remove and keep, not {self.empty_messages!r}."
+            )
 
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the history without them."""
-        return history.replace(dict(self._changes(history)), reason=self.tool_calls) if len(history) else history
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
+        """Drop a call as soon as no message that names it is among the last, or stays."""
+        pruned: _Pruned = view.memory.setdefault("pruned", _Pruned(self))
+        for event in view.before.events:
+            if event.position not in pruned.told:
+                pruned.say(view, event.position, event.call, emptied=True)
+        for call, came, went, settled in view.news():
+            for p in sorted(pruned.follow(view, came, went, settled, call)):
+                pruned.say(view, p, call)
 
-    def _changes(self, history: History) -> dict[int, Message | None]:
-        messages, stays = history.messages, history.stays
-        units = self._units(messages)
-        gone = self._dropped(messages, units, [bool(s) for s in stays])
-        changes: dict[int, Message | None] = {}
-        for p, message in enumerate(messages):
-            new = self._left(message, gone, last=p == len(messages) - 1, stays=bool(stays[p]))
-            if new is not message:
-                changes[p] = new
-        return changes
+    @property
+    def last(self) -> int | None:
+        """How many messages keep their calls; None: no call is dropped anywhere."""
+        match = _MODE.fullmatch(self.tool_calls)
+        if match is None or self.tool_calls == "none" or match[1] == "0":
+            return None
+        return 0 if self.tool_calls == "all" else int(match[1] or 1)
 
-    def _left(self, message: Message, gone: frozenset[str], *, last: bool, stays: bool) -> Message | None:
-        """Return what is left of a message without these calls."""
+    def left(self, message: Message, *, gone: frozenset[str], last: bool) -> Message | None:
+        """Return what is left of a message without these calls; `last`: nothing is behind it."""
         new = message
         if message.role == "tool" and message.call_id in gone:
             return None
@@ -79,94 +89,112 @@ class Prune(Traced, Setting):
             new = contents.without_calls(message, gone)
             if self.reasoning == "all" or (self.reasoning != "none" and not last):
                 new = contents.without_reasoning(new)
-        return None if self.empty_messages == "remove" and contents.is_empty(new) and not stays else new
+        return None if self.empty_messages == "remove" and contents.is_empty(new) else new
 
-    changes = ("assistant", "tool")
-    removes = True
-
-    def trace(self, course: Course, _room: Room) -> None:
-        """Say when each message loses its calls: as soon as no message that names them is among the last."""
-        if course.states:
-            raise Untraceable
-        messages = course.messages
-        times = self._times(course, messages)
-        for p, message in enumerate(messages):
-            ids = [c.id for c in message.tool_calls] if message.role == "assistant" else [message.call_id or ""]
-            spans = {i: times[i] for i in ids if times.get(i)}
-            if not spans and message.role == "tool":
-                continue
-            begin, later = int(course.arrive[p]), inf
-            if self.reasoning == "before-last-message" and p + 1 < len(messages):
-                later = float(course.arrive[p + 1])
-            bounds = {begin, later, *(float(t) for of in spans.values() for span in of for t in span)}
-            at = [*sorted(t for t in bounds if begin <= t < inf), inf]
-            for start, stop in pairwise(at):
-                gone = frozenset(i for i, of in spans.items() if any(a <= start < b for a, b in of))
-                course.change(p, start, self._make(gone, last=start < later), stop=stop, smaller=False)
-
-    def _make(self, gone: frozenset[str], *, last: bool) -> Callable[[Message], Message | None]:
-        return lambda m: self._left(m, gone, last=last, stays=False)
-
-    def _times(self, course: Course, messages: tuple[Message, ...]) -> dict[str, list[tuple[float, float]]]:
-        """Return for each call id from which to which call it is gone; a late result brings its call back."""
-        match = _MODE.fullmatch(self.tool_calls)
-        if self.tool_calls == "none" or match is None or match[1] == "0" or not messages:
-            return {}
-        last = 0 if self.tool_calls == "all" else int(match[1] or 1)
-        units = np.array(self._units(messages))
-        firsts = np.where(course.count > 0, units[np.maximum(course.count - 1, 0)] + 1 - last, -1)
-        where: dict[str, list[int]] = {}
-        for p, m in enumerate(messages):
-            for i in (*(c.id for c in m.tool_calls), *([m.call_id] if m.call_id is not None else ())):
-                where.setdefault(i, []).append(p)
-        named = self._named(messages, where)
-        passed = np.searchsorted(firsts, units, side="right")  # the first call to which each is none of the last
-        return {i: _gone(places, course, passed) for i, places in where.items() if self._concerns(named.get(i, ""))}
-
-    def _named(self, messages: tuple[Message, ...], where: dict[str, list[int]]) -> dict[str, str]:
-        """Return the tool of each call id; ids that are used twice, or answered first, matter where tools are named."""
-        named: dict[str, str] = {}
-        for p, m in enumerate(messages):
-            for call in m.tool_calls:
-                if self.tools != ("*",) and (call.id in named or where[call.id][0] != p):
-                    raise Untraceable
-                named[call.id] = call.name
-        return named
-
-    def _units(self, messages: tuple[Message, ...]) -> list[int]:
-        """Return for each message which message of the SDK it is in: results in a row are one."""
-        out: list[int] = []
-        for i, m in enumerate(messages):
-            joined = i and m.role == "tool" and messages[i - 1].role == "tool"
-            out.append(out[-1] if joined else (out[-1] + 1 if out else 0))
-        return out
-
-    def _dropped(self, messages: tuple[Message, ...], units: list[int], stays: list[bool]) -> frozenset[str]:
-        """Return the ids of the calls that go."""
-        match = _MODE.fullmatch(self.tool_calls)
-        if self.tool_calls == "none" or match is None or match[1] == "0":
-            return frozenset()
-        last = 0 if self.tool_calls == "all" else int(match[1] or 1)
-        first = units[-1] + 1 - last
-        kept = {m.call_id for m, u, s in zip(messages, units, stays, strict=True) if s or u >= first}
-        named: dict[str, str] = {}
-        for m, u, s in zip(messages, units, stays, strict=True):
-            for call in m.tool_calls:
-                named[call.id] = call.name
-                if s or u >= first:
-                    kept.add(call.id)
-        answered = {m.call_id for m in messages if m.role == "tool"}
-        return frozenset(c for c, name in named.items() if c not in kept and self._concerns(name)) | frozenset(
-            c for c in answered - named.keys() - kept if c is not None and self._concerns("")
-        )
-
-    def _concerns(self, tool: str) -> bool:
+    def concerns(self, tool: str) -> bool:
+        """Return True for a tool whose calls are dropped."""
         return any(fnmatchcase(tool.lower(), pattern.lower()) for pattern in self.tools)
 
 
+class _Pruned:
+    """What a schedule of `Prune` knows of the calls before."""
+
+    def __init__(self, rule: Prune) -> None:
+        self.rule = rule
+        self.told: set[int] = set()
+        """Positions of which something was said."""
+        self._shown, self._units = Shown(), Window()
+        self._places: dict[str, list[int]] = {}
+        self._gone: set[str] = set()
+        self._edge = self._end = 0
+
+    def follow(
+        self,
+        view: ScheduleView,
+        came: list[int],
+        went: list[int],
+        settled: list[int],
+        call: int,
+    ) -> set[int]:
+        """Take in what became of the messages; return those of which something else is left."""
+        self._shown.follow(came, went)
+        self._join(view, came, went)
+        ids = {i for p in (*came, *went, *settled) for i in _names(view, p)}
+        for p in went:
+            for i in _names(view, p):
+                self._places[i].remove(p)
+        for p in came:
+            for i in _names(view, p):
+                insort(self._places.setdefault(i, []), p)
+        ids.update(self._passed(view, call))
+        todo = set(came)
+        for i in ids:
+            if self._goes(view, i, call) != (i in self._gone):
+                self._gone ^= {i}
+                todo.update(self._places[i])
+        end = self._shown.found[-1] if self._shown.found else 0
+        if end != self._end and self.rule.reasoning == "before-last-message":
+            todo |= {end, self._end}
+        self._end = end
+        return todo
+
+    def say(self, view: ScheduleView, p: int, call: int, *, emptied: bool = False) -> None:
+        """Say what is left of a message from a call on, if that can be less than all."""
+        rule, gone = self.rule, frozenset(i for i in _names(view, p) if i in self._gone)
+        thinks = rule.reasoning != "none" and view.role(p) == ASSISTANT
+        empty = emptied or contents.is_empty(view.rows.message(p))
+        if gone or thinks or empty or p in self.told:
+            self.told.add(p)
+            what = partial(rule.left, gone=gone, last=p == self._end)
+            view.change(p, what, since=call, smaller=False)
+
+    def _join(self, view: ScheduleView, came: list[int], went: list[int]) -> None:
+        """Note where the messages of the SDK begin: results in a row are one."""
+        for p in went:
+            if p in self._units:
+                self._units.out(p)
+        found = self._shown.found
+        for p in (*came, *went):
+            for i in range(at := self._shown.index(p), min(at + 2, len(found))):
+                joined = i and view.role(found[i]) == view.role(found[i - 1]) == TOOL
+                if bool(joined) == (found[i] in self._units):
+                    (self._units.out if joined else self._units.put)(found[i])
+
+    def _passed(self, view: ScheduleView, call: int) -> Iterable[str]:
+        """Move the place from which nothing is dropped; return the ids that it passed."""
+        last, units = self.rule.last, self._units.found
+        edge = units[-last] if last and len(units) >= last else 0
+        if last == 0:
+            edge = view.shown(call)
+        a, b = sorted((self._edge, edge))
+        self._edge = edge
+        between = self._shown.found[self._shown.index(a) : self._shown.index(b)]
+        return [i for p in between for i in _names(view, p)]
+
+    def _goes(self, view: ScheduleView, i: str, call: int) -> bool:
+        """Return True where no message that names an id is among the last, or stays."""
+        places = self._places[i]
+        if not places or places[-1] >= self._edge or any(view.stays(p, call) for p in places):
+            return False
+        if "*" in self.rule.tools:
+            return True
+        named = [c.name for p in places for c in view.said_calls(p) if c.id == i]
+        return self.rule.concerns(named[-1] if named else "")
+
+
+def _names(view: ScheduleView, p: int) -> Iterable[str]:
+    """Return the ids of the calls that a message makes or answers."""
+    answered = view.rows.message(p).call_id
+    calls = dict.fromkeys(c.id for c in view.said_calls(p))
+    return calls if answered is None else {**calls, answered: None}
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Cap(Traced, Setting):
-    """Keep the messages before the first reply, and the last of the rest: at most so many in all (Tyrum)."""
+class Cap(Scheduled):
+    """Keep the messages before the first reply, and the last of the rest: at most so many in all.
+
+    As Tyrum does.
+    """
 
     max_messages: int = 0
     """How many messages there may be; 0: any number."""
@@ -174,66 +202,56 @@ class Cap(Traced, Setting):
     def __post_init__(self) -> None:
         at_least(self, 0, "max_messages")
 
-    @property
-    def alone(self) -> bool:
-        """Whether no messages are counted."""
-        return not self.max_messages
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
+        """Hide what lies between the head and the last messages as soon as there are too many."""
+        shown: Shown = view.memory.setdefault("shown", Shown())
+        stays: Window = view.memory.setdefault("stays", Window())
+        for call, came, went, settled in view.news() if self.max_messages else ():
+            shown.follow(came, went)
+            for p in went:
+                if p in stays:
+                    stays.out(p)
+            for p in (*came, *settled):
+                if p not in stays and view.stays(p, call):
+                    stays.put(p)
+            was: set[int] | None = view.memory.get("left")
+            if was is None and len(shown.found) <= self.max_messages:
+                continue
+            was = set(shown.found) if was is None else was.difference(went)
+            left = view.memory["left"] = set(self._left(view, shown, stays, call))
+            for p in sorted(was.union(came) - left):
+                view.change(p, None, since=call)
+            for p in sorted(left - was):
+                view.whole(p, since=call)
 
-    def trace(self, course: Course, _room: Room) -> None:
-        """Say when each message behind the head goes; not known where one that stays stands among them."""
-        if not self.max_messages:
-            return
-        shown, count = course.shown, course.count
-        head = self._head(shown)
-        odd = course.states or head >= self.max_messages or bool(course.stays[head:].any())
-        if odd or not shown.is_safe(min(head, len(shown))):
-            raise Untraceable
-        gone = np.zeros(len(count), np.int64)  # before which position nothing is left behind the head, at each call
-        for call in np.flatnonzero((count > self.max_messages) & (np.array(course.log.upto) >= shown.lo)).tolist():
-            n = int(count[call])
-            gone[call] = shown.at(call).safe(n - (self.max_messages - head)) or n
-        when = np.searchsorted(gone, np.arange(len(shown)), side="right").tolist()
-        for p in range(head, len(shown)):
-            course.change(p, when[p] if when[p] < len(gone) else inf, lambda _: None)
-
-    @property
-    def changes(self) -> tuple[str, ...]:
-        """No roles: without a limit nothing is changed; not there with one."""
-        if self.max_messages:
-            raise AttributeError("changes")
-        return ()
-
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the head and the tail."""
-        while self.max_messages and len(history) > self.max_messages:
-            new = self._once(history)
-            if new is history:
+    def _left(self, view: ScheduleView, shown: Shown, stays: Window, call: int) -> list[int]:
+        """Return the positions that are left."""
+        found = shown.found
+        while len(found) > self.max_messages:
+            new = self._once(view, shown, stays, call)
+            if len(new) == len(found):
                 break
-            history = new
-        return history
+            shown = Shown()
+            shown.found = found = new
+        return found
 
-    def _once(self, history: History) -> History:
-        n = len(history)
-        why = f"more than {self.max_messages} messages"
-        head = self._head(history)
-        if head >= self.max_messages:
-            return history.keep(np.arange(n) < self.max_messages, why)
-        first = n - (self.max_messages - head)
-        return history.drop(history.safe(first) or n, why, start=head)
+    def _once(self, view: ScheduleView, shown: Shown, stays: Window, call: int) -> list[int]:
+        found, most = shown.found, self.max_messages
+        roles = [view.role(p) for p in found[:most]]
+        head = next((i for i, role in enumerate(roles) if role in (ASSISTANT, TOOL)), most) or 1
+        if head >= most:
+            kept = [p for p in found[:most] if not _parted(view, p, found[most], call)]
+            return kept + stays.found[bisect_left(stays.found, found[most]) :]
+        stop = shown.safe(view, len(found) - (most - head), call)
+        start = shown.safe(view, head, call)
+        if stop <= start:
+            return found
+        first, last = found[start], found[stop] if stop < len(found) else found[-1] + 1
+        a, b = bisect_left(stays.found, first), bisect_left(stays.found, last)
+        return found[:start] + stays.found[a:b] + found[stop:]
 
-    def _head(self, history: History) -> int:
-        """Return how many messages stand before the first reply, at least 1."""
-        replies = np.flatnonzero(history.role("assistant", "tool"))
-        return int(replies[0]) or 1 if len(replies) else len(history)
 
-
-def _gone(places: list[int], course: Course, passed: NDArray[Any]) -> list[tuple[float, float]]:
-    """Return from which to which call an id is gone that stands at these places."""
-    out: list[tuple[float, float]] = []
-    for p, later in zip(places, [*places[1:], None], strict=True):
-        if course.stays[p]:
-            break
-        start, stop = max(int(passed[p]), int(course.arrive[p])), inf if later is None else int(course.arrive[later])
-        if start < stop:
-            out.append((start, stop))
-    return out
+def _parted(view: ScheduleView, p: int, edge: int, call: int) -> bool:
+    """Return True where a message loses some of its group that stands at a position or behind."""
+    rows = view.rows
+    return not view.stays(p, call) and any(q >= edge for q in rows.members(rows.group(p), call))

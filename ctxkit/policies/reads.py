@@ -2,64 +2,85 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from fnmatch import fnmatchcase
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
+from ctxkit.history.columns import TOOL
 from ctxkit.policies import contents
+from ctxkit.tools.names import READERS, WRITERS, among
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
-    from ctxkit.history import History
-    from ctxkit.policies.courses import Course
+    from ctxkit.messages import ToolCall
+    from ctxkit.schedules import ScheduleView
 
-READERS = ("read_file", "read", "view_file", "open_file")
-WRITERS = ("write_file", "patch_file", "write", "edit", "edit_file", "multiedit", "str_replace*", "apply_patch")
+class _File(NamedTuple):
+    """Positions of the replies that write a file, and of its reads with the replies that asked."""
 
-
-def consumed(history: History, readers: Iterable[str] = READERS, writers: Iterable[str] = WRITERS) -> frozenset[int]:
-    """Return positions of reads whose path a later message writes; paths are compared without case."""
-    reads, writes = _files(history, readers, writers)
-    return frozenset(p for p, at, path in reads if path in writes and writes[path][-1] > at)
+    writes: set[int]
+    fresh: dict[int, int]
+    stale: dict[int, int]
 
 
-def stale(course: Course, readers: Iterable[str] = READERS, writers: Iterable[str] = WRITERS) -> dict[int, int]:
-    """Return from which call on each read is `consumed`, for those that ever are."""
-    course.need_calls(lambda c: (c.id, c.name, contents.path(c)))
-    reads, writes = _files(course.shown, readers, writers)
-    found: dict[int, int] = {}
-    for p, at, path in reads:
-        later = writes.get(path, [])[bisect_right(writes.get(path, []), at) :]
-        if later:
-            found[p] = int(course.arrive[later[0]])
-    return found
+def stale(
+    view: ScheduleView, readers: tuple[str, ...] = READERS, writers: tuple[str, ...] = WRITERS
+) -> Iterator[tuple[int, int, bool]]:
+    """Yield read, call, and whether a later reply than the one that asked for it wrote the file.
+
+    Calls are taken as they were said, those of a reply that a part before hides as not there.
+    Paths are compared without case.
+    """
+    files: dict[str, _File] = view.memory.setdefault(("files", readers, writers), {})
+    for call, came, went, _ in view.news("assistant", "tool"):
+        touched = dict.fromkeys(path for p in went for path in _written(view, p, writers))
+        for path in touched:
+            files[path].writes.difference_update(went)
+        for p in came:
+            for path in _written(view, p, writers):
+                touched[path] = None
+                _file(files, path).writes.add(p)
+            path = _read(view, p, readers)
+            if path and p not in _file(files, path).stale:
+                touched[path] = None
+                files[path].fresh[p] = _asker(view, p)
+        for path in touched:
+            for p, is_stale in _settled(files[path]):
+                yield p, call, is_stale
 
 
-def _files(
-    history: History, readers: Iterable[str], writers: Iterable[str]
-) -> tuple[list[tuple[int, int, str]], dict[str, list[int]]]:
-    """Return the reads, each with the positions of its result and its call, and where each path is written."""
-    readers, writers = tuple(readers), tuple(writers)
-    writes: dict[str, list[int]] = {}
-    asked: dict[str, tuple[int, str]] = {}
-    reads: list[tuple[int, int, str]] = []
-    for p in np.flatnonzero(history.role("assistant", "tool")).tolist():
-        message = history[p]
-        for call in message.tool_calls:
-            path = contents.path(call).casefold()
-            if path and _among(call.name, writers):
-                writes.setdefault(path, []).append(p)
-            elif path and _among(call.name, readers):
-                asked[call.id] = (p, path)
-        if message.call_id in asked:
-            reads.append((p, *asked[message.call_id]))
-    return reads, writes
+def _settled(file: _File) -> Iterator[tuple[int, bool]]:
+    """Yield each read that became stale (True), or is so no more (False)."""
+    last = max(file.writes, default=-1)
+    for p in [p for p, at in file.fresh.items() if at < last]:
+        file.stale[p] = file.fresh.pop(p)
+        yield p, True
+    for p in [p for p, at in file.stale.items() if at >= last]:
+        file.fresh[p] = file.stale.pop(p)
+        yield p, False
 
 
-@lru_cache(4096)
-def _among(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name.lower(), pattern) for pattern in patterns)
+def _file(files: dict[str, _File], path: str) -> _File:
+    return files.setdefault(path, _File(set(), {}, {}))
+
+
+def _written(view: ScheduleView, p: int, writers: tuple[str, ...]) -> list[str]:
+    """Return the paths that a reply writes."""
+    if view.role(p) == TOOL:
+        return []
+    return [path for call in view.said_calls(p) if (path := _path(call, writers))]
+
+
+def _read(view: ScheduleView, p: int, readers: tuple[str, ...]) -> str:
+    """Return the path whose content a result is; an empty string where it is none."""
+    call = view.asked(p) if view.role(p) == TOOL else None
+    return _path(call, readers) if call is not None else ""
+
+
+def _asker(view: ScheduleView, p: int) -> int:
+    """Return the position of the reply that asked for a result; -1 where it is not there."""
+    at = view.rows.place(view.rows.group(p))
+    return -1 if at is None else at
+
+
+def _path(call: ToolCall, tools: tuple[str, ...]) -> str:
+    return contents.path(call).casefold() if among(call.name, tools) else ""

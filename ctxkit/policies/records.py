@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ctxkit.messages import Thinking
 from ctxkit.policies import contents, trims
+from ctxkit.tools.names import reads, writes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 Outcome = Literal["done", "failed", "pending"]
 MARKS: dict[Outcome, str] = {"done": "✓", "failed": "✗", "pending": "⧖"}
 
-READERS = re.compile(r"^(?:read|view|cat|open|get_file)(?:_|$)|^readfile$", re.IGNORECASE)
-WRITERS = re.compile(r"write|edit|patch|create_file|str_replace|apply|delete_file|multiedit", re.IGNORECASE)
 SHELLS = re.compile(r"bash|shell|terminal|exec|run_command|local_shell|^run$|^python$", re.IGNORECASE)
 SEARCHES = re.compile(r"grep|glob|search|find|list_|^ls$", re.IGNORECASE)
 _EXIT = re.compile(r"exit(?:ed with)?[ _]?(?:code|status)?[:= ]+(-?\d+)", re.IGNORECASE)
@@ -91,12 +90,12 @@ def intent(action: Action, *, quirks: bool = False) -> str:
 
 def files_read(acts: Iterable[Action]) -> tuple[str, ...]:
     """Return paths that were read, each once."""
-    return tuple(dict.fromkeys(a.path for a in acts if a.path and READERS.search(a.tool)))
+    return tuple(dict.fromkeys(a.path for a in acts if a.path and reads(a.tool)))
 
 
 def files_written(acts: Iterable[Action]) -> tuple[str, ...]:
     """Return paths that were written or patched with success, each once."""
-    return tuple(dict.fromkeys(a.path for a in acts if a.path and WRITERS.search(a.tool) and a.outcome == "done"))
+    return tuple(dict.fromkeys(a.path for a in acts if a.path and writes(a.tool) and a.outcome == "done"))
 
 
 def commands(acts: Iterable[Action]) -> list[Action]:
@@ -126,16 +125,16 @@ def reasoning(messages: Sequence[Message], turns: Sequence[int], agent: str = "m
 
 def exploration(acts: Sequence[Action]) -> str:
     """Return fuseraft's block of what was looked at, or an empty string where nothing was."""
-    reads = [a.path for a in acts if a.path and READERS.search(a.tool)]
+    read = [a.path for a in acts if a.path and reads(a.tool)]
     seeks = [a for a in acts if SEARCHES.search(a.tool) or (SHELLS.search(a.tool) and SEARCHES.search(a.target[:40]))]
-    if not reads and not seeks:
+    if not read and not seeks:
         return ""
     rows = ["[EXPLORATION HISTORY — investigation performed before compaction]"]
-    if reads:
-        rows.append(f"Files read: {len(set(reads))} ({len(reads)} reads)")
+    if read:
+        rows.append(f"Files read: {len(set(read))} ({len(read)} reads)")
     rows += [f"  {a.tool}: {contents.one_line(a.target, 120)}" for a in seeks if a.target]
-    often = [p for p in dict.fromkeys(reads) if reads.count(p) >= 3]
-    return "\n".join([*rows, *(f"  read {reads.count(p)} times: {p}" for p in often)])
+    often = [p for p in dict.fromkeys(read) if read.count(p) >= 3]
+    return "\n".join([*rows, *(f"  read {read.count(p)} times: {p}" for p in often)])
 
 
 def symbols(acts: Sequence[Action], texts: Iterable[str]) -> str:
@@ -160,8 +159,8 @@ _SYMBOL = re.compile(
 def file_lists(messages: Iterable[Message]) -> str:
     """Return Pi's lists of files that were read and changed, each sorted; a changed file is not listed as read."""
     calls = [c for m in messages for c in m.tool_calls]
-    changed = {p for c in calls if WRITERS.search(c.name) and (p := _path(c.arguments))}
-    read = {p for c in calls if READERS.search(c.name) and (p := _path(c.arguments))} - changed
+    changed = {p for c in calls if writes(c.name) and (p := _path(c.arguments))}
+    read = {p for c in calls if reads(c.name) and (p := _path(c.arguments))} - changed
     out = ""
     for tag, names in (("read-files", read), ("modified-files", changed)):
         if names:

@@ -14,7 +14,6 @@ from ctxkit.policies.dues import Always, Due, Either, as_due
 from ctxkit.policies.hinges import Hinge, guards, several_of
 from ctxkit.policies.plain import as_part
 from ctxkit.policies.policy import Guard, Part, Policy, Pruning, Trigger, name_of
-from ctxkit.policies.prunings import Prunings
 from ctxkit.policies.withdrawn import refuse
 from ctxkit.tokens.counters import Counter, Room
 
@@ -26,7 +25,6 @@ def _policy(given: object) -> Part | None:
 
 def _pruning(given: object) -> Part | None:
     given = _parsed(given) if isinstance(given, str) else given
-    given = Prunings.of(given) if type(given) is Chain else given
     return None if given is None else as_part(given, "pruning")
 
 
@@ -215,11 +213,7 @@ class Rules:
         return replace(self, **changes)
 
 
-AnyRules = Rules | Policy | str
-"""What `as_rules` takes: rules, a policy, or the words for one."""
-
-
-def as_rules(rules: AnyRules) -> Rules:
+def as_rules(rules: Rules | Policy | str) -> Rules:
     """Return rules from rules, a policy (asked before every call), or the words for one.
 
     Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.policies.policy import name_of
 from ctxkit.policies.setting import Setting
 from ctxkit.schedules import Schedule
 
@@ -38,7 +39,7 @@ class Scheduled(Setting):
 
     def __call__(self, history: History, room: Room) -> History:
         """Return what this call is sent."""
-        return Schedule(history, (self,), room).left(history.call)
+        return Schedule(history, (self,), room).left(history.call, name_of(self))
 
 
 def says_when(part: Any) -> bool:

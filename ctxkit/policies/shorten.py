@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import inf
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Text
 from ctxkit.policies import contents, trims
-from ctxkit.policies.reads import READERS, WRITERS, consumed, stale
-from ctxkit.policies.setting import Setting, at_least
-from ctxkit.policies.traces import Traced
+from ctxkit.policies.reads import stale
+from ctxkit.policies.scheduled import Scheduled
+from ctxkit.policies.setting import at_least
+from ctxkit.schedules import AS_IT_CAME
+from ctxkit.tools.names import READERS, WRITERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ctxkit.history import History
     from ctxkit.messages import Message
-    from ctxkit.policies.courses import Course
     from ctxkit.policies.trims import Mode
+    from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
 TRUNCATED = "\n[...truncated — {n} chars omitted to reduce context size...]"
@@ -33,7 +31,7 @@ _SUMMARY = "[CONVERSATION SUMMARY"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Results(Traced, Setting):
+class Results(Scheduled):
     """Cut tool results to a number of characters, by tool where wanted; reads that were acted on shorter still."""
 
     max_chars: int = 8000
@@ -52,30 +50,21 @@ class Results(Traced, Setting):
         at_least(self, -1, "consumed_chars")
         for tool, chars in self.overrides.items():
             if not isinstance(chars, int) or chars < 0:
-                raise BadArguments(f"Results needs a number of characters for tool {tool!r}, not {chars!r}.")
+                raise BadArguments(
+                    f"Results needs a number of characters for tool {tool!r}, not {chars!r}."
+                )
 
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the history with shorter tool results."""
-        if not self.max_chars:
-            return history
-        maybe = np.flatnonzero(history.tool(*self.tools) & (history.chars > self._low)).tolist()
-        if not maybe:
-            return history
-        read = consumed(history) if self.consumed_chars >= 0 else frozenset()
-        changes = {p: self._consumed(history[p]) if p in read else self._cut(history[p]) for p in maybe}
-        return history.shorten(changes, reason="long tool results are cut")
-
-    changes = ("tool",)
-
-    def trace(self, course: Course, _room: Room) -> None:
-        """Cut each result as soon as it is there; a read that is acted on from then on shorter still."""
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
+        """Cut each result as soon as it is there; a read shorter still once its file was written."""
         if not self.max_chars:
             return
-        written = stale(course) if self.consumed_chars >= 0 else {}
-        for p in course.long(course.shown.tool(*self.tools), self._low):
-            late = written.get(p, inf)
-            course.change(p, 0, self._cut, stop=late)
-            course.change(p, late, self._consumed)
+        low = self._low
+        for p in view.new("tool", tools=self.tools):
+            if view.long(p, low):
+                view.change(p, self._cut, since=view.arrival(p), low=low + 1)
+        for p, call, old in stale(view) if self.consumed_chars >= 0 else ():
+            if view.is_tool(p, self.tools) and view.long(p, low):
+                view.change(p, self._consumed if old else self._cut, since=call, low=low + 1)
 
     @property
     def _low(self) -> int:
@@ -88,12 +77,14 @@ class Results(Traced, Setting):
 
     def _cut(self, message: Message) -> Message:
         tool = (message.tool or "").lower()
-        cap = next((n for name, n in self.overrides.items() if name.lower() == tool), self.max_chars)
+        cap = next(
+            (n for name, n in self.overrides.items() if name.lower() == tool), self.max_chars
+        )
         return _cut(message, cap, self.suffix) if cap else message
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ConsumedReads(Traced, Setting):
+class ConsumedReads(Scheduled):
     """Cut reads whose file was written or patched later: what they hold is no longer true."""
 
     max_chars: int = 500
@@ -106,24 +97,17 @@ class ConsumedReads(Traced, Setting):
     def __post_init__(self) -> None:
         at_least(self, 0, "max_chars")
 
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the history with stale reads cut."""
-        changes = {p: self._cut(history[p]) for p in consumed(history, self.readers, self.writers)}
-        return history.shorten(changes, reason="the file was written after it was read") if changes else history
-
-    changes = ("tool",)
-
-    def trace(self, course: Course, _room: Room) -> None:
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Cut each read when its file is written."""
-        for p, late in stale(course, self.readers, self.writers).items():
-            course.change(p, late, self._cut)
+        for p, call, old in stale(view, self.readers, self.writers):
+            view.change(p, self._cut if old else AS_IT_CAME, since=call)
 
     def _cut(self, message: Message) -> Message:
         return _cut(message, self.max_chars, CONSUMED)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Replies(Traced, Setting):
+class Replies(Scheduled):
     """Cut long replies when they are sent again; summaries are never cut."""
 
     max_chars: int = 2000
@@ -136,29 +120,14 @@ class Replies(Traced, Setting):
     def __post_init__(self) -> None:
         at_least(self, 0, "max_chars", "keep_last")
 
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the history with shorter replies."""
-        if not self.max_chars:
-            return history
-        stop = len(history)
-        if self.keep_last:
-            stop = history.nth_last("assistant", self.keep_last)
-        long = np.flatnonzero(history.role("assistant") & (history.chars > self.max_chars)).tolist()
-        changes = {p: self._cut(history[p]) for p in long if p < stop}
-        return history.shorten(changes, reason="long replies are cut") if changes else history
-
-    changes = ("assistant",)
-
-    def trace(self, course: Course, _room: Room) -> None:
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Cut each reply as soon as `keep_last` newer ones are there."""
         if not self.max_chars:
             return
-        if self.keep_last:
-            course.need_calls()
-        replies = np.flatnonzero(course.shown.role("assistant"))
-        late = course.arrive[replies[self.keep_last :]].tolist()
-        for p, call in zip(replies.tolist(), late, strict=False):
-            course.change(p, call, self._cut)
+        for p, call, old in view.window("assistant", lambda n: n - self.keep_last):
+            if view.long(p, self.max_chars):
+                what = self._cut if old else AS_IT_CAME
+                view.change(p, what, since=call, low=self.max_chars + 1)
 
     def _cut(self, message: Message) -> Message:
         summary = contents.texts(message).startswith(_SUMMARY)
@@ -166,7 +135,7 @@ class Replies(Traced, Setting):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Outputs(Traced, Setting):
+class Outputs(Scheduled):
     """Cut raw tool output by lines, then characters, then bytes, with a last line that says so (as the agent `ai`)."""
 
     max_lines: int = 2000
@@ -183,19 +152,16 @@ class Outputs(Traced, Setting):
     def __post_init__(self) -> None:
         at_least(self, 0, "max_lines", "max_chars", "max_bytes")
         if self.mode not in ("head", "head_tail", "middle"):
-            raise BadArguments(f"Outputs knows the modes head, head_tail and middle, not {self.mode!r}.")
+            raise BadArguments(
+                f"Outputs knows the modes head, head_tail and middle, not {self.mode!r}."
+            )
 
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the history with output within its limits."""
-        long = np.flatnonzero(history.tool(*self.tools) & (history.chars > self._low)).tolist()
-        changes: dict[int, Message | str] = {p: self._cut(history[p]) for p in long}
-        return history.shorten(changes, reason="tool output beyond its limits is cut") if changes else history
-
-    changes = ("tool",)
-
-    def trace(self, course: Course, _room: Room) -> None:
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Cut each output as soon as it is there."""
-        course.each(course.long(course.shown.tool(*self.tools), self._low), self._low, self._cut)
+        low = self._low
+        for p in view.new("tool", tools=self.tools):
+            if view.long(p, low):
+                view.change(p, self._cut, since=view.arrival(p), low=low + 1)
 
     @property
     def _low(self) -> int:
@@ -208,9 +174,15 @@ class Outputs(Traced, Setting):
         return min((low for limit, low in lows if limit), default=1 << 62)
 
     def _cut(self, message: Message) -> Message:
-        text = "".join(p.text for p in message.parts if isinstance(p, Text))  # as `ai`: blocks without a separator
+        text = "".join(
+            p.text for p in message.parts if isinstance(p, Text)
+        )  # as `ai`: blocks without a separator
         short = trims.output(
-            text, max_lines=self.max_lines, max_chars=self.max_chars, max_bytes=self.max_bytes, mode=self.mode
+            text,
+            max_lines=self.max_lines,
+            max_chars=self.max_chars,
+            max_bytes=self.max_bytes,
+            mode=self.mode,
         )
         done = short == text or "\n[tool output truncated: " in text[-200:]
         return message if done else contents.with_text(message, short)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from heapq import heapify, heappop, heapreplace
-from itertools import islice
-from math import log as ln
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.messages import Message
+from ctxkit.policies import extracts, lines
+from ctxkit.policies.focuses import focus as focus_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from numpy.typing import NDArray
 
     from ctxkit.history import History
 
@@ -36,24 +39,45 @@ class Passage:
     @cached_property
     def positions(self) -> tuple[int, ...]:
         """Positions of the messages that will go."""
-        stays = self.history.stays
-        return tuple(p for p in range(self.start, min(self.before, len(self.history))) if not stays[p])
+        return tuple(self.places.tolist())
+
+    @cached_property
+    def places(self) -> NDArray[Any]:
+        """The same positions as an array."""
+        before = min(self.before, len(self.history))
+        stays = self.history.front("stays", before)[self.start :]
+        places: NDArray[Any] = (~stays).nonzero()[0]
+        return places + self.start if self.start else places
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
         """The messages that will go; made when asked for."""
-        return tuple(self.history[p] for p in self.positions)
+        history, places = self.history, self.places
+        nh, said = history.head.size, history.log.messages
+        edited = int(places.searchsorted(nh))
+        rows = (places[edited:] + (history.lo - nh)).tolist()
+        tail = [said[r] for r in rows]
+        return (*[history[p] for p in places[:edited].tolist()], *tail)
 
     @property
     def previous(self) -> Message | None:
         """The newest summary among them."""
         return next((m for m in reversed(self.messages) if m.role == "summary"), None)
 
+    @property
+    def focus(self) -> str:
+        """What the user wants the summary to look at, of the instructions."""
+        found = _FOCUS.findall(self.instructions) if self.instructions else ()
+        return "\n".join(last or inner for last, inner in found)
+
     @cached_property
     def tokens(self) -> int:
         """Tokens of all that stands between the two positions."""
         return self.history.before(self.before) - self.history.before(self.start)
 
+
+_FOCUS = re.compile(r"Additional focus:(?:\n(.+)| (.+?)(?=\n\n|\Z))", re.DOTALL)
+"""Where a focus stands in instructions: see `identifiers.instructions` and `prompts.focused`."""
 
 Summariser = Callable[[Passage], Message | str | int | None]
 """Writes the summary of a passage: text, a message, or only its size in tokens; None or an empty text is a failure."""
@@ -123,7 +147,9 @@ class Extractive:
 
     A sentence weighs the information of its words in this passage (TF-IDF), more where it holds a cue (must, never, a
     path, an error) and where it is recent; sentences that repeat a chosen one weigh less (maximal marginal relevance).
-    More than half of the room is the user's.
+    More than half of the room is the user's. With a focus, half of the room is first for what is
+    near it, and a last line says how much of that was kept (`focuses`). Of a message only what a
+    window could hold is read (`sentences.READ`).
     """
 
     tokens: int = 1500
@@ -141,138 +167,36 @@ class Extractive:
     def __call__(self, passage: Passage) -> str:
         """Return the extract, one line a sentence; empty where nothing readable is in the passage."""
         room = min(self.tokens, max(int(self.share * passage.tokens), 40))
-        return self.extract(passage.messages, room if passage.limit is None else min(room, passage.limit))
+        room = room if passage.limit is None else min(room, passage.limit)
+        focus = focus_of(passage.focus)
+        known, parts, among = _parts(passage, focused=focus is not None)
+        return extracts.extract(known, parts, extracts.Wish(3.5 * room, self.user, focus), among)
 
     def extract(self, messages: Iterable[Message], tokens: int) -> str:
         """Return the extract of messages in about so many tokens (3.5 characters each); empty only where they are."""
         messages = list(messages)
-        units = _units(messages)
-        room = tokens * 3.5
-        asked = [u for u in units if u.tag == "User"]
-        rest = [u for u in units if u.tag != "User"]
-        weights = _weights(units)
-        chosen = _choose(asked, weights, room * self.user)
-        left = room - sum(u.cost for u in chosen)
-        chosen += _choose(rest, weights, left, chosen)
-        left = room - sum(u.cost for u in chosen)
-        chosen += _choose([u for u in asked if u not in chosen], weights, left, chosen)
-        if not chosen:  # nothing but signs ("y", "?"), or no line that fits: its beginning, as it stands
-            said = (f"{_TAGS.get(m.role, 'Result')}: {' '.join(m.text.split())}" for m in messages if m.text.strip())
-            return "\n".join(said)[: max(int(room), 1)]
-        return "\n".join(f"{u.tag}: {u.text}" for u in sorted(chosen, key=lambda u: u.place))
+        if not messages:
+            return ""
+        known = lines.of(messages)
+        parts = known.parts(messages)
+        lines.keep(known)
+        return extracts.extract(known, parts, extracts.Wish(3.5 * tokens, self.user), parts)
 
 
-@dataclass(frozen=True, eq=False)
-class _Unit:
-    """One line that can be taken over."""
-
-    tag: str
-    text: str
-    place: int
-    words: frozenset[str]
-
-    @property
-    def cost(self) -> int:
-        return len(self.tag) + len(self.text) + 3
-
-
-LONGEST = 300
-"""Characters of one line of an extract."""
-CANDIDATES = 400
-"""Lines looked at closely, the weightiest ones: comparing all with all grows with the square."""
-_TAGS = {"user": "User", "assistant": "Assistant", "summary": "Earlier", "system": "System"}
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
-_WORD = re.compile(r"[\w./-]{2,}")
-_CUE = re.compile(
-    r"\b(?:must|never|always|don't|do not|only|need|should|because|decided?|instead|fix(?:ed)?|todo|next|error|"
-    r"fail(?:ed|s)?|"
-    r"exception|wrong|bug|done|works?|passed|created|changed|exit code)\b|(?<![\w-])[\w-]{1,200}/[\w./-]|`[^`]+`|https?://",
-    re.IGNORECASE,
-)
-
-
-@lru_cache(maxsize=1 << 15)
-def _words(line: str) -> frozenset[str]:
-    return frozenset(w.lower() for w in _WORD.findall(line))
-
-
-@lru_cache(maxsize=1 << 15)
-def _cued(line: str) -> bool:
-    return bool(_CUE.search(line))
-
-
-def _units(messages: Iterable[Message]) -> list[_Unit]:
-    out: list[_Unit] = []
-
-    def add(tag: str, text: str) -> None:
-        line = " ".join(text.split())
-        if len(line) > LONGEST:
-            line = line[: LONGEST - 1] + "…"
-        words = _words(line)
-        if words:
-            out.append(_Unit(tag, line, len(out), words))
-
-    for message in messages:
-        if message.role == "tool":
-            lines = [s for s in message.text.splitlines() if s.strip()]
-            telling = list(islice((s for s in lines if _CUE.search(s)), 3)) or lines[-1:]
-            for line in telling[: 3 if message.is_error else 1]:
-                add(f"Result of {message.tool or 'a tool'}", line)
-            continue
-        tag = _TAGS[message.role]
-        for sentence in _SENTENCE.split(message.text):
-            add(tag, sentence)
-        for call in message.tool_calls:
-            target = next((str(v) for v in call.arguments.values() if isinstance(v, str) and v), call.raw or "")
-            add("Call", f"{call.name} {target[:120]}")
-    return out
-
-
-def _weights(units: list[_Unit]) -> dict[int, float]:
-    """Return the weight of each unit by its place."""
-    n = len(units)
-    seen: dict[str, int] = {}
-    for unit in units:
-        for word in unit.words:
-            seen[word] = seen.get(word, 0) + 1
-    out = {}
-    for unit in units:
-        information = sum(ln(1 + n / seen[w]) for w in unit.words) / (8 + len(unit.words)) ** 0.9
-        cue = 1.6 if _cued(unit.text) else 1.0
-        first = 1.5 if unit.tag == "Earlier" or unit.place == 0 else 1.0
-        out[unit.place] = information * cue * first * (0.7 + 0.6 * (unit.place + 1) / n)
-    return out
-
-
-def _choose(units: list[_Unit], weights: dict[int, float], room: float, known: Iterable[_Unit] = ()) -> list[_Unit]:
-    """Return units that fit the room, one by one the weightiest that repeats the least.
-
-    What a unit repeats can only grow, so its worth only falls: one is held against what was chosen when it comes first.
-    """
-    left = sorted(units, key=lambda u: (-weights[u.place], u.place))[:CANDIDATES]
-    against = list(known)
-    alike, upto = dict.fromkeys((u.place for u in left), 0.0), dict.fromkeys((u.place for u in left), 0)
-    heap = [(-weights[u.place], u.place, u) for u in left]
-    heapify(heap)
-    chosen: list[_Unit] = []
-    while heap:
-        _, place, unit = heap[0]
-        if unit.cost > room:
-            heappop(heap)
-        elif upto[place] < len(against):
-            alike[place] = max(alike[place], *(_overlap(unit, k) for k in against[upto[place] :]))
-            upto[place] = len(against)
-            heapreplace(heap, (-weights[place] * (1 - 0.8 * alike[place]), place, unit))
-        else:
-            heappop(heap)
-            chosen.append(unit)
-            against.append(unit)
-            room -= unit.cost
-    return chosen
-
-
-def _overlap(a: _Unit, b: _Unit) -> float:
-    return len(a.words & b.words) / (min(len(a.words), len(b.words)) or 1)
+def _parts(
+    passage: Passage, *, focused: bool
+) -> tuple[lines.Lines, NDArray[Any], NDArray[Any]]:
+    """Return the lines of a session, the passage as parts of them, and all said so far."""
+    history, places = passage.history, passage.places
+    head, (known, column) = history.head, lines.of_log(history.log)
+    with known.lock:
+        edited = int(places.searchsorted(head.size)) if head.size else 0
+        rows = places[edited:] + (history.lo - head.size)
+        parts = column.upto(int(rows[-1]) + 1)[rows] if len(rows) else rows
+        if edited:
+            made = known.made([history[p] for p in places[:edited].tolist()])
+            parts = np.concatenate((made, parts), dtype=np.int32)
+        return known, parts, column.upto(history.hi) if focused else parts
 
 
 _KINDS = {"extractive": Extractive, "fixed": Fixed, "share": Share, "recorded": Recorded}

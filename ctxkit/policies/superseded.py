@@ -1,28 +1,27 @@
-"""Empty what later calls made worthless: files written again, looks repeated, commands run again (fuseraft)."""
+"""Empty what later calls made worthless: files written again, looks repeated, commands run again.
+
+As fuseraft does.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import partial
-from itertools import pairwise
-from math import inf
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ctxkit.messages import Message, ToolCall
 from ctxkit.policies import contents
-from ctxkit.policies.courses import Untraceable
-from ctxkit.policies.setting import Setting, at_least
-from ctxkit.policies.traces import Traced
+from ctxkit.policies.repeats import Kind, Repeats
+from ctxkit.policies.scheduled import Scheduled
+from ctxkit.policies.setting import at_least
 
 if TYPE_CHECKING:
-    from ctxkit.history import History
-    from ctxkit.policies.courses import Course
+    from collections.abc import Iterable
+
+    from ctxkit.messages import Message, ToolCall
+    from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
 LOOKS = (
@@ -41,14 +40,15 @@ WRITE_NOTE = "[superseded — later write_file for same path]"
 WRITE_GONE = "[omitted — superseded by later write_file]"
 LOOK_NOTE = "[superseded — repeated call with same arguments]"
 LOOK_GONE = "[omitted — superseded by later identical call]"
+GONE, NOTES = (WRITE_GONE, LOOK_GONE), (WRITE_NOTE, LOOK_NOTE)
+"""What results and calls say, by the kind of what took their place: a write, a look."""
 _EXIT = re.compile(r"exit(?:ed with)?[ _]?(?:code|status)?[:= ]+(-?\d+)", re.IGNORECASE)
 _COMMAND = ("command", "cmd", "workingDirectory", "working_directory", "workdir", "cwd")
 """Arguments that make a command the same one; others, such as a time limit, do not matter."""
-Key = Callable[[ToolCall], str]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Superseded(Traced, Setting):
+class Superseded(Scheduled):
     """Empty writes that a later write of the whole file replaced, and looks that were repeated."""
 
     min_chars: int = 65_536
@@ -63,57 +63,17 @@ class Superseded(Traced, Setting):
     def __post_init__(self) -> None:
         at_least(self, 0, "min_chars")
 
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the history with superseded pairs emptied."""
-        calls = _calls(history)
-        gone: dict[int, str] = {}
-        asked: dict[str, str] = {}
-        for key, by, told, said in self._kinds:
-            for call, result in _earlier(calls, key, by):
-                gone[result], asked[call.id] = told, said
-        if not gone or int(history.chars[list(gone)].sum()) < self.min_chars:
-            return history
-        changes: dict[int, Message | str] = {p: contents.with_text(history[p], text) for p, text in gone.items()}
-        for p in {p for p, call, _ in calls if call.id in asked}:
-            changes[p] = _noted(history[p], asked)
-        return history.shorten(changes, reason="a later call made it worthless")
-
-    changes = ("assistant", "tool")
-
-    @property
-    def alone(self) -> bool:
-        """Whether no sum over all messages is taken."""
-        return not self.min_chars
-
-    @property
-    def _kinds(self) -> tuple[tuple[Key, Key, str, str], ...]:
-        """What is superseded by what, and what result and call then say."""
-        return (
-            (self._write, self._whole, WRITE_GONE, WRITE_NOTE),
-            (self._look, self._look, LOOK_GONE, LOOK_NOTE),
-        )
-
-    def trace(self, course: Course, _room: Room) -> None:
-        """Say when each pair is emptied: when a later call replaced it, and enough characters are superseded."""
-        if self.min_chars and course.states:
-            raise Untraceable
-        course.need_calls(lambda c: (c.id, self._write(c), self._whole(c), self._look(c)))
-        pairs = Pairs(course)
-        found = sorted(
-            (late, result, p, call.id, told, said)
-            for key, by, told, said in self._kinds
-            for late, p, call, result in pairs.replaced(key, by)
-        )
-        if len({result for _, result, *_ in found}) < len(found):
-            raise Untraceable  # one that is of both kinds: which of them comes first changes with time
-        enough = int(np.searchsorted(np.cumsum(course.shown.chars[[f[1] for f in found]]), self.min_chars))
-        begin = found[enough][0] if enough < len(found) else inf
-        notes: dict[int, list[tuple[float, str, str]]] = {}
-        for late, result, p, call_id, told, said in found:
-            course.change(result, max(late, begin), partial(contents.with_text, text=told))
-            notes.setdefault(p, []).append((max(late, begin), call_id, said))
-        for p, of in notes.items():
-            _note(course, p, of)
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
+        """Empty a call and its result as soon as a later one took their place."""
+        if "emptied" not in view.memory:
+            kinds = Kind(self._write, self._whole), Kind(self._look, self._look)
+            view.memory["emptied"] = _Emptied(Repeats(kinds), self.min_chars)
+        emptied: _Emptied = view.memory["emptied"]
+        news = {call: (came, went) for call, came, went, _ in view.news("assistant", "tool")}
+        remade = view.events() if self.min_chars else {}
+        for call in sorted(news.keys() | remade.keys()):
+            came, went = news.get(call, ([], []))
+            emptied.follow(view, came, went, remade.get(call, ()), call)
 
     def _write(self, call: ToolCall) -> str:
         return contents.path(call).casefold() if _among(call.name, self.writers) else ""
@@ -125,26 +85,102 @@ class Superseded(Traced, Setting):
         return _identity(call) if _among(call.name, self.looks) else ""
 
 
+class _Emptied:
+    """What a schedule of `Superseded` knows of the calls before: what is emptied, or would be."""
+
+    def __init__(self, repeats: Repeats, min_chars: int) -> None:
+        self.repeats, self.min_chars = repeats, min_chars
+        self.enough = not min_chars
+        self._total = 0
+        self._results: dict[str, tuple[int, int]] = {}
+        """Of each worthless id the position of its result, and its kind."""
+        self._chars: dict[int, int] = {}
+
+    def follow(
+        self,
+        view: ScheduleView,
+        came: list[int],
+        went: list[int],
+        remade: Iterable[int],
+        call: int,
+    ) -> None:
+        """Take in what became of the messages at a call, and say what is emptied from it on."""
+        results, replies = set[int](), set[int]()
+        for i in self.repeats.follow(view, came, went):
+            replies.update(self.repeats.callers(i))
+            result, kind = self.repeats.result(i), self.repeats.kind(i)
+            old = self._results.pop(i, None)
+            if old is not None:
+                results.add(old[0])
+            if kind >= 0 <= result:
+                self._results[i] = result, kind
+                results.add(result)
+        counted = self._chars.keys()
+        for p in (*results, *(p for p in remade if p in counted and p not in results)):
+            chars = view.left(p, call).chars if self._kind(view, p) >= 0 else 0
+            self._total += chars - self._chars.pop(p, 0)
+            if self._kind(view, p) >= 0:
+                self._chars[p] = chars
+        enough = self._total >= self.min_chars
+        if enough != self.enough:
+            results.update(self._chars)
+            replies.update(p for i in self._results for p in self.repeats.callers(i))
+        if enough or self.enough:
+            self._say(view, results, replies, call, enough=enough)
+        self.enough = enough
+
+    def _say(
+        self, view: ScheduleView, results: set[int], replies: set[int], call: int, *, enough: bool
+    ) -> None:
+        """Empty these results, and note it in these replies; or let them be, each as it should."""
+        for p in sorted(results):
+            kind = self._kind(view, p)
+            if enough and kind >= 0:
+                view.change(p, partial(contents.with_text, text=GONE[kind]), since=call)
+            else:
+                view.whole(p, since=call)
+        for p in sorted(replies):
+            found = {c.id: self._results.get(c.id) for c in view.said_calls(p)} if enough else {}
+            asked = {i: NOTES[of[1]] for i, of in found.items() if of is not None}
+            if asked:
+                view.change(p, partial(_noted, asked=asked), since=call)
+            else:
+                view.whole(p, since=call)
+
+    def _kind(self, view: ScheduleView, p: int) -> int:
+        """Return how a result is worthless; -1: it is not."""
+        result, kind = self._results.get(view.rows.message(p).call_id or "", (-1, -1))
+        return kind if result == p else -1
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RepeatedCommands(Traced, Setting):
+class RepeatedCommands(Scheduled):
     """Leave of a command that was run again later only whether it succeeded."""
 
-    tools: tuple[str, ...] = ("shell_run", "bash", "shell", "exec", "execute_command", "run_command")
+    tools: tuple[str, ...] = (
+        "shell_run",
+        "bash",
+        "shell",
+        "exec",
+        "execute_command",
+        "run_command",
+    )
     """Names or globs of tools that run commands."""
 
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the history with the results of repeated commands in one word."""
-        repeated = _earlier(_calls(history), self._command, self._command)
-        changes = {result: _outcome(history[result]) for _, result in repeated}
-        return history.shorten(changes, reason="the command was run again later") if changes else history
-
-    changes = ("tool",)
-
-    def trace(self, course: Course, _room: Room) -> None:
-        """Say when each result is one word: when the same command has been run again."""
-        course.need_calls(lambda c: (c.id, self._command(c)))
-        for late, _, _, result in Pairs(course).replaced(self._command, self._command):
-            course.change(result, late, _outcome)
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
+        """Put one word in the place of a result as soon as its command was run again."""
+        if "repeats" not in view.memory:
+            view.memory["repeats"] = Repeats((Kind(self._command, self._command),)), {}
+        repeats, said = view.memory["repeats"]
+        for call, came, went, _ in view.news("assistant", "tool"):
+            for i in sorted(repeats.follow(view, came, went)):
+                was, now = said.pop(i, -1), repeats.result(i) if repeats.kind(i) >= 0 else -1
+                if now >= 0:
+                    said[i] = now
+                if was >= 0 and was != now:
+                    view.whole(was, since=call)
+                if now >= 0 and was != now:
+                    view.change(now, _outcome, since=call)
 
     def _command(self, call: ToolCall) -> str:
         if not _among(call.name, self.tools):
@@ -153,78 +189,29 @@ class RepeatedCommands(Traced, Setting):
         return call.name + contents.written(command) if any(command[:2]) else _identity(call)
 
 
-def _note(course: Course, p: int, notes: list[tuple[float, str, str]]) -> None:
-    """Let a reply note for some of its calls, each from its own time on, that their result is worthless."""
-    for start, stop in pairwise([*sorted({late for late, _, _ in notes}), inf]):
-        asked = {call_id: said for late, call_id, said in notes if late <= start}
-        course.change(p, start, partial(_noted, asked=asked), stop=stop)
-
-
 def _noted(message: Message, asked: dict[str, str]) -> Message:
     """Return a reply with a note in place of the arguments of some calls, by their ids."""
-    return contents.with_arguments(message, lambda c: {"_note": asked[c.id]} if c.id in asked else None)
+    return contents.with_arguments(
+        message, lambda c: {"_note": asked[c.id]} if c.id in asked else None
+    )
 
 
 def _outcome(result: Message) -> Message:
-    """Return a command's result with one word in place of its text."""
-    status = _EXIT.search(contents.texts(result)[-200:])
+    """Return a command's result with one word in place of its text, if that is there still."""
+    text = contents.texts(result)
+    if text in GONE:
+        return result
+    status = _EXIT.search(text[-200:])
     bad = result.is_error or (status is not None and status[1] != "0")
     return contents.with_text(
         result, f"failed [EXIT {status[1]}]" if bad and status else "failed" if bad else "succeeded"
     )
 
 
-class Pairs:
-    """The calls of a course with their results, to find when a later one makes each worthless.
-
-    Raises:
-        Untraceable: an id is used twice, so that which result is meant changes with time.
-    """
-
-    def __init__(self, course: Course) -> None:
-        self.course, shown = course, course.shown
-        self.calls = _calls(shown)
-        results = sum(m.call_id is not None for m in course.messages if m.role == "tool")
-        if not len({c.id for _, c, _ in self.calls}) == len(self.calls) == results:
-            raise Untraceable
-
-    def replaced(self, key: Key, by: Key) -> Iterator[tuple[int, int, ToolCall, int]]:
-        """Yield since when a call is worthless, its position, itself and the position of its result."""
-        arrive = self.course.arrive
-        later: dict[str, list[tuple[int, int]]] = {}
-        """By key the positions of calls from the last on, each with when one of those so far is first answered."""
-        for p, call, result in reversed(self.calls):
-            known = later.setdefault(by(call), [])
-            at = int(arrive[result])
-            known.append((p, min(at, known[-1][1]) if known else at))
-        for p, call, result in self.calls:
-            word = key(call)
-            if not word or "_note" in call.arguments:
-                continue
-            after = [at for other, at in later.get(word, ()) if other > p]
-            if after:
-                yield max(after[-1], int(arrive[result])), p, call, result
-
-
-def _calls(history: History) -> list[tuple[int, ToolCall, int]]:
-    """Return each call with its position and that of its result (calls without a result left out)."""
-    messages = {p: history[p] for p in np.flatnonzero(history.role("assistant", "tool")).tolist()}
-    results = {m.call_id: p for p, m in messages.items() if m.role == "tool"}
-    return [(p, c, results[c.id]) for p, m in messages.items() for c in m.tool_calls if c.id in results]
-
-
-def _earlier(calls: list[tuple[int, ToolCall, int]], key: Key, by: Key) -> Iterable[tuple[ToolCall, int]]:
-    """Return the calls that a later call with the same key makes worthless, each with the position of its result."""
-    last = {by(call): p for p, call, _ in calls if by(call)}
-    for p, call, result in calls:
-        word = key(call)
-        if word and last.get(word, -1) > p and "_note" not in call.arguments:
-            yield call, result
-
-
 def _identity(call: ToolCall) -> str:
     return call.name + json.dumps(call.arguments, sort_keys=True, ensure_ascii=False, default=str)
 
 
-def _among(name: str, patterns: Iterable[str]) -> bool:
+@lru_cache(4096)
+def _among(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name.lower(), pattern) for pattern in patterns)

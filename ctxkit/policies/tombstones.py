@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from ctxkit.messages import Message, Text
 from ctxkit.policies import contents
-from ctxkit.policies.courses import Untraceable
-from ctxkit.policies.setting import Setting, at_least
-from ctxkit.policies.traces import Traced
+from ctxkit.policies.scheduled import Scheduled
+from ctxkit.policies.setting import at_least
+from ctxkit.schedules import AS_IT_CAME, Roll
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ctxkit.history import History
     from ctxkit.messages import ToolCall
-    from ctxkit.policies.courses import Course
+    from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
 KEYS = ("path", "command", "query", "content", "name")
@@ -28,7 +25,7 @@ EVICTED = "[tool result — evicted: "
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Tombstones(Traced, Setting):
+class Tombstones(Scheduled):
     """Evict all tool results but the last, where all of them together are over a budget."""
 
     max_tokens: int = 8000
@@ -41,56 +38,59 @@ class Tombstones(Traced, Setting):
     def __post_init__(self) -> None:
         at_least(self, 0, "max_tokens", "keep_last")
 
-    def __call__(self, history: History, _room: Room) -> History:
-        """Return the history with old results evicted."""
-        results = np.flatnonzero(history.role("tool"))
-        if int(history.chars[results].sum()) // 4 <= self.max_tokens:
-            return history
-        old = [int(p) for p in results[: max(len(results) - self.keep_last, 0)]]
-        labels = {p: label(_asked(history, p), history[p]) for p in results.tolist()}
-        changes: dict[int, Message | str] = {p: _evicted(history[p], labels[p]) for p in old}
-        new = history.shorten(changes, reason="over the budget of tool results") if changes else history
-        if new is history or not self.manifest:
-            return new
-        gone = [labels[p] for p in old]
-        here = [labels[int(p)] for p in results.tolist() if int(p) not in old]
-        told = Message(role="user", kind="injected", parts=(Text(manifest(here, gone)),))
-        listed = new.insert(len(new), told, "what is there and what was evicted")
-        return listed if listed.tokens < history.tokens else new
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
+        """Evict at the calls whose results are over the budget; list them where that saves, too."""
+        evict = _Evict(self.keep_last)
+        listed = (_Evict(self.keep_last, listed=True),) if self.manifest else ()
 
-    changes = ("tool",)
+        def which(call: int, size: Callable[[int], int]) -> int:
+            over = view.chars(call, of_results=True) // 4 > self.max_tokens
+            if not over or size(1) == size(0):
+                return 0
+            return 2 if listed and size(2) < size(0) else 1
 
-    @property
-    def alone(self) -> bool:
-        """False: it counts all results."""
-        return False
+        view.stages((None, evict, *listed), which)
 
-    @property
-    def trace(self) -> Callable[[Course, Room], None]:
-        """Say when each result is evicted; not there with a manifest, which is another message at each call."""
-        if self.manifest:
-            raise AttributeError("trace")
-        return self._trace
 
-    @property
-    def traced_bill(self) -> Callable[..., Any]:
-        """As `trace`."""
-        if self.manifest:
-            raise AttributeError("traced_bill")
-        return super().traced_bill
+@dataclass(frozen=True)
+class _Evict:
+    """What is evicted where the budget is passed, and the list of what is there and what is not."""
 
-    def _trace(self, course: Course, _room: Room) -> None:
-        if course.states:
-            raise Untraceable
-        shown = course.shown
-        results = np.flatnonzero(shown.role("tool"))
-        over = np.flatnonzero(np.cumsum(shown.chars[results]) // 4 > self.max_tokens)
-        if not len(over):
-            return
-        begin = int(course.arrive[results[over[0]]])
-        for p, late in zip(results.tolist(), course.arrive[results[self.keep_last :]].tolist(), strict=False):
-            name = label(_asked(shown, p), shown[p])
-            course.change(p, max(begin, late), partial(_evicted, name=name))
+    keep_last: int
+    listed: bool = False
+
+    def schedule(self, view: ScheduleView, _room: Room) -> None:
+        """Evict each result as soon as enough newer ones are there."""
+        for p, call, old in view.window("tool", self._old):
+            what = partial(_evicted, name=_named(view, p)) if old else AS_IT_CAME
+            view.change(p, what, since=call)
+        if self.listed:
+            self._list(view)
+
+    def _list(self, view: ScheduleView) -> None:
+        names: Roll = view.memory.setdefault("names", Roll())
+        news = {call: (came, went) for call, came, went, _ in view.news("tool")}
+        for call in view.calls():
+            came, went = news.get(call, ((), ()))
+            for p in went:
+                names.out(p)
+            for p in came:
+                names.put(p, _named(view, p))
+            shown, n = names.now()
+            view.append(partial(_told, shown, n, max(self._old(n), 0)), call)
+
+    def _old(self, n: int) -> int:
+        return n - self.keep_last
+
+
+def _named(view: ScheduleView, p: int) -> str:
+    return label(view.asked(p), view.rows.message(p))
+
+
+def _told(names: list[str], n: int, old: int) -> Message:
+    """Return the list of the first so many names, of which the oldest are evicted."""
+    text = manifest(names[old:n], names[:old])
+    return Message(role="user", kind="injected", parts=(Text(text),))
 
 
 def label(call: ToolCall | None, result: Message) -> str:
@@ -110,17 +110,11 @@ def tombstone(name: str, text: str) -> str:
 def manifest(here: list[str], gone: list[str]) -> str:
     """Return the list of results that are there and of those that were evicted."""
     rows = ["[Context Manifest]", f"Active tool results ({len(here)}):", *(f"- {n}" for n in here)]
-    return "\n".join([*rows, f"Superseded ({len(gone)}) — evicted to save context:", *(f"- {n}" for n in gone)])
+    return "\n".join(
+        [*rows, f"Superseded ({len(gone)}) — evicted to save context:", *(f"- {n}" for n in gone)]
+    )
 
 
 def _evicted(result: Message, name: str) -> Message:
     text = contents.texts(result)
     return result if text.startswith(EVICTED) else contents.with_text(result, tombstone(name, text))
-
-
-def _asked(history: History, position: int) -> ToolCall | None:
-    """Return the call that the result at a position answers."""
-    log, message, row = history.log, history[position], history.row(position)
-    if row < 0:
-        return None
-    return next((c for c in log.messages[log.groups[row]].tool_calls if c.id == message.call_id), None)

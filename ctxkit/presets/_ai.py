@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
+from ctxkit.policies.chain import Chain
 from ctxkit.policies.digest import Digest, Excerpts
 from ctxkit.policies.prompts import PI_SECTIONS
-from ctxkit.policies.prunings import Prunings
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Outputs
 from ctxkit.policies.summarisers import Passage
@@ -182,7 +182,7 @@ def ai(
     return Rules(
         policy=policy,
         trigger=_trigger(source, limit, max_messages) | Overflow(recorded=True),
-        pruning=Prunings.of(outputs, Excerpts(keep_last=tool_call_cutoff, strategy=strategy(tool_summary_strategy))),
+        pruning=Chain.of(outputs, Excerpts(keep_last=tool_call_cutoff, strategy=strategy(tool_summary_strategy))),
         window=context_window or None,
         reserve=(reserve_tokens if reserve_tokens > 0 else 16_384) if by_window else 0,
         estimator="ai",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
@@ -12,12 +11,12 @@ from ctxkit.policies import contents
 from ctxkit.policies.clear import Clear
 from ctxkit.policies.policy import Part
 from ctxkit.policies.prompts import focused
-from ctxkit.policies.reads import READERS, WRITERS
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets.anchors import Anchored, end, fresh, message_of
 from ctxkit.presets.checks import room_to_cut, typed
 from ctxkit.presets.differences import Difference
+from ctxkit.tools.names import reads, writes
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -97,10 +96,10 @@ def last_files(history: History, n: int) -> dict[str, str]:
     seen: dict[str, str] = {}
     for message in history.messages:
         for call in message.tool_calls:
-            path, name = contents.path(call), call.name.lower()
-            if path and any(fnmatchcase(name, p) for p in (*READERS, *WRITERS)):
+            path, name = contents.path(call), call.name
+            if path and (reads(name) or writes(name)):
                 seen[path] = seen.pop(path, "")
-                if any(fnmatchcase(name, p) for p in READERS):
+                if reads(name):
                     asked[call.id] = path
         if message.role == "tool" and message.call_id in asked and not message.is_error:
             path = asked[message.call_id]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from ctxkit.errors import BadArguments
 from ctxkit.policies.adaptive import AdaptiveTrim
 from ctxkit.policies.budget import Budget
+from ctxkit.policies.chain import Chain
 from ctxkit.policies.guards import AntiThrash, Grace, Open
 from ctxkit.policies.intermediate import Intermediate
 from ctxkit.policies.keep import Tail, TextOnly, TurnAge, WithoutAgents
 from ctxkit.policies.narrative import Narrative
 from ctxkit.policies.offload import Offload
 from ctxkit.policies.pairs import ToolPairs
-from ctxkit.policies.prunings import Prunings
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Replies, Results
 from ctxkit.policies.superseded import RepeatedCommands, Superseded
@@ -267,4 +267,4 @@ def _pruning(p: dict[str, Any]) -> Any:
         AdaptiveTrim() if p["adaptive_trim"] else None,
     ]
     found = [part for part in parts if part is not None]
-    return Prunings.of(*found) if found else None
+    return Chain.of(*found) if found else None

@@ -78,21 +78,31 @@ class Edited(ClearUses):
                     changes[p] = new
         return history.shorten(changes, reason="old thinking is cleared") if changes else history
 
+    def _old(self, history: History) -> np.ndarray:
+        """Return the positions of the results that are removed, oldest first."""
+        rows = np.flatnonzero(history.role("tool") & ~history.tool(*self.exclude))
+        rows = rows[: max(len(rows) - self.keep, 0)]
+        return np.asarray(rows[~history.stays[rows]])
+
     def named(self, history: History) -> dict[int, Message | str | None]:
         """Return the changes that leave of each old use one line in its reply."""
-        rows = self.old(history)
+        rows = self._old(history)
         gone = {history[p].call_id: history[p].tool or "" for p in rows.tolist()}
         held = {c.id for p in np.flatnonzero(history.stays).tolist() for c in history[p].tool_calls}
-        changes: dict[int, Message | str | None] = {p: None for p in rows.tolist() if history[p].call_id not in held}
+        changes: dict[int, Message | str | None] = {
+            p: None for p in rows.tolist() if history[p].call_id not in held
+        }
         for p in np.flatnonzero(history.role("assistant") & ~history.stays).tolist():
             calls = [c for c in history[p].tool_calls if c.id in gone and c.id not in held]
             if calls:
                 left = contents.without_calls(history[p], {c.id for c in calls})
-                notes = tuple(
-                    Text(f"[Tool call: {c.name} (parameters and results removed from history)]") for c in calls
-                )
+                notes = tuple(Text(_note(c.name)) for c in calls)
                 changes[p] = msgspec.structs.replace(left, parts=(*left.parts, *notes))
         return changes
+
+
+def _note(tool: str) -> str:
+    return f"[Tool call: {tool} (parameters and results removed from history)]"
 
 
 @typed
@@ -110,15 +120,19 @@ def inspect_edit(
     Read in `inspect_ai/model/_compaction/edit.py` of inspect_ai 0.3.285.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        context_window: tokens that the model takes; None: the model's limit from the price
+            table, else 200,000.
         threshold: share of the window, or tokens where above 1, over which a compaction is due.
         keep_thinking_turns: replies at the end that keep their thinking, or `all`.
-        keep_tool_uses: tool uses at the end that stay whole; excluded tools do not count among them.
-        keep_tool_inputs: whether the calls stay where their results are cleared; else both become one line.
+        keep_tool_uses: tool uses at the end that stay whole; excluded tools do not count among
+            them.
+        keep_tool_inputs: whether the calls stay where their results are cleared; else both
+            become one line.
         exclude_tools: tools whose uses are never cleared.
     """
     parameters = dict(locals())
-    if keep_thinking_turns != "all" and (not isinstance(keep_thinking_turns, int) or keep_thinking_turns < 0):
+    is_number = isinstance(keep_thinking_turns, int) and keep_thinking_turns >= 0
+    if keep_thinking_turns != "all" and not is_number:
         raise BadArguments("keep_thinking_turns is 'all' or a number of replies, 0 or more.")
     policy: Any = Edited(
         keep=keep_tool_uses,

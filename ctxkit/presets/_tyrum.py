@@ -11,9 +11,9 @@ import numpy as np
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.messages import Message, Text
 from ctxkit.policies import identifiers, obligations, prompts
+from ctxkit.policies.chain import Chain
 from ctxkit.policies.flushes import MemoryFlush
 from ctxkit.policies.prune import Cap, Prune
-from ctxkit.policies.prunings import Prunings
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
@@ -182,7 +182,7 @@ def pruning(max_messages: int = 0, keep: int = 4) -> Any:
     if cap:
         keep = min(keep, max(2, cap - 1))
     prune = Prune(tool_calls=f"before-last-{keep}-messages", empty_messages="remove")
-    return Prunings.of(prune, Cap(max_messages=cap))
+    return Chain.of(prune, Cap(max_messages=cap))
 
 
 @typed

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 NAME = "aider"
 CAN = "requests, answers, what the program said; tokens and money per request where the line stands (rounded)"
 CANNOT = "system prompt, repository map, file contents, the summaries of old history, which answer a failed edit caused"
+BLIND = ("compactions", "tool errors")
+TRAITS = (("all", "tokens and money are rounded by aider; $0.00 is missing"),)
+"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 _START = "# aider chat started at "
 _SIGNS = ("\n> Tokens: ", "\n> $ aider", "\n> Applied edit to ", "\n> Commit ", " to the chat  \n", "\n> Aider v")

@@ -18,6 +18,7 @@ NAME = "anthropic"
 ALIASES = ("anthropic-messages", "messages")
 CAN = "text, thinking, system prompt, tools, calls and results; usage where responses are there (cache by life)"
 CANNOT = "times, money, compactions"
+BLIND = ("compactions",)
 
 _BLOCKS = {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"}
 

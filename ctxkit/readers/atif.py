@@ -20,6 +20,9 @@ NAME = "atif"
 ALIASES = ("harbor",)
 CAN = "text, reasoning, calls and results, usage per call (cache reads), money, times, tools, subagents inside the file"
 CANNOT = "cache writes; sizes of a compaction (its mark is there, of terminus-2)"
+BLIND = ("tool errors",)
+TRAITS = (("all", "money is the log's own; summaries are not priced: estimated"),)
+"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 _ROLES = {"system": "system", "user": "user", "agent": "assistant"}
 _DEPTH = 16
 

@@ -15,6 +15,7 @@ from ctxkit.errors import BadArguments, ReadError, UnknownFormat
 from ctxkit.messages import Fault
 from ctxkit.readers.folders import Found, find
 from ctxkit.readers.members import MEMBERS, Reader, knows, members, named, names, sniff
+from ctxkit.readers.mends import mended
 from ctxkit.readers.sessions import Sessions, shown
 from ctxkit.readers.source import Source
 
@@ -147,7 +148,7 @@ def read_source(source: Source, reader: Reader | None = None) -> list[Session]:
         sessions = [] if known else _in_pieces(source, (reader,))
         if sessions:
             return sessions
-    sessions = _guarded(reader.NAME, source.path, partial(reader.read, source))
+    sessions = _made(reader, source.path, partial(reader.read, source))
     if not sessions or not (known or any(s.log or s.children for s in sessions)):
         raise ReadError(f"expected {_a(reader.NAME)} session, found {source.looks}.", source.path)
     return sessions if reader.NAME == "native" else [_placed(s, source.path) for s in sessions]
@@ -165,7 +166,7 @@ def _in_pieces(source: Source, readers: tuple[Reader, ...]) -> list[Session]:
         if reader is None:
             return []
         try:
-            made = _guarded(reader.NAME, source.path, partial(reader.read, piece))
+            made = _made(reader, source.path, partial(reader.read, piece))
         except ReadError as e:
             faults.append(Fault(n, e.why))
             continue
@@ -199,8 +200,17 @@ def _folder_reader(place: Path, folders: tuple[Any, ...]) -> Callable[[Path], li
 
 
 def _whole(reader: Any, path: Path) -> list[Session]:
-    sessions = _guarded(reader.NAME, path, lambda: reader.read_folder(path))
+    sessions = _made(reader, path, lambda: reader.read_folder(path))
     return [_placed(s, path) for s in sessions]
+
+
+def _made(reader: Any, path: Path, do: Callable[[], list[Session]]) -> list[Session]:
+    """Return what a reader makes, mended; our own format holds sessions that were mended before."""
+    sessions: list[Session] = _guarded(reader.NAME, path, do)
+    if reader.NAME == "native":
+        return sessions
+    blind = getattr(reader, "BLIND", ())
+    return [_guarded(reader.NAME, path, partial(mended, s, blind)) for s in sessions]
 
 
 def _guarded(name: str, path: Path, do: Callable[[], Any]) -> Any:

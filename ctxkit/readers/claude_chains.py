@@ -28,6 +28,8 @@ class Shared:
         """Tools that the program's output names; a transcript names none."""
         self.ambiguous = ambiguous
         """True where a uuid names two lines: parents then say nothing, and the order of the lines counts."""
+        self.uuids: set[str] = set()
+        """Those of all lines of the file."""
 
 
 class Chain:
@@ -39,10 +41,18 @@ class Chain:
         self.blocks = Blocks(shared.skipped)
         self.places: dict[str, int] = {}
         """Line's uuid to the index of the entry at or before it."""
-        self.reply: tuple[str, int] | None = None
-        """Id and index of the reply that further lines may still add to."""
+        self.replies: dict[str, int] = {}
+        """Index of each reply by the id of its message and request: further lines add to it."""
         self.boundary: dict[str, Any] | None = None
         self.model: str | None = None
+        self.headless: bool | None = None
+        """True where the first line follows one that is not in the file; None before it."""
+
+    def begin(self, record: dict[str, Any]) -> None:
+        """See from the first line that hangs anywhere whether the file has lost what came before it."""
+        if self.headless is None and type(record.get("uuid")) is str:
+            parent = record.get("parentUuid")
+            self.headless = type(parent) is str and parent not in self.shared.uuids
 
     # -- where a line hangs --------------------------------------------------------------------------------------
 
@@ -73,7 +83,6 @@ class Chain:
                 break
             at = log.parents[at]
         log.stand(place)
-        self.reply = None
 
     def _stay(self, record: dict[str, Any]) -> None:
         uuid = record.get("uuid")
@@ -103,8 +112,8 @@ class Chain:
     def _assistant(self, record: dict[str, Any], m: dict[str, Any]) -> None:
         self.close()
         parts, results = self.blocks.parts(m.get("content"))
-        own = word(m.get("id"))
-        index = self._open(own)
+        own = claude_lines.call_id(record, m)
+        index = self._open(own, word(m.get("model")))
         old = None if index is None else self.log.entries[index]
         if index is not None and type(old) is Message:
             self.log.replace(index, claude_lines.with_more(old, record, m, parts))
@@ -113,17 +122,24 @@ class Chain:
             reply = claude_lines.to_reply(record, m, parts, self.log.new_id(record.get("uuid")))
             self.model = reply.model or self.model
             index = self.log.add(reply)
-            self.reply = None if own is None else (own, index)
+            if own is not None and reply.role == "assistant":
+                self.replies[own] = index
         self._stay(record)
         for block in results:  # a server's tools answer within the reply
             self._result(record, block, "server")
 
-    def _open(self, own: str | None) -> int | None:
-        """Return the index of the reply that a line of this id adds to, where there is one."""
-        if own is None or self.reply is None or self.reply[0] != own:
+    def _open(self, own: str | None, model: str | None) -> int | None:
+        """Return the index of the reply that a line adds to, whatever lies between; None on another branch."""
+        index = None if own is None else self.replies.get(own)
+        entry = None if index is None else self.log.entries[index]
+        if index is None or type(entry) is not Message or len(entry.parts) >= MAX_PARTS or entry.model != model:
             return None
-        entry = self.log.entries[self.reply[1]]
-        return self.reply[1] if type(entry) is Message and len(entry.parts) < MAX_PARTS else None
+        at = self.log.at
+        for _ in range(0 if self.shared.ambiguous else _BACK):  # where ids say nothing, only the next line adds
+            if at <= index:
+                break
+            at = self.log.parents[at]
+        return index if at == index else None
 
     def _user(self, record: dict[str, Any], content: Any) -> None:
         parts, results = self.blocks.parts(content)
@@ -131,8 +147,6 @@ class Chain:
         for block in results:
             self._result(record, block, "")
         if parts or not results:
-            if not results:
-                self.reply = None
             own = self.log.new_id(None if results else record.get("uuid"))
             self.log.add(claude_lines.to_input(record, parts, own, beside=bool(results)))
         self._stay(record)
@@ -173,8 +187,7 @@ class Chain:
         elif kind == "microcompact_boundary":
             self._clear(record)
         elif kind == "api_error":
-            self.log.add(claude_lines.to_failed(record, self.log.new_id(record.get("uuid"))))
-            self.reply = None
+            self.log.add(claude_lines.to_retry(record, self.log.new_id(record.get("uuid"))))
         else:
             self.shared.skipped[f"system {kind}" if type(kind) is str else "system"] += 1
             self.pass_by(record)
@@ -204,7 +217,6 @@ class Chain:
         preserved = items(mapping(claude_lines.about(boundary).get("preservedMessages")).get("uuids"))
         own = self.log.new_id(claude_lines.boundary_id(boundary))
         self.log.compact(claude_lines.to_compaction(boundary, own, inserted), self._preserved(preserved))
-        self.reply = None
 
     def _preserved(self, uuids: list[Any]) -> set[str]:
         places = {self.places[u] for u in uuids if type(u) is str and u in self.places}
@@ -236,4 +248,5 @@ class Chain:
             cwd=facts.get("cwd"),
             started=time(facts.get("timestamp")),
             model=self.model,
+            details={"headless": True} if self.headless else {},
         )

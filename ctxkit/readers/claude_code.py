@@ -27,6 +27,35 @@ CAN = (
     "text, thinking, calls and results, usage per call (cache reads and writes by life), times, compactions, subagents"
 )
 CANNOT = "system prompt, tool schemas, money"
+TRAITS = (
+    (
+        "2.0 on (seen: 2.0.5 to 2.1.29)",
+        ("output tokens are often the first piece of a stream: estimated from the next prompt's "
+        "growth and the text"),
+    ),
+    (
+        "all",
+        ("a transcript that begins in the middle: what the first prompt held beyond the smallest"
+        " later one is lost conversation"),
+    ),
+    (
+        "all",
+        ("the window is not in the log: by the table of prices, unless a prompt or an automatic "
+        "compaction refutes it"),
+    ),
+    (
+        "2.0 on",
+        ("old results are dropped, or a resume leaves a branch out, without a mark: an unmarked "
+        "fall"),
+    ),
+    (
+        "all",
+        ("retries and replies that the program made up are events; a call is what has one "
+        "message and request id"),
+    ),
+    ("all", "summaries are not priced: estimated"),
+)
+"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 _TALK = {"user", "assistant"}
 _FACTS = {
@@ -77,6 +106,7 @@ class _Transcript:
         self.has_main = any(text(r.get("type")) in _TALK and not _is_aside(r) for _, r in records)
         self.cost: float | None = None
         self.shared = Shared(ambiguous=_ambiguous(records))
+        self.shared.uuids = {u for _, r in records if type(u := r.get("uuid")) is str}
         self.main = Chain(self.shared, "")
         for line, record in records:
             try:
@@ -95,6 +125,7 @@ class _Transcript:
                 return
             self.seen[uuid] = content
         chain = self._chain(record)
+        chain.begin(record)
         if kind in _TALK:
             self._note(record)
             chain.talk(record, demand(record, "message", dict))
@@ -180,6 +211,7 @@ class _Transcript:
             faults=tuple(sorted(self.faults, key=lambda f: f.line)),
             path_=str(self.path),
             details={
+                **session.details,
                 **({"git_branch": facts["gitBranch"]} if facts.get("gitBranch") else {}),
                 **({"subagents": self.shared.agents} if self.shared.agents else {}),
                 **({"cost_usd": self.cost} if self.cost is not None else {}),

@@ -16,22 +16,41 @@ _CONTINUED = "This session is being continued from a previous conversation"
 """How the summary of a compaction begins."""
 
 
+def call_id(record: dict[str, Any], m: dict[str, Any]) -> str | None:
+    """Return what tells the lines of one call from those of others: its message and its request."""
+    own = word(m.get("id"))
+    return None if own is None else f"{own} {text(record.get('requestId'))}"
+
+
 def to_reply(record: dict[str, Any], m: dict[str, Any], parts: list[Part], own: str) -> Message:
-    """Return the first line of a reply; `own` is the id it gets."""
+    """Return the first line of a reply; `own` is the id it gets. What no model wrote is an event, not a call."""
     model, failed = word(m.get("model")), record.get("isApiErrorMessage") is True
-    made = model == "<synthetic>"
+    if model == "<synthetic>":
+        return _event(record, own, "synthetic", "\n".join(p.text for p in parts if type(p) is Text), failed=failed)
     return Message(
         role="assistant",
         id=own,
         parts=tuple(parts),
         time=time(record.get("timestamp")),
-        kind="synthetic" if made else "",
-        visible=not (made and failed),
         is_error=failed,
         error="\n".join(p.text for p in parts if type(p) is Text)[:500] or None if failed else None,
-        usage=None if made else to_usage(m.get("usage")),
-        model=None if made else model,
+        usage=to_usage(m.get("usage")),
+        model=model,
         stop="error" if failed else Blocks.stop(m.get("stop_reason")),
+    )
+
+
+def _event(record: dict[str, Any], own: str, kind: str, said: str, *, failed: bool) -> Message:
+    """Return what the program wrote beside the talk: no model wrote it and none is shown it."""
+    return Message(
+        role="system",
+        id=own,
+        kind=kind,
+        parts=(Text(said[:500]),) if said else (),
+        time=time(record.get("timestamp")),
+        visible=False,
+        is_error=failed,
+        error=said[:500] or None if failed else None,
     )
 
 
@@ -72,21 +91,13 @@ def started(record: dict[str, Any]) -> str | None:
     return word(extra.get("agentId")) if type(extra) is dict else None
 
 
-def to_failed(record: dict[str, Any], own: str) -> Message:
-    """Return a call that the provider refused and that was tried again."""
+def to_retry(record: dict[str, Any], own: str) -> Message:
+    """Return the event that the provider refused a call, which was tried again."""
     error = mapping(record.get("error"))
     inner = mapping(mapping(error.get("error")).get("error")) or mapping(error.get("error"))
     said = word(error.get("formatted")) or word(error.get("message")) or word(inner.get("message"))
-    return Message(
-        role="assistant",
-        id=own,
-        kind="api_error",
-        time=time(record.get("timestamp")),
-        visible=False,
-        is_error=True,
-        error=(said or as_text(error.get("cause") or error.get("status") or error))[:500],
-        stop="error",
-    )
+    told = said or as_text(error.get("cause") or error.get("status") or error)
+    return _event(record, own, "api_error", told, failed=True)
 
 
 def about(boundary: dict[str, Any]) -> dict[str, Any]:

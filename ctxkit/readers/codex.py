@@ -16,6 +16,19 @@ if TYPE_CHECKING:
 NAME = "codex"
 CAN = "text, system prompt, calls and results, usage per call (cache reads), window, times, compactions"
 CANNOT = "encrypted reasoning (its size only), money"
+TRAITS = (
+    (
+        "all",
+        ("a failed command is told by its exit code; the window is recorded; summaries are not "
+        "priced: estimated"),
+    ),
+    (
+        "all",
+        ("reasoning of earlier turns leaves the prompt without a mark: an unmarked fall, where "
+        "it is large"),
+    ),
+)
+"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 _TYPES = {"session_meta", "turn_context", "response_item", "event_msg", "compacted"}
 

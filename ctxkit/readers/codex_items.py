@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.messages import Image, Message, Part, Sized, Text, Thinking, ToolCall, Usage
+from ctxkit.readers.exits import exit_code, is_failure
 from ctxkit.readers.fields import arguments, as_text, items, mapping, number, text, word
 from ctxkit.readers.parts import to_parts
 
@@ -75,7 +76,11 @@ def to_output(p: dict[str, Any], skipped: Counter[str]) -> tuple[tuple[Part, ...
     elif type(output) is dict:
         failed = failed or output.get("success") is False
         output = output.get("content", output.get("text", output))
-    return parts_of(output if type(output) in (str, list) else as_text(output), skipped), failed, details
+    parts = parts_of(output if type(output) in (str, list) else as_text(output), skipped)
+    if not details and parts and type(parts[0]) is Text:
+        code = exit_code(parts[0].text)
+        details = {} if code is None else {"exit_code": code}
+    return parts, failed or is_failure(details.get("exit_code")), details
 
 
 def to_usage(last: dict[str, Any]) -> Usage | None:

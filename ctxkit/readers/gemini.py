@@ -21,6 +21,9 @@ NAME = "gemini-cli"
 ALIASES = ("gemini",)
 CAN = "text, thoughts, calls with results, usage per call (cache reads), times; rewinds as branches; saved contents"
 CANNOT = "system prompt, tool schemas; compressions of recorded chats (only saved contents show their snapshot)"
+BLIND = ("compactions",)
+TRAITS = (("all", "compressions of recorded chats show as unmarked falls alone"),)
+"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 _SPOKEN = {"user", "gemini"}
 _TOLD = {"info", "warning", "error"}
 

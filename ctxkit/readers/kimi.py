@@ -26,6 +26,8 @@ NAME = "kimi-cli"
 ALIASES = ("kimi",)
 CAN = "text, thinking, system prompt, calls and results, usage per call (cache reads and writes), latency; compactions"
 CANNOT = "tool schemas (names only), money, the parent of a subagent's log; what an older wire's compaction kept"
+TRAITS = (("all", "unanswered requests are no calls; the compaction's call is priced by the table of prices"),)
+"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 
 _BESIDE = 100

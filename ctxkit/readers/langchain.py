@@ -18,6 +18,7 @@ NAME = "langchain"
 ALIASES = ("langgraph",)
 CAN = "text, thinking, system prompt, calls and results, usage per call (cache reads and writes), model"
 CANNOT = "times, money, tool schemas; removed messages of earlier checkpoints"
+BLIND = ("compactions",)
 _TYPES = {"human", "ai", "system", "tool", "remove", "function", "AIMessageChunk", "HumanMessageChunk"}
 _DEPTH = 6
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 NAME = "langfuse"
 CAN = "text, calls and results, usage per call (cache reads), money, latency, agents; what left a prompt (derived)"
 CANNOT = "replies that a framework did not log (taken from the next prompt); marks of compactions"
+TRAITS = (("all", "money is the log's own; generations without usage and output are events of a framework"),)
+"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 
 def sniff(source: Source) -> bool:

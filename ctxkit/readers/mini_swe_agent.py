@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.messages import Fault, Message
+from ctxkit.messages import Fault, Message, Text
 from ctxkit.readers.dialects import named, to_messages
+from ctxkit.readers.exits import exit_code, is_failure
 from ctxkit.readers.fields import DAMAGE, items, mapping, number, real, text, time, why, word
 from ctxkit.readers.logs import Log
 from ctxkit.readers.parts import count
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
 NAME = "mini-swe-agent"
 CAN = "text, system prompt, calls and results, usage per call (cache reads), money, times, return codes"
 CANNOT = "tool schemas; older files (a bare list) have no usage and no times"
+TRAITS = (
+    (
+        "all",
+        ("a failed command is told by its return code, in older files at the head of an "
+        "observation; money is the log's own"),
+    ),
+)
+"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 
 def sniff(source: Source) -> bool:
@@ -89,11 +98,20 @@ def _write(raw: Any, log: Log, skipped: dict[str, int], asked: dict[str, str]) -
         fields["stop"] = to_stop(choice.get("finish_reason"))
     code = extra.get("returncode")
     for m in named(to_messages(raw, log, skipped, **fields), asked):
-        if m.role == "tool" and type(code) is int:
-            details = {"returncode": code} if abs(code) < 1 << 32 else {}
-            log.add(msgspec.structs.replace(m, details=details, error=word(extra.get("exception_info"))))
-        else:
-            log.add(m)
+        log.add(_answer(m, code, word(extra.get("exception_info"))))
+
+
+def _answer(m: Message, code: Any, error: str | None) -> Message:
+    """Return what a command gave with its return code; older files give it as the user's words."""
+    if m.role not in ("tool", "user"):
+        return m
+    if type(code) is not int or abs(code) >= 1 << 32:
+        code = exit_code(m.parts[0].text) if m.parts and type(m.parts[0]) is Text else None
+    if code is None:
+        return m
+    kind = m.kind if m.role == "tool" else "observation"
+    details = {**m.details, "returncode": code}
+    return msgspec.structs.replace(m, kind=kind, details=details, error=error, is_error=is_failure(code))
 
 
 def _respond(raw: dict[str, Any], log: Log, skipped: dict[str, int], asked: dict[str, str]) -> None:

@@ -22,6 +22,7 @@ CANNOT = "nothing is left out"
 VERSION = 1
 _TYPES: dict[str, Any] = {
     "tools": tuple[ToolSchema, ...],
+    "notes": tuple[str, ...],
     "faults": tuple[Fault, ...],
     "skipped": dict[str, int],
     "details": dict[str, Any],

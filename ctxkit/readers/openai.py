@@ -18,6 +18,7 @@ NAME = "openai"
 ALIASES = ("openai-messages", "openai-chat", "chat-completions", "litellm")
 CAN = "text, system prompt, tools, calls and results; usage where completions are there (cache reads)"
 CANNOT = "times of messages, compactions"
+BLIND = ("compactions", "tool errors")
 
 
 def sniff(source: Source) -> bool:

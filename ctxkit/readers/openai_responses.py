@@ -20,6 +20,7 @@ NAME = "openai-responses"
 ALIASES = ("responses",)
 CAN = "text, calls and results, tools and usage where the response is there"
 CANNOT = "times of calls, encrypted reasoning (its size only), money"
+BLIND = ("tool errors",)
 
 _ITEMS = {
     "reasoning",

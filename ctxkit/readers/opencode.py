@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 NAME = "opencode"
 CAN = "text, thinking, calls with results, usage per call (cache reads and writes), money, times; compactions, prunings"
 CANNOT = "system prompt, tool schemas"
+TRAITS = (("all", "an aborted call's zeros are missing; money is the log's own, $0 is missing"),)
+"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 
 def sniff(source: Source) -> bool:

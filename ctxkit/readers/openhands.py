@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 NAME = "openhands"
 CAN = "text, system prompt, tools, calls and results, condensations; usage per call (outputs, completion logs), latency"
 CANNOT = "usage of a V1 conversation without its base_state; time zone of V0 without a completion beside it"
+TRAITS = (("all", "a failed command is told by its exit code, beside errors; money of completion logs is their own"),)
+"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 _LOGGED = re.compile(r".*-\d{9,}(\.\d+)?\.json$")
 _FILES = 20_000
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Message, Part, Text, Thinking, ToolCall, ToolSchema, Usage
 from ctxkit.readers.dialects import to_messages
+from ctxkit.readers.exits import is_failure
 from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, number, real, text, time, why, word
 from ctxkit.readers.logs import TOO_MANY, Log
 from ctxkit.readers.parts import count, to_parts
@@ -160,7 +161,7 @@ class _Teller:
         content = seen.get("content", seen.get("output"))
         parts, _ = to_parts(content if type(content) in (str, list) else as_text(content), self.skipped)
         code = seen.get("exit_code")
-        wrong = seen.get("is_error") is True
+        wrong = seen.get("is_error") is True or (code != -1 and is_failure(code))  # -1: it still runs
         self._add(
             event,
             Message(

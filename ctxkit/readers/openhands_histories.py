@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Message, Part, Text, ToolCall, ToolSchema, Usage
 from ctxkit.readers.dialects import to_messages
+from ctxkit.readers.exits import is_failure
 from ctxkit.readers.fields import DAMAGE, as_text, items, mapping, number, real, text, time, why, word
 from ctxkit.readers.logs import TOO_MANY, Log
 from ctxkit.readers.parts import count, to_parts
@@ -207,7 +208,9 @@ class _Teller:
             self._add(event, "user", parts, kind="error" if wrong else "injected", is_error=wrong)
             return
         tool = word(told.get("function_name")) or (call.name if call else None)
-        self._add(event, "tool", parts, tool=tool, call_id=called, is_error=seen == "error")
+        code = mapping(mapping(event.get("extras")).get("metadata")).get("exit_code")
+        wrong = seen == "error" or (code != -1 and is_failure(code))  # -1: it still runs
+        self._add(event, "tool", parts, tool=tool, call_id=called, is_error=wrong)
 
     @staticmethod
     def _recalled(event: dict[str, Any]) -> list[Part]:

@@ -25,6 +25,7 @@ NAME = "otel"
 ALIASES = ("opentelemetry", "otlp", "openinference")
 CAN = "usage per call (cache reads where given), model, times, agents, tools; text where the exporter may log it"
 CANNOT = "text by default; marks of compactions; money"
+BLIND = ("compactions",)
 _CHAT = {"chat", "text_completion", "generate_content", "LLM"}
 
 

@@ -15,6 +15,16 @@ NAME = "pi"
 ALIASES = ("openclaw", "fased", "ai")
 CAN = "text, thinking, calls and results, usage per call (cache reads and writes), money, times, branches, compactions"
 CANNOT = "system prompt, tool schemas"
+TRAITS = (
+    (
+        "all",
+        ("calls of broken-off replies were not run and count all the same; a failed call's zeros"
+        " are missing"),
+    ),
+    ("1 to 3", "summaries are mostly not priced: estimated"),
+    ("all", "money is the log's own; $0 (a free model, or one without a price) is missing"),
+)
+"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 
 def sniff(source: Source) -> bool:

@@ -52,6 +52,8 @@ class Entries:
         self.title: str | None = None
         self.model: str | None = None
         self.tree = False
+        self.headless = False
+        """True where the first entry follows one that is not in the file."""
         self.floor = 0
         """Everything before this index was taken by a compaction."""
         for line, record in source.records:
@@ -98,6 +100,7 @@ class Entries:
         else:
             at = self.places.get(parent) if type(parent) is str else None
         if at is None:
+            self.headless = self.headless or not self.places
             self.faults.append(Fault(line, "expected 'parentId' to name an entry before this one; taken as the last"))
         elif at != self.log.at and not self.log.stand(at):
             self.faults.append(Fault(line, "branches too often; taken as following the entry before"))
@@ -153,7 +156,8 @@ class Entries:
             index, whole = self.unrun.pop(call)
             reply = self.log.entries[index]
             if type(reply) is Message:
-                self.log.replace(index, replace(reply, parts=whole))
+                details = {k: v for k, v in reply.details.items() if k != "calls_not_run"}
+                self.log.replace(index, replace(reply, parts=whole, details=details))
                 visible = visible and reply.visible
         self.log.add(to_result(record, m, self.log.new_id(record.get("id")), visible=visible))
 
@@ -268,5 +272,5 @@ class Entries:
             parent=word(header.get("parentSession")),
             skipped=dict(self.skipped),
             faults=tuple(sorted(self.faults, key=lambda f: f.line)),
-            details=provider,
+            details=provider | ({"headless": True} if self.headless else {}),
         )

@@ -8,6 +8,7 @@ from ctxkit.messages import Fault, Message, Part, Text, ToolCall
 from ctxkit.readers.fields import DAMAGE, items, mapping, number, real, text, why, word
 from ctxkit.readers.logs import Log
 from ctxkit.readers.parts import count, to_calls, to_parts
+from ctxkit.readers.processors import with_processor
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -19,6 +20,15 @@ CAN = (
     "text, system prompt, demonstrations, thoughts, actions (as calls) and observations (as results); totals of the run"
 )
 CANNOT = "usage per call (totals stand in Session.details), times, tool schemas, what history processors cut"
+BLIND = ("compactions", "tool errors")
+TRAITS = (
+    (
+        "all",
+        ("tokens and money of the whole run are recorded; whether a history processor ran is "
+        "inferred from the tokens sent"),
+    ),
+)
+"""By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 _OWN = {"is_demo", "message_type", "thought", "action"}
 
 
@@ -45,16 +55,18 @@ def read(source: Source) -> list[Session]:
             faults.append(Fault(0, f"message {n}: {why(e)}"))
     info = mapping(document.get("info"))
     return [
-        Session(
-            id=source.path.name.split(".")[0] or "swe-agent",
-            format=NAME,
-            product="swe-agent",
-            version=word(info.get("swe_agent_version")),
-            agent=teller.agent or "main",
-            log=tuple(teller.log.entries),
-            skipped=teller.skipped,
-            faults=tuple(faults),
-            details=_totals(info, items(document.get("trajectory"))),
+        with_processor(
+            Session(
+                id=source.path.name.split(".")[0] or "swe-agent",
+                format=NAME,
+                product="swe-agent",
+                version=word(info.get("swe_agent_version")),
+                agent=teller.agent or "main",
+                log=tuple(teller.log.entries),
+                skipped=teller.skipped,
+                faults=tuple(faults),
+                details=_totals(info, items(document.get("trajectory"))),
+            )
         )
     ]
 
@@ -69,7 +81,7 @@ def _totals(info: dict[str, Any], steps: list[Any]) -> dict[str, Any]:
         "api_calls": number(stats.get("api_calls")),
         "steps": len(steps) or None,
     }
-    return {k: v for k, v in totals.items() if v is not None}
+    return {k: v for k, v in totals.items() if v}
 
 
 def _from_steps(steps: list[Any]) -> list[dict[str, Any]]:

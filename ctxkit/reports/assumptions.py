@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.markup import line
 from ctxkit.metrics.bills import Sheet
+from ctxkit.plots.words import notes_of
 from ctxkit.reports.figures import known
 from ctxkit.sizes import sizes
 
@@ -40,9 +41,10 @@ class Basis(NamedTuple):
 def of_session(session: Session) -> list[str]:
     """Return the sentences for a session; of a replay those of its record, with what a replay is."""
     base = session.origin or session
+    told = notes_of(base)
     anchored, sheet = sizes(base), Sheet.of(base)
     basis = Basis(base.id, sheet.error, sheet.unexplained, sheet.priced, anchored.counter, anchored.error)
-    return list(_told([basis], replayed=session.origin is not None))
+    return [*_told([basis], replayed=session.origin is not None), *told]
 
 
 def of_runs(frame: pd.DataFrame) -> list[str]:
@@ -50,7 +52,7 @@ def of_runs(frame: pd.DataFrame) -> list[str]:
     names = ["session", "reproduction_error", "unexplained_misses", "priced", "counter", "counter_error"]
     rows = frame[names][frame["counter"].notna()].drop_duplicates("session").itertuples(index=False)
     bases = [Basis._make(v if known(v) else None for v in row) for row in rows]
-    return list(_told(bases, replayed=True))
+    return [*_told(bases, replayed=True), *notes_of(frame)]
 
 
 def _told(bases: Sequence[Basis], *, replayed: bool) -> Iterator[str]:

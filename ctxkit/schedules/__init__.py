@@ -10,6 +10,6 @@ from ctxkit.schedules.layers import Layer
 from ctxkit.schedules.rows import Rows, State
 from ctxkit.schedules.schedule import Schedule
 from ctxkit.schedules.view import ScheduleView
-from ctxkit.schedules.windows import Window
+from ctxkit.schedules.windows import Roll, Window
 
-__all__ = ["AS_IT_CAME", "Layer", "Rows", "Schedule", "ScheduleView", "State", "Window"]
+__all__ = ["AS_IT_CAME", "Layer", "Roll", "Rows", "Schedule", "ScheduleView", "State", "Window"]

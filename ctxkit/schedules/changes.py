@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
@@ -13,13 +13,13 @@ from ctxkit.messages import Text
 from ctxkit.schedules.layers import Added, Event
 from ctxkit.schedules.rows import NEVER, State
 from ctxkit.schedules.sums import Sums
+from ctxkit.tokens.growing import Growing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ctxkit.messages import Message
     from ctxkit.schedules.layers import Layer
-    from ctxkit.schedules.rows import Rows
 
     Change = Callable[[Message], Message | None]
     What = str | None | Change | tuple[str | Change, ...]
@@ -57,6 +57,8 @@ class Changes:
         self._new: set[int] = set()
         self._makers: dict[int, Callable[[], Message | None]] = {}
         self._added: dict[int, Added | None] = {}
+        self._last: tuple[str, Growing | None] = "", None
+        """The text that was counted last among those at the ends of calls."""
         self._sums = Sums(self)
 
     # -- what the schedule says --------------------------------------------------------------------
@@ -157,7 +159,7 @@ class Changes:
 
     def applied(self, p: int, was: State, rule: Rule) -> State:
         """Return what a rule makes of what a position says."""
-        if isinstance(rule.what, AsItCame) or was.chars < rule.low:
+        if isinstance(rule.what, AsItCame) or was.message is None or was.chars < rule.low:
             return was
         for what in rule.what if isinstance(rule.what, tuple) else (rule.what,):
             if was.message is not None:
@@ -207,8 +209,30 @@ class Changes:
         if make is None:
             return self.before.added(call)
         if call not in self._added:
-            self._added[call] = _measured(self.rows, make())
+            self._added[call] = self._measured(make)
         return self._added[call] or self.before.added(call)
+
+    def _measured(self, make: Callable[[], Message | None]) -> Added | None:
+        message = make()
+        if message is None:
+            return None
+        sizes = self._size(message), chars(message), content_key(message)
+        return Added(cast("Callable[[], Message]", make), *sizes)
+
+    def _size(self, message: Message) -> int:
+        """Return what `Log.measure` does; of a list that grew at its end, only the end is counted."""
+        log = self.rows.log
+        counter: Any = log.counter
+        alone = len(message.parts) == 1 and isinstance(message.parts[0], Text)
+        if not alone or not hasattr(counter, "cut") or log.known(message) is not None:
+            return log.measure(message)
+        text, (last, growing) = message.text, self._last
+        if not last or not text.startswith(last):
+            self._last = text, None
+            return log.measure(message)
+        growing = growing or Growing(counter, last)
+        self._last = text, growing
+        return round(growing.append(text[len(last) :]) * log.scale)
 
     def total(self, call: int, kind: int) -> int:
         """Return a sum over a call's messages, as `Layer.total` says."""
@@ -233,11 +257,3 @@ def in_force(states: Sequence[State], call: int) -> State:
 def with_text(message: Message, text: str) -> Message:
     """Return a message that says only a text, and keeps its tool calls."""
     return _replace(message, parts=(*((Text(text),) if text else ()), *message.tool_calls))
-
-
-def _measured(rows: Rows, message: Message | None) -> Added | None:
-    if message is None:
-        return None
-    return Added(message, rows.log.measure(message), chars(message), content_key(message))
-
-

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ctxkit.messages import Message
     from ctxkit.schedules.rows import Rows, State
@@ -23,10 +23,15 @@ class Event(NamedTuple):
 class Added(NamedTuple):
     """A message at the end of one call alone."""
 
-    message: Message
+    make: Callable[[], Message]
     tokens: int
     chars: int
     content: int
+
+    @property
+    def message(self) -> Message:
+        """The message, made anew: of many calls' long lists only the sizes are kept."""
+        return self.make()
 
 
 class Layer(Protocol):

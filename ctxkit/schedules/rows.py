@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.history.columns import TOOL, chars
-from ctxkit.history.items import content_key
+from ctxkit.history.items import content_at, content_key
 
 if TYPE_CHECKING:
     from ctxkit.history import History, Log
@@ -104,7 +104,9 @@ class Rows:
         """Return what it says before any pruning, from its first call on."""
         if p < self.head:
             item = self._items[p]
-            content = -item.row - 1 if item.maker is None else item.maker.content
+            content = -item.row - 1
+            if item.maker is not None:
+                content = content_at(item.row, item.maker.content)
             size = item.tokens
             return State(self.begin, item.message(self.log), size, self._head_chars[p], content)
         row, log = p - self.head + self.lo, self.log
@@ -113,8 +115,9 @@ class Rows:
 
     def changed(self, p: int, was: State, message: Message) -> State:
         """Return what a position says once it was changed to a message."""
-        size = self.log.measure(message, self.row(p))
-        return State(was.call, message, size, chars(message), content_key(message))
+        row = self.row(p)
+        size, content = self.log.measure(message, row), content_at(row, content_key(message))
+        return State(was.call, message, size, chars(message), content)
 
     def calls(self, p: int) -> tuple[ToolCall, ...]:
         """Return the tool calls of a message as they were said, whatever became of them."""

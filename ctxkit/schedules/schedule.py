@@ -46,8 +46,17 @@ class Schedule:
                 if state.content != self.rows.said(p).content:
                     yield p, state
 
-    def left(self, call: int) -> History:
-        """Return what a call is sent, as a history.
+    def adder(self, call: int) -> Any:
+        """Return the part that put a message at the end of a call; None: no part did."""
+        layer: Any = self.top
+        while isinstance(layer, PartLayer):
+            if layer.added(call) is not layer.before.added(call):
+                return layer.part
+            layer = layer.before
+        return None
+
+    def left(self, call: int, reason: str = "pruned for this call") -> History:
+        """Return what a call is sent, as a history; where nothing changes, the one it began with.
 
         Raises:
             UnsoundHistory: a tool call lost its result, or a result its call.
@@ -55,5 +64,7 @@ class Schedule:
         self.extend(call + 1)
         changes = {p: (state.message, state.tokens) for p, state in self.changed(call)}
         added = self.top.added(call)
-        view = self.history.at(call).left_as(changes, "pruned for this call")
-        return view if added is None else view.insert(len(view), added.message, "for this call")
+        view = self.history if call == self.history.call else self.history.at(call)
+        if changes:
+            view = view.left_as(changes, reason)
+        return view if added is None else view.insert(len(view), added.message, reason)

@@ -122,9 +122,23 @@ class ScheduleView:
         """Return what a message says at a call as the parts before left it."""
         return self.before.state(p, call)
 
+    def after(self, p: int, what: What, call: int, *, smaller: bool = True, low: int = 0) -> State:
+        """Return what a message would say at a call after a change that holds there."""
+        was = self.before.state(p, call)
+        if self.stays(p, call):
+            return was
+        return self._changes.applied(p, was, Rule(call, NEVER, what, smaller, low))
+
     def message(self, p: int, call: int) -> Message | None:
         """Return that message; None where a part before hides it."""
         return self.before.state(p, call).message
+
+    def tried(self, p: int, what: What, call: int) -> State:
+        """Return what a message would say at a call if `change` were told so; nothing is said."""
+        if self.stays(p, call):
+            return self.left(p, call)
+        rule = Rule(call, NEVER, what, smaller=True, low=0)
+        return self._changes.applied(p, self.left(p, call), rule)
 
     def asked(self, p: int) -> ToolCall | None:
         """Return the call that a result answers, as it was said."""
@@ -215,6 +229,14 @@ class ScheduleView:
                     settled.append(q)
             if came or went or settled:
                 yield News(call, came, went, settled)
+
+    def events(self, *roles: str) -> dict[int, list[int]]:
+        """Return, by call, the messages of some roles (none: of any) that a part before changes."""
+        codes, found = {role_code(r) for r in roles}, dict[int, list[int]]()
+        for call, p, _, _ in self.before.events:
+            if not codes or self.rows.role(p) in codes:
+                found.setdefault(call, []).append(p)
+        return found
 
     def window(
         self, role: str, old: Callable[[int], int], *, settled: bool = True

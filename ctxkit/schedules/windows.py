@@ -49,3 +49,38 @@ class Window:
         while self.old > aim:
             self.old -= 1
             yield self.found[self.old], False
+
+
+class Roll:
+    """Texts in the order of their numbers; a look at them as they are now stays as it is for good.
+
+    One that comes at the end costs nothing; any other change copies the list.
+    """
+
+    __slots__ = ("_numbers", "_texts")
+
+    def __init__(self) -> None:
+        self._numbers: list[int] = []
+        self._texts: list[str] = []
+
+    def put(self, p: int, text: str) -> None:
+        """Take in a text, or put another one in its place."""
+        i = bisect_left(self._numbers, p)
+        known = i < len(self._numbers) and self._numbers[i] == p
+        if i == len(self._numbers):
+            self._texts.append(text)
+        elif not known or self._texts[i] != text:
+            self._texts = [*self._texts[:i], text, *self._texts[i + known :]]
+        if not known:
+            self._numbers.insert(i, p)
+
+    def out(self, p: int) -> None:
+        """Leave a text out, if it is there."""
+        i = bisect_left(self._numbers, p)
+        if i < len(self._numbers) and self._numbers[i] == p:
+            del self._numbers[i]
+            self._texts = [*self._texts[:i], *self._texts[i + 1 :]]
+
+    def now(self) -> tuple[list[str], int]:
+        """Return a list whose first so many texts are those of now; what follows them is not."""
+        return self._texts, len(self._texts)

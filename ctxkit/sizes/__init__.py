@@ -42,9 +42,10 @@ class Sizes(msgspec.Struct, frozen=True, dict=True):
     fixed: int | None
     """What the first prompt held and no log shows (system prompt, tool schemas); None without usage."""
     fixed_at: tuple[int, ...]
-    """The same for each call: it differs by agent, and where a model, or what the log does not show, has changed."""
+    """The same for each call: it differs by agent and model, and rises where the log shows less than was sent."""
     unsent_at: tuple[int, ...]
-    """For each call how much of what its view holds was not sent: reasoning, for one, goes no further than its turn."""
+    """For each call how much of what its view holds was not sent: old results or reasoning that the
+    client dropped without a mark. The fixed part keeps its first value meanwhile."""
     error: float | None
     """The plain count of all that was anchored, against its recorded size, less 1: -0.25 is a quarter too low."""
     clamped: int
@@ -55,6 +56,13 @@ class Sizes(msgspec.Struct, frozen=True, dict=True):
     """For each call what its view and the fixed part sum up to, less what was not sent."""
     inserted: tuple[int, ...]
     """One for each message that the session's edits inserted, in order."""
+
+    @cached_property
+    def begun(self) -> tuple[int, ...]:
+        """For each call the fixed part with which its agent and model began."""
+        first: dict[tuple[str, str | None], int] = {}
+        calls = zip(self.session.calls, self.fixed_at, strict=True)
+        return tuple(first.setdefault((c.agent, c.message.model), n) for c, n in calls)
 
     @cached_property
     def _by_object(self) -> dict[int, int]:
@@ -111,6 +119,7 @@ def sizes(session: Session, counter: Counter | None = None) -> Sizes:
     usable = {s.call: s.prompt for s in steps}
     calls = range(len(session.calls))
     unseen = _unseen_at(session, state.unseen)
+    held = _held(session, unseen, steps)
     by_object = {id(m): size for m, size in zip(slots.messages, state.size, strict=True)}
     place = [slots.index[id(m)] for m in session.messages]
     return Sizes(
@@ -119,8 +128,8 @@ def sizes(session: Session, counter: Counter | None = None) -> Sizes:
         tokens=tuple(state.size[i] for i in place),
         source=tuple("derived" if state.derived[i] else "estimated" for i in place),
         fixed=max(unseen[steps[0].call], 0) if steps else None,
-        fixed_at=tuple(max(n, 0) for n in unseen),
-        unsent_at=tuple(max(-n, 0) for n in unseen),
+        fixed_at=held,
+        unsent_at=tuple(max(h - n, 0) for h, n in zip(held, unseen, strict=True)),
         error=error,
         clamped=state.clamped,
         recorded=tuple(usable.get(i) for i in calls),
@@ -147,6 +156,18 @@ def _unseen_at(session: Session, known: dict[int, tuple[str, int]]) -> tuple[int
         if call.index in known:
             now[call.agent] = known[call.index][1]
         out.append(now.get(call.agent, 0))
+    return tuple(out)
+
+
+def _held(session: Session, unseen: tuple[int, ...], steps: list[Step]) -> tuple[int, ...]:
+    """For each call what no message shows, where it does not fall by itself: a client then dropped what is shown."""
+    begins = {s.call for s in steps if s.kind not in ("growth", "drop")}
+    now: dict[str, int] = {}
+    out = []
+    for call, n in zip(session.calls, unseen, strict=True):
+        if call.index in begins or call.agent not in now:
+            now[call.agent] = max(n, 0)
+        out.append(max(n, now[call.agent]))
     return tuple(out)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit.messages import Message, Thinking
+from ctxkit.messages import Message, Sized, Thinking
 
 if TYPE_CHECKING:
     from ctxkit.sizes.anchors import Slots, Step
@@ -93,17 +93,27 @@ class Anchoring:
         return count / _LIKELY <= size <= count * _LIKELY
 
     def _estimate(self, new: list[int]) -> None:
-        self._assign(new, [round(self.ratio * self.raw[i]) for i in new], derived=False)
+        """Give messages their scaled counts; a size that the log gives is no count and stays."""
+        told = [_is_told(self.messages[i]) for i in new]
+        sizes = [n if t else round(self.ratio * n) for n, t in zip((self.raw[i] for i in new), told, strict=True)]
+        self._assign(new, sizes, derived=False)
 
     def _assign(self, new: list[int], parts: list[int], *, derived: bool) -> None:
         for i, n in zip(new, parts, strict=True):
             self.size[i], self.known[i], self.derived[i] = n, True, derived
 
 
+def _is_told(message: Message) -> bool:
+    parts = message.parts
+    return bool(parts) and all(type(p) is Sized and p.tokens is not None for p in parts)
+
+
 def _output(message: Message) -> int:
-    """Recorded output of a reply as far as it goes back into the prompt, or 0."""
+    """Recorded output of a reply as far as it goes back into the prompt, or 0; an estimate is none."""
     usage = message.usage
     if message.role != "assistant" or usage is None or not usage.output_tokens:
+        return 0
+    if message.details.get("output_source") == "estimated":
         return 0
     returned = any(isinstance(p, Thinking) for p in message.parts)
     return max(usage.output_tokens - (0 if returned else usage.reasoning_tokens or 0), 0)

@@ -84,6 +84,7 @@ class SnapshotWriter:
         warn_at: threshold repeated on every turn; None or 0 leaves it out.
         cutover_at: the same.
         now: the clock.
+        opener: opens the file (path, flags, mode) and gives its handle; None: `os.open`.
     """
 
     def __init__(
@@ -94,15 +95,18 @@ class SnapshotWriter:
         warn_at: int | None = None,
         cutover_at: int | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        opener: Callable[[Path, int, int], int] | None = None,
     ) -> None:
         self.path, self.session = Path(path), session
         self._thresholds = {"warn_at": warn_at or None, "cutover_at": cutover_at or None}
         self._now = now
         self._sums: dict[str, int] = {}
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "r+b", buffering=0)
-        except OSError as e:
+            if opener is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+            self._file = os.fdopen((opener or os.open)(self.path, flags, 0o600), "r+b", buffering=0)
+        except (OSError, ValueError) as e:
             raise StoreError(f"{self.path} cannot be written ({type(e).__name__}).") from None
         if self._file.seek(0, os.SEEK_END):
             self._file.seek(-1, os.SEEK_END)

@@ -24,6 +24,17 @@ class Artifacts:
     def __init__(self, root: Root) -> None:
         self._root = root
 
+    def save(self, artifact: str, text: str) -> None:
+        """Keep a text, without keys, under the name that a stub of the pruning `offload` gives.
+
+        Raises:
+            StoreError: the place leads out of the root folder.
+            OSError: it cannot be written.
+        """
+        self._root.write(
+            f"{FOLDER}/{artifact}.txt", redact(text).encode("utf-8", "replace"), private=True
+        )
+
     def keep(self, tool: str, text: str) -> str:
         """Keep a result, without keys, and return the stub for the model; where it cannot be kept, the text itself."""
         text = redact(text)
@@ -32,7 +43,10 @@ class Artifacts:
             self._root.write(name, text.encode("utf-8", "replace"), private=True)
         except (StoreError, OSError):
             return text
+        begins = text.lstrip().partition("\n")[0][:120]  # a tool says first what it left out
         return (
             f"[result offloaded: {len(text):,} characters of {tool} are in {name}, {text.count(chr(10)) + 1:,} lines]\n"
-            f"Use read_file with path={name!r}, start and end, or search with path={name!r}, for the parts you need."
+            f"Use read_file with path={name!r}, start and end, or search with path={name!r}, "
+            "for the parts you need.\n"
+            f"It begins: {begins}"
         )

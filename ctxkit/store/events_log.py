@@ -12,7 +12,6 @@ from ctxkit.redaction import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 _LONGEST = 400
 """Characters of one text in a payload: the log has sizes, not contents, as fuseraft's has."""
@@ -22,15 +21,14 @@ class EventsLog:
     """Appends events to a file, a line at a time.
 
     Args:
-        path: the file; made with mode 0600.
+        handle: the file, open for writing at its end; it is closed with this.
         session: id on every line.
         agent: name on every line.
     """
 
-    def __init__(self, path: Path, session: str, agent: str = "main") -> None:
-        self.path = path
+    def __init__(self, handle: int, session: str, agent: str = "main") -> None:
         self._session, self._agent = session, agent
-        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._handle = handle
 
     def write(self, kind: str, time: float, turn: int, payload: Mapping[str, Any]) -> None:
         """Write one event."""

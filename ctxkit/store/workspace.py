@@ -1,13 +1,46 @@
-"""Where a project's sessions lie: `.ctxkit/` of the working folder, with a file of each kind for a session."""
+"""Where a project's sessions lie: `.ctxkit/` of the working folder, a file of each kind for each.
+
+A folder may come from anybody, so nothing in `.ctxkit/` is reached through a link, nothing is added
+to a file that has other names (hard links), and a session that this user did not begin waits for a
+word.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import secrets
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ctxkit.errors import StoreError
+from ctxkit.errors import BadArguments, StoreError
+from ctxkit.store.trust import mark
+from ctxkit.tools.folders import Folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ctxkit.session import Session
 
 FOLDER = ".ctxkit"
+_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,62}[A-Za-z0-9_-])?")
+_DEVICE = re.compile(r"(?i)(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?")
+"""Names that stand for devices on Windows, whatever follows after a point."""
+
+
+def checked(name: str) -> str:
+    """Return the name of a session, which is a part of paths.
+
+    Raises:
+        BadArguments: it is none.
+    """
+    if not _NAME.fullmatch(name) or _DEVICE.fullmatch(name):
+        raise BadArguments(
+            f"{name[:80]!r} is no name for a session: use letters, digits, '_', '-' and '.', at "
+            "most 64, that begin with no sign, end with no point and are no device of Windows."
+        )
+    return name
 
 
 class Workspace:
@@ -18,7 +51,10 @@ class Workspace:
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        self.folder = Path(folder or Path.cwd()) / FOLDER
+        self._base = Path(folder or Path.cwd())
+        self.folder = self._base / FOLDER
+
+    # -- places -----------------------------------------------------------------------------------
 
     @property
     def sessions(self) -> Path:
@@ -27,11 +63,12 @@ class Workspace:
 
     def names(self) -> list[str]:
         """Return the names of the sessions that are kept here, the newest first."""
-        try:
-            found = [p for p in self.sessions.glob("*.jsonl") if not p.name.startswith((".", "ctx_", "events_"))]
-            return [p.stem for p in sorted(found, key=lambda p: -p.stat().st_mtime)]
-        except OSError:
-            return []
+        found: list[tuple[float, str]] = []
+        with suppress(OSError):  # a session that has just gone
+            paths = self.sessions.glob("*.jsonl")
+            ours = (p for p in paths if not p.name.startswith((".", "ctx_", "events_")))
+            found = [(-p.lstat().st_mtime, p.stem) for p in ours]
+        return [name for _, name in sorted(found)]
 
     def scratch(self, session: str) -> Path:
         """Return the folder in which a session's tools work unless the user names one."""
@@ -53,20 +90,121 @@ class Workspace:
         """Return the file that says what happened when the kit itself failed."""
         return self.folder / "logs" / f"crash_{session}.txt"
 
+    # -- files in them ----------------------------------------------------------------------------
+
     def make(self) -> None:
         """Make the folders, for the owner only.
 
         Raises:
-            StoreError: they cannot be made.
+            StoreError: they cannot be made, or one of them is a link.
+        """
+        with suppress(OSError):  # what is wrong with it is said below
+            self._base.mkdir(parents=True, exist_ok=True)
+        for folder in (self.sessions, self.folder / "logs", self.folder / "scratch"):
+            with self.reach(folder, make=0o700):
+                pass
+        with self.reach(self.folder) as here:
+            if here.stat(".gitignore") is None:
+                here.write(".gitignore", (b"*\n",), 0o644)
+
+    @contextmanager
+    def reach(self, folder: Path, make: int | None = None) -> Iterator[Folder]:
+        """Yield a folder of the workspace, held open; errors in it become sentences.
+
+        Raises:
+            StoreError: it is a link, cannot be entered or made.
         """
         try:
-            for folder in (self.folder, self.sessions, self.folder / "logs", self.folder / "scratch"):
-                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            ignore = self.folder / ".gitignore"
-            if not ignore.exists():
-                ignore.write_text("*\n")
+            parts = folder.relative_to(self._base).parts
+            with Folder(self._base.resolve()).below(parts, make=make) as here:
+                yield here
         except OSError as e:
-            raise StoreError(f"The folder {self.folder} cannot be made ({e.strerror}).") from None
+            why = f"{e.strerror or type(e).__name__}; links are not followed there"
+            said = f"{e.filename or folder.name!s} in {folder} cannot be used ({why})."
+            raise StoreError(said) from None
+
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        """Return a handle that writes at the end of a file of the workspace.
+
+        Raises:
+            StoreError: it is a link, no regular file, or has other names.
+        """
+        with self.reach(path.parent) as here:
+            return here.open_own(path.name, flags, mode)
+
+    def write(self, path: Path, text: str) -> None:
+        """Write a file of the workspace, whole or not at all, for the owner only.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        with self.reach(path.parent) as here:
+            here.write(path.name, (text.encode("utf-8", "replace"),))
+
+    # -- whose sessions they are ------------------------------------------------------------------
+
+    def session(self, name: str) -> Session | None:
+        """Return a session that is kept here, or None.
+
+        Raises:
+            BadArguments: it was begun elsewhere or by somebody else, and nobody vouched for it.
+            ReadError: it cannot be read.
+        """
+        from ctxkit.readers.catalogue import read
+
+        path = self.sessions / f"{checked(name)}.jsonl"
+        if not self.begun(name):
+            return None
+        self.check(name)
+        return read(path, format="native")
+
+    def begun(self, name: str) -> bool:
+        """Return True where there is a session of that name.
+
+        Raises:
+            StoreError: there is something else of that name.
+        """
+        if not os.path.lexists(self.sessions):
+            return False
+        with self.reach(self.sessions) as here:
+            return here.stat(f"{checked(name)}.jsonl") is not None
+
+    def check(self, name: str) -> None:
+        """Let a session pass that this user began here, or vouched for.
+
+        Raises:
+            BadArguments: it is another's; the sentence says the word that lets it pass.
+        """
+        if not self.begun(name) or self._vouched(name):
+            return
+        raise BadArguments(
+            f"Session {name!r} lies in {self.sessions} but was not begun there by you: it may have "
+            f"come with the folder. If you know who wrote it, `%%agent --session {name} --trust` "
+            "goes on with it; otherwise choose another name."
+        )
+
+    def vouch(self, name: str) -> None:
+        """Note that a session may be gone on with: this user began it, or gave the word.
+
+        Raises:
+            StoreError: that cannot be noted.
+        """
+        with self.reach(self.sessions) as here:
+            found = here.stat(f"{checked(name)}.jsonl")
+            if found is not None:
+                here.write(f".{name}.mine", (self._mark(name, found),))
+
+    def _vouched(self, name: str) -> bool:
+        with self.reach(self.sessions) as here:
+            found = here.stat(f"{name}.jsonl")
+            if found is None or here.stat(f".{name}.mine") is None:
+                return False
+            with os.fdopen(here.open(f".{name}.mine", os.O_RDONLY), "rb") as file:
+                return secrets.compare_digest(file.read(100), self._mark(name, found))
+
+    def _mark(self, name: str, found: os.stat_result) -> bytes:
+        folder = self._base.resolve() / self.sessions.relative_to(self._base)
+        return mark(folder / f"{name}.jsonl", found.st_uid)
 
 
 def new_id() -> str:

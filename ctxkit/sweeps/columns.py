@@ -31,6 +31,8 @@ COLUMNS = (
     Column("input_usd", FLOAT, "dollars of the prompts"),
     Column("output_usd", FLOAT, "dollars of the replies"),
     Column("summaries_usd", FLOAT, "dollars of the calls that write summaries"),
+    Column("cost_source", TEXT, "of `cost_usd`, the weakest: recorded (the log's own prices), derived or estimated"),
+    Column("table_usd", FLOAT, "the same by the table of prices, which replays are billed by"),
     Column("cuts_n", INT, "compactions"),
     Column("unpaid_cuts_n", INT, "those that the next one followed before they had paid for themselves"),
     Column("anti_thrash", FLOAT, "share of the cuts with a successor that paid for themselves"),
@@ -65,6 +67,7 @@ COLUMNS = (
     Column("counter", TEXT, "who counts tokens that no usage anchors"),
     Column("counter_error", FLOAT, "its plain count / recorded growth - 1"),
     Column("source", TEXT, "where the sizes come from: recorded, derived (a replay on anchored sizes) or estimated"),
+    Column("session_notes", TEXT, "what the session's log cannot say or says wrongly"),
     Column("note", TEXT, "what was odd, where there are figures all the same"),
     Column("error", TEXT, "why there is no figure; missing where all went well"),
 )

@@ -36,6 +36,8 @@ SHOWN = {
     "needed_later_loss": "needed, lost",
 }
 """Columns of the display and their heads; the frame has them all."""
+_SAME = 0.01
+"""Own prices of a log and those of the table that differ by less are the same."""
 _SHARES = ("token_savings", "message_savings", "needed_later_loss")
 _NUMBER = "text-align:right;padding:2px 5px;font-variant-numeric:tabular-nums"
 _TEXT = "text-align:left;padding:2px 5px"
@@ -83,8 +85,21 @@ class Comparison(pd.DataFrame):
         return (
             f"{line(str(first['session']), 60)}: {_int(first['calls_n'])} calls. Replays keep the recorded trajectory: "
             f"they tell the bill and what was out of sight, not what the agent would have done. {how}{riddles}. "
-            "Summaries are billed as fresh input and output."
+            f"Summaries are billed as fresh input and output.{self._prices()}"
         )
+
+    def _prices(self) -> str:
+        """Say where the log's own prices are others than the table's."""
+        own, table = self["cost_usd"].iloc[0], self["table_usd"].iloc[0]
+        if not (_is(own) and _is(table)) or abs(own - table) <= _SAME * own:
+            return ""
+        return f" By the table of prices, as replays are billed, the record would cost ${table:,.4g}."
+
+    @property
+    def notes(self) -> list[str]:
+        """What the session's log cannot say or says wrongly."""
+        told = self.replays.get("recorded") if hasattr(self, "replays") else None
+        return [] if told is None else list(told.notes)
 
     def to_text(self) -> str:
         """Return the display as lines of text."""
@@ -95,7 +110,7 @@ class Comparison(pd.DataFrame):
             for r in rows
         ]
         errors = [f"{line(str(n), 60)}: {line(str(e), 300)}" for n, e in self["error"].items() if _is(e)]
-        return "\n".join([*out, *errors, self.caption])
+        return "\n".join([*out, *errors, self.caption, *(f"Note: {line(n, 400)}" for n in self.notes)])
 
     def _repr_html_(self) -> str:
         heads = _head("rules", _TEXT) + "".join(_head(h, _NUMBER) for h in SHOWN.values())
@@ -112,7 +127,8 @@ class Comparison(pd.DataFrame):
         errors = "".join(
             f"<li>{escape(str(n), 60)}: {escape(str(e), 300)}</li>" for n, e in self["error"].items() if _is(e)
         )
-        caption = f'<caption style="text-align:left">{escape(self.caption, 700)}</caption>'
+        told = "".join(f"<br>Note: {escape(n, 400)}" for n in self.notes)
+        caption = f'<caption style="text-align:left">{escape(self.caption, 700)}{told}</caption>'
         return (
             '<div class="ctxkit-comparison" style="color:var(--jp-content-font-color1,inherit);overflow-x:auto">'
             f'<table style="border-collapse:collapse">{caption}'

@@ -44,7 +44,7 @@ def advise(
     """Return the settings on the front for these sessions, the cheapest first, each with its price and its risk.
 
     Columns: those of `front`, `saved_usd` with its 90 % interval (against no context management, session by session)
-    and `advice`, a sentence.
+    `advice`, a sentence, and `session_notes`, what the logs behind it cannot say or say wrongly.
 
     Args:
         sessions: at least five recorded sessions with text, usage and prices: few tell nothing about the next one.
@@ -71,6 +71,7 @@ def advise(
     for column, key in (("saved_usd", "mean"), ("saved_usd_low", "low"), ("saved_usd_high", "high")):
         best[column] = [row[key] for row in rows]
     best["advice"] = [_sentence(r) for r in best.to_dict("records")]
+    best["session_notes"] = " ".join(f"{s.id}: {note}" for s in usable for note in s.notes) or None
     return best
 
 

@@ -8,15 +8,16 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ctxkit.errors import BadArguments, CtxkitError, UnknownPreset, did_you_mean
-from ctxkit.policies.rules import Rules, as_rules
+from ctxkit.policies.rules import Rules
 from ctxkit.presets.catalogue import names, preset
+from ctxkit.presets.naming import as_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ctxkit.policies.rules import AnyRules
+    from ctxkit.presets.naming import AnyRules
 
-    Each: TypeAlias = "AnyRules | Callable[..., Rules] | Refused"
+    Each: TypeAlias = "AnyRules | Refused"
     """One setting of a sweep: rules, a policy, words for either, or a preset itself."""
     Several: TypeAlias = "Each | Iterable[Each]"
 
@@ -98,8 +99,7 @@ def _one(rules: Any) -> Rules | Refused:
         return _made(rules)
     if callable(rules) and str(getattr(rules, "__module__", "")).startswith("ctxkit.presets."):
         return _refusing(rules.__name__, rules)
-    made = as_rules(rules)
-    return made.but(name=rules.strip()) if isinstance(rules, str) else made
+    return as_rules(rules)
 
 
 def _made(name: str) -> Rules | Refused:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.metrics.items import Found
-from ctxkit.metrics.thrash import _WRITES, _key
+from ctxkit.metrics.thrash import _key
 from ctxkit.metrics.views import _files
+from ctxkit.tools import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,7 +67,7 @@ class Memory:
         """For each call the first tool call from its reply on."""
         self.asked = Lists([keys[_key(c)] for c in m.tool_calls] for m in session.messages if m.visible)
         """What the tool calls of each message ask for."""
-        writes = [i for i, (_, call) in enumerate(told) if any(w in call.name.lower() for w in _WRITES)]
+        writes = [i for i, (_, call) in enumerate(told) if names.writes(call.name)]
         self.writes = np.array([*writes, -1], np.int64)
         self.next_write = np.searchsorted(writes, np.arange(len(told) + 1))
 

@@ -34,8 +34,9 @@ class Notes:
             self._file = self.path.open("ab")
             if not whole:
                 self._file.write(b"\n")
-        except OSError as error:
-            raise StoreError(f"Runs cannot be kept in {str(self.path)!r}: {error.strerror or error}.") from None
+        except (OSError, ValueError) as error:
+            why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            raise StoreError(f"Runs cannot be kept in {str(self.path)!r}: {why}.") from None
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -18,7 +18,10 @@ the columns are the same. This page is written from the table in the code: a tes
 
 ## The bill of a replay
 
-A recorded session is billed as recorded. A replay is billed over the calls that the record bills, by a cache model that
+A recorded session is billed as recorded: by the log's own prices where it has them (`table_usd` is the same by the
+table, which replays are billed by), and a summary that it does not price is estimated as a replay's is.
+
+A replay is billed over the calls that the record bills, by a cache model that
 is fitted on the record and told only the sizes of prompts, what each shares with the one before, and the record's
 misses:
 

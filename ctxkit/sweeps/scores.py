@@ -68,6 +68,7 @@ class Base:
             "priced": sheet.priced,
             "counter": self.anchored.counter,
             "counter_error": self.anchored.error,
+            "session_notes": " ".join(self.session.notes) or None,
         }
 
     @property
@@ -105,7 +106,7 @@ def row_of(
     if not isinstance(session, Session):
         raise BadArguments(f"A session or a replay can be scored, not {type(session).__name__}.")
     base = base or Base(session.origin or session)
-    row = _replayed(base, session, reuse=reuse) if session.origin is not None else _recorded(base)
+    row = _replayed(base, session, reuse=reuse) if session.origin is not None else _recorded(base, reuse=reuse)
     if loss:
         row |= lost(base, session, done)
         row["reread_rate"], row["reorientation_calls"] = aftermath(session)
@@ -176,19 +177,21 @@ def _row(
     return row | holds(spots, prompts, sheet)
 
 
-def _recorded(base: Base) -> dict[str, Any]:
+def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:
     session, sheet = base.session, base.sheet
     sizes_, source = plain_prompts(session)
     known = [n for n in sizes_ if n]
-    ledger = recorded(session)
+    ledger = recorded(session, reuse=reuse)
     row = base.head("recorded", source)
     row |= {
         "prompt_tokens": sum(known) if known else None,
         "peak_tokens": max(known, default=None),
-        "cost_usd": ledger.total_usd if sheet.has_output else None,
+        "cost_usd": ledger.own_usd,
+        "cost_source": ledger.own_source,
+        "table_usd": ledger.total_usd if sheet.has_output else None,
         "input_usd": ledger.input_usd,
         "output_usd": ledger.output_usd if sheet.has_output else None,
-        "summaries_usd": None if any(e.inserted and e.usage is None for e in session.edits) else ledger.summaries_usd,
+        "summaries_usd": ledger.summaries_usd,
     }
     if sheet.has_usage:
         row["fresh_tokens"] = ledger.sum("fresh")

@@ -4,24 +4,44 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 from ctxkit.errors import StoreError
+from ctxkit.tools import protected
+from ctxkit.tools.folders import RELATIVE, Folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 
 class Root:
     """A folder in which an agent's file tools work.
 
-    Every path is resolved, symlinks included, at the moment of use, and opened without following a link in its last
-    part: a symlink made while the agent runs does not lead out either.
+    A path is resolved, links inside the root included, and then opened part by part without
+    following any: a link that is put there in between does not lead out. Files are replaced, never
+    changed in place, so that a hard link to a file outside (which cannot be told from any other
+    file) is read as a file of the root, and not written through.
 
     Args:
         folder: made if it does not exist.
+        allow: names out of `protected.PROTECTED` that may be written all the same.
+
+    Raises:
+        StoreError: it cannot be made.
+        BadArguments: a name is not protected.
     """
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder).expanduser().resolve()
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: str | Path, allow: Sequence[str] = ()) -> None:
+        self._allowed = protected.allowed(allow)
+        try:
+            self.folder = Path(folder).expanduser().resolve()
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._is = _identity(self.folder.stat())
+        except (OSError, RuntimeError, ValueError) as e:
+            said = f"The root folder {str(folder)!r} cannot be used"
+            raise StoreError(f"{said} ({_why(e)}).") from None
 
     def resolve(self, path: str) -> Path:
         """Return the real path inside the root.
@@ -36,8 +56,35 @@ class Root:
         except (OSError, RuntimeError, ValueError):
             raise StoreError(f"The path {path[:200]!r} cannot be resolved.") from None
         if real != self.folder and not real.is_relative_to(self.folder):
-            raise StoreError(f"The path {path[:200]!r} leads out of the root folder; give one relative to the root.")
+            raise StoreError(
+                f"The path {path[:200]!r} leads out of the root folder; give one relative to it."
+            )
         return real
+
+    @contextmanager
+    def opened(self, path: str) -> Iterator[BinaryIO]:
+        """Yield a regular file, open for reading.
+
+        Raises:
+            StoreError: it is no regular file, is missing, or leads out of the root.
+        """
+        parts = self.parts(path)
+        if not parts:
+            raise StoreError(f"{path[:200]!r} is a folder, not a file.")
+        with self.opened_at(parts) as file:
+            yield file
+
+    @contextmanager
+    def opened_at(self, parts: Sequence[str]) -> Iterator[BinaryIO]:
+        """Yield a regular file at the end of a path without links, open for reading.
+
+        Raises:
+            StoreError: it is no regular file, is missing, or a part of the path is a link.
+        """
+        with self.folder_of(parts) as folder:
+            file = os.fdopen(folder.open(parts[-1], os.O_RDONLY), "rb")
+        with file:
+            yield file
 
     def read(self, path: str, limit: int = 10_000_000, *, whole: bool = False) -> bytes:
         """Return the bytes of a regular file, at most `limit`; with `whole` a larger file is an error.
@@ -45,51 +92,109 @@ class Root:
         Raises:
             StoreError: it is no regular file, is missing, is too large, or leads out of the root.
         """
-        real = self.resolve(path)
-        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-        handle = self._open(real, flags, path)
-        with os.fdopen(handle, "rb") as file:
-            if whole and os.fstat(handle).st_size > limit:
-                raise StoreError(f"{path!r} is larger than {limit:,} bytes: it is not taken in part.")
+        with self.opened(path) as file:
+            if whole and os.fstat(file.fileno()).st_size > limit:
+                raise StoreError(
+                    f"{path[:200]!r} is larger than {limit:,} bytes: it is not taken in part."
+                )
             return file.read(limit)
 
     def write(self, path: str, data: bytes, *, append: bool = False, private: bool = False) -> Path:
-        """Write a regular file, or at its end, making its folders; return its real path.
+        """Write a regular file whole or not at all, or at its end; return its real path.
 
-        A new file that is `private` can be read by its owner only.
+        Folders that are missing are made.
+
+        A new file that is `private` can be read by its owner only. At the end of a file that has
+        other names (hard links) nothing is written.
 
         Raises:
-            StoreError: it is a folder or a device, or leads out of the root.
+            StoreError: it is a folder or a device, leads out of the root, or the disk refused.
+                The file is as it was.
         """
-        real = self.resolve(path)
-        if real == self.folder or real.is_dir() or (real.exists() and not real.is_file()):
-            raise StoreError(f"{path!r} is not a file that can be written.")
-        real.parent.mkdir(parents=True, exist_ok=True)
-        if not real.parent.resolve().is_relative_to(self.folder):
-            raise StoreError(f"The path {path!r} leads out of the root folder.")
-        flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-        handle = self._open(real, flags, path, 0o600 if private else 0o644)
-        with os.fdopen(handle, "wb") as file:
+        mode = 0o600 if private else 0o644
+        parts = self.parts(path)
+        if not parts:
+            raise StoreError(f"{path[:200]!r} is a folder, not a file.")
+        protected.check(path, parts, self._allowed)
+        with self.folder_of(parts, make=0o777) as folder:
             if append:
-                file.seek(0, os.SEEK_END)
+                folder.append(parts[-1], data, mode)
             else:
-                file.truncate(0)
-            file.write(data)
-        return real
+                folder.write(parts[-1], (data,), mode)
+        return self.folder.joinpath(*parts)
 
     def relative(self, path: Path) -> str:
         """Return a path as the agent sees it: relative to the root, with forward slashes."""
         return path.relative_to(self.folder).as_posix() or "."
 
-    @staticmethod
-    def _open(real: Path, flags: int, path: str, mode: int = 0o600) -> int:
+    def parts(self, path: str, *, there: bool = False) -> tuple[str, ...]:
+        """Return the real path inside the root as its parts.
+
+        Raises:
+            StoreError: the path leads out of the root, is no path, or should be `there` and is not.
+        """
+        real = self.resolve(path)
+        if there and not os.path.exists(real):  # noqa: PTH110  a name too long is no error here
+            raise StoreError(f"There is no file or folder {path[:200]!r}.")
+        return real.relative_to(self.folder).parts
+
+    def is_file(self, parts: Sequence[str]) -> bool:
+        """Return True where a regular file lies at the end of a path without links."""
+        found = self._stat(parts)
+        return found is not None and stat.S_ISREG(found.st_mode)
+
+    def is_there(self, parts: Sequence[str]) -> bool:
+        """Return True where anything lies at the end of a path without links."""
+        return self._stat(parts) is not None
+
+    def _stat(self, parts: Sequence[str]) -> os.stat_result | None:
         try:
-            handle = os.open(real, flags, mode)
+            with self.folder_of(parts) as folder:
+                return folder.stat(parts[-1])
+        except (StoreError, ValueError):
+            return None
+
+    @contextmanager
+    def folder_of(self, parts: Sequence[str], make: int | None = None) -> Iterator[Folder]:
+        """Yield the folder of a path without links, held open; errors in it become sentences.
+
+        Args:
+            parts: the path below the root, as its parts; the last one is not looked at.
+            make: the mode in which folders are made that are missing; None: that is an error.
+
+        Raises:
+            StoreError: a part is a link, is missing, or the system refuses.
+        """
+        path = "/".join(parts)[:200]
+        try:
+            with self.below(parts[:-1], make) as folder:
+                yield folder
         except FileNotFoundError:
             raise StoreError(f"There is no file {path!r}.") from None
         except OSError as e:
-            raise StoreError(f"{path!r} cannot be opened ({e.strerror}).") from None
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            os.close(handle)
-            raise StoreError(f"{path!r} is no regular file.")
-        return handle
+            done = "opened" if make is None else "written"
+            raise StoreError(f"{path!r} cannot be {done} ({_why(e)}).") from None
+
+    def below(self, parts: Sequence[str], make: int | None = None) -> Folder:
+        """Return a folder below the root, held open.
+
+        Raises:
+            StoreError: another folder has the name of the root now.
+            OSError: a part is a link, is missing, or the system refuses.
+        """
+        top = Folder(self.folder)
+        if RELATIVE and _identity(top.itself()) != self._is:
+            top.close()
+            raise StoreError(
+                f"{self.folder} is another folder than before: open the session again."
+            )
+        return top.below(parts, make=make)
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _why(error: Exception) -> str:
+    """Return why the system refused, in its words."""
+    return (error.strerror if isinstance(error, OSError) else None) or type(error).__name__

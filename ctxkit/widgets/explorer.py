@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
 
+from ctxkit.markup import line
 from ctxkit.widgets import panels
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Explorer(w.VBox):  # type: ignore[misc]
     def _moved(self, _: Any = None) -> None:
         self._scene = self.scenes.at(self.call if len(self.scenes) else None)
         self._page = 0
-        self.heading.value = panels.heading(self._scene, len(self.scenes))
+        self.heading.value = self._heading()
         self.growth.value = panels.growth(self.scenes.prompts, self._scene.limit, self._scene.call)
         self.bar.value = panels.bar(self._scene)
         self._fill()
@@ -114,18 +115,23 @@ class Explorer(w.VBox):  # type: ignore[misc]
         groups = [f"  {n:>9,}  {name}" for name, n in self._scene.groups]
         largest = [f"  {item.label}" for item in self._scene.largest[:_TWIN_ROWS]]
         head = panels.told(self._scene, len(self.scenes))
-        return "\n".join([head, "tokens by group:", *groups, "largest messages:", *largest])
+        notes = [f"Note: {line(n, 400)}" for n in self.scenes.session.notes]
+        return "\n".join([head, *notes, "tokens by group:", *groups, "largest messages:", *largest])
 
     def to_html(self) -> str:
         """Return what is shown as HTML that needs no kernel."""
         return "".join(
             [
-                panels.heading(self._scene, len(self.scenes)),
+                self._heading(),
                 panels.growth(self.scenes.prompts, self._scene.limit, self._scene.call),
                 panels.bar(self._scene),
                 panels.listing(self._scene.largest[:_TWIN_ROWS]),
             ]
         )
+
+    def _heading(self) -> str:
+        told = panels.noted(self.scenes.session.notes)
+        return panels.heading(self._scene, len(self.scenes)) + told
 
     def __repr__(self) -> str:
         return self.to_text()

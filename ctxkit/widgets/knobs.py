@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
 from ctxkit.policies.hinges import written
-from ctxkit.policies.rules import Rules, as_rules
+from ctxkit.policies.rules import Rules
 from ctxkit.presets.catalogue import names, preset
+from ctxkit.presets.naming import as_rules
 from ctxkit.replays import window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ctxkit.policies.rules import AnyRules
+    from ctxkit.presets.naming import AnyRules
     from ctxkit.session import Session
-
-    Turned = AnyRules | Callable[..., Rules]
-    """Rules, a policy, the words for either, or a function that makes rules from numbers."""
 
 _SMALL = 50
 """Up to here a whole number is turned by ones."""
@@ -53,7 +51,7 @@ class Knobs(NamedTuple):
     """Takes the settings that were turned; raises BadArguments where they cannot work."""
 
 
-def knobs(rules: Turned, session: Session, ranges: Mapping[str, tuple[float, ...]]) -> Knobs:
+def knobs(rules: AnyRules, session: Session, ranges: Mapping[str, tuple[float, ...]]) -> Knobs:
     """Return the knobs of a preset, of rules, or of a function that makes rules.
 
     Raises:
@@ -72,8 +70,8 @@ def knobs(rules: Turned, session: Session, ranges: Mapping[str, tuple[float, ...
 
 
 def _settings(rules: Any, session: Session) -> tuple[str, dict[str, float], Callable[[Mapping[str, float]], Rules]]:
-    if isinstance(rules, str) and rules.strip().lower().replace("-", "_") in names():
-        rules = preset(rules)
+    if isinstance(rules, str):
+        rules = as_rules(rules)
     kept = _kept(rules) if isinstance(rules, Rules) and rules.name in names() and rules.parameters else None
     if kept is not None:
         given = dict(rules.parameters)

@@ -45,7 +45,6 @@ def _named(name: str | None) -> Source:
 
 
 def _kept(name: str, known: list[str]) -> Source:
-    from ctxkit.readers.catalogue import read
     from ctxkit.store.workspace import Workspace
 
     place = Workspace()
@@ -53,7 +52,8 @@ def _kept(name: str, known: list[str]) -> Source:
         every = [*known, *place.names()]
         raise BadArguments(f"No session is called {name!r}; known: {', '.join(every) or 'none yet'}."
                            f"{did_you_mean(name, every)}")  # fmt: skip
-    session = read(place.sessions / f"{name}.jsonl", format="native")
+    session = place.session(name)
+    assert session is not None  # noqa: S101  for the type checker: it is one of the names
     return name, lambda: session, lambda: None
 
 

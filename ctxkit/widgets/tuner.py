@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets as w
 
 from ctxkit.errors import CtxkitError
+from ctxkit.markup import line
 from ctxkit.widgets import dials
 from ctxkit.widgets.copier import Copier
+from ctxkit.widgets.panels import noted
 from ctxkit.widgets.settings import written
 from ctxkit.widgets.trials import average_summary
 
@@ -138,7 +140,8 @@ class Tuner(w.VBox):  # type: ignore[misc]
         worst = " and to say nothing, so what is lost is the most that it can be" if self._quick else ""
         note = f"{told}{worst}; `exact` writes them." if rough else ""
         self.growth.value = dials.growth(self.trials.prompts, self._trial, self._error)
-        self.figures.value = dials.figures(self._rows(), note)
+        told = noted(self.trials.session.notes)
+        self.figures.value = dials.figures(self._rows(), note) + told
         self.steps.value = dials.steps(self._trial)
 
     def _rows(self) -> dict[str, dict[str, Any]]:
@@ -153,7 +156,8 @@ class Tuner(w.VBox):  # type: ignore[misc]
         """Return what is shown as text: the settings, the figures, the compactions."""
         settings = ", ".join(f"{name}={value:,g}" for name, value in self.settings.items())
         head = [f"{self.knobs.label}: {settings}", *([f"These cannot work: {self._error}"] if self._error else [])]
-        return "\n".join([*head, *dials.twin(self._rows()), dials.told(self._trial)])
+        notes = [f"Note: {line(n, 400)}" for n in self.trials.session.notes]
+        return "\n".join([*head, *dials.twin(self._rows()), dials.told(self._trial), *notes])
 
     def to_html(self) -> str:
         """Return what is shown as HTML that needs no kernel."""

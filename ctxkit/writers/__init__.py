@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
+from ctxkit.tools.folders import Folder
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable
 
     from ctxkit.session import Session
@@ -65,18 +65,14 @@ def write(session: Session, path: str | os.PathLike[str], format: str = "native"
 
 
 def _save(path: Path, lines: Iterable[bytes]) -> None:
-    """Write beside the file and move it into place; `mkstemp` makes files of mode 0600."""
+    """Write a file whole or not at all, for its owner only, in a folder that exists."""
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name[:32]}.", suffix=".tmp", dir=path.parent)
-    except (OSError, ValueError) as e:
-        raise StoreError(f"{path} could not be written: {e}. Choose a folder that exists and may be written.") from None
-    try:
-        with os.fdopen(handle, "wb") as f:
-            f.writelines(lines)
-            f.flush()
-            os.fsync(f.fileno())
-        Path(name).replace(path)
-    except OSError as e:
-        raise StoreError(f"{path} could not be written: {e}.") from None
-    finally:
-        Path(name).unlink(missing_ok=True)
+        real = path.resolve()  # the user named it: a link leads where the user let it lead
+        with Folder(real.parent) as folder:
+            folder.write(real.name, lines)
+    except (OSError, ValueError, RuntimeError) as e:
+        why = (e.strerror if isinstance(e, OSError) else None) or str(e)
+        raise StoreError(
+            f"{str(path)!r} could not be written ({why}). Choose a folder that exists and may be "
+            "written, and no device or pipe."
+        ) from None

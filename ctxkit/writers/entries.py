@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.messages import Edit, Image, Message, Text, Thinking, ToolCall, Usage
+from ctxkit.messages import LOST, Edit, Image, Message, Text, Thinking, ToolCall, Usage
 
 if TYPE_CHECKING:
     from ctxkit.messages import Part
@@ -48,7 +48,7 @@ def message(m: Message) -> dict[str, Any] | None:
     stamp = int((m.time or 0) * 1000)
     if m.role == "assistant":
         return _reply(m, stamp - int((m.latency or 0) * 1000))  # Pi's messages bear the time of their beginning
-    if not m.visible or m.role == "system":
+    if not m.visible or m.role == "system" or m.kind == LOST:
         return None
     if m.role == "tool":
         return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ctxkit.messages import Edit, Image, Message, Sized, Thinking, ToolCall
+from ctxkit.messages import LOST, Edit, Image, Message, Sized, Thinking, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -74,5 +74,5 @@ def _part(p: object) -> str:
 
 
 def visible(messages: Iterable[Message]) -> list[Message]:
-    """Return the messages that are sent to a model."""
-    return [m for m in messages if m.visible]
+    """Return the messages that are sent to a model; what only stands for a lost beginning has no words to send."""
+    return [m for m in messages if m.visible and m.kind != LOST]

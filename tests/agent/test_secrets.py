@@ -12,6 +12,7 @@ import ctxkit as ck
 from ctxkit.agent.live import LiveSession
 from ctxkit.errors import ModelError, StoreError
 from ctxkit.messages import ToolCall
+from ctxkit.models.model import Delta
 from ctxkit.models.provider import Provider
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
@@ -126,3 +127,40 @@ def test_a_listener_that_fails_costs_nothing(live):
     live.listen(lambda _: 1 / 0)
     assert run(live.turn("go")).ended in ("answered", "error")
     assert "listener_failed" in live.workspace.events(live.id).read_text()
+
+
+class Streams:
+    """A model that streams a text in small pieces, and names what must not be named."""
+
+    name, notice, context_window = f"openai/{SHAPED}", "test model", 50_000
+
+    def __init__(self):
+        self.calls = 0
+
+    async def __call__(self, request, emit):
+        self.calls += 1
+        text = f"It is {SHAPED} or {PLANTED}, I think."
+        for kind in ("thinking", "text"):
+            for i in range(0, len(text), 3):
+                emit(Delta(kind, text[i : i + 3]))
+        emit(Delta("tool_call", SHAPED))
+        call = ToolCall(f"id_{SHAPED}", SHAPED, {SHAPED: {"password": "Sup3rSecret9"}})
+        return said(text) if self.calls > 1 else said(text, call, stop="tool")
+
+
+def test_streams_names_ids_keys_models_and_the_focus_hold_no_key(tmp_path, monkeypatch):
+    monkeypatch.setenv("PLANTED_API_KEY", PLANTED)
+    heard = []
+    with LiveSession("s", model=Streams(), rules=Rules(counter=COUNT), clock=count(10**9).__next__,
+                     hear=heard.append, workspace=Workspace(tmp_path)) as live:  # fmt: skip
+        outcome = run(live.turn("go"))
+        run(live.compact(focus=f"keep {SHAPED}"))
+    shown = "".join(e.payload["text"] for e in heard if e.kind == "delta")
+    assert outcome.ended == "answered"
+    assert clean(shown)
+    assert clean(repr(heard))
+    assert clean(repr(live.session))
+    assert "Sup3rSecret9" not in repr(live.session) + repr(heard)
+    assert shown.count("It is [redacted] or [redacted], I think.") == 4
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or clean(path.read_text()), path

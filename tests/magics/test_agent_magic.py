@@ -446,3 +446,48 @@ def test_the_context_after_a_compaction_is_the_one_that_comes_next(shell):
     assert abs(now.report.prompt_tokens - done.after) < 100
     assert "before the next call" in repr(now)
     assert run(shell, "%context --call -1").report.call == 5
+
+
+# -- a folder of somebody else's -----------------------------------------------------------------
+
+
+def test_a_session_that_came_with_the_folder_waits_for_a_word(shell, monkeypatch, tmp_path):
+    run(shell, "%%agent --session theirs\nWrite it")
+    kit(shell).close()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
+    for cell in ("%%agent --session theirs\ngo on", "%%agent --session theirs --dry-run\ngo on"):
+        lines_of_error(shell, cell, BadArguments, "--session theirs --trust` goes on with it")
+    run(shell, "%%agent --session own\nWrite it")
+    answer = run(shell, "%%agent --session theirs --trust\ngo on")
+    assert answer.session.turns[-1] == 1
+    kit(shell).close()
+    assert run(shell, "%%agent --session theirs\ngo on").session.turns[-1] == 2
+
+
+def test_a_protected_name_is_allowed_by_an_option(shell):
+    run(shell, "%%agent --root . --allow conftest.py,.envrc\nWrite it")
+    assert kit(shell).lives.get().root._allowed == {"conftest.py", ".envrc"}
+    run(shell, "%%agent\ngo on")  # the session remembers
+    assert kit(shell).lives.get().root._allowed == {"conftest.py", ".envrc"}
+    lines_of_error(shell, "%%agent --allow conftst.py\na", BadArguments, "Did you mean")
+
+
+def test_a_session_whose_file_was_replaced_says_where_it_goes_on(shell):
+    run(shell, "%%agent\nWrite it")
+    path = Path(".ctxkit/sessions/main.jsonl")
+    path.with_suffix(".swp").write_bytes(path.read_bytes())
+    path.with_suffix(".swp").replace(path)
+    goes_on = "--session main.rescued` goes on there"
+    lines_of_error(shell, "%%agent\nthis is kept", StoreError, goes_on)
+    kept = run(shell, "%%agent --session main.rescued\ngo on").session
+    assert "this is kept" in [m.text for m in kept.messages]
+    as_it_is = run(shell, "%%agent --session main\ngo on").session
+    assert as_it_is.turns[-1] == 1
+
+
+def test_a_branch_and_a_session_put_aside_are_ones_own(shell):
+    run(shell, f"{AUDIT}\ngo")
+    run(shell, "%context reset")
+    aside = next(p.stem for p in Path(".ctxkit/sessions").glob("*-*.jsonl"))
+    kit(shell).close()
+    assert run(shell, f"%%agent --session {aside}\ngo on").outcome.ended == "answered"

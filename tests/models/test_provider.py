@@ -13,6 +13,7 @@ from ctxkit.messages import ToolSchema
 from ctxkit.models.chat import to_chat, usage_of, with_cache_marks
 from ctxkit.models.model import Request, silent
 from ctxkit.models.provider import Provider, anthropic_clearing, load_litellm, openai_compaction
+from ctxkit.models.retries import Patience
 from ctxkit.redaction import redact
 
 TOOLS = (ToolSchema(name="look", parameters={"type": "object", "properties": {"x": {"type": "string"}}}),)
@@ -98,7 +99,8 @@ def test_a_reply_streams_and_carries_usage_by_class(litellm):
 def test_a_rate_limit_is_waited_for_and_an_overflow_is_not(litellm):
     litellm.failures[:] = [RuntimeError("429 Too Many Requests"), RuntimeError("Rate limit reached")]
     heard = []
-    assert ask(Provider("ctxkit-test/one", pause=0.001), emit=heard.append).text == "Hello "
+    patience = Patience(pause=0.001, chance=lambda: 0.0)
+    assert ask(Provider("ctxkit-test/one", patience=patience), emit=heard.append).text == "Hello "
     assert [d.text for d in heard if d.kind == "wait"] == [
         "ctxkit-test/one is over its rate limit; it is asked again in 0.001 s",
         "ctxkit-test/one is over its rate limit; it is asked again in 0.002 s",

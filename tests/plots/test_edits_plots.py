@@ -6,6 +6,7 @@ import pytest
 from builders import assistant, result, session, step, summarised, system, usage, user
 
 import ctxkit as ck
+from ctxkit.frames.cuts import cuts
 from ctxkit.messages import Edit, Message
 from ctxkit.plots._diff import diff_data
 from ctxkit.plots._savings import Saving, savings_data
@@ -110,7 +111,7 @@ def test_an_unknown_compaction_says_which_there_are():
 @pytest.mark.parametrize("name", ["pi", "claude-code", "codex", "kimi-cli"])
 def test_sizes_of_a_diff_are_those_of_the_views(real, name):
     for s in ck.read_all(real / name, progress=False):
-        for k in range(len(ck.frame(s, per="compaction"))):
+        for k in range(len(cuts(s))):
             data = diff_data(s, k, counter=COUNTER)
             assert (
                 sum(c.before > 0 or c.what != "put in" for c in data)

@@ -21,7 +21,7 @@ def compacted(**more):
 def test_a_line_is_one_agent_of_one_session():
     cut = Cut(0, 1, "main", 110, 20, "tail · auto")
     assert growth_data(compacted(id="s")) == (
-        Line("s", (0, 1), (100, 40), (0, 1), ("m", None), (5.0, None), (cut,), 400, "recorded"),
+        Line("s", (0, 1), (100, 40), (0, 1), ("m", None), (5.0, None), (cut,), (), 400, "recorded"),
     )
 
 

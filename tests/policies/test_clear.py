@@ -1,5 +1,7 @@
 """Clearing old tool results in place, with the cases of fuseraft's in-turn filters."""
 
+from dataclasses import replace
+
 import pytest
 from builders import assistant, call, result, step, user
 from histories import CHARS, ROOM, shown
@@ -180,6 +182,8 @@ def test_settings_that_cannot_work_are_refused(make):
 
 
 def test_no_names_allow_all_tools():
-    h = shown(user(), pairs(4), time=1e9)
-    assert CacheTtl(ttl_seconds=0, allow=()).prunable(h).tolist() == CacheTtl(ttl_seconds=0).prunable(h).tolist()
-    assert CacheTtl(ttl_seconds=0, allow=()).prunable(h).any()
+    h = shown(user(), pairs(4), assistant("end"), time=1e9)
+    rule = CacheTtl(ttl_seconds=0, keep_last_assistants=1, min_prunable_tool_chars=0, hard_clear_ratio=0, soft_trim_ratio=0)
+    assert results(rule(h, ROOM)).count(CLEARED) == 4
+    assert results(replace(rule, allow=())(h, ROOM)) == results(rule(h, ROOM))
+    assert replace(rule, deny=("read*",))(h, ROOM) is h

@@ -98,3 +98,10 @@ def test_unknown_roles_and_negative_numbers_are_refused():
 def test_a_label_shows_what_is_not_default():
     assert repr(Tail(messages=3)) == "Tail(messages=3)"
     assert repr(TextOnly()) == "TextOnly()"
+
+
+def test_what_each_part_of_a_chain_did_is_remembered():
+    h = shown(user("a"), assistant("b"), step(), user("c"), assistant("d"))
+    new = (TextOnly() | Tail(messages=2))(h, ROOM)
+    assert texts(new) == ["c", "d"]
+    assert [e.reason for e in new.edits] == ["TextOnly", "Tail"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from builders import user
 
-from ctxkit.policies.summarisers import _CUE, Extractive
+from ctxkit.policies.sentences import CUE
+from ctxkit.policies.summarisers import Extractive
 
 
 def test_a_megabyte_without_a_space_is_one_scan():
-    assert _CUE.search("y" * 1_000_000) is None
+    assert CUE.search("y" * 1_000_000) is None
     assert Extractive().extract([user("z" * 1_000_000)], 100).startswith("User: zzz")
 
 
 def test_a_path_is_still_a_cue():
-    assert _CUE.search("look at src/app.py")
+    assert CUE.search("look at src/app.py")

@@ -6,13 +6,15 @@ from histories import CHARS, ROOM, shown, texts
 
 import ctxkit as ck
 from ctxkit import presets
+from ctxkit.agent.offloads import Offloads
 from ctxkit.engine import Run, advance
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.history import Log
-from ctxkit.policies.adaptive import AdaptiveTrim
+from ctxkit.policies.adaptive import AdaptiveTrim, Stage, Untooled
 from ctxkit.policies.intermediate import Intermediate
 from ctxkit.policies.narrative import Narrative
-from ctxkit.policies.offload import Offload
+from ctxkit.policies.offload import Offload, artifact_named
+from ctxkit.policies.rules import Rules
 from ctxkit.policies.superseded import RepeatedCommands, Superseded
 from ctxkit.policies.tombstones import Tombstones
 from ctxkit.tokens import Room
@@ -75,11 +77,11 @@ def test_fu26_steps_on_the_way_are_cut():
     assert new.tool_calls[0].arguments["path"] == "a"
 
 
-@pytest.mark.parametrize(("stage", "cap"), [(0, 4100), (1, 600)])
+@pytest.mark.parametrize(("stage", "cap"), [(4000, 4100), (500, 600)])
 def test_fu27_trimming_stages(stage, cap):
     """stage 1 has "context-trimmed" and at most 4,100 characters, stage 2 less; short results are unchanged"""
     h = shown(user(), step("bash", "x" * 9000), step("bash", "short"))
-    new = results(AdaptiveTrim().ladder[stage](h, ROOM))
+    new = results(Stage(cap=stage, consumed=500)(h, ROOM))
     assert "context-trimmed" in new[0]
     assert len(new[0]) <= cap
     assert new[1] == "short"
@@ -88,7 +90,7 @@ def test_fu27_trimming_stages(stage, cap):
 def test_fu28_the_last_stage_has_no_tool_content():
     """stage 3 leaves no tool messages and no calls, but the words of a reply"""
     c = call("bash").tool_calls[0]
-    new = AdaptiveTrim().ladder[2](shown(user("u"), assistant("I look.", c), result("x", c)), ROOM)
+    new = Untooled()(shown(user("u"), assistant("I look.", c), result("x", c)), ROOM)
     assert texts(new) == ["u", "I look."]
 
 
@@ -121,13 +123,12 @@ def test_fu31_an_orphaned_result_is_labelled_by_its_id():
     assert "bash(k9)" in results(Tombstones(max_tokens=300, keep_last=1)(h, ROOM))[0]
 
 
-def test_fu32_large_results_are_offloaded(tmp_path):
+def test_fu32_large_results_are_offloaded():
     """threshold 10, 500 x: a stub and one artifact; images and short results untouched"""
-    kept = {}
     h = shown(user(), step("read_file", "x" * 500, path="src/Large.cs"), step("bash", "ok"))
-    new = Offload(threshold=10, save=kept.__setitem__)(h, ROOM)
-    artifact = next(iter(kept))
-    assert kept[artifact] == "x" * 500
+    new = Offload(threshold=10)(h, ROOM)
+    artifact = artifact_named(new.messages[2])
+    assert {n: m.text for n, m in Offload(threshold=10).artifacts(h.messages).items()} == {artifact: "x" * 500}
     assert results(new)[0].splitlines()[:3] == [
         "[result offloaded — 500 chars stored to artifact store]",
         "Tool: read_file | path=src/Large.cs",
@@ -142,8 +143,11 @@ def test_fu33_what_cannot_be_saved_stays():
     def full(artifact, text):
         raise OSError("disk full")
 
-    h = shown(user(), step("read_file", "x" * 500))
-    assert Offload(threshold=10, save=full)(h, ROOM) is h
+    log = Log.of([user(), *step("read_file", "x" * 500), assistant("so")], CHARS)
+    live = Run(log, Rules(pruning=Offload(threshold=10)))
+    advance(live, live.rules, log.calls)
+    assert artifact_named(live.shown().messages[-1])
+    assert Offloads(full).settled(live, live.shown())[0] == live.history.at(1).messages
 
 
 def words(answer="said by it"):

@@ -140,7 +140,7 @@ def test_lines_that_a_resumed_session_copies_count_once() -> None:
     assert s.skipped == {"repeated line": 2}
 
 
-def test_failed_and_made_up_replies_have_no_usage_and_failures_are_not_sent() -> None:
+def test_retries_and_made_up_replies_are_events_and_no_calls() -> None:
     retry = {"type": "system", "subtype": "api_error", "uuid": "r", "parentUuid": "a", "sessionId": "s"}
     zero = dict.fromkeys(("input_tokens", "output_tokens"), 0)
     made = {"id": "x", "model": "<synthetic>", "usage": zero}
@@ -149,9 +149,12 @@ def test_failed_and_made_up_replies_have_no_usage_and_failures_are_not_sent() ->
         {**retry, "error": {"status": 529, "formatted": "overloaded"}},
         line("b", "a", "assistant", [text("API Error")], message=made, isApiErrorMessage=True),
     )
-    assert [(c.message.is_error, c.message.visible, c.message.usage) for c in s.calls] == [(True, False, None)] * 2
-    assert [c.message.error for c in s.calls] == ["overloaded", "API Error"]
-    assert s.calls[1].message.model is None
+    assert s.calls == ()
+    events = [m for m in s.messages if m.role == "system"]
+    assert [(m.kind, m.is_error, m.visible, m.error) for m in events] == [
+        ("api_error", True, False, "overloaded"),
+        ("synthetic", True, False, "API Error"),
+    ]
 
 
 def test_a_sidechain_between_the_lines_is_a_child() -> None:

@@ -37,14 +37,22 @@ OURS = {
     ("codex/agent-sessions-event-zoo.jsonl", "images"): 2,
     # `cat` of a file that is not there failed; the manifest does not look into Kimi's results.
     ("kimi-cli/assistant_tools.jsonl", "errors"): 1,
+    # Exit codes other than 0, where the format has no other mark of failure; the manifest does not look at them.
+    ("codex/rollout-2025-10-31T19-02-58-c61729d4-da6d-46a4-9a29-ec2c614e5e23.jsonl", "errors"): 27,
+    ("codex/rollout-2025-11-13T16-00-16-019a7fa9-a846-7393-8d7a-9997d08b0096.jsonl", "errors"): 8,
+    ("mini-swe-agent/marshmallow-code__marshmallow-1343.traj.json", "errors"): 6,
+    # Retries and replies that the program made up are events; the manifest counts them as errors.
+    ("claude-code/episodic-memory-long-conversation.jsonl", "errors"): 4,
+    ("claude-code/session-share/0ccf1a04-1b4c-43b6-8aa5-79e41db43a68.jsonl", "errors"): 1,
+    ("claude-code/agent-sessions-event-zoo.jsonl", "errors"): 1,
     # The largest prompt, 42,371, is the compaction's own: it stands in the edit's usage.
     ("kimi-cli/assistant_tools.jsonl", "max_context_tokens"): 41_095,
     # The manifest counts steps of a trajectory; this file has a history only.
     ("swe-agent/function_calling_simple.traj", "tool_calls"): 5,
     # Two calls named `finish` have no observation; the manifest counts calls with one.
     ("openhands/multi-swe-bench-output.jsonl", "tool_calls"): 105,
-    # Two replies that OpenHands could not use left no call behind: the errors are messages, not results.
-    ("openhands/multi-swe-bench-output.jsonl", "errors"): 0,
+    # Exit codes of commands; two replies that OpenHands could not use left no call behind: those errors are messages.
+    ("openhands/multi-swe-bench-output.jsonl", "errors"): 19,
     # The reply's own call; the manifest counts the prompt's.
     ("openhands/llm-log-claude-sonnet-4-1757015046.707.json", "tool_calls"): 6,
     ("openhands/llm-log-deepseek-nonfncall-1757015076.651.json", "tool_calls"): 1,

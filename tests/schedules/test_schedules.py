@@ -6,8 +6,8 @@ import pytest
 from contracts import kinds, made_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from late_talks import grown, late_talk
-from scheduled_parts import PARTS
+from late_talks import grown, ids_again, late_talk
+from scheduled_parts import BY_ID, PARTS
 from talks_by_chance import Fours
 
 from ctxkit.history import History, Log
@@ -23,7 +23,7 @@ def test_every_schedule_is_held_to_the_contract():
     """a class that says a schedule, a policy or a preset's, must be in an entry of `PARTS`"""
     held = {kind for parts in PARTS.values() for kind in made_of(parts)}
     members = kinds(Scheduled, "policies", "presets")
-    assert {kind for kind in members if kind.schedule is not Scheduled.schedule} <= held
+    assert {kind for kind in members if kind.__call__ is Scheduled.__call__} <= held
     assert all(says_when(part) for parts in PARTS.values() for part in parts)
 
 
@@ -38,6 +38,23 @@ def called(parts, history, room):
     return history
 
 
+def holds(parts, messages, limit):
+    """At once = call by call = the call on the log as of then."""
+    whole, room = Log.of(messages, Fours()), Room(limit, 0, Fours())
+    once = Schedule(History.start(whole), parts, room).extend(whole.calls)
+    steps = None
+    for call, live in grown(whole, whole.calls):
+        if steps is None:
+            steps = Schedule(History.start(live), parts, room)
+        own = called(parts, History.start(live, call), room)
+        for schedule in (once, steps.extend(call + 1)):
+            sent = schedule.left(call)
+            assert said(sent.messages) == said(own.messages), call
+            assert sent.tokens == own.tokens
+            if schedule is steps:
+                assert schedule.top.total(call, 0) + sent.fixed == own.tokens
+
+
 @pytest.mark.parametrize("name", PARTS)
 def test_at_once_is_call_by_call_is_the_call_on_the_log_as_of_then(name):
     parts = PARTS[name]
@@ -45,18 +62,19 @@ def test_at_once_is_call_by_call_is_the_call_on_the_log_as_of_then(name):
     @settings(max_examples=6)
     @given(SEEDS, st.sampled_from([0.0, 0.15, 0.4]), st.sampled_from([2_000, 6_000, 40_000]))
     def check(seed, late, limit):
-        whole, room = Log.of(late_talk(seed, 24, late=late), Fours()), Room(limit, 0, Fours())
-        once = Schedule(History.start(whole), parts, room).extend(whole.calls)
-        steps = None
-        for call, live in grown(whole, whole.calls):
-            if steps is None:
-                steps = Schedule(History.start(live), parts, room)
-            own = called(parts, History.start(live, call), room)
-            for schedule in (once, steps.extend(call + 1)):
-                sent = schedule.left(call)
-                assert said(sent.messages) == said(own.messages), call
-                assert sent.tokens == own.tokens
-                assert schedule.top.total(call, 0) + sent.fixed == own.tokens if schedule is steps else True
+        holds(parts, late_talk(seed, 24, late=late), limit)
+
+    check()
+
+
+@pytest.mark.parametrize("name", BY_ID)
+def test_ids_that_are_used_again(name):
+    parts = PARTS[name]
+
+    @settings(max_examples=6)
+    @given(SEEDS, st.sampled_from([0.0, 0.2]))
+    def check(seed, late):
+        holds(parts, ids_again(late_talk(seed, 24, late=late)), 6_000)
 
     check()
 

@@ -26,9 +26,13 @@ ALL: tuple[Invariant, ...] = (
 )
 
 
+def broken(view: View) -> str | None:
+    """Return the sentence of the first invariant that a history breaks, or None."""
+    return next((why for invariant in ALL if (why := invariant.broken(view))), None)
+
+
 def check(view: View) -> None:
     """Raise UnsoundHistory with the sentence of the first invariant that a history breaks."""
-    for invariant in ALL:
-        why = invariant.broken(view)
-        if why:
-            raise UnsoundHistory(why)
+    why = broken(view)
+    if why:
+        raise UnsoundHistory(why)

@@ -1,4 +1,4 @@
-"""Keys leave no text: those of the environment by value, others by their shape; what only looks alike stays."""
+"""Keys leave no text: those of the environment by value, others by their shape."""
 
 from __future__ import annotations
 
@@ -27,7 +27,14 @@ def test_what_has_the_shape_of_a_key_goes(key):
 
 @pytest.mark.parametrize(
     "header",
-    ["Authorization: Bearer {}", "x-api-key: {}", "'Authorization': 'Basic {}", "bearer {}", "api_key={}", "token={}"],
+    [
+        "Authorization: Bearer {}",
+        "x-api-key: {}",
+        "'Authorization': 'Basic {}",
+        "bearer {}",
+        "api_key={}",
+        "token={}",
+    ],
 )
 def test_what_follows_a_header_goes_and_the_header_stays(header):
     assert redact(header.format("abc123def456")) == header.format("[redacted]")
@@ -35,8 +42,8 @@ def test_what_follows_a_header_goes_and_the_header_stays(header):
 
 @pytest.mark.parametrize(
     "text",
-    ["a basic understanding", "pk_url_kwarg", "hf_transfer_enabled", "password=os.environ[x]", "bearer of news",
-     "task-oriented-planning", "def token(self): ..."],
+    ["a basic understanding", "pk_url_kwarg", "hf_transfer_enabled", "password=os.environ[x]",
+    "bearer of news", "task-oriented-planning", "def token(self): ..."],
 )  # fmt: skip
 def test_what_only_looks_alike_stays(text):
     assert redact(text) == text

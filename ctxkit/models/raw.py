@@ -1,0 +1,84 @@
+"""What a server really sent, noted before LiteLLM fills in what was missing.
+
+LiteLLM gives every piece of Gemini's the finish reason `stop`, and counts tokens itself where a
+Responses stream tells no usage. Both are read from the events here, as they come to its parser.
+Where a release of LiteLLM has no such parser, nothing is noted, and what LiteLLM says holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+
+@dataclass(slots=True)
+class Raw:
+    """Notes on one stream: None where nothing is known."""
+
+    finish: bool | None = None
+    """True where a finish reason came."""
+    usage: bool | None = None
+    """True where tokens came."""
+
+    def note(self, event: Any) -> None:
+        """Note an event of Gemini's or of the Responses API."""
+        if not isinstance(event, dict):
+            return
+        if "candidates" in event or "usageMetadata" in event:
+            said = any(c.get("finishReason") for c in event.get("candidates") or ())
+            self.finish = bool(self.finish) or said
+            counts = event.get("usageMetadata") or {}
+            self.usage = bool(self.usage) or bool(counts.get("promptTokenCount"))
+        elif str(event.get("type", "")).startswith("response."):
+            counts = (event.get("response") or {}).get("usage") or {}
+            self.usage = bool(self.usage) or bool(counts.get("input_tokens"))
+
+
+def listen(stream: Any) -> Raw:
+    """Return the notes that fill as a stream of LiteLLM's is read."""
+    raw = Raw()
+    _hook(getattr(stream, "completion_stream", None), raw)
+    make = getattr(stream, "make_call", None)
+    if make is not None:
+
+        async def made(*args: Any, **more: Any) -> Any:
+            inner = await make(*args, **more)
+            _hook(inner, raw)
+            return inner
+
+        stream.make_call = made
+    return raw
+
+
+def _hook(inner: Any, raw: Raw) -> None:
+    for owner, name in ((inner, "chunk_parser"), (_within(inner), "_process_chunk")):
+        parse = getattr(owner, name, None)
+        if parse is not None:
+            setattr(owner, name, _noting(parse, raw))
+
+
+def _within(inner: Any) -> Any:
+    """Return the reader of a Responses stream within LiteLLM's translation of it."""
+    return getattr(inner, "streaming_response", None)
+
+
+def _noting(parse: Any, raw: Raw) -> Any:
+    def noted(chunk: Any, *args: Any, **more: Any) -> Any:
+        raw.note(_event(chunk))
+        return parse(chunk, *args, **more)
+
+    return noted
+
+
+def _event(chunk: Any) -> Any:
+    """Return an event; of a line of a stream only the last event, which holds the usage, is decoded."""
+    if not isinstance(chunk, str):
+        return chunk if isinstance(chunk, dict) and "type" not in chunk else None
+    if not any(f"response.{end}" in chunk for end in ("completed", "incomplete", "failed")):
+        return None
+    try:
+        return msgspec.json.decode(chunk[chunk.find("{") :])
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,48 @@
+"""Keys and tokens taken out of text before it is kept, shown, sent or said in an error.
+
+Four things go: values of the environment's secrets, also encoded (`environment`); what has the
+published form of a vendor's key (`shapes`); blocks of private keys (`blocks`); and what stands
+beside a telling name and looks like a secret (`names`). All are found as spans of the text, so a
+stream can be cut where nothing is open (`streams`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.redaction.environment import secrets
+from ctxkit.redaction.names import telling
+from ctxkit.redaction.spans import MARK, found, marked
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["MARK", "redact", "redacted", "secrets"]
+
+
+def redact(text: str) -> str:
+    """Return text without keys, and without the values of the environment's secrets."""
+    return marked(text, found(text, secrets()))
+
+
+def redacted(value: Any, known: Sequence[str] | None = None) -> Any:
+    """Return a JSON value with every text and every key of an object in it redacted.
+
+    A text that stands under a telling key (`{"password": ...}`) is judged as one that stands beside
+    it.
+
+    Args:
+        value: texts, numbers, lists and objects.
+        known: what `secrets()` gave, where many values are redacted one after the other.
+    """
+    known = secrets() if known is None else known
+    if isinstance(value, str):
+        return marked(value, found(value, known))
+    if isinstance(value, dict):
+        return {
+            redacted(k, known): MARK if isinstance(v, str) and telling(k, v) else redacted(v, known)
+            for k, v in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [redacted(v, known) for v in value]
+    return value

@@ -1,0 +1,113 @@
+"""How large a session's window is: as its log says, else by the table as far as the log allows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit.messages import Edit
+from ctxkit.prices import context_limit
+
+if TYPE_CHECKING:
+    from ctxkit.messages import Message
+    from ctxkit.session import Session
+
+SOLD = (32_000, 64_000, 128_000, 200_000, 256_000, 400_000, 1_000_000, 2_000_000)
+"""Windows as they are sold; Claude has two of them."""
+_CLAUDE = (200_000, 1_000_000)
+_EARLY = 0.5
+"""A program that compacts by itself does so later than at this share of its window: Claude Code at
+0.78 to 0.87, Codex at 0.9, Pi, OpenCode and Kimi above 0.8."""
+_AUTOMATIC = ("auto", "overflow")
+
+
+class Window(NamedTuple):
+    """A window in tokens, where the figure comes from, what is to be said of it; None: unknown."""
+
+    tokens: int | None
+    source: str | None
+    note: str | None = None
+
+
+class _Proof(NamedTuple):
+    """What a log proves of one model's window."""
+
+    reached: int = 0
+    """The largest prompt."""
+    compacted: int = 0
+    """The largest size at which it compacted by itself; 0: it never did."""
+
+
+def window_of(session: Session, model: str | None, message: Message | None = None) -> Window:
+    """Return the window of a model in a session, at a call where a message is given.
+
+    What the log says is taken as it is. The limit of the table of prices is taken where the log does
+    not refute it: a prompt was larger, or the program compacted by itself at less than half of it.
+    Then the window is the smallest one sold that holds what was reached.
+    """
+    recorded = (message.context_window if message is not None else None) or session.context_window
+    if recorded:
+        return Window(recorded, "recorded")
+    table, proof = context_limit(model), _proofs(session).get(model, _Proof())
+    if table is None:
+        return Window(None, None)
+    if proof.reached > table:
+        tokens = _sold(model, proof.reached)
+        bound = f"at least {proof.reached:,} tokens by its own prompts"
+    elif 0 < max(proof.compacted, proof.reached) < _EARLY * table and proof.compacted:
+        tokens = _sold(model, max(proof.compacted, proof.reached))
+        bound = f"at most {tokens:,} tokens by its own compaction (at {proof.compacted:,})"
+    else:
+        tokens, bound = table, ""
+    if tokens == table:
+        return Window(table, "derived")
+    note = (
+        f"The window of {model} is {bound}, not the {table:,} of the price table; "
+        f"{tokens:,} is used."
+    )
+    return Window(tokens, "derived", note)
+
+
+def notes_on_windows(session: Session) -> list[str]:
+    """Return what is to be said of the windows of a session's models."""
+    models = dict.fromkeys(c.message.model or session.model for c in session.calls)
+    found = (window_of(session, m) for m in models)
+    return [w.note for w in found if w.note is not None]
+
+
+def _sold(model: str | None, least: int) -> int:
+    """Return the smallest window sold that holds so many tokens; where none does, the tokens."""
+    sold = _CLAUDE if model is not None and "claude" in model.lower() else SOLD
+    return next((n for n in sold if n >= least), least)
+
+
+def _proofs(session: Session) -> dict[str | None, _Proof]:
+    """Return what the log proves, by model; worked out once a session."""
+    known: dict[str | None, _Proof] | None = session.__dict__.get("windows")
+    if known is None:
+        known = session.__dict__["windows"] = _proven(session)
+    return known
+
+
+def _proven(session: Session) -> dict[str | None, _Proof]:
+    out: dict[str | None, _Proof] = {}
+    last, size = session.model, 0
+    if session.format == "replay":
+        return out
+    for entry in session.path:
+        if isinstance(entry, Edit):
+            if entry.kind != "replaced" and (entry.trigger or "").lower().startswith(_AUTOMATIC):
+                proof = out.get(last, _Proof())
+                out[last] = proof._replace(
+                    compacted=max(proof.compacted, entry.tokens_before or size)
+                )
+        elif (
+            entry.role == "assistant"
+            and entry.kind != "turn"
+            and entry.usage
+            and entry.usage.prompt_tokens
+        ):
+            last, prompt = entry.model or session.model, entry.usage.prompt_tokens
+            size = prompt + (entry.usage.output_tokens or 0)
+            proof = out.get(last, _Proof())
+            out[last] = proof._replace(reached=max(proof.reached, prompt))
+    return out

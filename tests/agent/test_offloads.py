@@ -1,0 +1,69 @@
+"""A stub is sent only where the artifact that it names was kept; else the result goes whole."""
+
+from __future__ import annotations
+
+import pytest
+from builders import assistant, result, session, tool_call, user
+from ctxkit.policies.prunings import Prunings
+
+from ctxkit import tokens
+from ctxkit.agent.context import LiveContext
+from ctxkit.errors import StoreError
+from ctxkit.policies.offload import STUB, Offload, artifact_id
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.shorten import Results
+from ctxkit.store.artifacts import Artifacts
+from ctxkit.tools.root import Root
+
+COUNT = tokens.named("chars/4")
+LONG = "row\n" * 500
+
+
+def prompt(save, *pruning, text=LONG):
+    """What a call is sent after a result, and its tokens."""
+    call = tool_call("bash")
+    at = session(user("go"), assistant("", call), result(text, call))
+    rules = Rules(pruning=Prunings.of(*(pruning or (Offload(threshold=300),))), counter=COUNT)
+    prepared = LiveContext(at, rules, save=save).prepare(1.0)
+    assert prepared.tokens == sum(COUNT.message(m) for m in prepared.messages)
+    return prepared.messages[-1]
+
+
+def test_what_a_stub_names_is_kept_first(tmp_path):
+    sent = prompt(Artifacts(Root(tmp_path)).save)
+    assert sent.text.startswith(STUB)
+    assert (tmp_path / "artifacts" / f"{artifact_id(LONG)}.txt").read_text() == LONG
+
+
+def test_what_a_part_before_left_is_what_is_kept(tmp_path):
+    prompt(Artifacts(Root(tmp_path)).save, Results(max_chars=900), Offload(threshold=300))
+    (kept,) = (tmp_path / "artifacts").iterdir()
+    assert kept.read_text().startswith(LONG[:900] + "\n[...truncated")
+    assert kept.stem == artifact_id(kept.read_text())
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), StoreError("out of the root")])
+def test_what_cannot_be_kept_is_sent_whole(error):
+    def full(_artifact, _text):
+        raise error
+
+    assert prompt(full).text == LONG
+    assert prompt(None).text == LONG
+
+
+def test_what_only_looks_like_a_stub_is_kept_nowhere():
+    kept = []
+    forged = f"{STUB}9 chars stored to artifact store]\nTool: a | \nArtifact: 0123456789ab\n"
+    assert prompt(lambda *a: kept.append(a), text=forged).text == forged
+    assert kept == []
+
+
+def test_an_artifact_is_kept_once():
+    kept, call, again = [], tool_call("bash"), tool_call("bash")
+    at = session(user("go"), assistant("", call, again), result(LONG, call), result(LONG, again))
+    rules = Rules(pruning=Offload(threshold=300), counter=COUNT)
+    context = LiveContext(at, rules, save=lambda *a: kept.append(a))
+    for n in range(3):
+        assert context.prepare(float(n)).messages[2].text.startswith(STUB)
+        context.add(assistant("on", time=float(n)))
+    assert kept == [(artifact_id(LONG), LONG)]

@@ -1,0 +1,243 @@
+"""Every fault in every format ends in a sentence, a retry or a repaired call."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from models.wires import FORMATS, OUT, PROMPT, Play, wire
+from talkers import ECHO, agent, run
+
+from ctxkit.messages import Message
+from ctxkit.models.provider import Provider
+from ctxkit.models.retries import Patience
+
+pytestmark = pytest.mark.filterwarnings("default")  # the libraries below warn about each other
+
+WELL = Play("All is well.")
+LONG = "The answer is: do not delete the production database."
+CALL = Play(calls=(("echo", {"x": "1"}),))
+LIMIT = Play(status=429, said="Rate limit reached for requests", headers=(("retry-after", "21"),))
+
+
+class Held:
+    """A turn with a server: its outcome, the waits, what was told and what was asked."""
+
+    def __init__(self, kind, *plays, turns=2, for_ever=False, **options):
+        self.waits, self.heard = [], []
+
+        async def sleep(seconds):
+            self.waits.append(seconds)
+
+        with wire(kind, *plays, *([] if for_ever else [WELL])) as self.wire:
+            patience = Patience(sleep=sleep, chance=lambda: 0.0)
+            own = {"api_base": self.wire.url, "api_key": "none", **options}
+            model = Provider(
+                FORMATS[kind][0], context_window=50_000, patience=patience, options=own
+            )
+            self.agent = agent(model=model, tools=[ECHO], heard=self.heard)
+            self.outcomes = [run(self.agent.turn("go"))]
+            self.first = len(self.wire.asked)
+            self.wire.plays[:] = self.wire.plays if not for_ever else [WELL]
+            self.outcomes += [run(self.agent.turn("and on")) for _ in range(turns - 1)]
+
+    @property
+    def outcome(self):
+        return self.outcomes[0]
+
+    @property
+    def replies(self):
+        return [
+            m for m in self.agent.session.log if isinstance(m, Message) and m.role == "assistant"
+        ]
+
+    @property
+    def results(self):
+        return [m for m in self.agent.session.log if isinstance(m, Message) and m.role == "tool"]
+
+
+def every(*kinds):
+    return pytest.mark.parametrize("kind", kinds or FORMATS)
+
+
+def lives(held):
+    """The session goes on: the turn after the fault reaches the server and is answered."""
+    assert len(held.wire.asked) > held.first
+    assert held.outcomes[1].ended == "answered"
+    assert held.outcomes[1].text.strip() == "All is well."
+
+
+PASSING = {
+    "500": Play(status=500, said="The server had an error while processing your request"),
+    "503": Play(status=503, said="Service Unavailable"),
+    "529": Play(status=529, said="Overloaded"),
+    "429": LIMIT,
+    "reset": Play(reset=True),
+    "page": Play(page=True),
+    "cut": Play(LONG, cut=True),
+    "nothing": Play(raw=b"\n"),
+}
+
+
+@every()
+@pytest.mark.parametrize("fault", PASSING)
+def test_what_passes_is_asked_again_and_answered(kind, fault):
+    held = Held(kind, PASSING[fault], turns=1)
+    assert held.outcome.ended == "answered"
+    assert held.outcome.text.strip() == "All is well."
+    assert held.first == 2 or (fault == "reset" and held.first == 3)  # a client may try once more
+
+
+@every()
+def test_a_rate_limit_is_waited_for_as_long_as_the_server_says(kind):
+    held = Held(kind, LIMIT, LIMIT, turns=1)
+    assert held.waits == [21.0, 21.0]
+    said = [e.payload["why"] for e in held.heard if e.kind == "model_wait"]
+    assert said
+    assert all("over its rate limit" in w and "21 s" in w for w in said)
+
+
+@every()
+def test_an_overload_is_no_rate_limit(kind):
+    said = [
+        e.payload["why"]
+        for e in Held(kind, PASSING["529"], turns=1).heard
+        if e.kind == "model_wait"
+    ]
+    assert said
+    assert all("is overloaded" in w for w in said)
+
+
+@every()
+@pytest.mark.parametrize("fault", ["500", "reset", "page", "cut", "nothing"])
+def test_what_does_not_pass_ends_in_a_sentence_and_the_session_goes_on(kind, fault):
+    held = Held(kind, PASSING[fault], for_ever=True)
+    assert held.outcome.ended == "error"
+    expected = {"500": "had an error", "reset": "connection|had an error|reached", "page": "web page|stream|broke",
+                "cut": "broke", "nothing": "stream|broke"}[fault]  # fmt: skip
+    assert any(w in held.outcome.why for w in expected.split("|")), held.outcome.why
+    assert all(m.is_error and not m.visible for m in held.replies[:-1])
+    lives(held)
+
+
+@every()
+def test_the_words_of_a_cut_stream_are_kept_and_never_sent_again(kind):
+    held = Held(kind, Play(LONG, cut=True), for_ever=True)
+    assert held.outcome.ended == "error"
+    assert "do not delete" not in json.dumps(held.wire.asked)
+    if kind != "responses":  # LiteLLM raises there before it gives the words out
+        assert any("The answer is:" in m.text for m in held.replies)
+    lives(held)
+
+
+@every("chat", "anthropic", "gemini")
+def test_a_refusal_is_said_once_and_is_no_answer(kind):
+    held = Held(kind, Play("I must", stop="content_filter"))
+    assert held.outcome.ended == "error"
+    assert "refused to answer" in held.outcome.why
+    assert held.first == 1
+    lives(held)
+
+
+@every()
+def test_401_is_one_request_and_a_sentence(kind):
+    held = Held(kind, Play(status=401, said="Incorrect API key provided"))
+    assert (held.outcome.ended, held.first, held.waits) == ("error", 1, [])
+    lives(held)
+
+
+@every("chat", "responses", "anthropic")
+@pytest.mark.parametrize("broken", ['{"x": "1", "y', "[1, 2]", "x=1", '"x"'])
+def test_malformed_arguments_go_back_as_an_empty_object(kind, broken):
+    held = Held(kind, Play(calls=(("echo", broken),)))
+    assert held.outcome.ended == "answered"
+    assert "no JSON object" in held.results[0].text
+    assert json.dumps(broken)[1:-1] not in json.dumps(held.wire.asked[1])
+    lives(held)
+
+
+@every()
+def test_a_call_is_run_and_its_result_sent(kind):
+    held = Held(kind, CALL)
+    assert [m.text for m in held.results] == ["<1>"]
+    assert held.outcome.ended == "answered"
+    lives(held)
+
+
+@every()
+def test_calls_without_arguments_are_run(kind):
+    held = Held(kind, Play(calls=(("echo", {}),)))
+    assert [m.text for m in held.results] == ["<>"]
+    lives(held)
+
+
+@every("chat")
+def test_calls_without_ids_are_run(kind):
+    held = Held(kind, Play(calls=(("echo", {"x": "1"}), ("echo", {"x": "2"})), ids=False))
+    assert [m.text for m in held.results] == ["<1>", "<2>"]
+    lives(held)
+
+
+@every("chat", "ollama")
+@pytest.mark.parametrize("ids", [True, False])
+def test_calls_at_one_index_are_taken_apart(kind, ids):
+    calls = (("echo", {"x": "1"}), ("echo", {}), ("echo", {"x": "3"}))
+    held = Held(kind, Play(calls=calls, apart=True, ids=ids))
+    assert [m.text for m in held.results] == ["<1>", "<>", "<3>"]
+    lives(held)
+
+
+@every("chat", "anthropic")
+def test_a_promise_of_calls_without_calls_is_asked_again(kind):
+    held = Held(kind, Play("I look first.", stop="tool_calls"), turns=1)
+    assert (held.outcome.ended, held.outcome.text.strip()) == ("answered", "All is well.")
+    assert "sent no call" in held.replies[0].error
+
+
+@every("chat", "anthropic", "gemini", "ollama")
+def test_a_call_without_a_name_or_of_an_unknown_tool_is_told_so(kind):
+    held = Held(kind, Play(calls=(("launch_rocket", {"to": "moon"}),)))
+    assert "There is no tool" in held.results[0].text
+    lives(held)
+    assert Held("chat", Play(calls=(("", {}),))).outcomes[1].ended == "answered"
+
+
+@every()
+def test_usage_that_was_told_is_recorded(kind):
+    usage = Held(kind, turns=1).replies[0].usage
+    assert (usage.prompt_tokens, usage.output_tokens) == (PROMPT, OUT)
+
+
+@every()
+@pytest.mark.parametrize("usage", ["none", "zero"])
+def test_usage_that_was_not_told_is_missing_and_counted_here(kind, usage):
+    held = Held(kind, Play("All is well.", usage=usage), turns=1)
+    assert held.replies[0].usage is None
+    assert held.outcome.spent.unbilled > 0
+
+
+def test_thinking_leaves_room_for_the_answer():
+    held = Held("anthropic", turns=1, reasoning_effort="low")
+    (body,) = held.wire.asked
+    assert body["max_tokens"] >= 32_000
+    assert body["thinking"]["budget_tokens"] < body["max_tokens"]
+
+
+def test_a_claudes_reasoning_tokens_are_missing_since_it_tells_none():
+    assert Held("anthropic", turns=1).replies[0].usage.reasoning_tokens is None
+
+
+def test_an_address_that_nobody_serves_is_named():
+    with wire("chat", WELL) as gone:
+        url = gone.url
+    waits = []
+
+    async def sleep(seconds):
+        waits.append(seconds)
+
+    model = Provider("openai/m", context_window=50_000, options={"api_base": url, "api_key": "none"},
+                     patience=Patience(sleep=sleep, chance=lambda: 0.0))  # fmt: skip
+    outcome = run(agent(model=model).turn("go"))
+    assert outcome.ended == "error"
+    assert f"cannot be reached at {url}" in outcome.why
+    assert waits == [1.0, 2.0, 4.0]

@@ -1,0 +1,99 @@
+"""A missing key is told before LiteLLM is imported, in the words of LiteLLM's own look."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from ctxkit.errors import ModelError
+from ctxkit.models import keys
+from ctxkit.models.provider import load_litellm
+
+NAMES = [*{k for group in (keys._KEYS, keys._OTHERS) for names in group.values() for k in names}]
+
+
+@pytest.fixture
+def bare(monkeypatch, tmp_path):
+    """No key, no `.env` above the working folder, LiteLLM as if it were not imported."""
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "litellm", raising=False)
+    monkeypatch.setattr(keys, "util", SimpleNamespace(find_spec=lambda _name: None))
+
+
+@pytest.mark.parametrize("provider", keys._KEYS)
+def test_the_table_is_litellm_s(provider, monkeypatch):
+    litellm = load_litellm()
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+    missing = litellm.validate_environment(f"{provider}/some-model")["missing_keys"]
+    assert tuple(missing) == keys._KEYS[provider]
+    for name in (*keys._KEYS[provider], *keys._OTHERS.get(provider, ())):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, "x")
+            assert litellm.validate_environment(f"{provider}/some-model")["missing_keys"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
+        ("claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
+        ("gpt-4o", "OPENAI_API_KEY"),
+        ("gemini/gemini-2.5-pro", "GOOGLE_API_KEY or GEMINI_API_KEY"),
+    ],
+)
+def test_a_missing_key_is_named(bare, name, wanted):
+    with pytest.raises(ModelError) as e:
+        keys.check(name, {})
+    assert str(e.value) == f"{name} needs a key: set the environment variable {wanted}."
+
+
+@pytest.mark.parametrize(
+    "name", ["ollama_chat/qwen3:4b", "bedrock/x", "my-own/model", "unknown", ""]
+)
+def test_nothing_is_said_of_what_only_litellm_knows(bare, name):
+    keys.check(name, {})
+
+
+def test_a_key_given_otherwise_will_do(bare, monkeypatch, tmp_path):
+    name = "anthropic/claude-sonnet-4-5"
+    keys.check(name, {"api_key": "x"})
+    keys.check(name, {"api_base": "http://127.0.0.1:1"})
+    with monkeypatch.context() as patch:
+        patch.setenv("ANTHROPIC_AUTH_TOKEN", "x")
+        keys.check(name, {})
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "litellm", object())
+        keys.check(name, {})
+    (tmp_path / "inner").mkdir()
+    monkeypatch.chdir(tmp_path / "inner")
+    (tmp_path / ".env").write_text("ANTHROPIC_API_KEY=x")
+    keys.check(name, {})
+
+
+def test_litellm_is_not_imported_to_say_so(tmp_path):
+    script = (
+        "import asyncio, sys\n"
+        "from ctxkit.models.model import Request, silent\n"
+        "from ctxkit.models.provider import Provider\n"
+        "try:\n"
+        "    asyncio.run(Provider('anthropic/claude-sonnet-4-5')(Request(messages=()), silent))\n"
+        "except Exception as e:\n"
+        "    print(e, 'litellm' in sys.modules)\n"
+    )
+    env = {k: v for k, v in os.environ.items() if k not in NAMES}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip().endswith("set the environment variable ANTHROPIC_API_KEY. False")

@@ -1,0 +1,198 @@
+"""Local models on a runtime with xllamacpp's interface: loaded once, freed, stopped, and streamed.
+
+The stand-in keeps what the library's manual says: `handle_chat_completions(body, callback)` gives
+chunks of Chat Completions to the callback, and ends where that returns True.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import threading
+import time
+
+import pytest
+from builders import user
+
+from ctxkit import tokens
+from ctxkit.agent.live import LiveSession
+from ctxkit.errors import ModelError
+from ctxkit.messages import ToolSchema
+from ctxkit.models import runtimes
+from ctxkit.models.local import Local
+from ctxkit.models.model import Request, silent
+from ctxkit.models.steps import spoken
+from ctxkit.policies.rules import Rules
+from ctxkit.store.workspace import Workspace
+
+LOOK = ToolSchema(
+    name="look", parameters={"type": "object", "properties": {"path": {"type": "string"}}}
+)
+
+
+class Server:
+    """Stands in for `xllamacpp.Server`."""
+
+    made: list = []
+    step: object = {
+        "tool": "answer",
+        "arguments": {"text": 'Hello \u00e4 \U0001f600, my "friend".'},
+    }
+    fails: object = None
+    pause = 0.0
+
+    def __init__(self, path, window, threads):
+        self.words, self.at_once, self.most = 0, 0, 0
+        self.idle = threading.Event()
+        Server.made.append(self)
+
+    def handle_chat_completions(self, body, callback):
+        assert body["stream"] is True
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        try:
+            if Server.fails:
+                callback({"error": {"message": Server.fails}})
+                return
+            text = json.dumps(Server.step)
+            for i in range(0, len(text), 3):
+                time.sleep(Server.pause)
+                self.words += 1
+                if callback(
+                    {
+                        "choices": [
+                            {
+                                "index": 0,
+                                "delta": {"content": text[i : i + 3]},
+                                "finish_reason": None,
+                            }
+                        ]
+                    }
+                ):
+                    return
+            callback({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+            callback(
+                json.dumps({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}})
+            )
+        finally:
+            self.at_once -= 1
+            self.idle.set()
+
+
+@pytest.fixture(autouse=True)
+def runtime(monkeypatch):
+    monkeypatch.setattr("ctxkit.models.local._server", Server)
+    for name, value in (("made", []), ("fails", None), ("pause", 0.0)):
+        monkeypatch.setattr(Server, name, value)
+    monkeypatch.setattr(runtimes, "_LOADED", {})
+
+
+@pytest.fixture
+def path(tmp_path):
+    file = tmp_path / "small.gguf"
+    file.write_bytes(b"GGUF")
+    return file
+
+
+def ask(model, emit=silent):
+    return asyncio.run(model(Request(messages=(user("hi"),), tools=(LOOK,)), emit))
+
+
+def test_an_answer_streams_and_is_counted(path):
+    heard = []
+    reply = ask(Local(path), heard.append)
+    assert reply.text == 'Hello \u00e4 \U0001f600, my "friend".'
+    assert "".join(d.text for d in heard) == reply.text
+    assert len(heard) > 5
+    assert (reply.usage.prompt_tokens, reply.usage.output_tokens) == (7, 3)
+
+
+def test_a_tool_call_is_named_and_its_step_not_shown(path, monkeypatch):
+    monkeypatch.setattr(Server, "step", {"tool": "look", "arguments": {"path": "a"}})
+    heard = []
+    reply = ask(Local(path), heard.append)
+    assert [(c.name, c.arguments) for c in reply.tool_calls] == [("look", {"path": "a"})]
+    assert [(d.kind, d.text) for d in heard] == [("tool_call", "look")]
+
+
+def test_one_file_is_loaded_once_for_any_number_of_sessions(path):
+    models = [Local(path) for _ in range(3)]
+    for model in models:
+        ask(model)
+    assert len(Server.made) == 1
+    ask(Local(path, context_window=1024))
+    assert len(Server.made) == 2
+
+
+def test_it_is_freed_with_its_last_user_and_loaded_again(path):
+    one, two = Local(path), Local(path)
+    ask(one), ask(two)
+    one.close()
+    one.close()
+    assert [r.users for r in runtimes._LOADED.values()] == [1]
+    del two
+    gc.collect()
+    assert runtimes._LOADED == {}
+    ask(one)
+    assert len(Server.made) == 2
+
+
+def test_an_interrupt_stops_the_generation_and_the_next_call_does_not_wait_for_it(
+    path, monkeypatch
+):
+    monkeypatch.setattr(Server, "pause", 0.02)
+    monkeypatch.setattr(Server, "step", {"tool": "answer", "arguments": {"text": "x" * 3000}})
+    model = Local(path)
+
+    async def interrupted():
+        task = asyncio.ensure_future(model(Request(messages=(user("hi"),)), silent))
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.to_thread(Server.made[0].idle.wait, 5)
+
+    begun = time.monotonic()
+    asyncio.run(interrupted())
+    assert Server.made[0].words < 100
+    assert time.monotonic() - begun < 5
+
+
+def test_calls_of_two_sessions_are_made_one_after_the_other(path, monkeypatch):
+    monkeypatch.setattr(Server, "pause", 0.001)
+    threads = [threading.Thread(target=ask, args=(Local(path),)) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(20)
+    assert Server.made[0].most == 1
+
+
+def test_errors_leave_as_ours(path, monkeypatch):
+    monkeypatch.setattr(Server, "fails", "the request exceeds the available context size")
+    with pytest.raises(ModelError) as e:
+        ask(Local(path))
+    assert e.value.overflow
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", ""), ('{"tool": "ans', ""), ('{"tool": "answer", "arguments": {"text": "He', "He"),
+        ('{"tool": "answer", "arguments": {"text": "a\\', "a"), ('{"tool": "answer", "arguments": {"text": "a\\u00', "a"),
+        ('{"tool": "answer", "arguments": {"text": "a\\ud83d', "a"), ('{"tool": "look", "arguments": {"text": "He', ""),
+        ('{"tool":"answer","arguments":{"text":"say \\"x\\""}}', 'say "x"'),
+    ],
+)  # fmt: skip
+def test_what_is_said_so_far(text, said):
+    assert spoken(text) == said
+
+
+def test_a_session_that_is_closed_frees_the_model(path, tmp_path):
+    rules = Rules(counter=tokens.named("chars/4"))
+    with LiveSession("s", model=Local(path), rules=rules, clock=time.time, tools=[],
+                     workspace=Workspace(tmp_path)) as live:  # fmt: skip
+        assert asyncio.run(live.turn("go")).ended == "answered"
+        assert len(runtimes._LOADED) == 1
+    assert runtimes._LOADED == {}

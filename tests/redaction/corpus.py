@@ -1,0 +1,185 @@
+"""Secrets of many kinds, made at run time so that no scanner trips, and texts that hold none."""
+
+from __future__ import annotations
+
+import base64
+from random import Random
+from string import ascii_letters, ascii_lowercase, ascii_uppercase, digits
+
+ALNUM = ascii_letters + digits
+WEB = ALNUM + "-_"
+B64 = ALNUM + "+/"
+HEX = "0123456789abcdef"
+UPPER = ascii_uppercase + digits
+BASE32 = ascii_uppercase + "234567"
+BECH = "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"
+
+PREFIXED = [
+    ("AKIA", BASE32, 16), ("ASIA", BASE32, 16), ("AIza", WEB, 35), ("GOCSPX-", WEB, 28),
+    ("ya29.", WEB, 60), ("1//0", WEB, 40), ("ghp_", ALNUM, 36), ("gho_", ALNUM, 36),
+    ("ghu_", ALNUM, 36), ("ghs_", ALNUM, 36), ("ghr_", ALNUM, 36), ("github_pat_", ALNUM, 60),
+    ("glpat-", WEB, 20), ("glrt-", WEB, 20), ("gldt-", WEB, 20), ("sk-", ALNUM, 48),
+    ("sk-proj-", WEB, 100), ("sk-ant-api03-", WEB, 93), ("sk-ant-admin01-", WEB, 93),
+    ("sk-or-v1-", HEX, 64), ("sk-lf-", HEX, 36), ("csk-", ALNUM, 48), ("xai-", ALNUM, 80),
+    ("pplx-", ALNUM, 48), ("nvapi-", WEB, 64), ("tvly-", ALNUM, 32), ("hf_", ascii_letters, 34),
+    ("gsk_", ALNUM, 52), ("r8_", ALNUM, 37), ("jina_", ALNUM, 60), ("lsv2_pt_", HEX, 32),
+    ("pcsk_", ALNUM, 60), ("npm_", ALNUM, 36), ("pypi-AgEI", WEB, 80), ("rubygems_", HEX, 48),
+    ("dckr_pat_", WEB, 27), ("ATATT3", WEB, 180), ("sgp_", HEX, 40), ("PMAK-", HEX, 59),
+    ("figd_", WEB, 40), ("dapi", HEX, 32), ("dop_v1_", HEX, 64), ("doo_v1_", HEX, 64),
+    ("sbp_", HEX, 40), ("tskey-auth-", ALNUM, 40), ("pul-", HEX, 40), ("pscale_tkn_", WEB, 43),
+    ("sk_live_", ALNUM, 24), ("sk_test_", ALNUM, 24), ("rk_live_", ALNUM, 24),
+    ("pk_live_", ALNUM, 24), ("whsec_", ALNUM, 32), ("shpat_", HEX, 32), ("shpss_", HEX, 32),
+    ("shpca_", HEX, 32), ("sq0atp-", WEB, 22), ("sq0csp-", WEB, 43), ("lin_api_", ALNUM, 40),
+    ("ntn_", ALNUM, 46), ("secret_", ALNUM, 43), ("NRAK-", UPPER, 27), ("glsa_", ALNUM, 32),
+    ("SG.", WEB, 22), ("xkeysib-", HEX, 64), ("hvs.", WEB, 90), ("hvb.", WEB, 90),
+    ("dp.pt.", ALNUM, 43), ("LTAI", ALNUM, 20), ("AKID", ALNUM, 32), ("AGE-SECRET-KEY-1", BECH, 58),
+    ("sntrys_", ALNUM, 60), ("glc_", B64, 60), ("HRKU-", HEX, 36), ("fo1_", WEB, 43),
+    ("nfp_", ALNUM, 36), ("key-", HEX, 32), ("rdme_", ALNUM, 70),
+    ("xoxb-123456789012-123456789012-", ALNUM, 24), ("xoxp-123456789012-123456789012-", HEX, 32),
+    ("xapp-1-A0123456789-1234567890123-", HEX, 64), ("EAAC", ALNUM, 90), ("sha256~", WEB, 43),
+    ("AKCp", ALNUM, 69), ("123456789:AA", WEB, 33), ("SK", HEX, 32),
+]  # fmt: skip
+"""Prefix, alphabet and length of what follows, by the vendors' manuals."""
+
+BESIDE_DRAWN = [
+    "AWS_SECRET_ACCESS_KEY={}", "aws_secret_access_key = {}", "export OPENAI_API_KEY={}",
+    'api_key: "{}"', '"api_key": "{}"', '{{\\"apiKey\\": \\"{}\\"}}', "X-Api-Key: {}",
+    "-H 'X-Auth-Token: {}'", "client_secret={}", "clientSecret: '{}'",
+    "//registry.example.org/:_authToken={}", "AccountKey={};EndpointSuffix=x", "?sv=2022&sig={}",
+    "Authorization: Bearer {}", '{{"Authorization": "Bearer {}"}}', "Authorization: token {}",
+    "--api-key {}", "--token={}", "access_token={}&state=1", "refresh_token: {}",
+    "SECRET_KEY = '{}'", "JWT_SECRET={}", "headers = {{'x-api-key': '{}'}}",
+    "os.environ['GH_TOKEN'] = '{}'", "os.getenv('API_KEY', '{}')",
+    "Cookie: theme=dark; sessionid={}", "Set-Cookie: sid={}; Path=/", "SharedAccessKey={}",
+    "<ApiKey>{}</ApiKey>", "github_token: str = '{}'", "DJANGO_SECRET_KEY_PROD={}",
+    "encryption_key={}", "signingKey={}", "private_key={}", "https://{}@github.com/x/y.git",
+    'curl -H "Authorization: Bearer {}" https://x', "GITHUB_AUTH={}", "bot token: {}",
+    "Ocp-Apim-Subscription-Key: {}", "X-Vault-Token: {}", "SENTRY_AUTH_TOKEN={}", "api key: {}",
+    '<add key="ApiKey" value="{}" />', '{{"name": "API_KEY", "value": "{}"}}',
+    "- name: API_TOKEN\n  value: {}",
+    "NPM_TOKEN={}", "PHPSESSID={}", "csrftoken={}", "consumer_secret={}", "webhook_secret: {}",
+    "The API key is {}", "ENV API_KEY={}", "export default {{ token: `{}` }}", 'token := "{}"',
+    'apiKey => "{}"', "  - name: API_TOKEN={}",
+]  # fmt: skip
+"""Texts beside which a key of a machine stands."""
+
+BESIDE_CHOSEN = [
+    "DB_PASSWORD={}", "password={}", '"password": "{}"', "password: {}", "PGPASSWORD={} psql",
+    "--password {}", "--password={}", "postgres://app:{}@db:5432/x",
+    "mongodb+srv://root:{}@c0.mongodb.net/", "redis://:{}@cache:6379",
+    "https://bob:{}@example.com/repo.git", "machine api.example.com login bob password {}",
+    "passwd = '{}'", "MYSQL_PWD={}", "DB_PASS={}", "db_pass: {}", "Server=x;Uid=sa;Pwd={};",
+    "spring.datasource.password={}", "curl -u bob:{} https://x", "<password>{}</password>",
+    '{{\\"password\\": \\"{}\\"}}', "sshpass -p {} ssh x", "mysql -uroot -p{} db",
+    "passphrase: '{}'", "ALTER USER x PASSWORD '{}'", 'conn = connect(password="{}")',
+    "MYSQL_ROOT_PASSWORD: {}", "db:5432:main:bob:{}", "password is {}", "ansible_become_pass={}",
+    "DB_PASSWORD_PROD={}",
+]  # fmt: skip
+"""Texts beside which a password stands."""
+
+PASSWORDS = [
+    "Tr0ub4dor{}x",
+    "hunter{}hunter",
+    "S3cret!{}Pw",
+    "Winter20{}Sun",
+    "pa55{}word9",
+    "xk{}Lm9qT",
+]
+
+INNOCENT = [
+    "getattr(token, 'FSTRING_END_2')", "names = ['Authorization', 'AuthorizationAppleID']",
+    "re_assert_matches_pattern_str_args", "privateKey = rust_openssl.hpke.MLKEM1024P384PrivateKey",
+    "git://[path[:pass]][ref@]path", "columns; pass 'float64' explicitly", "password='ve****42'",
+    "commit 9fceb02d0ae598e95dc970b74767f19372d61af8", "index 83db48f..bf2a1c3 100644",
+    "sk-learn-compatible-api",
+    "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "max_tokens=128000",
+    "integrity sha384-oqVuAfXRKap7fdgcCY5uykM6+R9GqQ8K/uxy9rx7HNQlGYl1kPzQho1wx4JwY8wC",
+    "id: 123e4567-e89b-12d3-a456-426614174000", "session_id=123e4567-e89b-12d3-a456-426614174000",
+    "TOKENIZER_NAME=gpt2",
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ",
+    "password=get_password(1)", "KEYCLOAK_URL=x", "password=get_password_from_vault(1)",
+    "api_key=settings.X2", 'api_key=os.environ["OPENAI_API_KEY"]', "key=lambda x",
+    'os.environ["API_KEY_2"]', "os.getenv('API_KEY2')", "OPENAI_API_KEY=lm-studio",
+    "def sk_test_coverage_report():", "AKIAPACIFICREGION1 = 3", "ASIA_PACIFIC_REGION_2",
+    "ghs_framework_test", "hf_transfer_enabled", "token = next(it)", "password: required",
+    "password: str", "api_key: Optional[str] = None", "token: <your-token>", "password=${DB_PASS}",
+    "password=$DB_PASSWORD1", "password={{ vault_password1 }}", "token=%(token)s",
+    'f"Bearer {token}"', "password=None", "Authorization: Bearer $TOKEN",
+    "Authorization: Bearer <token>", "Authorization: Bearer YOUR_API_KEY", "secret: true",
+    "api_key=api_key", "password=self.password", "password=user.password2", "token=tokens[0]",
+    "password: ********", "--password-stdin", "--token-limit=100000", "password=''", 'password=""',
+    "-----BEGIN PUBLIC KEY-----", "x-api-key:", "-----BEGIN RSA PRIVATE KEY-----",
+    "between -----BEGIN PRIVATE KEY----- and -----END PRIVATE KEY----- stands a key",
+    "postgres://user:password@localhost/db", "postgres://$USER:$PASS@localhost/db",
+    "https://user:<token>@host/x", "http://localhost:8080/path@v1", "git@github.com:org/repo.git",
+    "user@example.com", "sort_key=lambda x: x[1]", "primary_key=True", "foreign_key='users.id'",
+    "cache_key=9fceb02d0ae598e95dc970b74767f193", "public_key=abc", "password_hash_rounds=100000",
+    "secret_name=prod/db/main1", "token_url=https://x/y1", "tokens: 12345678", "pass",
+    "The password must have 8 characters", "password: at least 12 characters",
+    "invalid token: identifier1 at line 3", "Unexpected token } in JSON at position 12",
+    "PWD=/home/user1/work2", "OLDPWD=/tmp/x1", "bypass=enabled1", "k8s",
+    "task-12345-fix-the-parser", "risk-based-authentication-2", "disk-usage-monitor-v2",
+    "xoxo-hugs-and-kisses", "pk_test_primary_keys", "sk_live_streaming_enabled",
+    "the bearer certificate_2026", "basic authentication_v2", "re_compile_pattern_2024",
+    "key-value-store-benchmark-2", "secret_santa_generator_2025", "npm_config_registry",
+    "npm_package_version_2", "glpat-is-the-prefix", "SG.is.a.prefix.of.sendgrid",
+    "hvs.is-the-prefix-of-vault-tokens", "AIzaIsThePrefixOfGoogleKeys", "whsec_is_a_prefix",
+    "fw_update_available_v2", "cio_example_value", "r8_is_replicate",
+    "password = input('Password: ')", "password = getpass.getpass()", "token = parser.next_token()",
+    "auth=None", "api_key = config['api_key2']", "token = jwt.encode(payload, key1)",
+    "secret = secrets.token_hex(32)", "pat=r'\\d+1'", "https://example.com/a?token=123",
+    "https://example.com/?code=200&key=name", "Cookie: theme=dark; lang=en-GB",
+    "password: string (required)", '"password": {"type": "string"}', '"token": "Hello"',
+    '{"name": "PASSWORD", "x": 1}', "nextToken=AbC123dEf456GhI789", "version: 1.2.3-rc4",
+    "v1.0-beta-release-candidate-2", "test_token_refresh_v2()", "assert redact(secret1) == 'x'",
+    "class TokenBucket2:", "import secrets", "from auth import token2", "mypass: ok",
+    "password=********1", 'token="<your-token-here-123>"', "api_key: Optional[str]2",
+    "gho_stbusters_theme", "rk_test_x", "credentials = Credentials.from_file(path1)",
+    "auth=(user1, password1)", "password=password1", "api_key=API_KEY2",
+    "SECRET_KEY=change-me-please", "password: changeme", "the secret is out",
+    "a token is 4 characters", "secret sauce",
+]  # fmt: skip
+"""Texts without a secret: identifiers, code, placeholders, checksums, ids, prose."""
+
+
+def drawn(seed: int, alphabet: str, length: int) -> str:
+    """Return a text that looks drawn at random, the same for a seed."""
+    random = Random(seed)
+    return "".join(random.choice(alphabet) for _ in range(length))
+
+
+def prefixed(seed: int) -> list[tuple[str, str, str]]:
+    """Return kind, text and secret of each vendor's key."""
+    out = []
+    for i, (prefix, alphabet, length) in enumerate(PREFIXED):
+        body = drawn(seed * 1000 + i, alphabet, length)
+        body = body[:10] + "x" + body[11:-1] + "y" if alphabet is WEB else body
+        tail = f".{drawn(seed + i, WEB, 43)}" if prefix == "SG." else ""
+        out.append((prefix, f"it is {prefix}{body}{tail} there", body))
+    return out
+
+
+def beside(seed: int) -> list[tuple[str, str, str]]:
+    """Return kind, text and secret of each way to write one beside a name."""
+    out = []
+    for i, form in enumerate(BESIDE_DRAWN):
+        key = drawn(
+            seed * 1000 + i, [HEX, ALNUM, UPPER, ascii_lowercase + digits][i % 4], 20 + seed % 20
+        )
+        out.append((form, form.format(key), key))
+    for i, form in enumerate(BESIDE_CHOSEN):
+        word = PASSWORDS[(seed + i) % len(PASSWORDS)].format(drawn(seed + i, digits, 2))
+        word = word.replace("!", "_") if "://" in form else word
+        out.append((form, form.format(word), word))
+    return out
+
+
+def block(seed: int, kind: str = "RSA PRIVATE KEY", gap: str = "\n", lines: int = 12) -> str:
+    """Return a block of a private key."""
+    body = gap.join(drawn(seed * 100 + i, B64, 64) for i in range(lines))
+    return f"-----BEGIN {kind}-----{gap}{body}{gap}-----END {kind}-----"
+
+
+def basic(seed: int) -> str:
+    """Return a user and a password as HTTP's Basic scheme sends them (RFC 7617)."""
+    return base64.b64encode(f"bob:{drawn(seed, ALNUM, 12)}".encode()).decode()

@@ -1,0 +1,85 @@
+"""Secrets of the environment go in every form; ordinary words, numbers and paths stay."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from urllib.parse import quote
+
+import pytest
+from redaction.corpus import ALNUM, HEX, block, drawn
+
+from ctxkit.redaction import redact, secrets
+
+KEY = drawn(11, ALNUM, 24)
+SECRET = [
+    ("PLANTED_API_KEY", KEY), ("DB_PASSWORD", "Tr0ub4dor3xyz"), ("DB_PASS", "hunter2hunter"),
+    ("MYSQL_PWD", "hunter2hunter"), ("GITHUB_AUTH", drawn(1, HEX, 32)),
+    ("JWT_SECRET", "correct horse battery"), ("NPM_TOKEN_2", KEY), ("AZURE_PAT", KEY),
+    ("SENTRY_DSN", f"https://{drawn(2, HEX, 32)}@o1.ingest.sentry.io/2"), ("SESSION_COOKIE", KEY),
+    ("MY_CREDENTIALS", KEY), ("SECRET_KEY_BASE", drawn(3, HEX, 64)),
+    ("PLANTED_PASSPHRASE", "correct-horse-battery-staple"), ("X_APIKEY", KEY),
+    ("ANYTHING", "ghp_" + drawn(4, ALNUM, 36)),
+    ("DATABASE_URL", "postgres://app:Hunter2Hunter2@db:5432/x"),
+]  # fmt: skip
+ORDINARY = [
+    ("MONKEY_MODE", "production"), ("OPENAI_API_KEY", "lm-studio"),
+    ("TOKENIZER_NAME", "bert-base-uncased"), ("KEYCLOAK_URL", "https://keycloak.example.org/auth"),
+    ("DB_PASSWORD", "production"), ("API_KEY", "sk-none"), ("KEYBOARD_LAYOUT", "us-international"),
+    ("SECRET_NAME", "prod/database"), ("TOKEN_LIMIT", "128000000"),
+    ("SSH_AUTH_SOCK", "/tmp/ssh-agent.sock"), ("API_TOKEN", "undefined"),
+    ("PASSWORD_FILE", "/run/secrets/password1"), ("SECRET_KEY", "changeme-please"),
+    ("AUTH", "disabled"), ("API_KEY", "12345678"), ("PWD", "/home/user1/work2"),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch):
+    for name in list(os.environ):
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize(("name", "value"), SECRET)
+def test_a_secret_goes_wherever_it_stands(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    assert value not in redact(f"I saw {value}, there")
+
+
+@pytest.mark.parametrize(("name", "value"), ORDINARY)
+def test_an_ordinary_value_stays(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    assert secrets() == []
+
+
+def test_the_password_of_a_url_goes_by_itself(monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", "postgres://app:Hunter2%40Hunter2@db:5432/x")
+    assert redact("it is Hunter2@Hunter2 or Hunter2%40Hunter2") == "it is [redacted] or [redacted]"
+
+
+@pytest.mark.parametrize("value", [KEY, 'Tr0ub"4dor\\3&xyz/+', "correct horse battery"])
+def test_every_encoded_form_goes(monkeypatch, value):
+    monkeypatch.setenv("PLANTED_PASSWORD", value)
+    raw = value.encode()
+    forms = [base64.b64encode(raw), base64.urlsafe_b64encode(raw),
+             base64.b64encode(b"bob:" + raw), base64.b64encode(b"ab" + raw + b"c"),
+             base64.b64encode(b"x" + raw).rstrip(b"="), raw.hex().encode(),
+             raw.hex().upper().encode(), quote(value, safe="").encode(),
+             json.dumps(value)[1:-1].encode()]  # fmt: skip
+    for form in map(bytes.decode, forms):
+        left = redact(f"see {form} there")
+        assert "[redacted]" in left, form
+        assert len(left) <= len("see [redacted] there") + 10, form
+
+
+@pytest.mark.parametrize("gap", ["\n", "\\n"])
+def test_a_value_of_several_lines_goes_line_by_line(monkeypatch, gap):
+    whole = block(6, gap=gap)
+    monkeypatch.setenv("SERVICE_PRIVATE_KEY", whole)
+    lines = whole.split(gap)
+    assert redact(f"one line: {lines[3]}!") == "one line: [redacted]!"
+    assert redact(f"escaped: {json.dumps(whole)}") == 'escaped: "[redacted]"'
+    assert (
+        redact("-----BEGIN RSA PRIVATE KEY----- is a header")
+        == "-----BEGIN RSA PRIVATE KEY----- is a header"
+    )

@@ -1,0 +1,34 @@
+"""Any text is gone over in linear time: four times the text takes about four times as long."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from redaction.corpus import B64, block, drawn
+
+from ctxkit.redaction import redact
+
+HOSTILE = [
+    "-----BEGIN RSA PRIVATE KEY-----\n", "-----BEGIN PRIVATE KEY-----", block(1)[:200] + "\n",
+    drawn(1, B64, 997), "a", "-", "eyJ-", "eyJabcdefgh.", "sk-", "password=", 'password="',
+    "api_key:", "http://a:", "://", "cookie: a=", "login a password ", "a:12:", ".aaaaaa",
+    "curl -u a:", "123456789:AA", "\\", "\\n", " ", "\n", "authorization: ", "secret=a1b2c3",
+    "AKIA", "$2b$", "<password>", "password is ", "?code=", "Q~", "\u0130", "\ud800",
+]  # fmt: skip
+
+
+def seconds(text):
+    begun = time.process_time()
+    redact(text)
+    return time.process_time() - begun
+
+
+@pytest.mark.parametrize("unit", HOSTILE, ids=range(len(HOSTILE)))
+def test_time_grows_with_the_text_and_no_faster(unit):
+    small, large = (unit * (size // len(unit)) for size in (50_000, 200_000))
+    redact(small[:100])
+    assert min(seconds(large) for _ in range(2)) < 8 * max(
+        min(seconds(small) for _ in range(3)), 0.002
+    )
+    assert len(redact(large)) > 0

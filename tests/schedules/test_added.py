@@ -1,0 +1,43 @@
+"""What stands at the end of a call is counted as any other message, however its text grew."""
+
+from builders import assistant, system, user
+
+from ctxkit.history import History, Log
+from ctxkit.messages import Message, Text
+from ctxkit.schedules import Roll, Schedule
+from ctxkit.tokens import Room
+from ctxkit.tokens.catalogue import default
+
+TEXTS = ["a list\n- one", "a list\n- one\n- two 22", "a list\n- one\n- two 2222 ", "another\n", ""]
+
+
+class Listing:
+    """Appends another text at each call."""
+
+    def schedule(self, view, _room):
+        for call in view.calls():
+            text = TEXTS[call % len(TEXTS)]
+            view.append(Message(role="user", parts=(Text(text),)), call)
+
+
+def test_a_text_that_grows_is_counted_as_it_stands():
+    rows = [system("s"), *(m for n in range(10) for m in (user(f"u{n}"), assistant(f"a{n}")))]
+    log = Log.of(rows, default())
+    schedule = Schedule(History.start(log), (Listing(),), Room(1000, 0, log.counter))
+    for call in range(log.calls):
+        schedule.extend(call + 1)
+        added = schedule.top.added(call)
+        assert added.tokens == log.measure(added.message) == default()(TEXTS[call % len(TEXTS)])
+
+
+def test_a_look_at_a_roll_stays_as_it_was():
+    roll, looks = Roll(), []
+    for p, text in ((3, "c"), (1, "a"), (7, "g"), (3, "C"), (9, "i")):
+        roll.put(p, text)
+        looks.append(roll.now())
+    roll.out(9)
+    roll.out(4)
+    roll.put(8, "h")
+    looks.append(roll.now())
+    said = ["".join(texts[:n]) for texts, n in looks]
+    assert said == ["c", "ac", "acg", "aCg", "aCgi", "aCgh"]
