@@ -9,7 +9,6 @@ from ctxkit.errors import BadArguments
 from ctxkit.history import History, Log
 from ctxkit.policies.chain import applied
 from ctxkit.policies.outlooks import Straight
-from ctxkit.policies.triggers import first_due
 from ctxkit.presets.naming import as_rules
 from ctxkit.readers.talks import Talk
 from ctxkit.session import Session
@@ -20,11 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.messages import Edit, Message
+    from ctxkit.policies.rules import Rules
+    from ctxkit.presets.naming import AnyRules
 
 Dict = dict[str, Any]
 
 
-def fit(messages: Sequence[Dict], rules: Any, *, limit: int | None = None) -> list[Dict]:
+def fit(messages: Sequence[Dict], rules: AnyRules, *, limit: int | None = None) -> list[Dict]:
     """Return the messages that rules would send now; dicts that are sent as they are come back as the same objects.
 
     Stateless: nothing is remembered of earlier calls, so guards have nothing to go by. Put the result in the place of
@@ -45,8 +46,8 @@ def fit(messages: Sequence[Dict], rules: Any, *, limit: int | None = None) -> li
     call = talk.log.open()
     history = History.start(talk.log, call)
     room = rules.room(talk.log, limit)
-    if rules.policy is not None and rules.auto:
-        due = first_due(rules.trigger, Straight(history, room), call, call + 1) == call
+    if rules.policy is not None and rules.trigger is not None and rules.auto:
+        due = rules.trigger.first(Straight(history, room), call, call + 1) == call
         history = applied(rules.policy, history, room) if due else history
     if rules.pruning is not None:
         history = applied(rules.pruning, history, room)
@@ -72,7 +73,7 @@ class Context:
         name: id of the session.
     """
 
-    def __init__(self, rules: Any, *, limit: int | None = None, name: str = "context") -> None:
+    def __init__(self, rules: AnyRules, *, limit: int | None = None, name: str = "context") -> None:
         self.rules = as_rules(rules)
         self.name = name
         self._talk = _Talk(self.rules)
@@ -150,7 +151,7 @@ class Context:
 class _Talk:
     """Dicts as rows of a log, and back."""
 
-    def __init__(self, rules: Any) -> None:
+    def __init__(self, rules: Rules) -> None:
         self.talk = Talk("openai")
         self.log = Log(rules.counter or default(), estimator=rules.estimator)
         self.messages: list[Message] = []

@@ -21,12 +21,19 @@ if TYPE_CHECKING:
 
     from ctxkit.engine.sent import SentItem
     from ctxkit.policies.rules import Rules
+    from ctxkit.presets.naming import AnyRules
     from ctxkit.session import Session
 
 _replace = msgspec.structs.replace
 
 
-def replay(session: Session, rules: Any, *, tokens: Sequence[int] | None = None, fixed: int | None = None) -> Session:
+def replay(
+    session: Session,
+    rules: AnyRules,
+    *,
+    tokens: Sequence[int] | None = None,
+    fixed: int | None = None,
+) -> Session:
     """Return a session as its calls would have been sent under other rules.
 
     The log holds what was said, with the edits of these rules placed before the call at which they were made; recorded
@@ -50,7 +57,13 @@ def replay(session: Session, rules: Any, *, tokens: Sequence[int] | None = None,
     return session_of(session, done, children)
 
 
-def replayed(session: Session, rules: Any, *, tokens: Sequence[int] | None = None, fixed: int | None = None) -> Run:
+def replayed(
+    session: Session,
+    rules: AnyRules,
+    *,
+    tokens: Sequence[int] | None = None,
+    fixed: int | None = None,
+) -> Run:
     """Return the run behind a replay: prompts, fresh tokens, compactions, what was held back, events."""
     rules = as_rules(rules)
     as_recorded = isinstance(rules.policy, AsRecorded)

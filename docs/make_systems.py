@@ -11,6 +11,7 @@ from typing import Any
 
 from ctxkit.policies import triggers as t
 from ctxkit.policies.chain import Chain, Ladder
+from ctxkit.policies.hinges import written
 from ctxkit.policies.summary import Summary
 from ctxkit.presets.catalogue import differences, names, preset
 
@@ -44,6 +45,7 @@ def words(trigger: Any, reserve: int = 0) -> str:
         return f"{trigger.n} turns after the last"
     if isinstance(trigger, t.CutShort):
         return "after a reply that was cut off"
+    trigger = written(trigger)
     said = inspect.getdoc(trigger if inspect.isfunction(trigger) else type(trigger)) or repr(trigger)
     return said.split("\n")[0].rstrip(".").replace("Say whether ", "where ")
 

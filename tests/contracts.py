@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import TYPE_CHECKING, Any
 
 from builders import assistant, result, system, tool_call, user
 from histories import shown
@@ -12,7 +15,7 @@ from ctxkit.errors import ModelError
 from ctxkit.session import apply_edit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ctxkit.history import History
     from ctxkit.messages import Message
@@ -102,3 +105,28 @@ def paired(before: tuple[Message, ...], after: tuple[Message, ...]) -> None:
 def history_of(rows: list[Message]) -> History:
     """A history of messages, its call about to be sent long after the last."""
     return shown(rows, time=1e9)
+
+
+def kinds(base: type, *rooms: str) -> set[type]:
+    """All classes of these rooms that derive from a base: what a contract list must hold."""
+    for room in rooms:
+        package = import_module(f"ctxkit.{room}")
+        for found in walk_packages(package.__path__, f"{package.__name__}."):
+            import_module(found.name)
+    below, todo = set(), [base]
+    while todo:
+        below |= {*(new := todo.pop().__subclasses__())}
+        todo += new
+    own = tuple(f"ctxkit.{room}." for room in rooms)
+    return {kind for kind in below if kind.__module__.startswith(own)}
+
+
+def made_of(value: Any) -> Iterator[type]:
+    """The types of a value and of all that it is made of, settings and parts alike."""
+    yield type(value)
+    if isinstance(value, (list, tuple)):
+        inner = value
+    else:
+        inner = [getattr(value, f.name) for f in fields(value)] if is_dataclass(value) else []
+    for each in inner:
+        yield from made_of(each)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from builders import assistant, session, step, system, user
+from contracts import kinds, made_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from talks_by_chance import Fours, by_chance, size
@@ -16,8 +17,11 @@ from ctxkit.errors import BadArguments, ModelError, UnsoundHistory
 from ctxkit.history import Log
 from ctxkit.policies import guards as g
 from ctxkit.policies import triggers as t
+from ctxkit.policies.dues import Combined, Due, as_due
 from ctxkit.policies.outlooks import Straight
 from ctxkit.policies.rules import Rules
+from ctxkit.presets._boise import Armed
+from ctxkit.presets._fuseraft import Except
 
 
 def pi(keep):
@@ -70,9 +74,30 @@ FAMILIES = {
         policy=pi(b), trigger=t.Above(a), guards=(g.UntilCold(3 * a), g.MinProgress(0.3), g.Smaller())
     ),
     "cooldown": lambda a, b: dict(policy=pi(b), trigger=t.Above(a), guards=g.Cooldown(200)),
+    "by hand": lambda a, b: dict(policy=pi(b), trigger=t.AtCalls((3, b % 50, 40)), guards=g.Open()),
+    "failed": lambda a, b: dict(
+        policy=pi(b), trigger=t.Overflow(recorded=True) | t.CutShort() | t.Recorded()
+    ),
+    "overflow": lambda a, b: dict(
+        policy=pi(b), trigger=t.Overflow() & t.Always() | t.Never(), window=a
+    ),
+    "armed": lambda a, b: dict(policy=window(a), trigger=t.Above(a), guards=Armed(a / 2, 2 * a)),
+    "except": lambda a, b: dict(
+        policy=window(a),
+        trigger=t.Above(a),
+        guards=Except(g.Grace(calls=4), as_due(lambda h, room: h.call % 3 == 0)),
+    ),
     "warned": lambda a, b: dict(policy=pi(b), trigger=t.Spent(a * 5), warnings=(t.Spent(a * 3), t.Above(a))),
 }
 PRUNINGS = {"none": None, "tools": clear(2), "tail": tail(9)}
+
+
+def test_every_trigger_and_guard_is_held_to_the_contract():
+    """a new one must be in a family, where live, replay and the plain questions are compared"""
+    rules = [Rules(**make(9000, 300)) for make in FAMILIES.values()]
+    held = {kind for r in rules for kind in made_of((r.trigger, r.guards, r.warnings))}
+    assert kinds(Due, "policies", "presets") - {Combined} <= held
+    assert kinds(g.Open, "policies", "presets") | {g.Open} <= held
 
 
 def rules_of(family, pruning, a, b):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.offloads import Save
     from ctxkit.messages import Edit
     from ctxkit.models.model import Model
+    from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
     from ctxkit.session import Session
     from ctxkit.tools.root import Root
@@ -121,7 +122,9 @@ class Agent:
             raise
         return self._end(turn, ended, why)
 
-    async def compact(self, policy: Any = None, *, focus: str = "", instead: Any = None) -> tuple[Edit, ...]:
+    async def compact(
+        self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
+    ) -> tuple[Edit, ...]:
         """Compact by hand (see `Compactor.compact`); the limits of a turn hold for it as for a turn of its own."""
         spent = self._fresh()
         return await self.compactor.compact(spent, self.limits, policy, trigger="manual", focus=focus, instead=instead)

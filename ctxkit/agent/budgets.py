@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.limits import Limits
     from ctxkit.messages import Usage
+    from ctxkit.policies.dues import Due
     from ctxkit.policies.rules import Rules
     from ctxkit.session import Session
 
@@ -29,7 +30,8 @@ class Budget:
     def __init__(self, rules: Rules, session: Session, tell: Callable[[str, dict[str, Any]], None]) -> None:
         known = rules.parameters
         self.warn_at: int | None = known.get("warn_at") or _spent(rules.warnings)
-        self.cutover_at: int | None = known.get("cutover_at") or _spent((rules.trigger,))
+        due = () if rules.trigger is None else (rules.trigger,)
+        self.cutover_at: int | None = known.get("cutover_at") or _spent(due)
         self.single: int | None = known.get("max_single_turn_input_tokens") or None
         self.cumulative, self.turn = _since_compaction(session), 0
         self._tell, self._capped = tell, False
@@ -78,17 +80,14 @@ class Budget:
             self._tell("context_window_warn", {**told, "threshold": threshold})
 
 
-def _spent(triggers: tuple[Any, ...]) -> int | None:
+def _spent(triggers: tuple[Due, ...]) -> int | None:
     return next((int(t.limit) for t in _flat(triggers) if isinstance(t, Spent)), None)
 
 
-def _flat(triggers: tuple[Any, ...]) -> Iterator[Any]:
+def _flat(triggers: tuple[Due, ...]) -> Iterator[Due]:
     for t in triggers:
-        parts = getattr(t, "parts", None)
-        if isinstance(parts, tuple):
-            yield from _flat(parts)
-        else:
-            yield t
+        yield t
+        yield from _flat(t.parts)
 
 
 def _since_compaction(session: Session) -> int:

@@ -13,9 +13,11 @@ from ctxkit.agent.context import LiveContext
 from ctxkit.agent.running import in_thread
 from ctxkit.agent.summaries import ModelSummariser
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.policies.chain import using
+from ctxkit.policies.chain import Joined
+from ctxkit.policies.plain import as_part
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.reconstructions import failure
+from ctxkit.policies.summarisers import Extractive
 from ctxkit.policies.summary import Summary
 from ctxkit.redaction import redact
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.transcript import Transcript
     from ctxkit.messages import Edit, ToolSchema
     from ctxkit.models.model import Model
+    from ctxkit.policies.policy import Part, Policy
     from ctxkit.policies.rules import Rules
 
 _BY_HAND = ("manual", "agent_requested")
@@ -117,7 +120,14 @@ class Compactor:
         return prepared
 
     async def compact(
-        self, spent: Spent, limits: Limits, policy: Any = None, *, trigger: str, focus: str = "", instead: Any = None
+        self,
+        spent: Spent,
+        limits: Limits,
+        policy: Policy | None = None,
+        *,
+        trigger: str,
+        focus: str = "",
+        instead: Policy | None = None,
     ) -> tuple[Edit, ...]:
         """Compact now; return the edits that were kept, none where there is too little to compact.
 
@@ -164,13 +174,15 @@ class Compactor:
             self.context.add(marker)
             return False
 
-    def chosen(self, policy: Any = None, focus: str = "", *, draft: bool = False) -> Any:
+    def chosen(self, policy: Policy | None = None, focus: str = "", *, draft: bool = False) -> Part:
         """Return the policy of a compaction by hand, with its summariser and its focus; a draft asks no model."""
-        own = policy if policy is not None else self.rules.policy
-        own = own if own is not None else Summary(keep_turns=1)
-        writer = None if draft else self._writer
-        own = using(_bare(own), writer) if writer is not None else using(own, self.rules.summariser)
-        return but(own, focus=focus) if focus and hasattr(own, "focus") else own
+        own = self.rules.bare if policy is None else as_part(policy)
+        lent, writer = self.rules.summariser, None if draft else self._writer
+        if policy is None and own is not None and not isinstance(lent, Extractive):
+            writer = None  # the rules name who writes
+        own = NEWEST if own is None else own
+        own = own.using(lent) if writer is None else _bare(own).using(writer)
+        return own.focused(focus) if focus else own
 
     # -- what was done -------------------------------------------------------------------------------------------
 
@@ -237,8 +249,8 @@ class Compactor:
                 allowed=lambda tokens: _passed(spent, limits, model, tokens),
                 begun=begun,
             )
-            if getattr(self.rules.summariser, "name", "") in ("extractive", ""):
-                self.context.rules = self.rules.but(policy=using(_bare(self.rules.policy), self._writer))
+            if self.rules.bare is not None and isinstance(self.rules.summariser, Extractive):
+                self.context.rules = self.rules.but(policy=self.rules.bare.using(self._writer))
         try:
             return await in_thread(work)
         except asyncio.CancelledError:
@@ -256,9 +268,10 @@ def _passed(spent: Spent, limits: Limits, model: Model, tokens: int) -> str | No
         return f"what can be checked: {e}"
 
 
-def _bare(policy: Any) -> Any:
-    """Return a policy without the summariser that the rules lent it, so that another can be lent."""
-    if hasattr(policy, "parts"):
-        return but(policy, parts=tuple(_bare(p) for p in policy.parts))
-    lent = getattr(policy, "summariser", None)
-    return but(policy, summariser=None) if getattr(lent, "name", "") == "extractive" else policy
+def _bare(policy: Part) -> Part:
+    """Return a policy without the extractive summariser that other rules lent it."""
+    if isinstance(policy, Joined):
+        return but(policy, parts=tuple(map(_bare, policy.parts)))
+    if isinstance(policy, Summary) and isinstance(policy.summariser, Extractive):
+        return but(policy, summariser=None)
+    return policy

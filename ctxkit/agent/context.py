@@ -14,6 +14,7 @@ from ctxkit.policies.recorded import AsRecorded
 
 if TYPE_CHECKING:
     from ctxkit.messages import Edit, Message
+    from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
     from ctxkit.session import Session
 
@@ -97,13 +98,13 @@ class LiveContext:
         view = self.run.coming()
         return view.messages, view.tokens
 
-    def tried(self, policy: Any) -> Cut | None:
+    def tried(self, policy: Policy) -> Cut | None:
         """Return what a policy would do now, or None where it does nothing; nothing changes."""
         was = self.run.history.at(self.run.call)
         new = applied(policy, was, self.run.room)
         return None if new is was else Cut(self.run.call, was, new, "manual")
 
-    def compact(self, policy: Any, trigger: str = "manual") -> tuple[Edit, ...]:
+    def compact(self, policy: Policy, trigger: str = "manual") -> tuple[Edit, ...]:
         """Do what a policy does now; return the edits to keep, none where it does nothing.
 
         Raises:
@@ -115,7 +116,7 @@ class LiveContext:
         done = self.run.by_hand(cut.new, trigger)
         return self._edits([done])
 
-    def refused(self, policy: Any) -> str | None:
+    def refused(self, policy: Policy) -> str | None:
         """Return why a policy fails now, or None."""
         try:
             self.tried(policy)

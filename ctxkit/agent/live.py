@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.running import Approve
     from ctxkit.messages import Edit
     from ctxkit.models.model import Model
+    from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
 
 _ADDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -155,7 +156,9 @@ class LiveSession:
         self._snapshots.turn(self.session.agent, self.agent.transcript.turn, s.fresh + s.cached, s.output)
         return outcome
 
-    async def compact(self, policy: Any = None, *, focus: str = "", instead: Any = None) -> tuple[Edit, ...]:
+    async def compact(
+        self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
+    ) -> tuple[Edit, ...]:
         """Compact by hand; empty where there is too little, also for the policy that is tried `instead`."""
         return await self.agent.compact(policy, focus=focus, instead=instead)
 

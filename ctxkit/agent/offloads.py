@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ctxkit.errors import StoreError
-from ctxkit.policies.chain import Chain, applied
+from ctxkit.policies.chain import applied, in_a_row
 from ctxkit.policies.offload import Offload, artifact_named
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _given(run: Run) -> dict[str, Message]:
     """Return the results of the last call that may have been offloaded, by their artifacts."""
     pruning = run.rules.pruning
     found: dict[str, Message] = {}
-    parts = pruning.parts if isinstance(pruning, Chain) else (pruning,)
+    parts = () if pruning is None else in_a_row(pruning)
     view = run.history.at(max(run.call - 1, 0))
     for part in parts:
         if isinstance(part, Offload):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ctxkit.engine.marks import Cut, Held
@@ -9,13 +10,20 @@ from ctxkit.engine.runs import Run
 from ctxkit.errors import ModelError
 from ctxkit.history import History
 from ctxkit.policies.chain import as_history
-from ctxkit.policies.policy import name_of
-from ctxkit.policies.triggers import first_due
+from ctxkit.policies.dues import Never
+from ctxkit.policies.policy import Part, name_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ctxkit.history import Log
+    from ctxkit.policies.dues import Due
     from ctxkit.policies.outlooks import Straight
+    from ctxkit.policies.policy import Guard
     from ctxkit.policies.rules import Rules
+
+    First = Callable[[Straight, int, int], int]
+    """The first call in start..stop at which something is due, or `stop`."""
 
 
 def run(log: Log, rules: Rules, limit: int | None = None) -> Run:
@@ -28,21 +36,20 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
     call, policy = run.call, rules.policy
     if stop > call:
         run.clock.sync()
-    idle = policy is None or not rules.auto
-    first = None if rules.guards or hasattr(policy, "first") else getattr(rules.trigger, "first", None)
+    first = _first(run, rules)
     plain = rules.pruning is None
     trigger, told = "", False  # told: the coming calls follow from what was written down last
     look = run.look_from(call)
     while call < stop:
-        due = stop if idle else first(look, call, stop) if first else _due(run, rules, look, call, stop)
+        due = first(look, call, stop)
         if rules.warnings:
             run.note(look, call, min(due + 1, stop))
         if due > call and not told:
             run.bill(look, call, due)
-        if due == stop:
+        if due == stop or policy is None:
             break
         was = run.history.at(due)
-        new = _compacted(run, rules, was)
+        new = _compacted(run, policy, rules.guards, was)
         if new is not was:
             trigger = trigger or name_of(rules.trigger)
             look = run.take(Cut(due, was, new, trigger), look)
@@ -54,47 +61,59 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
     return run
 
 
-def _due(run: Run, rules: Rules, look: Straight, start: int, stop: int) -> int:
-    """Return the first call at which the trigger is due, the policy can do something and no guard is closed."""
-    call = _wanted(rules, look, start, stop)
-    while call < stop and rules.guards:
-        later = max(guard.first(run, look, call, stop) for guard in rules.guards)
+def _first(run: Run, rules: Rules) -> First:
+    """Return what says at which call a compaction is to be made, no guard being closed."""
+    policy, trigger, guards = rules.policy, rules.trigger, rules.guards
+    if policy is None or trigger is None or not rules.auto:
+        return Never().first
+    wanted: First = partial(_wanted, policy, trigger)
+    if type(policy).first is Part.first:  # it can always do something
+        wanted = trigger.first
+    return partial(_unguarded, run, guards, wanted) if guards else wanted
+
+
+def _unguarded(  # noqa: PLR0917  a `First` behind what it goes by
+    run: Run, guards: tuple[Guard, ...], wanted: First, look: Straight, start: int, stop: int
+) -> int:
+    """Return the first call at which a compaction is wanted and no guard is closed."""
+    call = wanted(look, start, stop)
+    while call < stop:
+        later = max(guard.first(run, look, call, stop) for guard in guards)
         if later <= call:
             break
         while call < later:
-            guard = next(g for g in rules.guards if g.first(run, look, call, call + 1) > call)
+            guard = next(g for g in guards if g.first(run, look, call, call + 1) > call)
             run.held.append(Held(call, name_of(guard), "held back"))
-            call = _wanted(rules, look, call + 1, later)
-        call = _wanted(rules, look, later, stop)
+            call = wanted(look, call + 1, later)
+        call = wanted(look, later, stop)
     return call
 
 
-def _wanted(rules: Rules, look: Straight, start: int, stop: int) -> int:
+def _wanted(policy: Part, trigger: Due, look: Straight, start: int, stop: int) -> int:
     """Return the first call at which the trigger is due and the policy can do something."""
-    able = getattr(rules.policy, "first", None)
-    call = first_due(rules.trigger, look, start, stop)
-    while able is not None and call < stop:
-        later = able(look, call, stop)
+    call = trigger.first(look, start, stop)
+    while call < stop:
+        later = policy.first(look, call, stop)
         if later == call:
             break
-        call = first_due(rules.trigger, look, later, stop)
+        call = trigger.first(look, later, stop)
     return call
 
 
-def _compacted(run: Run, rules: Rules, was: History) -> History:
+def _compacted(run: Run, policy: Part, guards: tuple[Guard, ...], was: History) -> History:
     """Ask the policy; a failure or a refused result leaves the history as it was, and a note."""
     try:
-        new = rules.policy(was, run.room)
+        new = policy(was, run.room)
         if type(new) is not History or new.log is not was.log or new.call != was.call:
-            new = as_history(new, was, rules.policy)
+            new = as_history(new, was, policy)
     except ModelError as error:
-        run.held.append(Held(was.call, name_of(rules.policy), f"failed: {error}"))
+        run.held.append(Held(was.call, name_of(policy), f"failed: {error}"))
         run.asked.append((was, "failed", str(error)))
         return was
     if new is was:
         run.asked.append((was, "nothing", None))
         return was
-    for guard in rules.guards:
+    for guard in guards:
         why = guard.refuses(run, was, new)
         if why:
             run.held.append(Held(was.call, name_of(guard), why))

@@ -46,10 +46,10 @@ def log_of(
     from ctxkit.sizes import sizes
     from ctxkit.tokens.catalogue import default
 
-    counter: Counter = (rules.counter if rules else None) or default()  # type: ignore[assignment]
+    counter: Counter = (rules.counter if rules else None) or default()
     session = identified(session)
     anchored = sizes(session, counter) if tokens is None else None
-    log = Log(counter, agent=session.agent, estimator=rules.estimator if rules else None)  # type: ignore[arg-type]
+    log = Log(counter, agent=session.agent, estimator=rules.estimator if rules else None)
     if anchored is not None:
         tokens = anchored.tokens
         brought = [m for e in session.edits for m in e.inserted]

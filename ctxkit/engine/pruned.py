@@ -9,7 +9,7 @@ import numpy as np
 from ctxkit.engine.prefixes import Past, Prefixes, alike, contents
 from ctxkit.engine.tracks import Tracks
 from ctxkit.history import History
-from ctxkit.policies.chain import applied
+from ctxkit.policies.chain import applied, in_a_row
 from ctxkit.policies.outlooks import Straight
 from ctxkit.policies.scheduled import says_when
 from ctxkit.schedules import Schedule
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ctxkit.history import Log
     from ctxkit.history.clock import Clock
     from ctxkit.policies.outlooks import Sent
+    from ctxkit.policies.policy import Part
     from ctxkit.tokens.counters import Room
 
 _FIRST, _MOST = 16, 4096
@@ -50,7 +51,7 @@ class Pruned(Straight):
         self,
         history: History,
         room: Room,
-        pruning: Any,
+        pruning: Part,
         clock: Clock,
         start: int,
         *,
@@ -60,13 +61,12 @@ class Pruned(Straight):
     ) -> None:
         super().__init__(history, room, sent)
         self.pruning = pruning
-        parts = getattr(pruning, "parts", (pruning,))
+        parts = in_a_row(pruning)
         known = next((n for n, part in enumerate(parts) if not says_when(part)), len(parts))
         self.called = known < len(parts)
         """True where each call is asked by itself."""
         made = _Called if self.called else _Scheduled
-        parts = parts[:known], parts[known:]
-        self._bill = made(history.at(start), parts, room, clock, past)
+        self._bill = made(history.at(start), (parts[:known], parts[known:]), room, clock, past)
         self.start = start
         self._prompts: list[int] = []
         self._shared: list[int] = []
@@ -149,7 +149,7 @@ class Pruned(Straight):
         return own.log is history.log and own.head is history.head and own.lo == history.lo
 
 
-def whole(log: Log, room: Room, pruning: Any, clock: Clock) -> Pruned:
+def whole(log: Log, room: Room, pruning: Part, clock: Clock) -> Pruned:
     """Return what all calls of a log are sent without an edit; kept with the log for a while."""
     known: dict[Any, Pruned] = log.memo.setdefault("pruned", {})
     try:

@@ -15,12 +15,12 @@ from ctxkit.history import History, Log
 from ctxkit.policies.chain import applied
 from ctxkit.policies.outlooks import Straight
 from ctxkit.policies.policy import name_of
-from ctxkit.policies.triggers import first_due
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.messages import Edit
+    from ctxkit.policies.policy import Part
     from ctxkit.policies.rules import Rules
 
 
@@ -147,12 +147,12 @@ class Run:
         if pruning is None:
             self._look = look = Straight(history, self.room, self.sizes)
         elif not (isinstance(look, Pruned) and look.looks_at(history) and look.start <= call):
-            self._look = look = self._pruned(call, near)
+            self._look = look = self._pruned(pruning, call, near)
         assert look is not None  # noqa: S101  made above
         return look
 
-    def _pruned(self, call: int, near: int) -> Pruned:
-        look, history, pruning = self._look, self.history, self.rules.pruning
+    def _pruned(self, pruning: Part, call: int, near: int) -> Pruned:
+        look, history = self._look, self.history
         if not call and not history.head.size:
             return whole(self.log, self.room, pruning, self.clock)
         past = look.past(call) if isinstance(look, Pruned) and look.start < call else None
@@ -223,7 +223,7 @@ class Run:
         new = []
         for i, trigger in enumerate(self.rules.warnings):
             if i not in self._noted:
-                call = first_due(trigger, look, start, stop)
+                call = trigger.first(look, start, stop)
                 if call < stop:
                     self._noted.add(i)
                     new.append((call, i, name_of(trigger)))

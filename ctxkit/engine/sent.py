@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.history import History
 from ctxkit.messages import Message, Sized
-from ctxkit.policies.chain import applied
+from ctxkit.policies.chain import applied, in_a_row
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.scheduled import says_when
 from ctxkit.schedules import Schedule
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ctxkit.engine.runs import Run
+    from ctxkit.policies.policy import Part
 
 FIXED = "fixed"
 """The kind of the item that stands for all that no message of the log holds."""
@@ -67,11 +68,11 @@ class SentCalls:
         return found.extend(call + 1)
 
 
-def _parts(pruning: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+def _parts(pruning: Part | None) -> tuple[Sequence[Part], Sequence[Part]]:
     """Return the parts that say a schedule, and those from the first on that does not."""
     if pruning is None:
         return (), ()
-    parts = getattr(pruning, "parts", ()) or (pruning,)
+    parts = in_a_row(pruning)
     known = next((n for n, part in enumerate(parts) if not says_when(part)), len(parts))
     return parts[:known], parts[known:]
 

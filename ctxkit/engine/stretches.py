@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.history import History
-from ctxkit.policies.chain import applied
+from ctxkit.policies.chain import applied, in_a_row
 from ctxkit.policies.scheduled import says_when
 from ctxkit.schedules import Schedule
 
@@ -40,7 +40,7 @@ class Stretch(NamedTuple):
 
 def stretches(run: Run) -> Iterator[Stretch]:
     """Yield the stretches of a run; of compactions before one call only the last has calls."""
-    parts = getattr(run.rules.pruning, "parts", (run.rules.pruning,))
+    parts = () if run.rules.pruning is None else in_a_row(run.rules.pruning)
     known = next((n for n, part in enumerate(parts) if not says_when(part)), len(parts))
     begin: list[tuple[int, History, Cut | None]] = [
         (run.begin, History.start(run.log, run.begin), None)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import MISSING, fields, is_dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
+
+if TYPE_CHECKING:
+    from ctxkit.policies.policy import Policy
 
 GROUP = "ctxkit.policies"
 """Entry points of this group, ``name = module:Class``, are policies too."""
@@ -59,7 +62,7 @@ def entries() -> dict[str, Any]:
     return {e.name: e for e in entry_points(group=GROUP)}
 
 
-def policy(name: str, **settings: Any) -> Any:
+def policy(name: str, **settings: Any) -> Policy:
     """Return a policy by its name.
 
     Raises:
@@ -73,10 +76,11 @@ def policy(name: str, **settings: Any) -> Any:
             raise BadArguments(
                 f"Policy {name!r} has no setting {key!r}; it has {', '.join(known)}.{did_you_mean(key, known)}"
             )
-    return kind(**settings)
+    made: Policy = kind(**settings)
+    return made
 
 
-def parse(words: str) -> Any:
+def parse(words: str) -> Policy:
     """Return the policy that a line describes: names with settings, one after the other.
 
     Lists are joined by ``+`` (``deny=bash+read*``), tables by ``:`` (``overrides=grep:20000+bash:500``); a text with
@@ -95,7 +99,7 @@ def parse(words: str) -> Any:
     return out
 
 
-def _one(words: str) -> Any:
+def _one(words: str) -> Policy:
     name, _, rest = words.strip().partition(":")
     name = name.strip().lower().replace("-", "_")
     if not name:

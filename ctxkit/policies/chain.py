@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.history import History
 from ctxkit.messages import Message
+from ctxkit.policies.plain import as_part
 from ctxkit.policies.policy import Part, name_of
 
 if TYPE_CHECKING:
-    from ctxkit.policies.policy import Outlook
+    from collections.abc import Sequence
+
+    from ctxkit.policies.policy import Outlook, Policy
     from ctxkit.tokens.counters import Room
 
 
-def applied(policy: Any, history: History, room: Room) -> History:
+def applied(policy: Policy, history: History, room: Room) -> History:
     """Return what a policy makes of a history; a list of messages that it gives back is taken for what shall be shown.
 
     Raises:
@@ -26,7 +29,7 @@ def applied(policy: Any, history: History, room: Room) -> History:
     return history if new is history else as_history(new, history, policy)
 
 
-def as_history(new: object, history: History, policy: Any) -> History:
+def as_history(new: object, history: History, policy: Policy) -> History:
     """Return what a policy gave back for a history as a history of the same call; see `applied`."""
     if isinstance(new, History):
         if new.log is not history.log or new.call != history.call:
@@ -41,20 +44,39 @@ def as_history(new: object, history: History, policy: Any) -> History:
 
 
 @dataclass(frozen=True)
-class Chain(Part):
+class Joined(Part):
+    """The base of what is joined from several policies."""
+
+    parts: tuple[Part, ...]
+
+    def __init__(self, parts: Sequence[Policy]) -> None:
+        for part in parts:
+            if not callable(part):
+                raise BadArguments(
+                    f"{part!r} is no policy: a policy is called with a history and a room."
+                )
+        object.__setattr__(self, "parts", tuple(map(as_part, parts)))
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first call at which any part can do anything."""
+        return min((p.first(outlook, start, stop) for p in self.parts), default=stop)
+
+    def using(self, summariser: Any) -> Self:
+        """Return it with a summariser for parts that have none."""
+        return replace(self, parts=tuple(p.using(summariser) for p in self.parts))
+
+    def focused(self, focus: str) -> Self:
+        """Return it with what the user wants a summary to look at, for parts that write one."""
+        return replace(self, parts=tuple(p.focused(focus) for p in self.parts))
+
+
+class Chain(Joined):
     """Each policy works on what the one before left."""
 
-    parts: tuple[Any, ...]
-
-    def __post_init__(self) -> None:
-        for part in self.parts:
-            if not callable(part):
-                raise BadArguments(f"{part!r} is no policy: a policy is called with a history and a room.")
-
     @classmethod
-    def of(cls, *parts: Any) -> Chain:
+    def of(cls, *parts: Policy) -> Self:
         """Return one flat chain of parts and chains."""
-        return cls(tuple(p for part in parts for p in (part.parts if isinstance(part, Chain) else (part,))))
+        return cls(tuple(p for part in parts for p in in_a_row(as_part(part))))
 
     @property
     def name(self) -> str:
@@ -67,27 +89,26 @@ class Chain(Part):
             history = applied(part, history, room)
         return history
 
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:
-        """Return the first call at which any part can do anything."""
-        return min(earliest(p, outlook, start, stop) for p in self.parts)
 
-    def using(self, summariser: Any) -> Chain:
-        """Return the chain with a summariser for parts that have none."""
-        return replace(self, parts=tuple(using(p, summariser) for p in self.parts))
+def in_a_row(part: Part) -> tuple[Part, ...]:
+    """Return the parts of a chain; any other part, or a chain with its own call, by itself."""
+    if isinstance(part, Chain) and type(part).__call__ is Chain.__call__:
+        return part.parts
+    return (part,)
 
 
-@dataclass(frozen=True)
-class Ladder(Part):
+@dataclass(frozen=True, init=False)
+class Ladder(Joined):
     """The first policy that helps; the next one where it did nothing, failed, or left too much."""
 
-    parts: tuple[Any, ...]
     fits: bool = False
     """Go on, each stage on the history as it was, until the prompt is within the room's limit."""
 
-    def __post_init__(self) -> None:
-        if not self.parts:
+    def __init__(self, parts: Sequence[Policy], fits: bool = False) -> None:
+        if not parts:
             raise BadArguments("A ladder needs at least one policy.")
-        Chain(self.parts)
+        super().__init__(parts)
+        object.__setattr__(self, "fits", fits)
 
     @property
     def name(self) -> str:
@@ -110,23 +131,3 @@ class Ladder(Part):
         if new is history and failed is not None:
             raise failed
         return new
-
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:
-        """Return the first call at which any part can do anything."""
-        return min(earliest(p, outlook, start, stop) for p in self.parts)
-
-    def using(self, summariser: Any) -> Ladder:
-        """Return the ladder with a summariser for parts that have none."""
-        return replace(self, parts=tuple(using(p, summariser) for p in self.parts))
-
-
-def earliest(part: Any, outlook: Outlook, start: int, stop: int) -> int:
-    """Return the first call at which a policy can do anything: what it says itself, else the first of all."""
-    first = getattr(part, "first", None)
-    return start if first is None else int(first(outlook, start, stop))
-
-
-def using(part: Any, summariser: Any) -> Any:
-    """Return a policy with a summariser, where it takes one."""
-    use = getattr(part, "using", None)
-    return part if use is None else use(summariser)

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.policy import name_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ctxkit.history import History
-    from ctxkit.policies.policy import Outlook
+    from ctxkit.policies.policy import Outlook, Trigger
     from ctxkit.tokens.counters import Room
 
 
 class Due:
     """The foot of the triggers: the plain question follows from `first`; ``a | b``, ``a & b``, ``~a`` join them."""
+
+    if TYPE_CHECKING:  # read-only for checkers: an attribute, a field or a property may say it
+
+        @property
+        def name(self) -> str:
+            """What tables and plots call it; empty: the name of its class."""
+
+        @property
+        def parts(self) -> tuple[Due, ...]:
+            """What it is joined from."""
+    else:
+        name, parts = "", ()
+
+    def tokens(self, room: Room) -> float | None:  # noqa: ARG002
+        """Return the prompt size, in tokens, above which it is due; None: not due by size."""
+        return None
 
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call in start..stop at which it is due, or `stop`."""
@@ -27,55 +45,100 @@ class Due:
 
         return self.first(Straight(history, room), history.call, history.call + 1) == history.call
 
-    def __or__(self, other: Any) -> Either:
+    def __or__(self, other: Trigger) -> Either:
         return Either((self, other))
 
-    def __ror__(self, other: Any) -> Either:
+    def __ror__(self, other: Trigger) -> Either:
         return Either((other, self))
 
-    def __and__(self, other: Any) -> Both:
+    def __and__(self, other: Trigger) -> Both:
         return Both((self, other))
 
-    def __rand__(self, other: Any) -> Both:
+    def __rand__(self, other: Trigger) -> Both:
         return Both((other, self))
 
     def __invert__(self) -> Not:
         return Not(self)
 
 
-def first_due(trigger: Any, outlook: Outlook, start: int, stop: int) -> int:
-    """Return the first call at which a trigger is due; a plain function is asked at each call in turn."""
-    first = getattr(trigger, "first", None)
-    if first is not None:
-        return int(first(outlook, start, stop))
-    history, room = outlook.history, outlook.room
-    for call in range(start, stop):
-        due = trigger(history.at(call), room)
+@dataclass(frozen=True, repr=False)
+class Asked(Due):
+    """A plain function, or any callable that is no `Due`, as a trigger: asked at each call."""
+
+    function: Trigger
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return name_of(self.function)
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first call at which the function says so."""
+        history, room = outlook.history, outlook.room
+        return next((call for call in range(start, stop) if self(history.at(call), room)), stop)
+
+    def __call__(self, history: History, room: Room) -> bool:
+        """Return what the function says.
+
+        Raises:
+            BadArguments: that is neither True nor False.
+        """
+        due = self.function(history, room)
         if due not in (True, False):
-            raise BadArguments(f"Trigger {name_of(trigger)} returned {due!r}; it must return True or False.")
-        if due:
-            return call
-    return stop
+            raise BadArguments(
+                f"Trigger {self.name} returned {due!r}; it must return True or False."
+            )
+        return bool(due)
+
+    def __repr__(self) -> str:
+        return repr(self.function)
+
+
+@runtime_checkable
+class _Jumps(Protocol):
+    def first(self, outlook: Outlook, start: int, stop: int, /) -> int: ...
+
+
+def as_due(given: object, what: str = "trigger") -> Due:
+    """Return a trigger as one that says when it is due; a function is wrapped.
+
+    Raises:
+        BadArguments: it cannot be called.
+    """
+    if isinstance(given, Due):
+        return given
+    if callable(given):
+        return Asked(cast("Trigger", given))
+    if isinstance(given, _Jumps):
+        raise BadArguments(
+            f"The {what} {given!r} has `first` and no call: derive its class from "
+            "ctxkit.policies.triggers.Due, which makes the call."
+        )
+    raise BadArguments(f"The {what} {given!r} cannot be called with a history and a room.")
 
 
 @dataclass(frozen=True)
-class Either(Due):
-    """Due where any part is."""
+class Combined(Due):
+    """The foot of what is joined from several triggers."""
 
-    parts: tuple[Any, ...]
+    parts: tuple[Due, ...]
+
+    def __init__(self, parts: Sequence[Trigger]) -> None:
+        object.__setattr__(self, "parts", tuple(map(as_due, parts)))
+
+
+class Either(Combined):
+    """Due where any part is."""
 
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the earliest of its parts."""
         for part in self.parts:
-            stop = first_due(part, outlook, start, stop)
+            stop = part.first(outlook, start, stop)
         return stop
 
 
-@dataclass(frozen=True)
-class Both(Due):
+class Both(Combined):
     """Due where all parts are at once."""
-
-    parts: tuple[Any, ...]
 
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call at which all parts are due."""
@@ -83,7 +146,7 @@ class Both(Due):
         while agreed < len(self.parts) and call < stop:
             agreed = 0
             for part in self.parts:
-                later = first_due(part, outlook, call, stop)
+                later = part.first(outlook, call, stop)
                 agreed = agreed + 1 if later == call else 0
                 call = later
                 if call >= stop:
@@ -95,11 +158,14 @@ class Both(Due):
 class Not(Due):
     """Due where another trigger is not."""
 
-    part: Any
+    part: Due
+
+    def __init__(self, part: Trigger) -> None:
+        object.__setattr__(self, "part", as_due(part))
 
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call at which the other is not due."""
-        while start < stop and first_due(self.part, outlook, start, start + 1) == start:
+        while start < stop and self.part.first(outlook, start, start + 1) == start:
             start += 1
         return start
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ctxkit.errors import ModelError
 from ctxkit.messages import Message
@@ -61,6 +61,6 @@ class Hybrid(Summary):
     summariser: Any = HybridRecord()
     apart: bool = False
 
-    def using(self, summariser: Any) -> Hybrid:
+    def using(self, summariser: Any) -> Self:
         """Return the policy with the words written by another summariser."""
         return replace(self, summariser=HybridRecord(summariser=summariser))

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 class Open:
     """The foot of the guards: holds nothing back and refuses nothing."""
 
+    if TYPE_CHECKING:  # read-only for checkers: an attribute, a field or a property may say it
+
+        @property
+        def name(self) -> str:
+            """What notes call it; empty: the name of its class."""
+    else:
+        name = ""
+
     def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call at which a due compaction may happen."""
         return start

@@ -1,4 +1,4 @@
-"""What a policy, a pruning, a trigger and a guard are: plain callables, with optional short cuts for the engine.
+"""What a policy, a pruning, a trigger and a guard are: plain callables, and bases to say more.
 
 A **policy** is any callable ``(history, room) -> history``. It decides on the history's columns (`sizes`, `estimates`,
 `turns`, `role("tool")`, ...) and searches (`back`, `fitting`, `safe`, `nth_last`), and returns what a verb gives
@@ -7,12 +7,16 @@ A plain list of messages is a valid answer too. A policy never sees what comes a
 
 A **pruning** is a policy whose result is for one call only.
 
-A **trigger** is any callable ``(history, room) -> bool``: is a compaction due before this call? With
-``first(outlook, start, stop)`` it says at which coming call it will first be due; then the engine jumps.
+A **trigger** is any callable ``(history, room) -> bool``: is a compaction due before this call?
+One that derives from `triggers.Due` says by ``first(outlook, start, stop)`` at which coming call it
+will first be due; then the engine jumps.
 
-A **guard** holds back a due compaction, or refuses its result.
+A **guard** holds back a due compaction, or refuses its result; `guards.Open` is the base of those
+that do one of both.
 
-Derive from `Part` to get ``a | b``; nothing else needs a base class.
+Functions need no base. What a policy or a pruning may say besides its call, and ``a | b``, it gets
+from `Part`: the defaults there are all that is ever asked of it. Rules, chains and ladders wrap
+each plain function into a part once.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 
     from ctxkit.history import History, Log
     from ctxkit.messages import Message
+    from ctxkit.policies.chain import Chain
     from ctxkit.tokens.counters import Room
 
 
@@ -33,11 +38,9 @@ if TYPE_CHECKING:
 class Policy(Protocol):
     """History in, history out.
 
-    It keeps nothing between calls: all that it may know of the past is in the history (`since`, the columns, `log`), so
-    that a replay, which jumps, and a live session ask the same. Optional: ``first(outlook, start, stop) -> int``, the
-    earliest coming call at which it can do anything at all (the engine does not ask it before); ``using(summariser)``,
-    itself with the rules' summariser where it has none of its own; ``keeps``, the tokens that it leaves at least, which
-    a trigger must lie above.
+    It keeps nothing between calls: all that it may know of the past is in the history (`since`, the
+    columns, `log`), so that a replay, which jumps, and a live session ask the same. One that
+    derives from `Part` may say more.
     """
 
     def __call__(self, history: History, room: Room, /) -> History | Sequence[Message]:
@@ -46,12 +49,7 @@ class Policy(Protocol):
 
 @runtime_checkable
 class Pruning(Protocol):
-    """History in, history out, for one call.
-
-    Optional: `changes`, the roles of which alone it changes messages, each in its place, or, with
-    `removes`, leaves them out (and those of any role that say nothing); then the engine need not
-    compare views.
-    """
+    """History in, history out, for one call. `scheduled.Scheduled` is billed without calls."""
 
     def __call__(self, history: History, room: Room, /) -> History | Sequence[Message]:
         """Return what this call is sent."""
@@ -59,13 +57,10 @@ class Pruning(Protocol):
 
 @runtime_checkable
 class Trigger(Protocol):
-    """When a compaction is due. `first` alone is enough to derive from `Due`, which makes the call from it."""
+    """When a compaction is due. One that derives from `triggers.Due` says it of many calls."""
 
     def __call__(self, history: History, room: Room, /) -> bool:
         """Return True where a compaction is due before this call."""
-
-    def first(self, outlook: Outlook, start: int, stop: int, /) -> int:
-        """Return the first call in start..stop at which it is due if nothing is edited before; `stop` if at none."""
 
 
 class Outlook(Protocol):
@@ -111,40 +106,81 @@ class Guard(Protocol):
 class Past(Protocol):
     """What a guard knows of the run so far."""
 
-    cuts: Sequence[Cut]
-    """The compactions that were kept, in order."""
     log: Log
     begin: int
     """The first call of the run."""
+
+    @property
+    def cuts(self) -> Sequence[Cut]:
+        """The compactions that were kept, in order."""
 
 
 class Cut(Protocol):
     """One compaction that was kept."""
 
-    call: int
-    before: int
-    """Tokens of the prompt before."""
-    after: int
-    """Tokens of the prompt after."""
-    messages_before: int
-    messages_after: int
+    @property
+    def call(self) -> int:
+        """The call before which it was made."""
+
+    @property
+    def before(self) -> int:
+        """Tokens of the prompt before."""
+
+    @property
+    def after(self) -> int:
+        """Tokens of the prompt after."""
+
+    @property
+    def messages_before(self) -> int:
+        """Messages shown before."""
+
+    @property
+    def messages_after(self) -> int:
+        """Messages shown after."""
 
 
 class Part:
-    """Gives a policy, trigger or guard its ``|``: the next one works on what this one left."""
+    """The base of policies and prunings: what one may say besides its call, and ``a | b``."""
 
-    def __or__(self, other: Any) -> Any:
+    if TYPE_CHECKING:  # read-only for checkers: an attribute, a field or a property may say it
+
+        @property
+        def name(self) -> str:
+            """What tables and plots call it; empty: the name of its class."""
+
+        @property
+        def keeps(self) -> int | None:
+            """Tokens left at least, which a trigger must lie above; None: no such number."""
+
+        def __call__(self, history: History, room: Room, /) -> History | Sequence[Message]:
+            """Return the history as it shall be shown; see `Policy`."""
+    else:
+        name, keeps = "", None
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
+        """Return the first call in start..stop at which it can do anything, or `stop`."""
+        return start
+
+    def using(self, summariser: Any) -> Part:  # noqa: ARG002
+        """Return itself with a summariser, ``(passage) -> text``, where it lacks one."""
+        return self
+
+    def focused(self, focus: str) -> Part:  # noqa: ARG002
+        """Return itself with what the user wants a summary to look at, where it writes one."""
+        return self
+
+    def __or__(self, other: Policy) -> Chain:
         from ctxkit.policies.chain import Chain
 
         return Chain.of(self, other)
 
-    def __ror__(self, other: Any) -> Any:
+    def __ror__(self, other: Policy) -> Chain:
         from ctxkit.policies.chain import Chain
 
         return Chain.of(other, self)
 
 
-def name_of(part: Any) -> str:
-    """Return what a part calls itself: its `name`, a function's name, else the name of its class."""
+def name_of(part: object) -> str:
+    """Return what anything calls itself: its `name`, a function's, else the name of its class."""
     name = getattr(part, "name", None) or getattr(part, "__name__", None)
     return name if isinstance(name, str) else type(part).__name__

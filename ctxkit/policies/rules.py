@@ -4,15 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence  # noqa: TC003  read by dataclasses
 from dataclasses import dataclass, field, fields, replace
+from sys import maxsize
 from typing import Any
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.history import Log  # noqa: TC001  as above
-from ctxkit.policies.chain import Chain, using
-from ctxkit.policies.policy import name_of
-from ctxkit.policies.triggers import Always, Either
+from ctxkit.policies.chain import Chain
+from ctxkit.policies.dues import Always, Due, Either, as_due
+from ctxkit.policies.hinges import Hinge, guards, several_of
+from ctxkit.policies.plain import as_part
+from ctxkit.policies.policy import Guard, Part, Policy, Pruning, Trigger, name_of
 from ctxkit.policies.withdrawn import refuse
 from ctxkit.tokens.counters import Counter, Room
+
+
+def _policy(given: object) -> Part | None:
+    given = _parsed(given) if isinstance(given, str) else given
+    return None if given is None else as_part(given)
+
+
+def _pruning(given: object) -> Part | None:
+    given = _parsed(given) if isinstance(given, str) else given
+    return None if given is None else as_part(given, "pruning")
+
+
+def _trigger(given: object) -> Due | None:
+    return None if given is None else as_due(given)
+
+
+def _warnings(given: object) -> tuple[Due, ...]:
+    return tuple(as_due(each, "warning") for each in several_of(given))
+
+
+def _counter(given: Counter | str | None) -> Counter | None:
+    if not isinstance(given, str):
+        return given
+    from ctxkit.tokens import named
+
+    return named(given)
 
 
 @dataclass(frozen=True)
@@ -26,13 +55,13 @@ class Rules:
         BadArguments: the parts cannot work together; the sentence says why.
     """
 
-    policy: Any = None
+    policy: Hinge[Policy | str | None, Part | None] = Hinge(_policy)
     """What a compaction does: ``(history, room) -> history``; kept in the session."""
-    trigger: Any = None
+    trigger: Hinge[Trigger | None, Due | None] = Hinge(_trigger)
     """When it is due: ``(history, room) -> bool``; None: before every call."""
-    pruning: Any = None
+    pruning: Hinge[Pruning | str | None, Part | None] = Hinge(_pruning)
     """What is done for each call alone: ``(history, room) -> history``; the session keeps none of it."""
-    guards: tuple[Any, ...] = ()
+    guards: Hinge[Guard | Sequence[Guard], tuple[Guard, ...]] = Hinge(guards, ())
     """What holds a due compaction back, or refuses its result."""
     window: int | None = None
     """Tokens that the model takes, prompt and reply together."""
@@ -40,9 +69,9 @@ class Rules:
     """The window is the system's own default, asked for by nobody: a prompt that does not fit is sent all the same."""
     reserve: int = 0
     """Tokens of it that stay free for the reply."""
-    counter: Counter | str | None = None
+    counter: Hinge[Counter | str | None, Counter | None] = Hinge(_counter)
     """Counts what is written new, and what the log does not size: a counter or its name; None: the kit's default."""
-    estimator: Counter | str | None = None
+    estimator: Hinge[Counter | str | None, Counter | None] = Hinge(_counter)
     """The measure that the system itself believes in, where it is not the bill's (`history.estimated`)."""
     summariser: Any = None
     """Writes summaries for policies that have none of their own: a name, or ``(passage) -> text``; None: extractive."""
@@ -52,7 +81,7 @@ class Rules:
     """False: nothing is done but by hand."""
     flush: Any = None
     """What a live session saves to memory before a compaction (`policies.flushes`); a replay saves nothing."""
-    warnings: tuple[Any, ...] = ()
+    warnings: Hinge[Trigger | Sequence[Trigger], tuple[Due, ...]] = Hinge(_warnings, ())
     """Triggers that only leave a note, once until the next compaction (fuseraft's `WarnAt`)."""
     on_compacted: Callable[[Sequence[Any]], None] | None = None
     """Called with the new messages after each compaction."""
@@ -64,19 +93,9 @@ class Rules:
     """Writes the rules as their system's config file; presets that have one set it."""
 
     def __post_init__(self) -> None:
-        for what in ("guards", "warnings"):
-            value = getattr(self, what)
-            object.__setattr__(self, what, tuple(value) if isinstance(value, (list, tuple)) else (value,))
-        for what in ("policy", "pruning"):
-            if isinstance(getattr(self, what), str):
-                object.__setattr__(self, what, _parsed(getattr(self, what)))
         self._check_parts()
         self._check_numbers()
-        for what in ("counter", "estimator"):
-            if isinstance(getattr(self, what), str):
-                from ctxkit.tokens import named
-
-                object.__setattr__(self, what, named(getattr(self, what)))
+        self.__dict__["_bare"] = self.policy
         if self.policy is not None:
             from ctxkit.policies.summarisers import named as summariser
 
@@ -84,17 +103,15 @@ class Rules:
                 object.__setattr__(self, "trigger", Always())
             if isinstance(self.summariser, str) or self.summariser is None:
                 object.__setattr__(self, "summariser", summariser(self.summariser or "extractive"))
-            self.__dict__["_bare"] = self.policy  # without the summariser that it is lent
-            object.__setattr__(self, "policy", using(self.policy, self.summariser))
+            object.__setattr__(self, "policy", self.policy.using(self.summariser))
+
+    @property
+    def bare(self) -> Part | None:
+        """The policy without the summariser that the rules lend it, so that another can be lent."""
+        known: Part | None = self.__dict__["_bare"]
+        return known
 
     def _check_parts(self) -> None:
-        for what in ("policy", "trigger", "pruning"):
-            part = getattr(self, what)
-            if part is not None and not callable(part):
-                raise BadArguments(f"The {what} {part!r} cannot be called with a history and a room.")
-        for guard in self.guards:
-            if not (hasattr(guard, "first") and hasattr(guard, "refuses")):
-                raise BadArguments(f"{guard!r} is no guard: a guard has `first` and `refuses` (see policies.guards).")
         refuse("policy", self.policy)
         refuse("pruning", self.pruning)
         for trigger in (self.trigger, *self.warnings):
@@ -109,7 +126,7 @@ class Rules:
             raise BadArguments(f"A reserve of {self.reserve} tokens leaves no room in a window of {self.window}.")
         if not self.cache_life > 0:
             raise BadArguments(f"A cache that lives {self.cache_life} seconds is none: give a number above 0.")
-        keeps = getattr(self.policy, "keeps", None)
+        keeps = None if self.policy is None else self.policy.keeps
         limit = self._limit()
         if keeps is not None and limit is not None and limit <= keeps:
             raise BadArguments(
@@ -118,11 +135,14 @@ class Rules:
             )
 
     def _limit(self) -> float | None:
-        """Return the tokens at which the trigger fires, where it is one that fires at a size."""
-        if hasattr(self.trigger, "tokens") and self.window is not None:
-            return float(self.trigger.tokens(Room(self.window, self.reserve, self.counter)))  # type: ignore[arg-type]
-        limit = getattr(self.trigger, "limit", None) if hasattr(self.trigger, "estimated") else None
-        return None if limit is None else float(limit)
+        """Return the tokens at which the trigger fires, where it is one that fires at a size.
+
+        Where no window is named any may be meant: a share of it lies above all that is kept.
+        """
+        if self.trigger is None:
+            return None
+        room = Room(self.window or maxsize, self.reserve, self.counter)  # type: ignore[arg-type]
+        return self.trigger.tokens(room)
 
     @property
     def label(self) -> str:
@@ -147,7 +167,7 @@ class Rules:
                 f"A window of {window:,} tokens cannot hold the fixed part of the prompt ({log.fixed:,} tokens) "
                 f"and a reserve of {self.reserve:,}: give a larger window or a smaller reserve."
             )
-        return Room(window, self.reserve, self.estimator or log.counter)  # type: ignore[arg-type]
+        return Room(window, self.reserve, self.estimator or log.counter)
 
     def to_config(self) -> str:
         """Return the rules as a config file of their own system, in its syntax and spelling.
@@ -174,13 +194,13 @@ class Rules:
                 raise BadArguments(f"Rules have no setting {name!r}.{did_you_mean(name, known)}")
         if "window" in changes:
             changes.setdefault("assumed", False)
-        return replace(self, **{"policy": self.__dict__.get("_bare"), **changes})
+        return replace(self, **{"policy": self.bare, **changes})
 
     def __or__(self, other: Any) -> Rules:
         """Return these rules with a policy after their own, or joined with other rules, which fill the gaps."""
         if not isinstance(other, Rules):
             other = _parsed(other) if isinstance(other, str) else other
-            return self.but(policy=_after(self.__dict__.get("_bare"), other))
+            return self.but(policy=_after(self.bare, other))
         default = Rules()
         own = {f.name: getattr(other, f.name) for f in fields(other)}
         changes = {n: v for n, v in own.items() if v != getattr(default, n) and getattr(self, n) == getattr(default, n)}
@@ -193,7 +213,7 @@ class Rules:
         return replace(self, **changes)
 
 
-def as_rules(rules: Any) -> Rules:
+def as_rules(rules: Rules | Policy | str) -> Rules:
     """Return rules from rules, a policy (asked before every call), or the words for one.
 
     Raises:
@@ -201,20 +221,19 @@ def as_rules(rules: Any) -> Rules:
     """
     if isinstance(rules, Rules):
         return rules
-    if isinstance(rules, str):
-        rules = _parsed(rules)
-    if not callable(rules):
+    given: object = _parsed(rules) if isinstance(rules, str) else rules
+    if not callable(given):
         raise BadArguments(
             f"{rules!r} is neither rules nor a policy: give rules, or a function (history, room) -> history."
         )
-    return Rules(policy=rules)
+    return Rules(policy=given)
 
 
-def _after(a: Any, b: Any) -> Any:
+def _after(a: Policy | None, b: Policy | None) -> Policy | None:
     return Chain.of(a, b) if a is not None and b is not None else b if a is None else a
 
 
-def _parsed(words: str) -> Any:
+def _parsed(words: str) -> Policy:
     from ctxkit.policies.catalogue import parse
 
     return parse(words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
 from ctxkit.history import USER
@@ -95,9 +95,13 @@ class Summary(Setting):
         others = (self.keep_turns, self.keep_messages, self.keep_share)
         return 20_000 if all(o is None for o in others) else None
 
-    def using(self, summariser: Any) -> Summary:
+    def using(self, summariser: Any) -> Self:
         """Return the policy with a summariser, where it has none of its own."""
         return self if self.summariser is not None else replace(self, summariser=summariser)
+
+    def focused(self, focus: str) -> Self:
+        """Return the policy with what the user wants the summary to look at."""
+        return replace(self, focus=focus)
 
     def __call__(self, history: History, room: Room) -> History:
         """Return the history with its old part summarised.

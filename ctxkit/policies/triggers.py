@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.history.view import role_code
-from ctxkit.policies.dues import Always, Both, Due, Either, Never, Not, first_due
+from ctxkit.policies.dues import Always, Both, Due, Either, Never, Not
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,6 @@ __all__ = [
     "TurnSpent",
     "Turns",
     "after_replies",
-    "first_due",
     "next_of",
 ]
 
@@ -57,6 +56,10 @@ class Above(Due):
     def __post_init__(self) -> None:
         if not self.limit >= 0:
             raise BadArguments(f"A trigger at {self.limit} tokens cannot work: give 0 or more.")
+
+    def tokens(self, room: Room) -> float:  # noqa: ARG002
+        """Return the limit."""
+        return self.limit
 
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call whose prompt is larger."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.chain import Chain, Ladder
-from ctxkit.policies.dues import Both, Either, Not
+from ctxkit.policies.chain import Joined
+from ctxkit.policies.dues import Due, Not
+from ctxkit.policies.hinges import written
 from ctxkit.policies.policy import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ctxkit.policies.policy import Part
 
     Kind = Literal["policy", "trigger", "pruning"]
 
@@ -22,7 +25,7 @@ _WITHDRAWN: dict[Kind, tuple[str, str]] = {
 """For each kind of part its short cut, and what holds instead."""
 
 
-def refuse(kind: Kind, part: Any) -> None:
+def refuse(kind: Kind, part: Part | Due | None) -> None:
     """Refuse a part that still has the short cut of its kind, or is joined from one that has.
 
     Raises:
@@ -37,11 +40,11 @@ def refuse(kind: Kind, part: Any) -> None:
             )
 
 
-def _joined(part: Any) -> Iterator[Any]:
-    """Yield a part and all that it is joined from."""
-    yield part
-    if isinstance(part, (Chain, Ladder, Either, Both)):
+def _joined(part: Part | Due | None) -> Iterator[object]:
+    """Yield a part, as it was written, and all that it is joined from."""
+    yield written(part)
+    if isinstance(part, Not):
+        yield from _joined(part.part)
+    elif isinstance(part, (Joined, Due)):
         for each in part.parts:
             yield from _joined(each)
-    elif isinstance(part, Not):
-        yield from _joined(part.part)

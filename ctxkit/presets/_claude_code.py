@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Text
 from ctxkit.policies import contents
 from ctxkit.policies.clear import Clear
+from ctxkit.policies.policy import Part
 from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above, Overflow, Share
@@ -19,6 +20,7 @@ from ctxkit.tools.names import reads, writes
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.policies.policy import Trigger
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
@@ -178,18 +180,22 @@ def claude_code(
 
 
 @dataclass(frozen=True, kw_only=True)
-class FirstClear:
+class FirstClear(Part):
     """Clear older tool outputs; where a compaction is still due afterwards, summarise too."""
 
     clear: Clear
     summary: ClaudeSummary
-    trigger: Any
+    trigger: Trigger
     """Says whether it is still due."""
     name = "clear, then summarise"
 
     def using(self, summariser: Any) -> FirstClear:
         """Return the policy with a summariser for its second step."""
-        return FirstClear(clear=self.clear, summary=self.summary.using(summariser), trigger=self.trigger)  # type: ignore[arg-type]
+        return replace(self, summary=self.summary.using(summariser))
+
+    def focused(self, focus: str) -> FirstClear:
+        """Return the policy with what the user wants the summary to look at."""
+        return replace(self, summary=self.summary.focused(focus))
 
     def __call__(self, history: History, room: Room) -> History:
         """Return the history after one or both steps."""

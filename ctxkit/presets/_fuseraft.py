@@ -20,14 +20,15 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Replies, Results
 from ctxkit.policies.superseded import RepeatedCommands, Superseded
 from ctxkit.policies.tombstones import Tombstones
-from ctxkit.policies.triggers import Above, Count, Overflow, Spent, TurnSpent, first_due
+from ctxkit.policies.triggers import Above, Count, Overflow, Spent, TurnSpent
 from ctxkit.policies.window import Window
 from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
-    from ctxkit.policies.policy import Outlook, Past
+    from ctxkit.policies.dues import Due
+    from ctxkit.policies.policy import Guard, Outlook, Past
 
 DIFFERENCES = (
     Difference("KeepRecentTurns", "turns", "messages of any role", "replies, with the message that each answers"),
@@ -85,13 +86,13 @@ DIFFERENCES = (
 class Except(Open):
     """A guard that steps aside at calls where another trigger is due: fuseraft guards its turn count alone."""
 
-    guard: Any
-    trigger: Any
+    guard: Guard
+    trigger: Due
 
     def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call that the guard lets pass, or at which the trigger is due."""
         held = self.guard.first(past, outlook, start, stop)
-        return held if held <= start else first_due(self.trigger, outlook, start, held)
+        return held if held <= start else self.trigger.first(outlook, start, held)
 
 
 @typed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
 from ctxkit.policies import catalogue as policies
@@ -11,10 +11,16 @@ from ctxkit.policies.rules import as_rules as rules_of_policy
 from ctxkit.presets.catalogue import names, preset
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
 
+    AnyRules: TypeAlias = "Rules | Policy | Callable[..., Rules] | str"
+    """Rules, a preset, a policy, or the words for one of them."""
 
-def as_rules(rules: Any) -> Rules:
+
+def as_rules(rules: AnyRules) -> Rules:
     """Return rules from rules, a preset or its name, a policy or its words.
 
     A name may have settings: ``"pi"``, ``"pi:reserve_tokens=8_000"``, ``"clear:keep_last=3"``.
@@ -26,9 +32,11 @@ def as_rules(rules: Any) -> Rules:
     if isinstance(rules, str):
         return _named(rules)
     if callable(rules) and str(getattr(rules, "__module__", "")).startswith("ctxkit.presets."):
-        made: Rules = rules()
+        preset_: Any = rules
+        made: Rules = preset_()
         return made
-    return rules_of_policy(rules)
+    policy: Any = rules
+    return rules_of_policy(policy)
 
 
 def _named(words: str) -> Rules:

@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.engine import identified, log_of, run
+from ctxkit.policies.hinges import written
 from ctxkit.replays import window
 from ctxkit.sweeps.grids import Refused, plain
 from ctxkit.sweeps.scores import Base, run_row
@@ -106,7 +107,7 @@ def key_of(session: Session) -> str:
 
 def _code(part: Any) -> str:
     """Return what a user's function does, as far as its code tells: under the same name it may have been changed."""
-    code = getattr(part, "__code__", None)
+    code = getattr(written(part), "__code__", None)
     return "" if code is None else repr((code.co_code, code.co_consts, code.co_names))
 
 

@@ -18,6 +18,8 @@ from ctxkit.sweeps.scores import Base, row_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ctxkit.sweeps.grids import Several
+
 SHOWN = {
     "prompt_tokens": "prompt tokens",
     "peak_tokens": "peak",
@@ -139,7 +141,12 @@ class Comparison(pd.DataFrame):
 
 
 def compare(
-    session: Session, rules: Any = "all", *, loss: bool = True, reuse: bool = False, progress: bool = True
+    session: Session,
+    rules: Several = "all",
+    *,
+    loss: bool = True,
+    reuse: bool = False,
+    progress: bool = True,
 ) -> Comparison:
     """Return a session's score as recorded and under each of several rules, one row each.
 

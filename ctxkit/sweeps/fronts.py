@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.session import Session
+    from ctxkit.sweeps.grids import Several
 
 LOSSES = ("cost_usd", "needed_later_loss", "unpaid_cuts_n")
 """What a setting must not be worse in: dollars, needed-later loss, unpaid cuts. There is no single score."""
@@ -35,7 +36,10 @@ def front(runs: pd.DataFrame, by: str = "rules") -> pd.DataFrame:
 
 
 def advise(
-    sessions: Session | Iterable[Session], rules: Any = "all", *, executor: Executor | None = None
+    sessions: Session | Iterable[Session],
+    rules: Several = "all",
+    *,
+    executor: Executor | None = None,
 ) -> pd.DataFrame:
     """Return the settings on the front for these sessions, the cheapest first, each with its price and its risk.
 

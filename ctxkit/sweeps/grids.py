@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from inspect import Parameter, signature
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ctxkit.errors import BadArguments, CtxkitError, UnknownPreset, did_you_mean
 from ctxkit.policies.rules import Rules
@@ -14,6 +14,12 @@ from ctxkit.presets.naming import as_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from ctxkit.presets.naming import AnyRules
+
+    Each: TypeAlias = "AnyRules | Refused"
+    """One setting of a sweep: rules, a policy, words for either, or a preset itself."""
+    Several: TypeAlias = "Each | Iterable[Each]"
 
 
 class Refused(NamedTuple):
@@ -66,7 +72,7 @@ def grid(preset: Callable[..., Rules] | str, **lists: Any) -> Grid:
     return out
 
 
-def rules_of(rules: Any) -> list[Rules | Refused]:
+def rules_of(rules: Several) -> list[Rules | Refused]:
     """Return a list of rules from rules, policies, names of presets or chains, presets themselves, or ``"all"``.
 
     Raises:

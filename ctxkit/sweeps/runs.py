@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from ctxkit.sweeps.grids import Several
+
 
 class Task(NamedTuple):
     """Settings that are to be run on a session."""
@@ -30,7 +32,7 @@ class Task(NamedTuple):
 
 def sweep(
     sessions: Session | Iterable[Session],
-    rules: Any,
+    rules: Several,
     executor: Executor | None = None,
     out: str | Path | None = None,
     loss: bool = False,
@@ -111,7 +113,7 @@ def sessions_of(sessions: Session | Iterable[Session]) -> list[Session]:
     return [s.origin or s for s in given]
 
 
-def _settings(rules: Any) -> list[Setting]:
+def _settings(rules: Several) -> list[Setting]:
     """Return the settings; functions that cannot be told apart by name and code get keys of their own."""
     found = rules_of(rules)
     out: list[Setting] = []

@@ -9,6 +9,7 @@ from ctxkit.errors import BadArguments
 if TYPE_CHECKING:
     from typing import Any
 
+    from ctxkit.presets.naming import AnyRules
     from ctxkit.session import Session
     from ctxkit.widgets.explorer import Explorer
     from ctxkit.widgets.tuner import Tuner
@@ -37,7 +38,7 @@ def explore(session: Session, call: int = -1) -> Explorer:
     return Explorer(Scenes(session), index)
 
 
-def tune(session: Session, rules: Any, **ranges: tuple[float, ...]) -> Tuner:
+def tune(session: Session, rules: AnyRules, **ranges: tuple[float, ...]) -> Tuner:
     """Return a widget with a slider for each numeric setting; the replay of the session is drawn as they move.
 
     Args:

@@ -8,6 +8,7 @@ from math import floor, log10
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
+from ctxkit.policies.hinges import written
 from ctxkit.policies.rules import Rules
 from ctxkit.presets.catalogue import names, preset
 from ctxkit.presets.naming import as_rules
@@ -16,6 +17,7 @@ from ctxkit.replays import window
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ctxkit.presets.naming import AnyRules
     from ctxkit.session import Session
 
 _SMALL = 50
@@ -49,7 +51,7 @@ class Knobs(NamedTuple):
     """Takes the settings that were turned; raises BadArguments where they cannot work."""
 
 
-def knobs(rules: Any, session: Session, ranges: Mapping[str, tuple[float, ...]]) -> Knobs:
+def knobs(rules: AnyRules, session: Session, ranges: Mapping[str, tuple[float, ...]]) -> Knobs:
     """Return the knobs of a preset, of rules, or of a function that makes rules.
 
     Raises:
@@ -97,7 +99,8 @@ def _kept(rules: Rules) -> dict[str, Any] | None:
 
 def _places(rules: Rules) -> dict[str, tuple[tuple[str, int, str], float]]:
     """Return the numeric settings of the policy, the trigger and the guards: name -> (part, number, field), value."""
-    parts = [("policy", 0, rules.policy), ("trigger", 0, rules.trigger)]
+    parts: list[tuple[str, int, Any]] = [("policy", 0, written(rules.policy))]
+    parts += [("trigger", 0, written(rules.trigger))]
     parts += [("guards", i, guard) for i, guard in enumerate(rules.guards)]
     out: dict[str, tuple[tuple[str, int, str], float]] = {}
     for part, i, value in parts:
@@ -109,7 +112,8 @@ def _places(rules: Rules) -> dict[str, tuple[tuple[str, int, str], float]]:
 
 
 def _with(rules: Rules, places: Mapping[str, tuple[tuple[str, int, str], float]], turned: Mapping[str, float]) -> Rules:
-    parts: dict[str, Any] = {"policy": rules.policy, "trigger": rules.trigger, "guards": list(rules.guards)}
+    parts: dict[str, Any] = {"policy": written(rules.policy), "trigger": written(rules.trigger)}
+    parts["guards"] = list(rules.guards)
     for name, value in turned.items():
         part, i, field = places[name][0]
         if part == "guards":

@@ -11,6 +11,7 @@ from ctxkit.errors import BadArguments, ModelError
 from ctxkit.history import Log
 from ctxkit.policies import guards, triggers
 from ctxkit.policies.chain import Chain, Ladder
+from ctxkit.policies.plain import Called
 from ctxkit.policies.policy import Part
 from ctxkit.policies.rules import Rules, as_rules
 from ctxkit.policies.summarisers import Fixed
@@ -137,7 +138,7 @@ def test_but_names_the_nearest_setting():
 def test_policies_are_joined_in_order():
     joined = Rules(Drops(1)) | Drops(2) | Rules(pruning=nothing, window=900, name="b")
     assert [p.n for p in joined.policy.parts] == [1, 2]
-    assert (joined.window, joined.name, joined.pruning) == (900, "b", nothing)
+    assert (joined.window, joined.name, joined.pruning) == (900, "b", Called(nothing))
     h = shown(*(user(str(n)) for n in range(5)))
     assert [m.text for m in (Drops(1) | Drops(2))(h, None).messages] == ["3", "4"]
     assert (nothing | Drops(2))(h, None).messages == (Drops(2) | nothing)(h, None).messages
@@ -181,7 +182,7 @@ def test_a_summariser_is_handed_to_those_that_take_one():
 
 
 def test_rules_are_made_of_a_function_or_words():
-    assert as_rules(nothing).policy is nothing
+    assert as_rules(nothing).policy == Called(nothing)
     assert as_rules(as_rules(nothing)).label == "nothing"
     assert as_rules(Rules()).label == "none"
 

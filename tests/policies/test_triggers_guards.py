@@ -12,6 +12,7 @@ from talks_by_chance import Fours, shown
 from ctxkit.history import History, Log
 from ctxkit.policies import guards as g
 from ctxkit.policies import triggers as t
+from ctxkit.policies.dues import as_due
 from ctxkit.policies.outlooks import Straight
 from ctxkit.policies.rules import Rules
 from ctxkit.tokens.counters import Room
@@ -66,7 +67,7 @@ def test_a_trigger_must_answer_yes_or_no():
 
     h = shown(user())
     with pytest.raises(BadArguments, match="must return True or False"):
-        t.first_due(lambda h, room: "perhaps", Straight(h, ROOM), 0, 1)
+        as_due(lambda h, room: "perhaps").first(Straight(h, ROOM), 0, 1)
 
 
 def cut(call, before=100, after=50, messages_before=10, messages_after=5):

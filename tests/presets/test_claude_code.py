@@ -6,6 +6,7 @@ from histories import ROOM, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
+from ctxkit.policies.summarisers import Fixed
 from ctxkit.presets._claude_code import ClaudeSummary, last_files
 
 
@@ -58,3 +59,10 @@ def test_older_outputs_are_cleared_first_where_asked():
     assert new.tokens < 2000
     with pytest.raises(BadArguments, match="percentage"):
         presets.claude_code(autocompact_pct_override=120)
+
+
+def test_a_summariser_and_a_focus_reach_the_second_step():
+    rules = presets.claude_code(clear_tool_outputs=3)
+    assert rules.bare.summary.summariser is None
+    assert rules.bare.using(Fixed(9)).summary.summariser == Fixed(9)
+    assert rules.policy.focused("tests").summary.focus == "tests"

@@ -4,12 +4,13 @@ from inspect import signature
 
 import pytest
 from conftest import sample
-from contracts import history_of, holds, messages, paired
+from contracts import history_of, holds, kinds, made_of, messages, paired
 from histories import CHARS
 from hypothesis import given, settings
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments, UnknownPreset
+from ctxkit.policies.policy import Part
 from ctxkit.policies.rules import Rules
 from ctxkit.presets.catalogue import differences, preset
 from ctxkit.replays import replayed
@@ -73,7 +74,7 @@ MODES = ["llm", "intent", "lossless", "hybrid", "window"]
 
 
 def test_every_preset_is_held_to_the_contract():
-    assert set(SMALL) == set(presets.names())
+    assert set(SMALL) == set(WINDOWS) == set(presets.names())
     assert presets.names()[:5] == ["fuseraft", "tyrum", "ai", "pulse_coder", "fased"]
 
 
@@ -161,6 +162,15 @@ CASES = [
     for more in all_
     for quirks in ((False, True) if "quirks" in preset(name).parameters else (False,))
 ]
+
+
+def test_every_part_of_a_preset_is_held_to_the_contract():
+    """a policy or pruning that a preset brings along must be in force in one of the cases"""
+    cases = [*SMALL.items(), *((name, more) for name, all_ in WINDOWS.items() for more in all_)]
+    rules = [preset(name, **more) for name, more in cases]
+    held = {kind for r in rules for kind in made_of((r.policy, r.pruning))}
+    bases = {base for kind in kinds(Part, "presets") for base in kind.__mro__[1:]}
+    assert kinds(Part, "presets") - bases <= held
 
 
 @pytest.fixture(scope="module")

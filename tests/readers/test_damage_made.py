@@ -2,20 +2,57 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
+from builders import assistant, session, step, system, user
 from conftest import ALL, SEED
 from damage import KINDS, read
-from made_logs import MADE
+from formats import FORMATS
+from made_logs import MADE, lines
 from made_shapes import SHAPES
 
 from ctxkit.errors import ReadError
+from ctxkit.readers.members import members
+from ctxkit.writers import openai
 
 EACH = 4_000 if ALL else 60
+TALK = session(system(), user("fix it"), step(), assistant("done"))
+TURN = {"session": "77d6be00", "agent": "Dev", "turn_output_tokens": 5}
+ASKED = [
+    {"role": "user", "content": "do"},
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "ls", "input": {}}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "no"}]},
+]
+OTHERS = {
+    "openai": [b"".join(openai.convert(TALK)[0])],
+    "anthropic": [json.dumps({"model": "claude-x", "messages": ASKED}).encode()],
+    "fuseraft-snapshots": [
+        lines(
+            *(
+                {"ts": f"2026-01-01T00:00:0{n}.0091413+00:00", "turn": n, "turn_input_tokens": 10}
+                | {"cumulative_input_tokens": 10 * n + 10, **TURN}
+                for n in range(4)
+            )
+        )
+    ],
+}
+"""What others make in one shape only."""
 
 
-@pytest.mark.parametrize(("logs", "name"), [(m, n) for m in (MADE, SHAPES) for n in m])
+def test_every_reader_is_held_to_the_contract_of_damage():
+    """a new reader needs real files in `FORMATS`, or a made log"""
+    held = {*FORMATS.values(), *MADE, *SHAPES, *OTHERS}
+    assert {reader.NAME for reader in members()} - {"native"} == held  # keeps ids as written, also twice
+
+
+@pytest.mark.parametrize(("logs", "name"), [(m, n) for m in (MADE, SHAPES, OTHERS) for n in m])
+def test_a_whole_log_is_read(logs: dict[str, list[bytes]], name: str):
+    assert all(read(data, name)[0].messages for data in logs[name])
+
+
+@pytest.mark.parametrize(("logs", "name"), [(m, n) for m in (MADE, SHAPES, OTHERS) for n in m])
 def test_only_read_errors_come_out_of_damaged_logs(logs: dict[str, list[bytes]], name: str):
     r = random.Random(f"{SEED} {name}")
     for n in range(EACH):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from contracts import kinds, made_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from late_talks import grown, ids_again, late_talk
@@ -11,10 +12,19 @@ from talks_by_chance import Fours
 
 from ctxkit.history import History, Log
 from ctxkit.policies.chain import applied
+from ctxkit.policies.scheduled import Scheduled, says_when
 from ctxkit.schedules import Schedule
 from ctxkit.tokens import Room
 
 SEEDS = st.integers(0, 10**6)
+
+
+def test_every_schedule_is_held_to_the_contract():
+    """a class that says a schedule, a policy or a preset's, must be in an entry of `PARTS`"""
+    held = {kind for parts in PARTS.values() for kind in made_of(parts)}
+    members = kinds(Scheduled, "policies", "presets")
+    assert {kind for kind in members if kind.__call__ is Scheduled.__call__} <= held
+    assert all(says_when(part) for parts in PARTS.values() for part in parts)
 
 
 def said(messages):

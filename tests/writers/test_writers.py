@@ -12,6 +12,7 @@ from builders import assistant, result, session, summarised, system, tool_call, 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.messages import Image, Message, Sized, Text, ToolSchema
+from ctxkit.writers import FORMATS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +28,7 @@ def a_session() -> Session:
     return session(*log, edit, tools=(ToolSchema(name="ls", description="list"),), model="gpt-x")
 
 
-@pytest.mark.parametrize("format", ["native", "openai", "pi", "atif"])
+@pytest.mark.parametrize("format", FORMATS)
 def test_a_file_is_for_its_owner_only_and_nothing_is_left_beside_it(format: str, tmp_path: Path) -> None:
     written = ck.write(a_session(), tmp_path / "s", format=format)
     assert (written.path, written.format) == (str(tmp_path / "s"), format)
@@ -65,7 +66,7 @@ def test_an_atif_step_holds_its_results_and_metrics(tmp_path: Path) -> None:
     assert document["final_metrics"]["total_prompt_tokens"] == 6
 
 
-@pytest.mark.parametrize("format", ["openai", "pi", "atif"])
+@pytest.mark.parametrize("format", [f for f in FORMATS if f != "native"])
 def test_the_conversation_survives_a_copy(format: str, tmp_path: Path) -> None:
     s = a_session()
     ck.write(s, tmp_path / "s", format=format)

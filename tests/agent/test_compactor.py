@@ -1,0 +1,66 @@
+"""Who writes the summary of a compaction by hand: who was asked for, else the session's model."""
+
+from __future__ import annotations
+
+import pytest
+from talkers import agent
+
+from ctxkit import presets
+from ctxkit.policies.chain import Chain, Ladder
+from ctxkit.policies.clear import Clear
+from ctxkit.policies.plain import Called
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.summarisers import Extractive, Fixed
+from ctxkit.policies.summary import Summary
+
+WRITER = Fixed(3)
+"""Stands for the session's model."""
+
+
+def chosen(rules, policy=None, **more):
+    compactor = agent(rules=rules).compactor
+    compactor._writer = WRITER
+    return compactor.chosen(policy, **more)
+
+
+def plain(history, room):
+    return history
+
+
+@pytest.mark.parametrize(
+    ("rules", "policy", "writes"),
+    [
+        (Rules(Summary()), None, WRITER),
+        (Rules(Summary(), summariser="fixed:9"), None, Fixed(9)),
+        (Rules(Summary(summariser=Fixed(9))), None, Fixed(9)),
+        (Rules(), None, WRITER),
+        (Rules(Summary(), summariser="fixed:9"), Summary(), WRITER),
+        (Rules(Summary()), Rules(Summary()).policy, WRITER),
+        (Rules(Summary()), Rules(Summary(), summariser="fixed:9").policy, Fixed(9)),
+    ],
+)
+def test_who_writes(rules, policy, writes):
+    assert chosen(rules, policy).summariser == writes
+
+
+def test_a_draft_asks_no_model():
+    assert isinstance(chosen(Rules(Summary()), draft=True).summariser, Extractive)
+    rules = Rules(Summary(), summariser="fixed:9")
+    assert chosen(rules, Summary(), draft=True).summariser == Fixed(9)
+
+
+def test_parts_of_a_chain_are_lent_the_writer_and_told_the_focus():
+    other = Rules(Ladder((plain, Summary())) | Clear()).policy
+    ladder, clear = chosen(Rules(), other, focus="tests").parts
+    assert ladder == Ladder((plain, Summary(summariser=WRITER, focus="tests")))
+    assert clear == Clear()
+    assert chosen(Rules(Chain((plain, Summary())))).parts[1].summariser == WRITER
+
+
+def test_a_step_of_a_preset_is_lent_the_writer_too():
+    policy = chosen(presets.claude_code(clear_tool_outputs=3), focus="tests")
+    assert (policy.summary.summariser, policy.summary.focus) == (WRITER, "tests")
+
+
+def test_a_function_by_hand_is_taken_as_it_is():
+    assert chosen(Rules(Summary()), plain, focus="tests") == Called(plain)

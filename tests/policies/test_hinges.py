@@ -1,0 +1,362 @@
+"""What a base class's default says is asked of every part; what a subclass says instead is heard."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, replace
+
+import pytest
+from builders import assistant, user
+from talks_by_chance import Fours, shown
+
+import ctxkit as ck
+from ctxkit.engine import run
+from ctxkit.errors import BadArguments
+from ctxkit.history import Log
+from ctxkit.policies import guards, triggers
+from ctxkit.policies.chain import Chain, Ladder
+from ctxkit.policies.dues import Asked, as_due
+from ctxkit.policies.hinges import written
+from ctxkit.policies.outlooks import Straight
+from ctxkit.policies.plain import Called, as_part
+from ctxkit.policies.policy import Part, name_of
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.scheduled import Scheduled, says_when
+from ctxkit.policies.summarisers import Extractive, Fixed
+from ctxkit.policies.summary import Summary
+from ctxkit.tokens.counters import Room
+
+ROOM = Room(200, 50, Fours())
+LOG = Log.of([m for n in range(9) for m in (user("x" * 40), assistant("y" * 40))], Fours())
+
+
+def nothing(h, room):
+    return h
+
+
+def oldest(h, room):
+    """Leave out all but the newest four."""
+    return h.drop(h.safe(max(len(h) - 4, 0)), "oldest")
+
+
+def late(h, room):
+    return h.call >= 5
+
+
+class Oldest(Part):
+    def __call__(self, h, room):
+        return oldest(h, room)
+
+
+def cuts(policy, trigger=None, **more):
+    return [c.call for c in run(LOG, Rules(policy, trigger, counter=Fours(), **more)).cuts]
+
+
+# -- the defaults, and each of them said otherwise -------------------------------------------------
+
+
+def test_a_part_says_nothing_unless_it_does():
+    part = Oldest()
+    assert (name_of(part), part.name, part.keeps) == ("Oldest", "", None)
+    assert part.first(Straight(shown(user()), ROOM), 3, 9) == 3
+    assert part.using(Fixed(3)) is part.focused("tests") is part
+
+
+class Waits(Oldest):
+    def __init__(self, call):
+        self.call, self.asked = call, []
+
+    def __call__(self, h, room):
+        self.asked.append(h.call)
+        return super().__call__(h, room)
+
+    def first(self, outlook, start, stop):
+        return min(max(start, self.call), stop)
+
+
+@pytest.mark.parametrize(
+    ("joined", "first"),
+    [
+        (lambda p: p, 6),
+        (lambda p: p | Waits(7), 6),
+        (lambda p: Ladder((Waits(4), p)), 4),
+        (lambda p: p | nothing, 0),
+    ],
+)
+def test_a_policy_is_not_asked_before_the_call_that_it_names(joined, first):
+    whole = joined(waits := Waits(6))
+    run(LOG, Rules(whole, counter=Fours()))
+    assert whole.first(Straight(shown(user()), ROOM), 0, 9) == first
+    assert waits.asked[:1] in ([first], []), "it is asked first where the whole can do something"
+    assert cuts(Waits(6), triggers.AtCalls((2, 7))) == [7]
+    assert cuts(Waits(6), guards=guards.Open()) == [6, 7, 8]
+
+
+def test_a_policy_is_lent_a_summariser_and_told_a_focus():
+    @dataclass(frozen=True)
+    class Writes(Oldest):
+        summariser: object = None
+        focus: str = ""
+
+        def using(self, summariser):
+            return replace(self, summariser=self.summariser or summariser)
+
+        def focused(self, focus):
+            return replace(self, focus=focus)
+
+    rules = Rules(Writes(), summariser="fixed:90")
+    assert rules.policy == Writes(Fixed(90))
+    assert rules.bare == Writes()
+    chain = (Ladder((Writes(), nothing)) | Writes("own")).using(Fixed(7)).focused("tests")
+    ladder, own = chain.parts
+    assert own == Writes("own", "tests")
+    assert ladder == Ladder((Writes(Fixed(7), "tests"), nothing))
+    assert Summary().focused("tests").focus == "tests"
+
+
+def test_a_policy_says_what_it_keeps_by_an_attribute_a_field_or_a_property():
+    class Attribute(Oldest):
+        keeps = 500
+
+    @dataclass
+    class Field(Oldest):
+        keeps: int = 500
+
+    class Property(Oldest):
+        @property
+        def keeps(self):
+            return 500
+
+    for part in (Attribute(), Field(), Property()):
+        with pytest.raises(BadArguments, match="keeps 500 frees nothing"):
+            Rules(part, triggers.Above(500))
+        assert Rules(part, triggers.Above(501)).policy == part
+
+
+def test_every_kind_says_its_name_by_an_attribute():
+    class PartNamed(Oldest):
+        name = "mine"
+
+    class DueNamed(triggers.Always):
+        name = "now"
+
+    class GuardNamed(guards.Open):
+        name = "gate"
+
+        def first(self, past, outlook, start, stop):
+            return min(max(start, 8), stop)
+
+    rules = Rules(PartNamed(), DueNamed(), guards=GuardNamed(), counter=Fours())
+    done = run(LOG, rules)
+    assert rules.label == "mine"
+    assert [c.trigger for c in done.cuts] == ["now"]
+    assert {h.guard for h in done.held} == {"gate"}
+    assert [name_of(p) for p in (Oldest(), triggers.Always(), guards.Open())] == [
+        "Oldest",
+        "Always",
+        "Open",
+    ]
+
+
+def test_a_part_may_keep_its_name_where_it_likes():
+    class Given(Oldest):
+        def __init__(self, name):
+            self.name = name
+
+    @dataclass(frozen=True, kw_only=True)
+    class Frozen(Oldest):
+        name: str
+
+    assert Rules(Given("a") | Frozen(name="b")).label == "a | b"
+
+
+# -- triggers --------------------------------------------------------------------------------------
+
+
+def test_a_trigger_says_at_which_size_it_fires():
+    class Keeps(Oldest):
+        keeps = 100
+
+    class Half(triggers.Due):
+        def first(self, outlook, start, stop):
+            return outlook.above(self.tokens(outlook.room), start, stop)
+
+        def tokens(self, room):
+            return room.limit / 2
+
+    assert triggers.Always().tokens(ROOM) is None
+    assert (triggers.Above(7).tokens(ROOM), triggers.Share(0.5, "budget").tokens(ROOM)) == (7, 75)
+    with pytest.raises(BadArguments, match="at 100 tokens that keeps 100"):
+        Rules(Keeps(), Half(), window=200)
+    assert Rules(Keeps(), Half(), window=202).window == 202
+    assert Rules(Keeps(), Half()).window is None
+
+
+def test_a_trigger_that_says_its_parts_is_looked_into():
+    from ctxkit.agent.budgets import _spent
+
+    class Twice(triggers.Due):
+        def __init__(self, *parts):
+            self.parts = parts
+
+    assert _spent((Twice(triggers.Always(), triggers.Spent(9)),)) == 9
+    assert _spent((triggers.Above(3) | triggers.Spent(9),)) == 9
+    assert _spent((~triggers.Spent(9), as_due(late))) is None
+
+
+def test_a_function_is_a_trigger_and_asked_at_each_call():
+    assert cuts(oldest, late) == cuts(Oldest(), as_due(late)) == [5, 6, 7, 8]
+    assert cuts(oldest, late & triggers.AtCalls((3, 7))) == [7]
+    assert cuts(oldest, ~as_due(late)) == [2, 3, 4]
+    assert (late | triggers.Never()) == triggers.Either((late, triggers.Never()))
+    assert (name_of(as_due(late)), repr(as_due(late)), as_due(late)) == (
+        "late",
+        repr(late),
+        Asked(late),
+    )
+    assert as_due(as_due(late)) is not as_due(late)
+    warned = run(LOG, Rules(oldest, triggers.Never(), warnings=late, counter=Fours())).warned
+    assert warned == [(5, "late")]
+
+
+def test_what_only_looks_like_a_trigger_is_told_what_to_derive_from():
+    class Looks:
+        def first(self, outlook, start, stop):
+            return start
+
+    with pytest.raises(
+        BadArguments, match=r"has `first` and no call: derive .* from ctxkit.policies.triggers.Due"
+    ):
+        Rules(oldest, Looks())
+    with pytest.raises(BadArguments, match="The warning 3 cannot be called"):
+        Rules(warnings=(3,))
+
+    class Calls(Looks):
+        def __call__(self, h, room):
+            return late(h, room)
+
+    assert cuts(oldest, Calls()) == [5, 6, 7, 8]
+
+
+# -- guards ----------------------------------------------------------------------------------------
+
+
+def test_a_guard_holds_back_and_refuses():
+    class Refuses(guards.Open):
+        def refuses(self, past, was, new):
+            return "no" if was.call < 7 else None
+
+    class Holds:  # no base: both methods are enough
+        def first(self, past, outlook, start, stop):
+            return min(max(start, 8), stop)
+
+        def refuses(self, past, was, new):
+            return None
+
+    assert cuts(oldest, guards=guards.Open()) == cuts(oldest)
+    assert cuts(oldest, guards=Refuses()) == [7, 8]
+    assert cuts(oldest, guards=[Refuses(), Holds()]) == [8]
+    with pytest.raises(BadArguments, match="is no guard"):
+        Rules(oldest, guards=(guards.Smaller(), oldest))
+
+
+# -- plain functions -------------------------------------------------------------------------------
+
+
+def test_a_function_is_a_part_like_any_other():
+    part = as_part(oldest)
+    assert part == Called(oldest) == Rules(oldest).policy == Rules(pruning=oldest).pruning
+    assert (hash(part), repr(part), name_of(part)) == (hash(Called(oldest)), repr(oldest), "oldest")
+    assert part != Called(nothing)
+    assert as_part(part) is part
+    assert written(part) is written(oldest) is oldest
+    assert Rules(oldest) == Rules(oldest) != Rules(nothing)
+    assert repr(oldest) in repr(Rules(oldest))
+    assert cuts(oldest) == cuts(Oldest()) == cuts(Chain((oldest,)))
+
+
+def test_a_policy_without_the_base_works_asked_at_each_call():
+    class Duck:
+        keeps, name = 10**6, "duck"
+
+        def first(self, outlook, start, stop):
+            raise AssertionError("it is no part: only its call counts")
+
+        def __call__(self, h, room):
+            return oldest(h, room)
+
+    assert cuts(Duck(), triggers.Above(60)) == cuts(Oldest(), triggers.Above(60)) != []
+    assert Rules(Duck(), triggers.Above(60)).label == "duck"
+    assert [m.text for m in run(LOG, Rules(pruning=Duck(), counter=Fours())).shown().messages] == [
+        m.text for m in run(LOG, Rules(pruning=Oldest(), counter=Fours())).shown().messages
+    ]
+
+
+def test_a_policy_that_wants_to_be_lent_a_summariser_must_derive_from_the_base():
+    class Wants:
+        def using(self, summariser):
+            return self
+
+        def __call__(self, h, room):
+            return h
+
+    with pytest.raises(
+        BadArguments, match=r"Wants has a method `using`, .* from ctxkit.policies.Part"
+    ):
+        Rules(Wants())
+
+
+def test_a_part_without_a_call_is_refused():
+    with pytest.raises(BadArguments, match="cannot be called"):
+        Rules(Part())
+
+
+def test_schedules_are_those_of_classes_that_did_not_redefine_the_call():
+    class Says(Scheduled):
+        def schedule(self, view, room):
+            pass
+
+    class Calls(Says):
+        def __call__(self, h, room):
+            return h
+
+    assert says_when(Says())
+    assert not any(map(says_when, (Calls(), Called(nothing), Called(Says()), Oldest())))
+
+
+def test_a_chain_whose_call_was_redefined_is_asked_by_its_call():
+    class Backwards(Chain):
+        def __call__(self, h, room):
+            return oldest(h, room)
+
+    one, other = (
+        run(LOG, Rules(pruning=p, counter=Fours())).prompts.tolist()
+        for p in (Backwards((nothing,)), Oldest())
+    )
+    assert one == other
+
+
+# -- rules -----------------------------------------------------------------------------------------
+
+
+def test_rules_travel_and_are_frozen():
+    rules = Rules(
+        Summary(),
+        triggers.Above(30_000) | late,
+        nothing,
+        guards.Smaller(),
+        warnings=late,
+        window=50_000,
+    )
+    again = pickle.loads(pickle.dumps(rules))
+    assert again == rules
+    assert replace(rules, window=60_000).guards == (guards.Smaller(),)
+    assert (rules.bare, rules.policy) == (Summary(), Summary(summariser=Extractive()))
+    with pytest.raises(AttributeError):
+        rules.policy = nothing
+
+
+def test_the_names_that_users_derive_from_are_on_the_face():
+    assert ck.policies.Part is Part
+    assert ck.policies.triggers.Due is triggers.Due
+    assert ck.policies.guards.Open is guards.Open
