@@ -27,8 +27,8 @@ misses:
 
 - a shared prefix is read, the rest is written (fresh where the provider bills no writes, or the prompt is too short);
 - where the record missed the cache for another reason than a compaction, a replay keeps at most what the record kept;
-- after a compaction of the replay all behind the first changed token is written anew, and no more of what is before it
-  is read than the record's own compactions kept (median);
+- what is shared is the longest prefix of any living prompt before it, whatever made the prompt: two rules that send the
+  same prompts at the same times cost the same;
 - the call that writes a summary sends what it summarises as fresh input, or reads the cached prompt with `reuse=True`;
   texts worked out from the record (intents, evidence, digests) cost nothing.
 
