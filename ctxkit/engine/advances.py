@@ -11,6 +11,7 @@ from ctxkit.errors import ModelError
 from ctxkit.history import History
 from ctxkit.policies.chain import as_history
 from ctxkit.policies.dues import Never
+from ctxkit.policies.guards import called, held_by
 from ctxkit.policies.policy import Part, name_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
         run.clock.sync()
     first = _first(run, rules)
     plain = rules.pruning is None
-    trigger, told = "", False  # told: the coming calls follow from what was written down last
+    told = False  # the coming calls follow from what was written down last
     look = run.look_from(call)
     while call < stop:
         due = first(look, call, stop)
@@ -51,7 +52,7 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
         was = run.history.at(due)
         new = _compacted(run, policy, rules.guards, was)
         if new is not was:
-            trigger = trigger or name_of(rules.trigger)
+            trigger = "" if rules.trigger is None else rules.trigger.why(look, due)
             look = run.take(Cut(due, was, new, trigger), look)
             told = plain
         elif not told:
@@ -83,7 +84,7 @@ def _unguarded(  # noqa: PLR0917  a `First` behind what it goes by
             break
         while call < later:
             guard = next(g for g in guards if g.first(run, look, call, call + 1) > call)
-            run.held.append(Held(call, name_of(guard), "held back"))
+            run.held.append(Held(call, called(guard), f"held back: {held_by(guard, run)}"))
             call = wanted(look, call + 1, later)
         call = wanted(look, later, stop)
     return call
@@ -116,7 +117,7 @@ def _compacted(run: Run, policy: Part, guards: tuple[Guard, ...], was: History) 
     for guard in guards:
         why = guard.refuses(run, was, new)
         if why:
-            run.held.append(Held(was.call, name_of(guard), why))
+            run.held.append(Held(was.call, called(guard), why))
             run.asked.append((was, "refused", why))
             return was
     return new

@@ -35,6 +35,13 @@ class Due:
         """Return the prompt size, in tokens, above which it is due; None: not due by size."""
         return None
 
+    word = ""
+    """Why it fires, in the field's words (`window_size`, `turn_count`, ...); empty: its name."""
+
+    def why(self, outlook: Outlook, call: int) -> str:  # noqa: ARG002  what is joined asks its parts
+        """Return why it is due at a call at which it is."""
+        return self.word or name_of(self)
+
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call in start..stop at which it is due, or `stop`."""
         raise NotImplementedError
@@ -130,6 +137,12 @@ class Combined(Due):
 class Either(Combined):
     """Due where any part is."""
 
+    def why(self, outlook: Outlook, call: int) -> str:
+        """Return why the first of its parts is due that is."""
+        due = (part for part in self.parts if part.first(outlook, call, call + 1) == call)
+        part = next(due, None)
+        return super().why(outlook, call) if part is None else part.why(outlook, call)
+
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the earliest of its parts."""
         for part in self.parts:
@@ -139,6 +152,10 @@ class Either(Combined):
 
 class Both(Combined):
     """Due where all parts are at once."""
+
+    def why(self, outlook: Outlook, call: int) -> str:
+        """Return why its parts are due."""
+        return " and ".join(part.why(outlook, call) for part in self.parts)
 
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call at which all parts are due."""
@@ -173,6 +190,8 @@ class Not(Due):
 @dataclass(frozen=True)
 class Always(Due):
     """Due before each call."""
+
+    word = "every_call"
 
     def first(self, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call."""

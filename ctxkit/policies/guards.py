@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.outlooks import turn_at
+from ctxkit.policies.policy import name_of
 from ctxkit.policies.triggers import next_of
 
 if TYPE_CHECKING:
     from ctxkit.history import History
-    from ctxkit.policies.policy import Outlook, Past
+    from ctxkit.policies.policy import Guard, Outlook, Past
 
 
 class Open:
@@ -25,6 +26,13 @@ class Open:
     else:
         name = ""
 
+    word = ""
+    """What it is called in notes, in the field's words (`anti-thrash`, ...); empty: its name."""
+
+    def why(self, past: Past) -> str:  # noqa: ARG002  who counts says what
+        """Return why it holds a compaction back, after its name."""
+        return self.word or name_of(self)
+
     def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
         """Return the first call at which a due compaction may happen."""
         return start
@@ -32,6 +40,16 @@ class Open:
     def refuses(self, past: Past, was: History, new: History) -> str | None:  # noqa: ARG002
         """Return why a result is not to be taken, or None."""
         return None
+
+
+def called(guard: Guard) -> str:
+    """Return what a guard is called in notes."""
+    return (guard.word if isinstance(guard, Open) else "") or name_of(guard)
+
+
+def held_by(guard: Guard, past: Past) -> str:
+    """Return why a guard holds a compaction back: what it says itself, else its name."""
+    return guard.why(past) if isinstance(guard, Open) else name_of(guard)
 
 
 @dataclass(frozen=True)
@@ -55,17 +73,29 @@ class AntiThrash(Open):
         """Return `stop` once it has closed."""
         if not self.window or not self.min_savings or len(past.cuts) < self.window:
             return start
+        return stop if self._short(past) == self.window else start
+
+    def _short(self, past: Past) -> int:
+        """Return how many of the last compactions saved too little."""
         last = past.cuts[-self.window :]
         if self.by == "tokens":
-            ratios = [1 - c.after / c.before if c.before else 0.0 for c in last]
+            sizes = [(c.before, c.after) for c in last]
         else:
-            ratios = [1 - c.messages_after / c.messages_before if c.messages_before else 0.0 for c in last]
-        return stop if all(r < self.min_savings for r in ratios) else start
+            sizes = [(c.messages_before, c.messages_after) for c in last]
+        return sum(1 - after / before < self.min_savings if before else True for before, after in sizes)
+
+    word = "anti-thrash"
+
+    def why(self, past: Past) -> str:
+        """Return how many compactions fell short."""
+        return f"anti-thrash: {self._short(past)} of {self.window} below {self.min_savings:.0%}"
 
 
 @dataclass(frozen=True)
 class MinProgress(Open):
     """Refuses a result that saves too little."""
+
+    word = "minimum progress"
 
     share: float = 0.0
     """Share of the prompt's tokens that it must save at least."""
@@ -86,6 +116,8 @@ class MinProgress(Open):
 class Smaller(Open):
     """Refuses a result that is not smaller than what it was made from."""
 
+    word = "not smaller"
+
     def refuses(self, past: Past, was: History, new: History) -> str | None:  # noqa: ARG002
         """Return why, or None."""
         return f"{new.tokens:,} tokens are not fewer than {was.tokens:,}" if new.tokens >= was.tokens else None
@@ -94,6 +126,8 @@ class Smaller(Open):
 @dataclass(frozen=True)
 class Grace(Open):
     """Some calls, or turns, of peace after each compaction (fuseraft: one turn)."""
+
+    word = "grace"
 
     calls: int = 0
     """So many calls after the one that was compacted are let pass."""
@@ -121,6 +155,8 @@ class Grace(Open):
 class Attempts(Open):
     """At most so many compactions, in the whole run or in one turn (pulse-coder: two)."""
 
+    word = "attempts"
+
     n: int
     per: Literal["run", "turn"] = "turn"
 
@@ -146,6 +182,8 @@ class Attempts(Open):
 class Hysteresis(Open):
     """After a compaction, none until the prompt has grown anew: what ends a row of compactions call by call."""
 
+    word = "hysteresis"
+
     tokens: int = 0
     """Growth since what the last compaction left, in tokens."""
     share: float = 0.0
@@ -167,6 +205,8 @@ class Hysteresis(Open):
 class UntilCold(Open):
     """Waits until the provider's cache is gone anyway, or a hard limit is passed (Boise)."""
 
+    word = "until cold"
+
     hard_limit: float
     """Tokens of the prompt above which it waits no longer."""
     life: float = 300.0
@@ -181,6 +221,8 @@ class UntilCold(Open):
 @dataclass(frozen=True)
 class Cooldown(Open):
     """Waits so many seconds after each compaction; where the log has no times it holds nothing back."""
+
+    word = "cooldown"
 
     seconds: float
 

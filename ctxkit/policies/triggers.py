@@ -46,6 +46,8 @@ __all__ = [
 class Above(Due):
     """Due where the prompt is larger than a number of tokens."""
 
+    word = "window_size"
+
     limit: float
     """Tokens."""
     or_equal: bool = False
@@ -70,6 +72,8 @@ class Above(Due):
 @dataclass(frozen=True)
 class Share(Due):
     """Due where the prompt is larger than a share of the window."""
+
+    word = "window_size"
 
     share: float = 1.0
     """Between 0 and 1, of `of`."""
@@ -100,6 +104,8 @@ class Share(Due):
 class Count(Due):
     """Due where at least so many messages are shown."""
 
+    word = "message_count"
+
     n: int
     roles: tuple[str, ...] = ()
     """Only these roles count; none named: all messages."""
@@ -119,6 +125,8 @@ class Count(Due):
 class Turns(Due):
     """Due where at least so many turns have begun since the last compaction."""
 
+    word = "turn_count"
+
     n: int
 
     def __post_init__(self) -> None:
@@ -133,6 +141,8 @@ class Turns(Due):
 @dataclass(frozen=True)
 class Spent(Due):
     """Due where what one agent was sent since the last compaction adds up to so many tokens (fuseraft's cut-over)."""
+
+    word = "cumulative_budget"
 
     limit: float
     """Tokens; due at exactly that many, too."""
@@ -152,6 +162,8 @@ class Spent(Due):
 class Idle(Due):
     """Due where the session slept so long since the call before that the cache is gone."""
 
+    word = "idle"
+
     seconds: float = 300.0
 
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
@@ -162,6 +174,8 @@ class Idle(Due):
 @dataclass(frozen=True)
 class AtCalls(Due):
     """Due before the calls named: by hand."""
+
+    word = "manual"
 
     calls: tuple[int, ...]
 
@@ -174,6 +188,8 @@ class AtCalls(Due):
 class Recorded(Due):
     """Due where the log recorded a compaction."""
 
+    word = "recorded"
+
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call with a recorded compaction before it."""
         return next_of([call for call, _ in outlook.log.recorded], start, stop)
@@ -182,6 +198,8 @@ class Recorded(Due):
 @dataclass(frozen=True)
 class Overflow(Due):
     """Due where the prompt does not fit the window, or (`recorded`) where the call before failed because it did not."""
+
+    word = "overflow"
 
     recorded: bool = False
 
@@ -196,6 +214,8 @@ class Overflow(Due):
 class CutShort(Due):
     """Due where the reply before was cut off by its length."""
 
+    word = "cut_short"
+
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call after such a reply."""
         return next_of(after_replies(outlook.log, "length", _cut_short), start, stop)
@@ -204,6 +224,8 @@ class CutShort(Due):
 @dataclass(frozen=True)
 class TurnSpent(Due):
     """Due where the prompts of the turn so far, or of the turn that just ended, add up to more than so many tokens."""
+
+    word = "single_turn_limit"
 
     limit: float
 

@@ -10,7 +10,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.policies.adaptive import AdaptiveTrim
 from ctxkit.policies.budget import Budget
 from ctxkit.policies.chain import Chain
-from ctxkit.policies.guards import AntiThrash, Grace, Open
+from ctxkit.policies.guards import AntiThrash, Grace, Open, called, held_by
 from ctxkit.policies.intermediate import Intermediate
 from ctxkit.policies.keep import Tail, TextOnly, TurnAge, WithoutAgents
 from ctxkit.policies.narrative import Narrative
@@ -88,6 +88,15 @@ class Except(Open):
 
     guard: Guard
     trigger: Due
+
+    @property
+    def word(self) -> str:  # type: ignore[override]
+        """What the guard is called."""
+        return called(self.guard)
+
+    def why(self, past: Past) -> str:
+        """Return why the guard holds it back."""
+        return held_by(self.guard, past)
 
     def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call that the guard lets pass, or at which the trigger is due."""
