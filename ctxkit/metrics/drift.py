@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ctxkit.metrics.fates import FATES
 from ctxkit.metrics.loss import cut_losses
 from ctxkit.metrics.size import spots_in
+from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
     from ctxkit.metrics.items import Found
     from ctxkit.session import Session
 
+__all__ = ["drift"]
 
+
+@of_session
 def drift(session: Session, index: Index | None = None) -> pd.DataFrame:
     """Return one row for each cut and each later state of what it took.
 

@@ -24,6 +24,7 @@ from ctxkit.metrics.fates import FATES, CutLoss, Gone, Loss
 from ctxkit.metrics.indexes import Index
 from ctxkit.metrics.items import FAMILIES
 from ctxkit.metrics.views import View
+from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +42,7 @@ COLUMNS = (
 )
 
 
+@of_session
 def lost(session: Session, index: Index | None = None) -> Loss:
     """Return what the compactions of a session or a replay lost; nothing where it holds no text."""
     index = index or Index()
@@ -66,6 +68,7 @@ def charged(every: Sequence[CutLoss], view: View) -> tuple[CutLoss, ...]:
     return tuple(reversed(out))
 
 
+@of_session
 def cut_losses(session: Session, index: Index | None = None) -> tuple[CutLoss, ...]:
     """Return what was lost after each compaction of a session or a replay; nothing where it holds no text."""
     return lost(session, index).cuts
@@ -105,6 +108,7 @@ def summed(found: Loss) -> dict[str, Any]:
     }
 
 
+@of_session
 def families(session: Session, index: Index | None = None) -> pd.DataFrame:
     """Return one row for each cut and family.
 
@@ -129,6 +133,7 @@ def families(session: Session, index: Index | None = None) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=names_).astype(dict.fromkeys(FATES, "Float64"))
 
 
+@of_session
 def losses(session: Session, index: Index | None = None) -> pd.DataFrame:
     """Return one row for each item that a cut took out of sight.
 

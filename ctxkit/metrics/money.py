@@ -14,11 +14,14 @@ import msgspec
 from ctxkit.messages import Usage
 from ctxkit.metrics.misses import HOUR, Miss, cache_life, misses
 from ctxkit.prices import Price, price
+from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.session import Session
+
+__all__ = ["Ledger", "Line", "modelled", "recorded", "reproduction_error"]
 
 MIN_CACHEABLE = 1024
 """Where the table does not say from how many tokens on a prompt is cached (Anthropic's and OpenAI's smallest)."""
@@ -65,6 +68,7 @@ class Ledger(msgspec.Struct, frozen=True):
         return sum(getattr(line, name) for line in self.lines)
 
 
+@of_session
 def recorded(session: Session) -> Ledger:
     """Return the ledger as the provider counted it; calls without usage are left out."""
     lines, prices = [], _Prices(session)
@@ -76,6 +80,7 @@ def recorded(session: Session) -> Ledger:
     return _ledger(session, lines, prices)
 
 
+@of_session
 def modelled(session: Session, found: Sequence[Miss | None] | None = None) -> Ledger:
     """Return the ledger that the cache model gives for the same prompts.
 
@@ -105,6 +110,7 @@ def modelled(session: Session, found: Sequence[Miss | None] | None = None) -> Le
     return _ledger(session, lines, prices)
 
 
+@of_session
 def reproduction_error(session: Session, found: Sequence[Miss | None] | None = None) -> float | None:
     """Return modelled / recorded input-side dollars - 1, as a fraction; None without a cache split or prices.
 

@@ -13,6 +13,7 @@ from ctxkit.frames.cuts import cuts as compactions
 from ctxkit.messages import Edit, Message
 from ctxkit.metrics.breakeven import requests_until_reset_pays
 from ctxkit.prices import price
+from ctxkit.readers.given import of_session
 from ctxkit.sizes import Sizes, sizes
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from ctxkit.messages import ToolCall
     from ctxkit.session import Call, Session
+
+__all__ = ["Cut", "Thrash", "cuts", "spiral", "thrash"]
 
 REREADS = 24
 """Tool calls after a cut that are looked at for repeats (the p75 of natural gaps between a call and its repeat)."""
@@ -82,6 +85,7 @@ class Thrash(msgspec.Struct, frozen=True):
     """Median tool calls to the first write."""
 
 
+@of_session
 def thrash(session: Session, *, anchored: Sizes | None = None) -> Thrash:
     """Return how a session's compactions held, per cut and summed up."""
     every = cuts(session, anchored=anchored)
@@ -98,11 +102,13 @@ def thrash(session: Session, *, anchored: Sizes | None = None) -> Thrash:
     )
 
 
+@of_session
 def spiral(session: Session, limit: int) -> int:
     """Return the longest run of calls whose prompts were above `limit` tokens: a trigger that changed nothing."""
     return _longest([(p or 0) > limit for p in _prompts(session, None)])
 
 
+@of_session
 def cuts(session: Session, *, anchored: Sizes | None = None) -> tuple[Cut, ...]:
     """Return the compactions that a later call was shown; those that free nothing are cuts too.
 

@@ -12,7 +12,7 @@ from ctxkit.metrics.size import sent, spots_in
 from ctxkit.plots.axes import Axes, Trace
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.palette import COLOURS
-from ctxkit.plots.words import name_all
+from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +44,7 @@ class CacheCall(NamedTuple):
     """Tokens that had to be sent again."""
 
 
+@of_session
 def cache_data(session: Session) -> tuple[CacheCall, ...]:
     """Return what each billed call read and wrote; of a replay as its record's cache behaviour would have it.
 
@@ -76,13 +77,14 @@ def cache_data(session: Session) -> tuple[CacheCall, ...]:
     return tuple(out)
 
 
+@of_session
 def cache(session: Session) -> Chart:
     """Chart for each call how much of its prompt was read from the cache, written or sent afresh; misses by cause.
 
     Raises:
         BadArguments: it is no session.
     """
-    ((name, session),) = name_all(session).items()
+    name = session.id
     error = reproduction_error(session.origin) if session.origin is not None else None
     return _chart(name, cache_data(session), replayed=session.origin is not None, error=error)
 

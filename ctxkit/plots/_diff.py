@@ -11,6 +11,7 @@ from ctxkit.frames.fates import Fate, State, fates
 from ctxkit.markup import line
 from ctxkit.plots.axes import Axes, Trace
 from ctxkit.plots.chart import Chart
+from ctxkit.readers.given import of_session
 from ctxkit.session import apply_edit
 from ctxkit.sizes import sizes
 
@@ -46,6 +47,7 @@ class Change(NamedTuple):
     preview: str
 
 
+@of_session
 def diff_data(session: Session, compaction: int = 0, *, counter: Counter | None = None) -> tuple[Change, ...]:
     """Return every message that stood in the window when a compaction fired, and those that it put in, in order.
 
@@ -87,6 +89,7 @@ def diff_data(session: Session, compaction: int = 0, *, counter: Counter | None 
     return (*out[:at], *put_in, *out[at:])
 
 
+@of_session
 def diff(session: Session, compaction: int = 0, *, counter: Counter | None = None) -> Chart:
     """Chart what one compaction did to every message of the window.
 

@@ -9,7 +9,7 @@ from ctxkit.metrics.items import FAMILIES
 from ctxkit.metrics.loss import lost
 from ctxkit.plots.axes import Axes, Trace
 from ctxkit.plots.chart import Chart
-from ctxkit.plots.words import name_all
+from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,6 +37,7 @@ class Family(NamedTuple):
     """Items that this cut took and that the record used at any time after, each charged to one cut."""
 
 
+@of_session
 def loss_data(session: Session) -> tuple[Family, ...]:
     """Return one row for each cut and each family of which something had been removed."""
     return _families(lost(session))
@@ -56,13 +57,14 @@ def _families(found: Loss) -> tuple[Family, ...]:
     return tuple(out)
 
 
+@of_session
 def loss(session: Session) -> Chart:
     """Chart over the compactions of a session which share of each family was still shown; the table has the figures.
 
     Raises:
         BadArguments: it is no session.
     """
-    ((name, session),) = name_all(session).items()
+    name = session.id
     return _chart(name, lost(session), text=session.has_text)
 
 

@@ -6,12 +6,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments
+from ctxkit.faces import listed
 from ctxkit.policies.outlooks import turn_at
 from ctxkit.policies.triggers import next_of
 
 if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.policies.policy import Outlook, Past
+
+__all__ = [
+    "AntiThrash",
+    "Attempts",
+    "Cooldown",
+    "Grace",
+    "Hysteresis",
+    "MinProgress",
+    "Open",
+    "Smaller",
+    "UntilCold",
+]
+__dir__ = listed(__all__)
 
 
 class Open:

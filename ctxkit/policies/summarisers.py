@@ -12,12 +12,16 @@ from math import log as ln
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.faces import listed
 from ctxkit.messages import Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ctxkit.history import History
+
+__all__ = ["Extractive", "Fixed", "Passage", "Recorded", "Share", "named"]
+__dir__ = listed(__all__)
 
 
 @dataclass(frozen=True)

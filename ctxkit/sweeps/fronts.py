@@ -11,12 +11,11 @@ from ctxkit.sweeps.grids import rules_of
 from ctxkit.sweeps.runs import sessions_of, sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from concurrent.futures import Executor
 
     import pandas as pd
 
-    from ctxkit.session import Session
+    from ctxkit.readers.given import GivenAll
 
 LOSSES = ("cost_usd", "needed_later_loss", "unpaid_cuts_n")
 """What a setting must not be worse in: dollars, needed-later loss, unpaid cuts. There is no single score."""
@@ -35,7 +34,7 @@ def front(runs: pd.DataFrame, by: str = "rules") -> pd.DataFrame:
 
 
 def advise(
-    sessions: Session | Iterable[Session], rules: Any = "all", *, executor: Executor | None = None
+    sessions: GivenAll, rules: Any = "all", *, executor: Executor | None = None
 ) -> pd.DataFrame:
     """Return the settings on the front for these sessions, the cheapest first, each with its price and its risk.
 

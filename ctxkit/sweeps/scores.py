@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.errors import BadArguments
 from ctxkit.frames import compactions
 from ctxkit.frames.occupancy import prompts as plain_prompts
 from ctxkit.metrics import loss as losses
@@ -18,8 +17,8 @@ from ctxkit.metrics.quick import Prompts as QuickPrompts
 from ctxkit.metrics.size import Prompts, holds, sent, spots_in, spots_of, thrashes
 from ctxkit.metrics.tallies import bill
 from ctxkit.metrics.thrash import aftermath, thrash
+from ctxkit.readers.given import of_session
 from ctxkit.replays import crowded, hidden, run_behind
-from ctxkit.session import Session
 from ctxkit.sizes import Sizes, sizes
 from ctxkit.sweeps.columns import NAMES
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from ctxkit.engine import Run
     from ctxkit.metrics.size import Spot
+    from ctxkit.session import Session
 
 
 class Base:
@@ -76,6 +76,7 @@ class Base:
         return "derived" if self.sheet.has_usage else "estimated"
 
 
+@of_session
 def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Series:
     """Return one row for a recorded session or a replay of one, under the names of `sweeps.columns.COLUMNS`.
 
@@ -84,7 +85,7 @@ def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Ser
     `metrics.bills`), over the calls that the record bills.
 
     Args:
-        session: a session, or what `replay` returned.
+        session: a session, what `replay` returned, the path of a log, or a list of messages.
         loss: work out what was lost too; it reads every text once. Missing for a replay whose rules prune each call
             and that was read from a file: what was hidden is then not known.
         reuse: the call that writes a summary reads the cached prompt; else it sends what it summarises afresh.
@@ -102,8 +103,6 @@ def row_of(
     session: Session, base: Base | None = None, done: Run | None = None, *, loss: bool = True, reuse: bool = False
 ) -> dict[str, Any]:
     """Return the row of a session or a replay as plain values; the run behind it tells what a pruning hid."""
-    if not isinstance(session, Session):
-        raise BadArguments(f"A session or a replay can be scored, not {type(session).__name__}.")
     base = base or Base(session.origin or session)
     row = _replayed(base, session, reuse=reuse) if session.origin is not None else _recorded(base)
     if loss:
