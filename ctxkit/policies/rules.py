@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence  # noqa: TC003  read by dataclasses
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -14,6 +15,9 @@ from ctxkit.policies.prunings import Prunings
 from ctxkit.policies.triggers import Always, Either
 from ctxkit.policies.withdrawn import refuse
 from ctxkit.tokens.counters import Counter, Room
+
+_EACH_CALL = Always()
+"""The trigger of rules that were given none."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ class Rules:
             from ctxkit.policies.summarisers import named as summariser
 
             if self.trigger is None:
-                object.__setattr__(self, "trigger", Always())
+                object.__setattr__(self, "trigger", _EACH_CALL)
             if isinstance(self.summariser, str) or self.summariser is None:
                 object.__setattr__(self, "summariser", summariser(self.summariser or "extractive"))
             self.__dict__["_bare"] = self.policy  # without the summariser that it is lent
@@ -134,6 +138,19 @@ class Rules:
             return self.name
         parts = [name_of(p) for p in (self.pruning, self.policy) if p is not None]
         return " + ".join(parts) or "none"
+
+    def warn(self) -> None:
+        """Warn, once, where a policy was given without a trigger: due before every call, it rarely pays."""
+        if self.trigger is not _EACH_CALL or not self.auto or self.__dict__.get("_warned"):
+            return
+        self.__dict__["_warned"] = True
+        warnings.warn(
+            f"The rules {self.label!r} have a policy without a trigger, so it is due before every "
+            "call: give one, as in Rules(policy=..., trigger=triggers.Share(share=0.75)), or "
+            "triggers.Always() where that is meant.",
+            UserWarning,
+            stacklevel=2,
+        )
 
     def room(self, log: Log, limit: int | None = None) -> Room:
         """Return the room for a log: this window, else the limit given, else 200,000 tokens.
