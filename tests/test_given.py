@@ -70,12 +70,12 @@ def test_a_path_means_the_session_in_it(name: str, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("name", ONE)
-@pytest.mark.parametrize("wrong", [5, object(), None], ids=repr)
+@pytest.mark.parametrize("wrong", [5, object(), None, {"role": "user"}], ids=lambda x: type(x).__name__)
 def test_what_is_no_session_is_refused_in_a_sentence(name: str, wrong, monkeypatch, tmp_path):
     if name == "watch" and wrong is None:
         pytest.skip("None is the session of the magics")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ck.BadArguments, match=r"a session.*not (int|object|NoneType)"):
+    with pytest.raises(ck.BadArguments, match=r"a session.*not (int|object|NoneType|dict)"):
         ONE[name](wrong)
 
 
@@ -156,6 +156,12 @@ def test_files_of_a_folder_that_cannot_be_read_are_told(tmp_path):
     (tmp_path / "two.jsonl").write_text("{broken\n" * 3)
     with pytest.warns(UserWarning, match="1 file of .* could not be read"):
         ck.frame(tmp_path)
+
+
+@pytest.mark.parametrize("call", [ck.frame, ck.plots.growth, ck.score, lambda x: ck.sweep(x, "pi")])
+def test_a_frame_is_no_list_of_sessions(call):
+    with pytest.raises(ck.BadArguments, match="not DataFrame"):
+        call(ck.frame(TALK))
 
 
 def test_a_folder_without_sessions_says_so(tmp_path):

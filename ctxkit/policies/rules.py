@@ -24,8 +24,9 @@ _EACH_CALL = Always()
 class Rules:
     """Policy, trigger, pruning, guards and room; frozen, and ``a | b`` puts b's work after a's.
 
-    A policy without a trigger is asked before every call. Where `window` is None the limit is the model's, as far as
-    the log or the price table names it, else 200,000.
+    A policy without a trigger is asked before every call, and warned of where it is used. Where
+    `window` is None the limit is the model's, as far as the log or the price table names it, else
+    200,000.
 
     Raises:
         BadArguments: the parts cannot work together; the sentence says why.

@@ -251,7 +251,10 @@ def _guarded(name: str, path: Path, do: Callable[[], Any]) -> Any:
 
 def _place(path: object) -> Path:
     if not isinstance(path, (str, os.PathLike)):
-        raise BadArguments(f"expected a path, found {type(path).__name__}: give a file, a folder or a glob.")
+        raise BadArguments(
+            f"expected a path, found {type(path).__name__}: give a file, a folder or a glob "
+            "(ctxkit.read takes a list of messages, too)."
+        )
     text = os.fspath(path)
     if not isinstance(text, str) or "\0" in text:
         raise ReadError("expected a path as text without null characters.")

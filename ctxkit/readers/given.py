@@ -54,7 +54,8 @@ def as_sessions(given: Any) -> list[Session]:
     """
     if isinstance(given, (str, PathLike)):
         return _all_of(given)
-    if not isinstance(given, Iterable) or isinstance(given, Mapping) or _is_talk(given):
+    keyed = hasattr(given, "keys")  # a dictionary, a frame: what it yields are no sessions
+    if not isinstance(given, Iterable) or keyed or _is_talk(given):
         return [as_session(given)]
     return [as_session(each) for each in given]
 
