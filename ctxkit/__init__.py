@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ctxkit.faces import face
+
 TYPE_CHECKING = False  # type checkers know the name; importing `typing` would double what a bare interpreter takes
 if TYPE_CHECKING:
-    from typing import Any
-
     from IPython.core.interactiveshell import InteractiveShell
 
 __version__ = "0.1.0"
@@ -49,26 +49,12 @@ _NAMES = {
     "ModelError": "errors",
     "StoreError": "errors",
 }
-_ROOMS = ("presets", "plots", "policies", "metrics", "samples")
+_ROOMS = ("metrics", "plots", "policies", "presets", "readers", "samples", "snapshots")
 
 __all__ = [*_NAMES, *_ROOMS]  # noqa: PLE0604  names are strings, made above
 
 
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
-    if name in _NAMES:
-        value = getattr(import_module(f"ctxkit.{_NAMES[name]}"), name)
-    elif name in _ROOMS:
-        value = import_module(f"ctxkit.{name}")
-    else:
-        raise AttributeError(f"module 'ctxkit' has no attribute {name!r}")
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = face(__name__, _NAMES, _ROOMS)
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 from ctxkit.errors import BadArguments
 from ctxkit.markup import escape, line
 from ctxkit.messages import Image, Message, Sized, Text, Thinking, ToolCall
-from ctxkit.session import Session
+from ctxkit.readers.given import of_session
 from ctxkit.sizes import sizes
 from ctxkit.sizes.anchors import Slots, steps_of
 from ctxkit.tokens import Counter, named, ready
@@ -19,6 +19,7 @@ from ctxkit.tokens import Counter, named, ready
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ctxkit.session import Session
     from ctxkit.sizes.anchors import Step
 
 SHARES = (0.25, 0.5, 0.75, 0.9)
@@ -85,6 +86,7 @@ class Calibration:
         )
 
 
+@of_session
 def calibrate(
     session: Session,
     estimators: Iterable[str | Counter] | None = None,
@@ -94,7 +96,7 @@ def calibrate(
     """Return how far estimates are from the provider's numbers of a session.
 
     Args:
-        session: any session that recorded usage.
+        session: any session that recorded usage, the path of a log, or a list of messages.
         estimators: counters or their names; None takes those of real systems, and the exact o200k_base where its
             vocabulary is here.
         thresholds: prompt sizes at which a trigger would fire; None takes 25, 50, 75 and 90 % of the largest.
@@ -102,8 +104,6 @@ def calibrate(
     Raises:
         BadArguments: no session, one without two recorded prompts, or an estimator that does not exist.
     """
-    if not isinstance(session, Session):
-        raise BadArguments(f"Give a session to calibrate, not {type(session).__name__}.")
     counters = [named(e) if isinstance(e, str) else e for e in (estimators or (*_NAMES, *(["exact"] * ready())))]
     slots = Slots(session, counters[0])
     steps = list(steps_of(session, slots))

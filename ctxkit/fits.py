@@ -40,7 +40,7 @@ def fit(messages: Sequence[Dict], rules: AnyRules, *, limit: int | None = None) 
         BadArguments: a message is none, or the rules cannot work.
         UnsoundHistory: a policy parted a tool call from its result.
     """
-    rules = as_rules(rules)
+    rules = as_rules(rules, once=True)
     talk = _Talk(rules)
     talk.add(messages)
     call = talk.log.open()

@@ -13,6 +13,7 @@ from ctxkit.messages import Edit, Message, Usage
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.recorded import AsRecorded, recorded
 from ctxkit.presets.naming import as_rules
+from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _replace = msgspec.structs.replace
 
 
+@of_session
 def replay(
     session: Session,
     rules: AnyRules,
@@ -41,7 +43,7 @@ def replay(
     into fresh and cached tokens where the record itself tells them apart. Subagents are replayed by themselves.
 
     Args:
-        session: any session; a replay may be replayed.
+        session: any session, the path of a log, or a list of messages; a replay may be replayed.
         rules: rules, a preset or its name, a policy (asked before every call) or its words.
         tokens: one size a message of `session.messages`; None: the sizes anchored on recorded usage.
         fixed: tokens of each prompt that no message holds; None: as far as recorded usage tells.

@@ -6,5 +6,7 @@ from ctxkit.agent.agent import Agent
 from ctxkit.agent.events import Event
 from ctxkit.agent.limits import Limits, Spent
 from ctxkit.agent.outcome import Outcome
+from ctxkit.faces import listed
 
 __all__ = ["Agent", "Event", "Limits", "Outcome", "Spent"]
+__dir__ = listed(__all__)

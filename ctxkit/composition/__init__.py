@@ -10,11 +10,13 @@ from ctxkit.composition.groups import GONE, GROUPS, LATER, TOOLS, UNSEEN, pieces
 from ctxkit.composition.layers import Layers, is_anchored, layers, prompt, scaled, schema_chars, unseen
 from ctxkit.composition.reports import ContextReport, Contributor, Part
 from ctxkit.composition.sections import Section, sections
+from ctxkit.faces import listed
 from ctxkit.frames.costs import Costs
 from ctxkit.frames.fates import fates
 from ctxkit.frames.lengths import measure
 from ctxkit.markup import line
 from ctxkit.messages import Message, Source, Text, Thinking, ToolCall
+from ctxkit.readers.given import of_session
 from ctxkit.sizes import Sizes, sizes
 
 if TYPE_CHECKING:
@@ -22,19 +24,21 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counters import Counter
 
 __all__ = ["GROUPS", "ContextReport", "Contributor", "Layers", "Part", "Section", "layers", "report", "sections"]
+__dir__ = listed(__all__)
 
 DEFAULT_LIMIT = 200_000
 """The window of a model that neither the log nor the table of prices knows; marked estimated."""
 _TOP = 10
 
 
+@of_session
 def report(session: Session, call: int | None = -1, *, counter: Counter | None = None) -> ContextReport:
     """Return what fills the window at a call.
 
     Sizes are anchored on the recorded usage where there is any: the parts then sum up to the recorded prompt.
 
     Args:
-        session: any session.
+        session: any session, the path of a log, or a list of messages.
         call: number of the call, negatives from the end; None for the prompt that comes next. A session without calls
             is reported as it would be sent.
         counter: counts what usage does not tell; by default the exact o200k_base where its vocabulary is here.

@@ -4,6 +4,7 @@ from ctxkit.engine.advances import advance, run
 from ctxkit.engine.logs import identified, log_of, run_behind, sent_at, woven
 from ctxkit.engine.marks import Cut, Event, Held
 from ctxkit.engine.runs import Run
+from ctxkit.faces import listed
 
 __all__ = [
     "Cut",
@@ -18,3 +19,4 @@ __all__ = [
     "sent_at",
     "woven",
 ]
+__dir__ = listed(__all__)

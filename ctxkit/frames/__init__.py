@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.faces import listed
 from ctxkit.frames import calls, compactions, messages, sessions, turns
 from ctxkit.frames.columns import build
+from ctxkit.readers.given import as_sessions
 from ctxkit.session import Session, apart
 
 if TYPE_CHECKING:
@@ -16,8 +18,11 @@ if TYPE_CHECKING:
 
     from ctxkit.frames.columns import Column
     from ctxkit.frames.counts import Count
+    from ctxkit.readers.given import GivenAll
+    from ctxkit.session import Session
 
 __all__ = ["COLUMNS", "frame"]
+__dir__ = listed(__all__)
 
 _FRAMES = {"message": messages, "call": calls, "turn": turns, "compaction": compactions, "session": sessions}
 COLUMNS: dict[str, tuple[Column, ...]] = {name: module.COLUMNS for name, module in _FRAMES.items()}
@@ -25,7 +30,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {name: module.COLUMNS for name, module 
 
 
 def frame(
-    of: Session | Iterable[Session],
+    of: GivenAll,
     per: str = "turn",
     *,
     count: Count = None,
@@ -34,7 +39,8 @@ def frame(
     """Return one frame over all sessions given, with the columns of ``COLUMNS[per]`` whatever the sessions hold.
 
     Args:
-        of: a session, or any number of them.
+        of: a session, or any number of them; a path, a folder or a list of messages means the
+            sessions in it.
         per: what a row is: "message", "call", "turn", "compaction" or "session".
         count: how messages are counted: None for a quarter of their characters, "exact" for the tokenizer, "anchored"
             for sizes scaled to recorded usage, the name of an estimate ("pi", "fuseraft", ...), or a token counter.
@@ -43,10 +49,11 @@ def frame(
 
     Raises:
         BadArguments: `per` names no frame, `count` no counter, or something given is no session.
+        ReadError: a file cannot be read, or holds no session.
     """
     if per not in _FRAMES:
         raise BadArguments(f"per= takes one of {', '.join(_FRAMES)}, not {per!r}.{did_you_mean(str(per), _FRAMES)}")
-    given = apart(list(_all(of, children=children)))
+    given = apart(list(_all(as_sessions(of), children=children)))
     if per == "message":
         data = messages.rows(given, count)
     elif per == "compaction":
@@ -56,16 +63,8 @@ def frame(
     return build(COLUMNS[per], data)
 
 
-def _all(of: Session | Iterable[Session], *, children: bool) -> Iterable[Session]:
-    if isinstance(of, Session):
-        of = (of,)
-    try:
-        given = iter(of)
-    except TypeError:
-        raise BadArguments(f"Give a session or a list of sessions, not {type(of).__name__}.") from None
+def _all(given: Iterable[Session], *, children: bool) -> Iterable[Session]:
     for session in given:
-        if not isinstance(session, Session):
-            raise BadArguments(f"Give a session or a list of sessions, not {type(session).__name__}; read files first.")
         yield session
         if children:
             yield from _all(session.children, children=True)

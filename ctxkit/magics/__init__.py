@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ctxkit.faces import listed
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from ctxkit.magics.kit import CtxKit
 
 __all__ = ["load", "loaded", "unload"]
+__dir__ = listed(__all__)
 
 _LINE_MAGICS = ("context", "agent", "compact")
 _CELL_MAGICS = ("agent", "compact")

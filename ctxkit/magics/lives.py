@@ -215,8 +215,10 @@ class Lives:
         counter: Any = rules.counter or default()
         return model(name, counter=counter, clock=time.time, scripts=dict(self._kit.sessions.items()))
 
-    def rules(self, name: str) -> Rules:
+    def rules(self, name: str, *, once: bool = False) -> Rules:
         """Return rules: a variable of the user's that holds some, `standard`, words for a policy, else a preset.
+
+        `once`: they are asked by hand, so they need no trigger.
 
         Raises:
             UnknownPreset: there are none of that name.
@@ -225,10 +227,10 @@ class Lives:
 
         held = self._kit.shell.user_ns.get(name) if name.isidentifier() else None
         if held is not None and (isinstance(held, (Rules, str)) or callable(held)):
-            return as_rules(held)
+            return as_rules(held, once=once)
         if name == STANDARD.name:
             return STANDARD
-        return as_rules(name)
+        return as_rules(name, once=once)
 
     def tools(self, words: str) -> list[Any]:
         """Return tools by name: `files`, `shell`, `python`, or functions of the user's; separated by commas.

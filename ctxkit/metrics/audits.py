@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.frames.cuts import cuts
 from ctxkit.messages import Message, Text
 from ctxkit.policies import identifiers
+from ctxkit.readers.given import of_session
 from ctxkit.session import Session, apply_edit
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.frames.cuts import Cut
+
+__all__ = ["audits"]
 
 MARKER = 200
 """A text of fewer characters in place of removed messages is a marker, no summary."""
@@ -39,6 +42,7 @@ COLUMNS = {
 }
 
 
+@of_session
 def audits(session: Session, sections: Sequence[str] = ()) -> pd.DataFrame:
     """Return one row for each compaction of a session or a replay.
 

@@ -9,6 +9,16 @@ from math import inf, sqrt
 
 from ctxkit.errors import BadArguments
 
+__all__ = [
+    "best_interval",
+    "best_trigger",
+    "keep_alive_limit",
+    "mutation_gain",
+    "reads_until_mutation_pays",
+    "requests_until_reset_pays",
+    "turn_costs",
+]
+
 _WRITE, _READ = 1.25, 0.1
 """Anthropic's shares of the input price: a write that lives five minutes, a read."""
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ctxkit.metrics.loss import FATES, lost
 from ctxkit.metrics.size import spots_in
+from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
     from ctxkit.metrics.indexes import Index
     from ctxkit.session import Session
 
+__all__ = ["drift"]
 
+
+@of_session
 def drift(session: Session, index: Index | None = None) -> pd.DataFrame:
     """Return one row for each cut and each later state of what it took.
 

@@ -14,6 +14,8 @@ from ctxkit.errors import BadArguments
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = ["COMPLEXITY_TRAP", "elongated"]
+
 COMPLEXITY_TRAP = 0.15
 """Of the turns of a run with masked results."""
 _COUNTS = ("calls_n", "prompt_tokens", "fresh_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")

@@ -18,6 +18,7 @@ from ctxkit.metrics.indexes import Index
 from ctxkit.metrics.items import FAMILIES
 from ctxkit.metrics.memories import Memory
 from ctxkit.metrics.shown import shown_by, shown_in
+from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,6 +34,7 @@ COLUMNS = (
 )
 
 
+@of_session
 def lost(
     session: Session,
     index: Index | None = None,
@@ -69,6 +71,7 @@ def shares(session: Session, index: Index | None = None) -> dict[str, Any]:
     return {} if found is None else found.columns()
 
 
+@of_session
 def families(session: Session, index: Index | None = None) -> pd.DataFrame:
     """Return one row for each cut and family.
 
@@ -112,6 +115,7 @@ def by_family(found: Forgotten) -> list[tuple[int, int, str, list[int]]]:
     ]
 
 
+@of_session
 def losses(session: Session, index: Index | None = None) -> pd.DataFrame:
     """Return one row for each item that a cut took out of sight.
 

@@ -14,12 +14,15 @@ from ctxkit.frames.cuts import cuts
 from ctxkit.messages import Message
 from ctxkit.metrics.items import items
 from ctxkit.metrics.likeness import Likeness, named
+from ctxkit.readers.given import of_session
 from ctxkit.session import Session, apply_edit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import pandas as pd
+
+__all__ = ["Kept", "kept", "meaning", "sentences", "values"]
 
 SENTENCES = 2000
 """Sentences of what is shown that are compared, the newest."""
@@ -81,6 +84,7 @@ def kept(facts: Sequence[str], text: str, measure: str | Likeness | None = None)
     return tuple(out)
 
 
+@of_session
 def meaning(
     session: Session, facts: Sequence[str] | None = None, measure: str | Likeness | None = None
 ) -> pd.DataFrame:

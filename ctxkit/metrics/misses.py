@@ -8,10 +8,13 @@ import msgspec
 
 from ctxkit.engine import sent_at
 from ctxkit.messages import Edit, Message
+from ctxkit.readers.given import of_session
 from ctxkit.sizes import Sizes, sizes
 
 if TYPE_CHECKING:
     from ctxkit.session import Call, Session
+
+__all__ = ["Miss", "cache_life", "misses"]
 
 MissKind = Literal["cold_start", "ttl_expiry", "compaction", "prefix_change", "unexplained"]
 TOLERANCE = 0.05
@@ -42,6 +45,7 @@ class Miss(msgspec.Struct, frozen=True, gc=False):
         return max(self.expected - self.kept, 0)
 
 
+@of_session
 def misses(session: Session, *, anchored: Sizes | None = None) -> tuple[Miss | None, ...]:
     """Return for each call its miss, or None for a hit or where the log does not tell cached from uncached.
 

@@ -18,11 +18,14 @@ from ctxkit.frames.summaries import is_billed
 from ctxkit.messages import Usage
 from ctxkit.metrics.misses import HOUR, Miss, cache_life, misses
 from ctxkit.prices import Price, price
+from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.session import Session
+
+__all__ = ["Ledger", "Line", "modelled", "recorded", "reproduction_error"]
 
 MIN_CACHEABLE = 1024
 """Where the table does not say from how many tokens on a prompt is cached (Anthropic's and OpenAI's smallest)."""
@@ -79,6 +82,7 @@ class Ledger(msgspec.Struct, frozen=True):
         return sum(getattr(line, name) for line in self.lines)
 
 
+@of_session
 def recorded(session: Session, *, reuse: bool = False) -> Ledger:
     """Return the ledger as the provider counted it; calls without usage are left out.
 
@@ -113,6 +117,7 @@ def _summaries(session: Session, *, reuse: bool) -> float | None:
     return sum(known) if len(known) >= sum(map(is_billed, cuts(session))) else None
 
 
+@of_session
 def modelled(session: Session, found: Sequence[Miss | None] | None = None) -> Ledger:
     """Return the ledger that the cache model gives for the same prompts.
 
@@ -142,6 +147,7 @@ def modelled(session: Session, found: Sequence[Miss | None] | None = None) -> Le
     return _ledger(session, lines, prices, 0.0)
 
 
+@of_session
 def reproduction_error(session: Session, found: Sequence[Miss | None] | None = None) -> float | None:
     """Return modelled / recorded input-side dollars - 1, as a fraction; None without a cache split or prices.
 

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Text
+from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ctxkit.messages import Edit
     from ctxkit.session import Session
+
+__all__ = ["Fact", "Verdict", "available", "facts", "mcnemar", "plant"]
 
 Family = Literal["constraint", "decision", "reference", "superseded"]
 _SAID: dict[str, str] = {
@@ -46,6 +49,7 @@ def facts(n: int = 12, seed: int = 0) -> tuple[Fact, ...]:
     return tuple(out)
 
 
+@of_session
 def plant(session: Session, given: Iterable[Fact], seed: int = 0, *, until: float = 0.5) -> Session:
     """Return a recorded session in which each fact is said by the user, before a user's message in its first part.
 
@@ -78,6 +82,7 @@ def plant(session: Session, given: Iterable[Fact], seed: int = 0, *, until: floa
     return msgspec.structs.replace(session, log=tuple(log), parents=(), leaf=-1)
 
 
+@of_session
 def available(session: Session, given: Iterable[Fact]) -> dict[Fact, bool]:
     """Return for each fact whether its word stands in what would be shown next."""
     text = "\n".join(m.text for m in session.view())

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
 from ctxkit.frames.occupancy import prompts as occupancy
+from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.session import Session
+
+__all__ = ["amplification", "append_only", "headroom"]
 
 UNTOLD = 300
 """Tokens that a call adds beside the reply before it, where its prompt fell (Boise's rule for a drop)."""
@@ -48,6 +51,7 @@ def append_only(prompts: Sequence[int], outputs: Sequence[int]) -> list[int]:
     return out
 
 
+@of_session
 def amplification(session: Session) -> float | None:
     """Return how many times the tokens its append-only twin would have sent; None without recorded prompt sizes.
 

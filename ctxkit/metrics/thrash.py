@@ -21,12 +21,15 @@ from ctxkit.metrics.memories import Rows
 from ctxkit.metrics.rereads import Rereads
 from ctxkit.metrics.shown import shown_in
 from ctxkit.metrics.size import sent, spots_in
+from ctxkit.readers.given import of_session
 from ctxkit.session import apply_edit
 from ctxkit.sizes import Sizes, sizes
 
 if TYPE_CHECKING:
     from ctxkit.messages import Edit
     from ctxkit.session import Session
+
+__all__ = ["Held", "Thrash", "compactions", "cuts", "spiral", "thrash"]
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -117,6 +120,7 @@ class Thrash(msgspec.Struct, frozen=True):
     """Median tool calls to the first write."""
 
 
+@of_session
 def thrash(session: Session, *, anchored: Sizes | None = None) -> Thrash:
     """Return how the compactions of a session or a replay held, per cut and summed up."""
     every = cuts(session, anchored=anchored)
@@ -133,11 +137,13 @@ def thrash(session: Session, *, anchored: Sizes | None = None) -> Thrash:
     )
 
 
+@of_session
 def spiral(session: Session, limit: int) -> int:
     """Return the longest run of calls above `limit` tokens: a trigger that changed nothing."""
     return longest([p > limit for p in _prompts(session, None)])
 
 
+@of_session
 def cuts(
     session: Session, *, anchored: Sizes | None = None, sheet: Sheet | None = None
 ) -> tuple[Held, ...]:

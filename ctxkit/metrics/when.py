@@ -11,9 +11,12 @@ from ctxkit.errors import BadArguments
 from ctxkit.markup import escape
 from ctxkit.metrics.breakeven import best_trigger, requests_until_reset_pays
 from ctxkit.metrics.paces import Pace
+from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
     from ctxkit.session import Session
+
+__all__ = ["Ceiling", "When", "when"]
 
 
 class Ceiling(NamedTuple):
@@ -119,6 +122,7 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+@of_session
 def when(session: Session, *, floor: int | None = None, summary_tokens: int | None = None) -> When:
     """Return at which size to compact, to which, and whether to wait for a pause, in dollars alone.
 

@@ -12,7 +12,8 @@ from ctxkit.metrics.size import sent, spots_in
 from ctxkit.plots.axes import Axes, Trace
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.palette import COLOURS
-from ctxkit.plots.words import name_all, noted
+from ctxkit.plots.words import noted
+from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +45,7 @@ class CacheCall(NamedTuple):
     """Tokens that had to be sent again."""
 
 
+@of_session
 def cache_data(session: Session) -> tuple[CacheCall, ...]:
     """Return what each billed call read and wrote; of a replay as its record's cache behaviour would have it.
 
@@ -76,6 +78,7 @@ def cache_data(session: Session) -> tuple[CacheCall, ...]:
     return tuple(out)
 
 
+@of_session
 @noted
 def cache(session: Session) -> Chart:
     """Chart for each call how much of its prompt was read from the cache, written or sent afresh; misses by cause.
@@ -83,7 +86,7 @@ def cache(session: Session) -> Chart:
     Raises:
         BadArguments: it is no session.
     """
-    ((name, session),) = name_all(session).items()
+    name = session.id
     error = reproduction_error(session.origin) if session.origin is not None else None
     return _chart(name, cache_data(session), replayed=session.origin is not None, error=error)
 

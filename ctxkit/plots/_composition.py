@@ -12,6 +12,7 @@ from ctxkit.plots.chart import Chart
 from ctxkit.plots.palette import GROUP_COLOURS
 from ctxkit.plots.tiles import Tile, Tiles
 from ctxkit.plots.words import noted
+from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
     from ctxkit.composition import ContextReport, Layers
@@ -32,6 +33,7 @@ class Composition(NamedTuple):
     """Places on the axis of calls: half a call before the first that was shown the outcome."""
 
 
+@of_session
 def composition_data(session: Session, *, counter: Counter | None = None) -> Composition:
     """Return the tokens of each group at each call, and where compactions fired."""
     n = len(session.calls)
@@ -40,6 +42,7 @@ def composition_data(session: Session, *, counter: Counter | None = None) -> Com
     return Composition(session.id, layers(session, counter), places)
 
 
+@of_session
 @noted
 def composition(session: Session, call: int | None = None, *, counter: Counter | None = None) -> Chart:
     """Chart what fills the window: at every call, stacked; or at one call, as tiles.

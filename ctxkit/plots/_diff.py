@@ -12,6 +12,7 @@ from ctxkit.markup import line
 from ctxkit.plots.axes import Axes, Trace
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.words import noted
+from ctxkit.readers.given import of_session
 from ctxkit.session import apply_edit
 from ctxkit.sizes import sizes
 
@@ -47,6 +48,7 @@ class Change(NamedTuple):
     preview: str
 
 
+@of_session
 def diff_data(session: Session, compaction: int = 0, *, counter: Counter | None = None) -> tuple[Change, ...]:
     """Return every message that stood in the window when a compaction fired, and those that it put in, in order.
 
@@ -88,6 +90,7 @@ def diff_data(session: Session, compaction: int = 0, *, counter: Counter | None 
     return (*out[:at], *put_in, *out[at:])
 
 
+@of_session
 @noted
 def diff(session: Session, compaction: int = 0, *, counter: Counter | None = None) -> Chart:
     """Chart what one compaction did to every message of the window.

@@ -13,8 +13,9 @@ from ctxkit.plots.palette import COLOURS
 from ctxkit.plots.words import Compared, clock, name_all, noted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
+    from ctxkit.readers.given import Given, GivenAll
     from ctxkit.session import Session
 
 _MARKS = 40
@@ -24,7 +25,7 @@ _SMALL = "All panels have the same scales; triangles are compactions, dashes the
 _BEHIND = "All panels have the same scales; dotted is what was recorded, triangles are compactions, dashes the window."
 
 
-def growth_data(sessions: Session | Iterable[Session] | Mapping[str, Session]) -> tuple[Line, ...]:
+def growth_data(sessions: GivenAll | Mapping[str, Given] | Compared) -> tuple[Line, ...]:
     """Return one line for each agent of each session; calls whose size the log cannot tell are left out."""
     named = name_all(sessions)
     costs = Costs()
@@ -33,13 +34,13 @@ def growth_data(sessions: Session | Iterable[Session] | Mapping[str, Session]) -
 
 @noted
 def growth(
-    sessions: Session | Iterable[Session] | Mapping[str, Session] | Compared, *, small: bool | None = None
+    sessions: GivenAll | Mapping[str, Given] | Compared, *, small: bool | None = None
 ) -> Chart:
     """Chart the size of the context at every call of one or several sessions.
 
     Args:
-        sessions: a session, a list of them, a dictionary from the names in the legend to sessions, or what
-            ``ck.compare`` returned.
+        sessions: a session, the path of a log, a list or folder of them, a dictionary from the names
+            in the legend to sessions, or what ``ck.compare`` returned.
         small: a panel for each session, all on the same scales, behind a replay what was recorded; None: where there
             are more sessions than colours.
 

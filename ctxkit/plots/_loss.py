@@ -8,7 +8,8 @@ from ctxkit.metrics.items import FAMILIES
 from ctxkit.metrics.loss import by_family, lost
 from ctxkit.plots.axes import Axes, Trace
 from ctxkit.plots.chart import Chart
-from ctxkit.plots.words import name_all, noted
+from ctxkit.plots.words import noted
+from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,6 +37,7 @@ class Family(NamedTuple):
     """Items that this cut took and that the record used at any time after, each charged to one cut."""
 
 
+@of_session
 def loss_data(session: Session) -> tuple[Family, ...]:
     """Return one row for each cut and each family of which something had been removed."""
     return _families(lost(session))
@@ -50,6 +52,7 @@ def _families(found: Forgotten | None) -> tuple[Family, ...]:
     )
 
 
+@of_session
 @noted
 def loss(session: Session) -> Chart:
     """Chart over the compactions of a session which share of each family was still shown; the table has the figures.
@@ -57,7 +60,7 @@ def loss(session: Session) -> Chart:
     Raises:
         BadArguments: it is no session.
     """
-    ((name, session),) = name_all(session).items()
+    name = session.id
     return _chart(name, lost(session), text=session.has_text)
 
 

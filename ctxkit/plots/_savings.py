@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.frames import compactions
 from ctxkit.plots.axes import Axes, Trace
 from ctxkit.plots.chart import Chart
+from ctxkit.plots.cuts import cuts_of
 from ctxkit.plots.words import noted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.session import Session
+    import pandas as pd
+
+    from ctxkit.plots.cuts import Cuts
+    from ctxkit.readers.given import GivenAll
 
 
 class Saving(NamedTuple):
@@ -28,33 +31,57 @@ class Saving(NamedTuple):
     what: str
     """Kind, method and trigger."""
     source: str | None
+    session: str = ""
 
 
-def savings_data(session: Session) -> tuple[Saving, ...]:
-    """Return each compaction of a session with its sizes; None where the log cannot tell."""
-    found = compactions.rows([session])
-    names = ("compaction", "call", "tokens_before", "tokens_after", "summary_tokens", "tokens_source")
-    words = zip(*(found[n] for n in ("kind", "method", "trigger")), strict=True)
+_SIZES = ("compaction", "call", "tokens_before", "tokens_after", "summary_tokens")
+_WORDS = ("kind", "method", "trigger")
+
+
+def savings_data(of: GivenAll | pd.DataFrame) -> tuple[Saving, ...]:
+    """Return each compaction with its sizes; None where the log cannot tell.
+
+    Raises:
+        BadArguments: it is neither sessions nor a frame of compactions.
+    """
+    return _data(_cuts(of))
+
+
+def _cuts(of: GivenAll | pd.DataFrame) -> Cuts:
+    return cuts_of(of, (*_SIZES, *_WORDS, "tokens_source"), "savings")
+
+
+def _data(cuts: Cuts) -> tuple[Saving, ...]:
+    found = cuts.columns
+    words = zip(*(found[n] for n in _WORDS), strict=True)
     told = [" · ".join(w for w in row if w) for row in words]
-    rows = zip(*(found[n] for n in names), told, strict=True)
-    return tuple(
-        Saving(k, call, before, after, new, what, source) for k, call, before, after, new, source, what in rows
-    )
+    columns = [*(found[n] for n in _SIZES), told, found["tokens_source"], found["session"]]
+    return tuple(Saving(*row) for row in zip(*columns, strict=True))
 
 
 @noted
-def savings(session: Session) -> Chart:
-    """Chart the window before and after each compaction, and how much of the latter the compaction itself put in."""
-    return _chart(session.id, savings_data(session))
+def savings(of: GivenAll | pd.DataFrame) -> Chart:
+    """Chart the window before and after each compaction, and how much of the latter the compaction itself put in.
+
+    Args:
+        of: a session, several (their compactions stand one after the other), or a frame with one
+            row a compaction.
+
+    Raises:
+        BadArguments: it is neither sessions nor a frame of compactions.
+    """
+    cuts = _cuts(of)
+    return _chart(cuts.title, _data(cuts), several=len(cuts.names) > 1)
 
 
-def _chart(name: str, data: Sequence[Saving]) -> Chart:
+def _chart(name: str, data: Sequence[Saving], *, several: bool) -> Chart:
     def hover(k: int) -> str:
         one = data[k]
         sizes = f"{_size(one.before)} → {_size(one.after)} tokens ({one.source})"
-        return f"compaction {one.number}, {_where(one)}\n{sizes}\nput in {_size(one.put_in)}\n{one.what}"
+        which = f"{one.session}\n" if several else ""
+        return f"{which}compaction {one.number}, {_where(one)}\n{sizes}\nput in {_size(one.put_in)}\n{one.what}"
 
-    places = [s.number for s in data]
+    places = [k if several else s.number for k, s in enumerate(data)]
     columns = (("before", [s.before for s in data]), ("after", [s.after for s in data]))
     traces = [Trace(name=n, x=places, y=y, kind="bar", look=i, hover=hover) for i, (n, y) in enumerate(columns)]
     new = [s.put_in for s in data]
@@ -66,8 +93,8 @@ def _chart(name: str, data: Sequence[Saving]) -> Chart:
         title=f"Savings of the compactions of {name}",
         caption=f"{len(data)} compactions: tokens in the window before and after.{mean}",
         drawing=axes,
-        head=("compaction", "call", "before", "after", "saved", "put in", "what", "source"),
-        rows=tuple(map(_row, data)),
+        head=("session",) * several + ("compaction", "call", "before", "after", "saved", "put in", "what", "source"),
+        rows=tuple((s.session,) * several + _row(s) for s in data),
     )
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ctxkit.errors import BadArguments
-from ctxkit.frames import compactions
 from ctxkit.plots.axes import Axes, Limit, Mark, Trace
 from ctxkit.plots.chart import Chart
+from ctxkit.plots.cuts import cuts_of
 from ctxkit.plots.palette import STOP
 from ctxkit.plots.words import noted
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from ctxkit.readers.given import GivenAll
     from ctxkit.session import Session
 
 _MARKS = 40
@@ -40,7 +43,7 @@ class Thrash(NamedTuple):
 
 
 def thrash_data(
-    session: Session,
+    of: GivenAll | pd.DataFrame,
     *,
     min_savings: float = 0.10,
     window: int = 10,
@@ -49,20 +52,28 @@ def thrash_data(
     """Return what each compaction saved, those that were held back, and where the guard would close.
 
     Raises:
-        BadArguments: `by` is neither tokens nor messages.
+        BadArguments: `by` is neither tokens nor messages; or it is neither one session nor a
+            frame of its compactions.
     """
     if by not in ("tokens", "messages"):
         raise BadArguments(f"plots.thrash counts by 'tokens' or 'messages', not by {by!r}.")
-    found = compactions.rows([session])
-    n = len(session.calls)
-    shares = found["token_savings" if by == "tokens" else "message_savings"]
-    done = [Try(n if c is None else c, s, "") for c, s in zip(found["call"], shares, strict=True)]
-    return Thrash(session.id, (*done, *_held(session)), min_savings, window, by, _closes(shares, min_savings, window))
+    column = "token_savings" if by == "tokens" else "message_savings"
+    cuts = cuts_of(of, ("call", column), "thrash")
+    if len(cuts.names) > 1:
+        raise BadArguments(
+            f"plots.thrash draws one session, for a guard counts within one; {len(cuts.names)} were given: "
+            "draw them one by one."
+        )
+    calls, shares = cuts.columns["call"], cuts.columns[column]
+    n = len(cuts.sessions[0].calls) if cuts.sessions else max((c for c in calls if c is not None), default=-1) + 1
+    done = [Try(n if c is None else c, s, "") for c, s in zip(calls, shares, strict=True)]
+    held = [each for session in cuts.sessions for each in _held(session)]
+    return Thrash(cuts.title, (*done, *held), min_savings, window, by, _closes(shares, min_savings, window))
 
 
 @noted
 def thrash(
-    session: Session,
+    of: GivenAll | pd.DataFrame,
     *,
     min_savings: float = 0.10,
     window: int = 10,
@@ -71,12 +82,13 @@ def thrash(
     """Chart the share that each compaction saved, against a guard's threshold.
 
     Args:
-        session: a recorded session or a replay; a replay also knows what its guards held back.
+        of: a recorded session or a replay, which also knows what its guards held back; or a frame of
+            one session's compactions, which does not.
         min_savings: share below which a compaction counts as fruitless (fuseraft's default is 0.10).
         window: so many fruitless ones in a row close the guard (fuseraft's default is 10).
         by: whether the share is of tokens, as the bill counts, or of messages, as fuseraft does.
     """
-    return _chart(thrash_data(session, min_savings=min_savings, window=window, by=by))
+    return _chart(thrash_data(of, min_savings=min_savings, window=window, by=by))
 
 
 def _held(session: Session) -> list[Try]:

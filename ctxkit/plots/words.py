@@ -9,16 +9,17 @@ from datetime import UTC, datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 
-from ctxkit.errors import BadArguments
 from ctxkit.markup import line
+from ctxkit.readers.given import as_session, as_sessions
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     import pandas as pd
 
     from ctxkit.plots.chart import Chart
+    from ctxkit.readers.given import Given, GivenAll
 
 
 class Compared(Protocol):
@@ -27,23 +28,21 @@ class Compared(Protocol):
     replays: dict[str, Session]
 
 
-def name_all(sessions: Session | Iterable[Session] | Mapping[str, Session] | Compared) -> dict[str, Session]:
+def name_all(sessions: GivenAll | Mapping[str, Given] | Compared) -> dict[str, Session]:
     """Return the sessions under the names by which a legend tells them apart.
 
     Raises:
         BadArguments: something given is no session.
     """
-    if isinstance(sessions, Session):
-        sessions = (sessions,)
     given: Any = getattr(sessions, "replays", sessions)
-    try:
-        pairs = [*given.items()] if hasattr(given, "items") else [(getattr(s, "id", ""), s) for s in given]
-    except TypeError:
-        raise BadArguments(f"Give a session or several, not {type(given).__name__}.") from None
+    named = isinstance(given, Mapping) and "role" not in given
+    pairs = (
+        [(name, as_session(s)) for name, s in given.items()]
+        if named
+        else [(s.id, s) for s in as_sessions(given)]
+    )
     out: dict[str, Session] = {}
     for name, session in pairs:
-        if not isinstance(session, Session):
-            raise BadArguments(f"Give a session or several, not {type(session).__name__}.")
         key, n = str(name), 2
         while key in out:
             key, n = f"{name} ({n})", n + 1

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from ctxkit.faces import face
 
 _NAMES = {
     **dict.fromkeys(("Chain", "Ladder"), "chain"),
@@ -13,18 +12,4 @@ _NAMES = {
 }
 _ROOMS = ("guards", "summarisers", "triggers")
 __all__ = [*_NAMES, *_ROOMS]  # noqa: PLE0604  names are strings, made above
-
-
-def __getattr__(name: str) -> Any:
-    if name in _NAMES:
-        value = getattr(import_module(f"ctxkit.policies.{_NAMES[name]}"), name)
-    elif name in _ROOMS:
-        value = import_module(f"ctxkit.policies.{name}")
-    else:
-        raise AttributeError(f"module 'ctxkit.policies' has no attribute {name!r}")
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = face(__name__, _NAMES, _ROOMS)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments
+from ctxkit.faces import listed
 from ctxkit.policies.outlooks import turn_at
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.triggers import next_of
@@ -13,6 +14,19 @@ from ctxkit.policies.triggers import next_of
 if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.policies.policy import Guard, Outlook, Past
+
+__all__ = [
+    "AntiThrash",
+    "Attempts",
+    "Cooldown",
+    "Grace",
+    "Hysteresis",
+    "MinProgress",
+    "Open",
+    "Smaller",
+    "UntilCold",
+]
+__dir__ = listed(__all__)
 
 
 class Open:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence  # noqa: TC003  read by dataclasses
 from dataclasses import dataclass, field, fields, replace
 from sys import maxsize
@@ -16,6 +17,9 @@ from ctxkit.policies.plain import as_part
 from ctxkit.policies.policy import Guard, Part, Policy, Pruning, Trigger, name_of
 from ctxkit.policies.withdrawn import refuse
 from ctxkit.tokens.counters import Counter, Room
+
+_EACH_CALL = Always()
+"""The trigger of rules that were given none."""
 
 
 def _policy(given: object) -> Part | None:
@@ -48,8 +52,9 @@ def _counter(given: Counter | str | None) -> Counter | None:
 class Rules:
     """Policy, trigger, pruning, guards and room; frozen, and ``a | b`` puts b's work after a's.
 
-    A policy without a trigger is asked before every call. Where `window` is None the limit is the model's, as far as
-    the log or the price table names it, else 200,000.
+    A policy without a trigger is asked before every call, and warned of where it is used. Where
+    `window` is None the limit is the model's, as far as the log or the price table names it, else
+    200,000.
 
     Raises:
         BadArguments: the parts cannot work together; the sentence says why.
@@ -100,7 +105,7 @@ class Rules:
             from ctxkit.policies.summarisers import named as summariser
 
             if self.trigger is None:
-                object.__setattr__(self, "trigger", Always())
+                object.__setattr__(self, "trigger", _EACH_CALL)
             if isinstance(self.summariser, str) or self.summariser is None:
                 object.__setattr__(self, "summariser", summariser(self.summariser or "extractive"))
             object.__setattr__(self, "policy", self.policy.using(self.summariser))
@@ -151,6 +156,19 @@ class Rules:
             return self.name
         parts = [name_of(p) for p in (self.pruning, self.policy) if p is not None]
         return " + ".join(parts) or "none"
+
+    def warn(self) -> None:
+        """Warn, once, where a policy was given without a trigger: due before every call, it rarely pays."""
+        if self.trigger is not _EACH_CALL or not self.auto or self.__dict__.get("_warned"):
+            return
+        self.__dict__["_warned"] = True
+        warnings.warn(
+            f"The rules {self.label!r} have a policy without a trigger, so it is due before every "
+            "call: give one, as in Rules(policy=..., trigger=triggers.Share(share=0.75)), or "
+            "triggers.Always() where that is meant.",
+            UserWarning,
+            stacklevel=2,
+        )
 
     def room(self, log: Log, limit: int | None = None) -> Room:
         """Return the room for a log: this window, else the limit given, else 200,000 tokens.

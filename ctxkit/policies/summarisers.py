@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.faces import listed
 from ctxkit.messages import Message
 from ctxkit.policies import extracts, lines
 from ctxkit.policies.focuses import focus as focus_of
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.history import History
+
+__all__ = ["Extractive", "Fixed", "Passage", "Recorded", "Share", "named"]
+__dir__ = listed(__all__)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from math import ceil, floor
 from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments
+from ctxkit.faces import listed
 from ctxkit.history.view import role_code
 from ctxkit.policies.dues import Always, Both, Due, Either, Never, Not
 
@@ -40,6 +41,7 @@ __all__ = [
     "after_replies",
     "next_of",
 ]
+__dir__ = listed(__all__)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from ctxkit.faces import face
 
 _PRESETS = (
     "fuseraft",
@@ -38,15 +37,4 @@ _PRESETS = (
 _NAMES = {**{name: f"_{name}" for name in _PRESETS}, "names": "catalogue", "preset": "catalogue"}
 
 __all__ = [*_NAMES]  # noqa: PLE0604  names are strings, made above
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module 'ctxkit.presets' has no attribute {name!r}")
-    value = getattr(import_module(f"ctxkit.presets.{_NAMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = face(__name__, _NAMES)

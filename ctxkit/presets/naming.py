@@ -20,15 +20,27 @@ if TYPE_CHECKING:
     """Rules, a preset, a policy, or the words for one of them."""
 
 
-def as_rules(rules: AnyRules) -> Rules:
+def as_rules(rules: AnyRules, *, once: bool = False) -> Rules:
     """Return rules from rules, a preset or its name, a policy or its words.
 
-    A name may have settings: ``"pi"``, ``"pi:reserve_tokens=8_000"``, ``"clear:keep_last=3"``.
+    A name may have settings: ``"pi"``, ``"pi:reserve_tokens=8_000"``, ``"clear:keep_last=3"``. A policy
+    without a trigger is due before every call: that is warned of.
+
+    Args:
+        rules: what names them.
+        once: they are asked once, not call by call: there is nothing to warn of.
 
     Raises:
         BadArguments: it is none of these, or the settings cannot work.
         UnknownPreset: a name means nothing; the sentence names the nearest.
     """
+    made = _made(rules)
+    if not once:
+        made.warn()
+    return made
+
+
+def _made(rules: Any) -> Rules:
     if isinstance(rules, str):
         return _named(rules)
     if callable(rules) and str(getattr(rules, "__module__", "")).startswith("ctxkit.presets."):

@@ -12,34 +12,40 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
-from ctxkit.messages import Fault
+from ctxkit.messages import Edit, Fault, Message
 from ctxkit.readers.folders import Found, find
 from ctxkit.readers.members import MEMBERS, Reader, knows, members, named, names, sniff
 from ctxkit.readers.mends import mended
 from ctxkit.readers.sessions import Sessions, shown
 from ctxkit.readers.source import Source
+from ctxkit.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from ctxkit.session import Session
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 __all__ = ["MEMBERS", "Reader", "members", "named", "names", "read", "read_all", "read_source", "sniff"]
 
 
-def read(path: str | os.PathLike[str], format: str | None = None) -> Session:  # noqa: A002
-    """Read one session from a file, or from a folder that holds exactly one.
+def read(
+    path: str | os.PathLike[str] | Sequence[Any],
+    format: str | None = None,  # noqa: A002
+) -> Session:
+    """Read one session from a file, from a folder that holds exactly one, or from messages.
 
     Args:
-        path: the file or folder.
+        path: the file or folder; or a list of messages, the oldest first: dicts as Chat Completions or
+            Anthropic's Messages take them (or the objects of their SDKs), or `ctxkit.Message`s.
         format: name of the format, to force it; None: found from the content.
 
     Raises:
+        BadArguments: neither a path nor messages.
         ReadError: the file cannot be read, is no session, or holds several (`read_all` takes those).
         UnknownFormat: no reader knows the content, or no format has that name.
     """
-    place = _place(path)
     reader = None if format is None else named(format)
+    if isinstance(path, (list, tuple)):
+        return _of_messages(path, reader)
+    place = _place(path)
     sessions = _read_folder(place, reader) if place.is_dir() else read_source(Source(place), reader)
     if not sessions:
         raise ReadError("the folder holds no session that a reader knows; ctxkit.read_all says why, by file.", place)
@@ -76,6 +82,34 @@ def read_all(
     with _no_collection():
         _collect(unique, reader, out, progress)
     return out
+
+
+def _of_messages(messages: Sequence[Any], reader: Reader | None) -> Session:
+    """Read messages as a file that holds them would be read."""
+    ours = sum(isinstance(m, (Message, Edit)) for m in messages)
+    if ours and ours == len(messages):
+        return Session(id="messages", log=tuple(messages))
+    if ours:
+        raise BadArguments("expected dicts or ctxkit.Message objects, found both in one list.")
+    try:
+        data = msgspec.json.encode(messages, enc_hook=_plain)
+    except (TypeError, ValueError, RecursionError) as e:
+        raise BadArguments(f"expected messages as dicts or ctxkit.Message objects: {e}.") from None
+    try:
+        found = read_source(Source("messages", data), reader)
+    except ReadError as e:
+        told = "expected a list of messages with a role and content" if reader is None else e.why
+        raise type(e)(f"{told.rstrip('.')}.") from None
+    if len(found) > 1:
+        raise BadArguments(f"expected one conversation, found {len(found)}: give them one by one.")
+    return msgspec.structs.replace(found[0], path_=None)
+
+
+def _plain(message: Any) -> Any:
+    """Return an object of an SDK as the dict that was received."""
+    if not hasattr(message, "model_dump"):
+        raise TypeError(f"found {type(message).__name__} among them")
+    return message.model_dump(exclude_none=True)
 
 
 @contextmanager
@@ -227,7 +261,10 @@ def _guarded(name: str, path: Path, do: Callable[[], Any]) -> Any:
 
 def _place(path: object) -> Path:
     if not isinstance(path, (str, os.PathLike)):
-        raise BadArguments(f"expected a path, found {type(path).__name__}: give a file, a folder or a glob.")
+        raise BadArguments(
+            f"expected a path, found {type(path).__name__}: give a file, a folder or a glob "
+            "(ctxkit.read takes a list of messages, too)."
+        )
     text = os.fspath(path)
     if not isinstance(text, str) or "\0" in text:
         raise ReadError("expected a path as text without null characters.")

@@ -6,26 +6,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
+from ctxkit.faces import listed
+from ctxkit.readers.given import as_session
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ctxkit.session import Session
+    from ctxkit.readers.given import Given
 
 __all__ = ["export"]
+__dir__ = listed(__all__)
 
 _SCORED = {"session", "rules", "prompt_tokens", "cost_usd", "reproduction_error", "error"}
 """Columns by which a frame is known to hold scores."""
 
 
-def export(x: Session | pd.DataFrame, path: str | Path) -> Path:
+def export(x: Given | pd.DataFrame, path: str | Path) -> Path:
     """Write a report of a session, a comparison or a sweep and return its path; a file there is replaced.
 
     It says first what it rests on: how well the cost model reproduces the record, the share of unexplained cache
     misses, the counter, and that a replay is an open loop.
 
     Args:
-        x: a session or replay, what `compare` returned, or what `sweep` returned.
+        x: a session or replay, the path of a log, a list of messages, what `compare` returned, or
+            what `sweep` returned.
         path: a file that ends in `.html`: one page with everything in it (about 5 MB with charts) that opens offline;
             or in `.ipynb`: a notebook with the same content, its outputs and its data, whose cells run.
 
@@ -53,7 +57,7 @@ def _page(x: Any) -> str:
     if kind == "session":
         from ctxkit.reports.sessions import session_page
 
-        return session_page(x)
+        return session_page(as_session(x))
     if kind == "comparison":
         from ctxkit.reports.comparisons import comparison_page
 
@@ -68,7 +72,7 @@ def _notebook(x: Any) -> str:
 
     kind = _kind(x)
     if kind == "session":
-        return notebooks.session_notebook(x)
+        return notebooks.session_notebook(as_session(x))
     return notebooks.comparison_notebook(x) if kind == "comparison" else notebooks.sweep_notebook(x)
 
 
@@ -78,10 +82,6 @@ def _kind(x: Any) -> str:
     Raises:
         BadArguments: it is neither a session nor scores.
     """
-    from ctxkit.session import Session
-
-    if isinstance(x, Session):
-        return "session"
     import pandas as pd
 
     if isinstance(x, pd.DataFrame) and set(x.columns) >= _SCORED:
@@ -90,6 +90,6 @@ def _kind(x: Any) -> str:
         from ctxkit.sweeps.comparisons import Comparison
 
         return "comparison" if isinstance(x, Comparison) else "sweep"
-    raise BadArguments(
-        f"A session, a comparison (ctxkit.compare) or a sweep (ctxkit.sweep) can be exported, not {type(x).__name__}."
-    )
+    if isinstance(x, pd.DataFrame):
+        raise BadArguments("Of frames only a comparison (ctxkit.compare) or a sweep (ctxkit.sweep) can be exported.")
+    return "session"

@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.faces import listed
+
+__all__ = ["names", "path"]
+__dir__ = listed(__all__)
 
 _FOLDER = Path(__file__).parent
 _NAMES = ("billing",)

@@ -5,6 +5,7 @@ new since it was asked last, and may say nothing of an earlier one; so a replay 
 about all calls, a live session one question a call, and looking ahead is impossible.
 """
 
+from ctxkit.faces import listed
 from ctxkit.schedules.changes import AS_IT_CAME
 from ctxkit.schedules.layers import Layer
 from ctxkit.schedules.rows import Rows, State
@@ -13,3 +14,4 @@ from ctxkit.schedules.view import ScheduleView
 from ctxkit.schedules.windows import Roll, Window
 
 __all__ = ["AS_IT_CAME", "Layer", "Roll", "Rows", "Schedule", "ScheduleView", "State", "Window"]
+__dir__ = listed(__all__)

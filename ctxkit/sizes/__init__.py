@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ctxkit.faces import listed
 from ctxkit.messages import Edit, Message, Source
 from ctxkit.session import Session, apply_edit
 from ctxkit.sizes.anchors import Slots, Step, steps_of
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counters import Counter
 
 __all__ = ["Sizes", "sizes"]
+__dir__ = listed(__all__)
 
 
 class Sizes(msgspec.Struct, frozen=True, dict=True):

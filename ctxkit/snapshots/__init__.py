@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctxkit.faces import listed
 from ctxkit.snapshots.faults import Fault, Faults
 from ctxkit.snapshots.follow import Follower, follow
 from ctxkit.snapshots.markers import compactions, segments, turns
@@ -20,3 +21,4 @@ __all__ = [
     "turns",
     "write_snapshots",
 ]
+__dir__ = listed(__all__)

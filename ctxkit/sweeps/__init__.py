@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from ctxkit.faces import face
 
 _NAMES = {
     "score": "scores",
@@ -18,15 +17,4 @@ _NAMES = {
 }
 
 __all__ = [*_NAMES]  # noqa: PLE0604  names are strings, made above
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module 'ctxkit.sweeps' has no attribute {name!r}")
-    value = getattr(import_module(f"ctxkit.sweeps.{_NAMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_NAMES})
+__getattr__, __dir__ = face(__name__, _NAMES)

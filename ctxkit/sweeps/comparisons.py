@@ -9,8 +9,8 @@ import pandas as pd
 from ctxkit.engine import identified
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.markup import escape, line
+from ctxkit.readers.given import of_session
 from ctxkit.replays import replayed, session_of
-from ctxkit.session import Session
 from ctxkit.sweeps.columns import typed
 from ctxkit.sweeps.grids import Refused, labels, rules_of
 from ctxkit.sweeps.scores import Base, row_of
@@ -18,6 +18,7 @@ from ctxkit.sweeps.scores import Base, row_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ctxkit.session import Session
     from ctxkit.sweeps.grids import Several
 
 SHOWN = {
@@ -140,6 +141,7 @@ class Comparison(pd.DataFrame):
         return self.to_text()
 
 
+@of_session
 def compare(
     session: Session,
     rules: Several = "all",
@@ -151,7 +153,8 @@ def compare(
     """Return a session's score as recorded and under each of several rules, one row each.
 
     Args:
-        session: a recorded session; of a replay the recorded one is taken.
+        session: a recorded session, the path of a log, or a list of messages; of a replay the
+            recorded one is taken.
         rules: rules, policies, names of presets or chains in a list, or ``"all"`` for every preset.
         loss: work out what was lost too.
         reuse: the call that writes a summary reads the cached prompt; else it sends what it summarises afresh.
@@ -161,8 +164,6 @@ def compare(
         BadArguments: it is no session, or there are no rules.
         UnknownPreset: a name means nothing; the sentence names the nearest.
     """
-    if not isinstance(session, Session):
-        raise BadArguments(f"One session is compared under several rules, not {type(session).__name__}.")
     session = identified(session.origin or session)
     from tqdm.auto import tqdm
 

@@ -11,12 +11,11 @@ from ctxkit.sweeps.grids import rules_of
 from ctxkit.sweeps.runs import sessions_of, sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from concurrent.futures import Executor
 
     import pandas as pd
 
-    from ctxkit.session import Session
+    from ctxkit.readers.given import GivenAll
     from ctxkit.sweeps.grids import Several
 
 LOSSES = ("cost_usd", "needed_later_loss", "unpaid_cuts_n")
@@ -36,7 +35,7 @@ def front(runs: pd.DataFrame, by: str = "rules") -> pd.DataFrame:
 
 
 def advise(
-    sessions: Session | Iterable[Session],
+    sessions: GivenAll,
     rules: Several = "all",
     *,
     executor: Executor | None = None,

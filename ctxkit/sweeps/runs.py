@@ -6,7 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.errors import BadArguments
-from ctxkit.session import Session
+from ctxkit.readers.given import as_sessions
 from ctxkit.sweeps.batches import Bench, Options, Setting, key_of, rows_of
 from ctxkit.sweeps.columns import NAMES, typed
 from ctxkit.sweeps.grids import differing, labels, rules_of
@@ -14,12 +14,14 @@ from ctxkit.sweeps.notes import Notes
 from ctxkit.sweeps.spreads import spread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
     import pandas as pd
 
+    from ctxkit.readers.given import GivenAll
+    from ctxkit.session import Session
     from ctxkit.sweeps.grids import Several
 
 
@@ -31,7 +33,7 @@ class Task(NamedTuple):
 
 
 def sweep(
-    sessions: Session | Iterable[Session],
+    sessions: GivenAll,
     rules: Several,
     executor: Executor | None = None,
     out: str | Path | None = None,
@@ -46,7 +48,7 @@ def sweep(
     `error`. Interrupted (Ctrl-C), it returns the rows that are done, and says so in ``frame.attrs["interrupted"]``.
 
     Args:
-        sessions: recorded sessions; of a replay the recorded one is taken.
+        sessions: recorded sessions, paths of logs, or a folder of them; of a replay the recorded one is taken.
         rules: a grid, rules, policies, names of presets, or ``"all"``.
         executor: any ``concurrent.futures.Executor``: a ``ProcessPoolExecutor()``, Dask's ``client.get_executor()``;
             None: this process. Rules and sessions must be picklable for it; what cannot travel is done here.
@@ -99,15 +101,9 @@ def sweep(
     return frame
 
 
-def sessions_of(sessions: Session | Iterable[Session]) -> list[Session]:
+def sessions_of(sessions: GivenAll) -> list[Session]:
     """Return the recorded sessions of what was given; BadArguments where there are none."""
-    try:
-        given = [sessions] if isinstance(sessions, Session) else list(sessions)
-    except TypeError:
-        raise BadArguments(f"Give a session or several, not {type(sessions).__name__}.") from None
-    for each in given:
-        if not isinstance(each, Session):
-            raise BadArguments(f"Give sessions to sweep over, not {type(each).__name__}.")
+    given = as_sessions(sessions)
     if not given:
         raise BadArguments("There is no session to sweep over: read some first.")
     return [s.origin or s for s in given]

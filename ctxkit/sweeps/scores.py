@@ -7,7 +7,6 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.engine import run_behind
-from ctxkit.errors import BadArguments
 from ctxkit.frames.cuts import cuts as placed
 from ctxkit.frames.occupancy import prompts as plain_prompts
 from ctxkit.metrics.bills import Sheet
@@ -24,6 +23,7 @@ from ctxkit.metrics.shown import shown_by, shown_in
 from ctxkit.metrics.size import sent, spots_in, spots_of
 from ctxkit.metrics.tallies import bill
 from ctxkit.metrics.thrash import compactions
+from ctxkit.readers.given import of_session
 from ctxkit.replays import crowded, hidden
 from ctxkit.session import Session
 from ctxkit.sizes import Sizes, sizes
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from ctxkit.engine import Run
     from ctxkit.metrics.compaction import Compaction
+    from ctxkit.session import Session
 
 
 class Base:
@@ -93,6 +94,7 @@ class Base:
         return "derived" if self.sheet.has_usage else "estimated"
 
 
+@of_session
 def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Series:
     """Return one row for a recorded session or a replay of one, under the names of `sweeps.columns.COLUMNS`.
 
@@ -101,7 +103,7 @@ def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Ser
     `metrics.bills`), over the calls that the record bills.
 
     Args:
-        session: a session, or what `replay` returned.
+        session: a session, what `replay` returned, the path of a log, or a list of messages.
         loss: work out what was lost too; it reads every text once. Missing for a replay whose rules prune each call
             and that was read from a file: what was hidden is then not known.
         reuse: the call that writes a summary reads the cached prompt; else it sends what it summarises afresh.
@@ -119,8 +121,6 @@ def row_of(
     session: Session, base: Base | None = None, done: Run | None = None, *, loss: bool = True, reuse: bool = False
 ) -> dict[str, Any]:
     """Return the row of a session or a replay as plain values; the run behind it tells what a pruning hid."""
-    if not isinstance(session, Session):
-        raise BadArguments(f"A session or a replay can be scored, not {type(session).__name__}.")
     base = base or Base(session.origin or session)
     row = _replayed(base, session, reuse=reuse) if session.origin is not None else _recorded(base, reuse=reuse)
     if loss:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctxkit.faces import listed
 from ctxkit.tokens.catalogue import default, named, names
 from ctxkit.tokens.counters import IMAGE_TOKENS, Counter, Room, message_tokens
 from ctxkit.tokens.encoders import Anthropic, Exact, anthropic, encoding_for, exact, ready
@@ -35,3 +36,4 @@ __all__ = [
     "names",
     "ready",
 ]
+__dir__ = listed(__all__)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.session import Session
+from ctxkit.readers.given import as_session
 
 if TYPE_CHECKING:
-    from ctxkit.agent.live import LiveSession
+    from collections.abc import Callable
 
-Source = tuple[str, Callable[[], Session], "Callable[[], LiveSession | None]"]
+    from ctxkit.agent.live import LiveSession
+    from ctxkit.session import Session
+
+Source = tuple[str, "Callable[[], Session]", "Callable[[], LiveSession | None]"]
 """The name, what returns the session as it stands, and what returns the live session, if there is one."""
 
 
@@ -20,16 +23,16 @@ def source(what: Any) -> Source:
 
     Raises:
         BadArguments: it is no session, and names none.
+        ReadError: the file cannot be read.
     """
     from ctxkit.agent.live import LiveSession
 
-    if isinstance(what, Session):
-        return what.title or what.id, lambda: what, lambda: None
     if isinstance(what, LiveSession):
         return what.name, lambda: what.session, lambda: what
-    if what is None or isinstance(what, str):
+    if what is None or (isinstance(what, str) and not Path(what).is_file()):
         return _named(what)
-    raise BadArguments(f"A session, a live session or the name of one can be watched, not {type(what).__name__}.")
+    resting = as_session(what)
+    return resting.title or resting.id, lambda: resting, lambda: None
 
 
 def _named(name: str | None) -> Source:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
+from ctxkit.readers.given import of_session
 from ctxkit.tools.folders import Folder
 
 if TYPE_CHECKING:
@@ -32,11 +33,12 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
         return f"<written {self.path} as {self.format}; lost: {lost}>"
 
 
+@of_session
 def write(session: Session, path: str | os.PathLike[str], format: str = "native") -> Written:  # noqa: A002  fixed name
     """Write a session to a file, whole or not at all, readable by its owner only.
 
     Args:
-        session: what to write.
+        session: what to write: a session, the path of a log, or a list of messages.
         path: the file; one that exists is replaced. Nothing else is written.
         format: `native` (lossless), `pi` (Pi's session format, version 3), `openai` (an object with Chat Completions
             `messages` and `tools`), `atif` (Agent Trajectory Interchange Format).

@@ -59,7 +59,9 @@ def test_it_can_be_stopped():
 def test_an_interrupt_cancels_and_waits_for_the_end():
     code = """
         import asyncio
+        import signal
         from ctxkit.agent.threads import run
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent may ignore it: nohup make test &
         async def slow():
             try:
                 print("begun", flush=True)
@@ -72,10 +74,16 @@ def test_an_interrupt_cancels_and_waits_for_the_end():
         except KeyboardInterrupt:
             print("interrupted", flush=True)
     """
-    child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True)
-    assert child.stdout.readline() == "begun\n"
-    child.send_signal(signal.SIGINT)
-    assert child.communicate(timeout=20)[0].split("\n")[:2] == ["left whole", "interrupted"]
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True
+    ) as child:
+        try:
+            assert child.stdout.readline() == "begun\n"
+            child.send_signal(signal.SIGINT)
+            told, _ = child.communicate(timeout=20)
+        finally:
+            child.kill()
+    assert told.split("\n")[:2] == ["left whole", "interrupted"]
 
 
 def test_an_ending_that_fails_is_raised_and_not_waited_for():

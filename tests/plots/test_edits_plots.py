@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+import pandas as pd
 import pytest
 from builders import assistant, result, session, step, summarised, system, usage, user
 
@@ -26,12 +28,32 @@ def shrinking(*sizes):
 
 def test_savings_are_the_sizes_of_the_compaction_frame():
     assert savings_data(shrinking((100, 40), (50, 60))) == (
-        Saving(0, 0, 100, 40, 4, "summarised · tail", "recorded"),
-        Saving(1, 1, 50, 60, 4, "summarised · tail", "recorded"),
+        Saving(0, 0, 100, 40, 4, "summarised · tail", "recorded", "test"),
+        Saving(1, 1, 50, 60, 4, "summarised · tail", "recorded", "test"),
     )
     chart = ck.plots.savings(shrinking((100, 40)))
     assert [t.name for t in chart.figure().data] == ["before", "after", "put in, part of after"]
     assert "60% was saved" in chart.caption
+
+
+@pytest.mark.parametrize("chart", [ck.plots.savings, ck.plots.thrash])
+def test_a_frame_of_compactions_is_drawn_as_its_session(chart):
+    s = shrinking((100, 40), (50, 60))
+    assert chart(ck.frame(s, per="compaction")).to_text() == chart(s).to_text() == chart([s]).to_text()
+    for frame in (ck.frame(s, per="call"), pd.DataFrame({"a": [1]})):
+        with pytest.raises(ck.BadArguments, match="takes sessions or a frame of compactions"):
+            chart(frame)
+
+
+def test_savings_of_several_sessions_stand_side_by_side_and_a_guard_counts_within_one():
+    one, two = shrinking((100, 40)), msgspec.structs.replace(shrinking((50, 60)), id="other")
+    chart = ck.plots.savings([one, two])
+    assert [row[:2] for row in chart.rows] == [("test", "0"), ("other", "0")]
+    assert list(chart.figure().data[0].x) == [0, 1]
+    assert "2 sessions" in chart.title
+    for both in ([one, two], ck.frame([one, two], per="compaction")):
+        with pytest.raises(ck.BadArguments, match="draws one session"):
+            ck.plots.thrash(both)
 
 
 def test_a_log_without_sizes_says_unknown_and_not_zero():

@@ -89,5 +89,5 @@ def test_a_report_is_written_over_but_only_to_html(story, tmp_path):
 def test_what_cannot_be_written_is_said_in_one_sentence(story, tmp_path):
     with pytest.raises(BadArguments, match="its folder does not exist"):
         export(story, tmp_path / "no" / "r.html")
-    with pytest.raises(BadArguments, match="can be exported, not int"):
+    with pytest.raises(BadArguments, match="a list of messages, not int"):
         export(5, tmp_path / "r.html")

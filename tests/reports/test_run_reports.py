@@ -94,7 +94,7 @@ def test_pages_ask_nothing_of_a_network(runs, comparison, tmp_path):
 
 
 def test_other_frames_are_refused(runs, tmp_path):
-    with pytest.raises(BadArguments, match="not DataFrame"):
+    with pytest.raises(BadArguments, match="Of frames only"):
         ck.export(pd.DataFrame({"a": [1]}), tmp_path / "r.html")
     with pytest.raises(BadArguments, match="the frame is empty"):
         ck.export(runs.head(0), tmp_path / "r.html")

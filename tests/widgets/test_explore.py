@@ -98,11 +98,6 @@ def test_a_call_that_is_not_there_is_named(story, call: int):
         explore(story, call=call)
 
 
-def test_a_path_instead_of_a_session_is_explained():
-    with pytest.raises(BadArguments, match=r"ctxkit\.read"):
-        explore("session.jsonl")
-
-
 def test_text_of_a_log_stays_text():
     shown = explore(hostile(), call=2)
     for i in range(len(shown.list.options)):

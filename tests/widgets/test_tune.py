@@ -170,11 +170,6 @@ def test_a_mistake_is_named(sample, what, ranges, kind, said):
         ck.tune(sample, what, **ranges)
 
 
-def test_a_path_instead_of_a_session_is_explained():
-    with pytest.raises(BadArguments, match=r"ctxkit\.read"):
-        ck.tune("session.jsonl", "fased")
-
-
 def test_it_has_a_text_twin_and_an_html_twin(sample):
     bundle = ck.tune(sample, rules)._repr_mimebundle_()
     assert "trigger=20,000" in bundle["text/plain"]

@@ -1,0 +1,39 @@
+"""The face of a package: its names, each imported when it is first asked for, and nothing else in `dir`."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # `typing` would double what a bare interpreter takes to import ctxkit
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
+
+
+def face(
+    package: str, names: Mapping[str, str], rooms: Iterable[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a package.
+
+    Args:
+        package: its name.
+        names: each public name, and the module of the package that has it.
+        rooms: modules of the package that are public themselves.
+    """
+    public = {*names, *rooms}
+
+    def find(name: str) -> Any:
+        from importlib import import_module
+
+        if name not in public:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if name not in names:
+            return import_module(f"{package}.{name}")  # the import binds it
+        value = getattr(import_module(f"{package}.{names[name]}"), name)
+        setattr(import_module(package), name, value)
+        return value
+
+    return find, listed(public)
+
+
+def listed(names: Iterable[str]) -> Callable[[], list[str]]:
+    """Return the `__dir__` of a module that shows its public names only."""
+    return lambda: sorted(names)

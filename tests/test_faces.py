@@ -1,0 +1,58 @@
+"""What `dir` shows of a public module is what it offers, and nothing else; what it offers is there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
+
+import pytest
+
+import ctxkit
+
+
+def rooms(module: ModuleType) -> list[str]:
+    """Return the name of a module and of every public module below it, as a person reaches them."""
+    below = [getattr(module, name) for name in module.__all__]
+    return [module.__name__, *(n for m in below if isinstance(m, ModuleType) for n in rooms(m))]
+
+
+PACKAGES = [m.name for m in iter_modules(ctxkit.__path__, "ctxkit.") if m.ispkg]
+PUBLIC = sorted({*rooms(ctxkit), *(n for n in PACKAGES if hasattr(import_module(n), "__all__"))})
+
+
+def test_the_walk_finds_the_public_modules():
+    known = ("metrics", "plots", "policies", "presets", "readers", "samples", "snapshots", "metrics.thrash")
+    assert {f"ctxkit.{n}" for n in known} <= set(PUBLIC)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_dir_is_all_and_all_is_there(name: str):
+    module = import_module(name)
+    assert dir(module) == sorted(module.__all__)
+    assert [n for n in module.__all__ if not hasattr(module, n)] == []
+    with pytest.raises(AttributeError, match="nonsense"):
+        module.nonsense  # noqa: B018
+
+
+def test_metrics_are_there_in_a_fresh_interpreter_whatever_was_imported_first():
+    code = """if True:
+        import sys
+        exec(sys.argv[1])
+        import ctxkit as ck
+        s = ck.read(ck.samples.path())
+        for name in ck.metrics.__all__:
+            getattr(ck.metrics, name)
+        assert ck.metrics.thrash(s) == ck.metrics.thrash.thrash(s)
+        print(len(ck.metrics.thrash(s).cuts), len(ck.metrics.thrash.cuts(s)), len(ck.metrics.audits(s)))
+    """
+    for first in ("pass", "from ctxkit.metrics.thrash import cuts", "import ctxkit.sweeps.scores"):
+        done = subprocess.run([sys.executable, "-c", code, first], check=False, capture_output=True, text=True, timeout=60)
+        assert done.stdout == "2 2 2\n", done.stderr
+
+
+def test_a_file_of_several_metrics_says_which_to_call():
+    with pytest.raises(ctxkit.BadArguments, match=r"holds several: call one of .*losses"):
+        ctxkit.metrics.loss(None)
