@@ -71,8 +71,8 @@ def test_what_was_held_back_and_warned_is_told():
         parameters={"keep": 10},
     )
     told = replay(session(system(), user(), *(step(text="x" * 900) for _ in range(9))), rules).details["replay"]
-    assert {h["guard"] for h in told["held"]} == {"Grace"}
-    assert told["warned"][0]["trigger"] == "Spent"
+    assert {h["guard"] for h in told["held"]} == {"grace"}
+    assert told["warned"][0]["trigger"] == "cumulative_budget"
     assert told["parameters"] == {"keep": 10}
     assert {e["outcome"] for e in told["events"]} == {"", "compacted"}
 

@@ -226,7 +226,7 @@ class Run:
                 call = trigger.first(look, start, stop)
                 if call < stop:
                     self._noted.add(i)
-                    new.append((call, i, name_of(trigger)))
+                    new.append((call, i, trigger.why(look, call)))
         self.warned += [(call, name) for call, _, name in sorted(new)]
 
     def _prefix(self, call: int, view: History) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.faces import listed
 from ctxkit.redaction.environment import secrets
 from ctxkit.redaction.names import telling
 from ctxkit.redaction.spans import MARK, found, marked
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["MARK", "redact", "redacted", "secrets"]
+__dir__ = listed(__all__)
 
 
 def redact(text: str) -> str:
