@@ -32,9 +32,12 @@ _TOLD = {
     "compaction put in are in the compaction frame. Blobs of hidden reasoning are in no size. What "
     "the program noted beside the talk (a retry, a reply that it made up) has the role system and "
     "is not visible; a conversation's beginning that is not in the file stands as rows of kind "
-    "`lost`, which have a size and no text.",
+    "`lost`, which have a size and no text. A sidechain that nothing started counts as the "
+    "conversation. What a program printed (aider's `>` lines) counts as the user's where an answer "
+    "follows at once, for then it was sent.",
     "call": "One row a request to a model and its reply, failed ones included; what is written over "
-    "several lines is one call, retries are none. "
+    "several lines is one call, retries are none; where ids are all one word, a call ends where "
+    "another line follows. "
     "`prompt_tokens = input_tokens + cache_read_tokens + cache_write_tokens`; a prompt of no tokens "
     "is missing. Where a log holds the first piece of a stream alone, the output is estimated from "
     "what the next prompt grew by and from the text, and its cost with it. A price of $0 is no price.",
