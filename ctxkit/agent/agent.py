@@ -130,6 +130,10 @@ class Agent:
         """Go on from another place: a branch, an earlier checkpoint, another session."""
         self._stand(Transcript(session, keep, self._clock))
 
+    def restate(self, session: Session) -> None:
+        """Take a session of the same entries that says something else of itself."""
+        self.transcript.session = session
+
     # -- the turn ------------------------------------------------------------------------------------------------
 
     def _begin(self, prompt: str) -> Turn:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
 from ctxkit.agent.contents import Contents
@@ -15,6 +17,7 @@ from ctxkit.messages import Message, Usage
 from ctxkit.models.model import Model, Request
 from ctxkit.models.overflow import is_overflow, overflowed_silently, window_in
 from ctxkit.redaction import redact
+from ctxkit.sizes.anchors import TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,6 +60,8 @@ class Calls:
         self._name = redact(model.name)
         self._transcript, self._contents = compactor.transcript, Contents()
         self._chars = sum(s.chars or 0 for s in tools)
+        self._told = offered_last(self._transcript.session.path) == digest(tools)
+        """True where the log says already which tools are offered from here on."""
         if window := _learnt(self._transcript.session.log, self._name):
             compactor.learn(window)
 
@@ -138,7 +143,9 @@ class Calls:
         return named_soundly(reply)
 
     def _replied(self, reply: Message, turn: Turn) -> Message:
-        kept = self._transcript.add(replace(reply, context_window=self._window), "a")
+        details = reply.details if self._told else {**reply.details, TOOLS: digest(self._tools)}
+        reply, self._told = replace(reply, context_window=self._window, details=details), True
+        kept = self._transcript.add(reply, "a")
         self._compactor.context.add(kept)
         turn.asked = reply.tool_calls
         turn.steps, usage = turn.steps + 1, kept.usage
@@ -162,6 +169,16 @@ class Calls:
         self._compactor.context.add(lost)
         told = {"error": str(error), "overflow": error.overflow}
         self._tell("model_error", {**told, "again": error.again or None})
+
+
+def offered_last(path: Sequence[Message | Edit]) -> str | None:
+    """Return which tools were offered at the last reply that says so, by their digest."""
+    return next((e.details[TOOLS] for e in reversed(path) if e.details.get(TOOLS)), None)
+
+
+def digest(tools: Sequence[ToolSchema]) -> str:
+    """Return twelve digits that stand for these tools as they are described."""
+    return sha256(msgspec.json.encode(tools, order="deterministic")).hexdigest()[:12]
 
 
 def _learnt(log: Sequence[Message | Edit], model: str) -> int | None:
