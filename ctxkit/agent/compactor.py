@@ -258,7 +258,7 @@ def _passed(spent: Spent, limits: Limits, model: Model, tokens: int) -> str | No
 
 def _bare(policy: Any) -> Any:
     """Return a policy without the summariser that the rules lent it, so that another can be lent."""
-    if hasattr(policy, "parts"):
+    if isinstance(getattr(policy, "parts", None), tuple):  # a number in some policies
         return but(policy, parts=tuple(_bare(p) for p in policy.parts))
     lent = getattr(policy, "summariser", None)
     return but(policy, summariser=None) if getattr(lent, "name", "") == "extractive" else policy
