@@ -153,10 +153,13 @@ def compare(
             if isinstance(each, Refused):
                 raise BadArguments(each.error)
             done = replayed(session, each)
-            replays[label] = session_of(session, done)
-            row = row_of(replays[label], base, done, loss=loss, reuse=reuse)
+            again = session_of(session, done)
+            row = row_of(again, base, done, loss=loss, reuse=reuse)
+            replays[label] = again
         except CtxkitError as error:
             row["error"] = str(error)
+        except Exception as error:  # noqa: BLE001  whatever rules raise, the other rows are told
+            row["error"] = f"{type(error).__name__}: {error}"
         rows.append(row | {"rules": label})
     frame = Comparison(typed(rows).set_axis([r["rules"] for r in rows], axis=0))
     frame.replays = replays

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from itertools import count
+from itertools import count, pairwise
 
 import pytest
 from models.wires import FORMATS, Play, wire
@@ -101,7 +101,7 @@ def test_a_call_begins_like_the_one_before(kind):
     requests, asked, session = talked(kind, Rules(counter="chars/4"), 4)
     assert len(asked) == len(requests) == 16
     assert not session.edits
-    for before, now in zip(asked, asked[1:], strict=False):
+    for before, now in pairwise(asked):
         was, new = bodies(kind, before), bodies(kind, now)
         assert new[: len(was)] == was
         assert bare(before.get("tools")) == bare(now.get("tools"))
