@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit.agent.contents import Contents
+from ctxkit.agent.contents import Contents, payload_bytes
 from ctxkit.agent.hearing import Hearing, named_soundly
-from ctxkit.agent.trims import STAGES, payload_bytes, trimmed
 from ctxkit.errors import ModelError
 from ctxkit.messages import Message, Usage
 from ctxkit.models.model import Model, Request
@@ -95,7 +94,7 @@ class Calls:
                     if await compactor.force(turn.spent, turn.limits, "overflow"):
                         continue
                 stage += 1
-                if stage >= len(STAGES):
+                if stage >= len(compactor.context.stages):
                     raise
                 self._trimmed(stage)
 
@@ -103,15 +102,17 @@ class Calls:
         self, whole: tuple[Message, ...], stage: int, limit: int | None
     ) -> tuple[tuple[Message, ...], int]:
         """Trim to the stage, and further before the stream starts where the prompt has more bytes than may be sent."""
-        messages = whole if stage < 0 else trimmed(whole, stage)
-        while limit is not None and payload_bytes(messages) > limit and stage + 1 < len(STAGES):
+        context = self._compactor.context
+        messages = whole if stage < 0 else context.trimmed(stage)
+        while limit is not None and payload_bytes(messages) > limit and stage + 1 < len(context.stages):
             stage += 1
-            messages = trimmed(whole, stage)
+            messages = context.trimmed(stage)
             self._trimmed(stage, payload=limit)
         return messages, stage
 
     def _trimmed(self, stage: int, **more: Any) -> None:
-        self._tell("context_exceeded_recovery", {"stage": stage + 1, "chars": STAGES[stage], **more})
+        chars = self._compactor.context.stages[stage].cap
+        self._tell("context_exceeded_recovery", {"stage": stage + 1, "chars": chars, **more})
         self._tell("context_budget_cutover", {"reason": "context_exceeded"})
 
     async def _ask(self, messages: tuple[Message, ...], turn: Turn) -> Message:

@@ -18,6 +18,8 @@ from ctxkit.sweeps.scores import Base, row_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ctxkit.engine import Run
+
 SHOWN = {
     "prompt_tokens": "prompt tokens",
     "peak_tokens": "peak",
@@ -150,9 +152,7 @@ def compare(
     for each, label in bar:
         row: dict[str, Any] = {"session": session.id}
         try:
-            if isinstance(each, Refused):
-                raise BadArguments(each.error)
-            done = replayed(session, each)
+            done = _replayed(session, each)
             again = session_of(session, done)
             row = row_of(again, base, done, loss=loss, reuse=reuse)
             replays[label] = again
@@ -164,6 +164,12 @@ def compare(
     frame = Comparison(typed(rows).set_axis([r["rules"] for r in rows], axis=0))
     frame.replays = replays
     return frame
+
+
+def _replayed(session: Session, rules: Any) -> Run:
+    if isinstance(rules, Refused):
+        raise BadArguments(rules.error)
+    return replayed(session, rules)
 
 
 def _rows(frame: pd.DataFrame) -> list[list[str]]:
