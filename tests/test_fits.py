@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -174,15 +176,11 @@ def test_a_context_keeps_the_beginning_of_its_prompts_where_fit_does_not():
 
 
 def test_rules_that_cut_at_each_call_are_told_once():
-    messages, context = talk(10), Context("summary:keep_tokens=200")
-
-    def call(n):
-        messages.extend(asked(n))
-        context.fit(messages)
-
-    call(1)
-    call(2)
-    with pytest.warns(UserWarning, match="compact at each call"):
-        call(3)
-    for n in range(4, 12):
-        call(n)
+    messages, context = talk(0), Context("summary:keep_tokens=50")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for n in range(12):
+            messages += asked(n)
+            context.fit(messages)
+    assert len(context.run.cuts) > 3
+    assert [("compact at each call" in str(w.message)) for w in told] == [True]
