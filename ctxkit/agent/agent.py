@@ -223,6 +223,7 @@ class Agent:
             memory=self._memory,
             tell=self._tell,
             save=self._save,
+            own=self._writer is self.model,
         )
         self._calls = Calls(self.model, schemas, self.compactor, self._tell)
 

@@ -141,6 +141,7 @@ class Calls:
         if overflowed_silently(reply, window):  # billed all the same
             turn.spent.add_summary(reply.usage or Usage(), name, free=turn.spent.free)
             raise ModelError(f"{name} cut the prompt: it is larger than {window:,} tokens.", overflow=True)
+        self._compactor.answered(messages)
         return named_soundly(reply)
 
     def _replied(self, reply: Message, turn: Turn) -> Message:
