@@ -6,6 +6,7 @@ somebody else wrote into it are never taken over by themselves (docs/decisions/0
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,7 @@ def led(words: Mapping[str, Any], rules: Rules, limits: Limits) -> Led:
     usual = Limits()
     said = {k: v for k, v in asdict(limits).items() if v != getattr(usual, k)}
     clean: dict[str, Any] = redacted(dict(words))
-    return Led(words=clean, rules=str(redacted(repr(rules)))[:_LONG], limits=said)
+    return Led(words=clean, rules=_said(rules), limits=said)
 
 
 def kept(session: Session | None) -> Led | None:
@@ -146,6 +147,11 @@ def tools_differ(was: Session, now: Session) -> list[str]:
     }
     said = [f"{', '.join(names)} ({how})" for how, names in told.items() if names]
     return [f"Note: its tools are not those it had: {'; '.join(said)}."] if said else []
+
+
+def _said(rules: Rules) -> str:
+    """Return rules in full, without places in memory, which are others in each kernel."""
+    return str(redacted(re.sub(r" at 0x[0-9a-fA-F]+", "", repr(rules))))[:_LONG]
 
 
 def _text(how: Led, session: str) -> str:

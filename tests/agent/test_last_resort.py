@@ -66,7 +66,9 @@ def test_the_stages_are_those_of_the_rules_where_they_name_some(rules, stages):
 
     ticks = count(1)
     # no compaction takes the results away: the first turn is the one in which they came
-    agent = Agent(said(), model=Full(), rules=rules, clock=lambda: float(next(ticks)), hear=heard.append)
+    agent = Agent(
+        said(), model=Full(), rules=rules, clock=lambda: float(next(ticks)), hear=heard.append
+    )
 
     async def never(*_args, **_more):
         return False

@@ -34,7 +34,9 @@ class Says:
     async def __call__(self, request, _emit):
         self.asked.append(request)
         asks = request.messages[-1].id in ("ask", "passage")
-        return self._notes.pop(0) if asks and self._notes else said("The notes." if asks else "Noted.")
+        return (
+            self._notes.pop(0) if asks and self._notes else said("The notes." if asks else "Noted.")
+        )
 
     @property
     def summaries(self):

@@ -69,7 +69,9 @@ def quick():
 
 def bodies(kind, body):
     """The messages of a body one by one, without marks, as they are written."""
-    own = {"anthropic": "messages", "gemini": "contents", "responses": "input"}.get(kind, "messages")
+    own = {"anthropic": "messages", "gemini": "contents", "responses": "input"}.get(
+        kind, "messages"
+    )
     return [json.dumps(bare(m), sort_keys=True) for m in flat(body[own])]
 
 
@@ -93,7 +95,9 @@ def bare(value):
 
 
 def shared(a, b):
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    return next(
+        (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
+    )
 
 
 @pytest.mark.parametrize("kind", FORMATS)
