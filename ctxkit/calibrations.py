@@ -112,7 +112,8 @@ def calibrate(
     samples = _samples(slots, steps)
     calls = _calls(session, steps, counters)
     peak = int(calls["recorded"].max())
-    limits = [round(share * peak) for share in SHARES] if thresholds is None else list(thresholds)
+    limits = [round(share * peak) for share in SHARES] if thresholds is None else thresholds
+    limits = list(dict.fromkeys(limits))  # the shares of a small prompt can be one number
     return Calibration(
         session=session.id,
         kinds=_kinds(samples, counters),

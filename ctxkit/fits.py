@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import OrderedDict
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.engine import Run, advance, woven
@@ -23,13 +26,16 @@ if TYPE_CHECKING:
     from ctxkit.presets.naming import AnyRules
 
 Dict = dict[str, Any]
+_EACH = 3
+"""After so many compactions at calls that follow one another it is said."""
 
 
 def fit(messages: Sequence[Dict], rules: AnyRules, *, limit: int | None = None) -> list[Dict]:
     """Return the messages that rules would send now; dicts that are sent as they are come back as the same objects.
 
-    Stateless: nothing is remembered of earlier calls, so guards have nothing to go by. Put the result in the place of
-    your list, or use `Context`, which remembers.
+    For one call. Nothing is remembered of earlier ones, so guards have nothing to go by, and a list that grows is
+    compacted anew at each call: its prompts begin differently each time, and no cache can serve them. In a loop use
+    `Context`, which remembers, or put the result in the place of your list. The second compaction of one list warns.
 
     Args:
         messages: Chat Completions messages, oldest first: everything before the call that is about to be made.
@@ -48,10 +54,40 @@ def fit(messages: Sequence[Dict], rules: AnyRules, *, limit: int | None = None) 
     room = rules.room(talk.log, limit)
     if rules.policy is not None and rules.trigger is not None and rules.auto:
         due = rules.trigger.first(Straight(history, room), call, call + 1) == call
-        history = applied(rules.policy, history, room) if due else history
+        new = applied(rules.policy, history, room) if due else history
+        if new is not history and _LISTS.again(messages):
+            warnings.warn(AGAIN, stacklevel=2)
+        history = new
     if rules.pruning is not None:
         history = applied(rules.pruning, history, room)
     return talk.dicts(history)
+
+
+class _Lists:
+    """Knows the lists that were compacted last, without keeping anything of them alive."""
+
+    def __init__(self, most: int = 16) -> None:
+        self._known: OrderedDict[int, tuple[int, ...]] = OrderedDict()
+        self._most, self._lock = most, Lock()
+
+    def again(self, messages: Sequence[Dict]) -> bool:
+        """Note a list that is compacted; return True where it was before, and has only grown since."""
+        with self._lock:
+            ids = self._known.pop(id(messages), None)
+            now = tuple(map(id, messages))
+            self._known[id(messages)] = now
+            while len(self._known) > self._most:
+                self._known.popitem(last=False)
+        return ids is not None and len(now) > len(ids) and now[: len(ids)] == ids
+
+
+_LISTS = _Lists()
+AGAIN = (
+    "ck.fit compacted this growing list again, as it remembers nothing: each prompt begins "
+    "differently, and no cache can serve it. Write `context = ck.Context(rules)` once before the "
+    "loop, and `context.fit(messages)` in the place of `ck.fit(messages, rules)`."
+)
+"""What is said where one list is compacted a second time."""
 
 
 class Context:
@@ -80,7 +116,7 @@ class Context:
         self.run = Run(self._talk.log, self.rules, limit)
         self._given: list[Dict] = []
         self._last: list[Dict] = []
-        self._open = False
+        self._open = self._warned = False
 
     def add(self, *messages: Dict) -> Context:
         """Take messages that were said; return the context."""
@@ -106,8 +142,22 @@ class Context:
             self._talk.log.open()
             self._open = True
             advance(self.run, self.rules, self._talk.log.calls)
+            self._warn()
         self._last = self._talk.dicts(self.run.shown())
         return list(self._last)
+
+    def _warn(self) -> None:
+        """Say once where the rules compact at each call: then no prompt is like the one before."""
+        if not self._warned and [c.call for c in self.run.cuts[-_EACH:]] == [
+            *range(self.run.call - _EACH, self.run.call)
+        ]:
+            self._warned = True
+            warnings.warn(
+                f"The rules {self.rules.label} compact at each call, so no cache can serve a prompt: "
+                "give them a trigger, such as `Rules(policy=..., "
+                "trigger=triggers.Share(share=0.75))` of `ctxkit.policies`.",
+                stacklevel=3,
+            )
 
     def _new(self, messages: Sequence[Dict]) -> Sequence[Dict]:
         for known in (self._given, self._last):

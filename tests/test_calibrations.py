@@ -88,3 +88,13 @@ def test_the_chart_shows_what_the_calibration_says():
     assert [t["name"] for t in chart.to_plotly()["data"]][:3] == ["recorded", "chars/4", "chars/2"]
     assert "never" in chart.to_text()
     assert calibration_data(grown()).calls == data.calls
+
+
+def test_prompts_of_one_small_size_have_one_threshold():
+    def reply(words):
+        return assistant(words, usage=usage(1, output=1))
+
+    same = session(user("a"), reply("b"), user("c"), reply("d"), user("e"), reply("f"))
+    found = ck.calibrate(same)
+    assert not found.triggers.duplicated(["estimator", "threshold"]).any()
+    assert "fires at call" in calibration(found).to_text()

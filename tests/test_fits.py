@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,6 +119,7 @@ def test_fit_twice_is_one_call():
     assert context.run.call == 3  # two replies and the coming call
 
 
+@pytest.mark.filterwarnings("ignore:The rules")
 def test_another_conversation_needs_another_context():
     context = Context(clear)
     context.fit(talk(3))
@@ -131,3 +134,53 @@ def test_a_turn_without_reply_does_not_shift_the_edits():
     context.add({"role": "assistant", "content": "Done."}).fit()
     positions = [type(e).__name__ for e in context.session.path]
     assert positions.index("Edit") < len(positions) - 1
+
+
+RULES = Rules(policy=lambda h, _: h.summarise(h.safe(h.back(400)), "So far.", "full"),
+              trigger=triggers.Above(900), counter="chars/4")  # fmt: skip
+
+
+def test_a_growing_list_that_is_fitted_again_is_told_of_the_context():
+    messages = talk(20)
+    assert len(fit(messages, RULES)) < len(messages)
+    messages += asked(20)
+    with pytest.warns(UserWarning, match=r"ck\.Context\(rules\)"):
+        fit(messages, RULES)
+
+
+@pytest.mark.parametrize("form", ["replaced", "in place", "again", "others"])
+def test_lists_that_go_on_soundly_are_told_nothing(form):
+    messages = talk(20)
+    for n in range(12):
+        if form == "replaced":
+            messages = fit(messages, RULES)
+        elif form == "in place":
+            messages[:] = fit(messages, RULES)
+        elif form == "again":
+            fit(messages, RULES)
+            continue
+        else:
+            messages = talk(20)
+            fit(messages, RULES)
+        messages += asked(100 + n)
+
+
+def test_a_context_keeps_the_beginning_of_its_prompts_where_fit_does_not():
+    messages, context, before, broken = talk(2), Context(RULES), [], 0
+    for n in range(60):
+        messages += asked(n)
+        now = context.fit(messages)
+        broken += not all(a is b or a == b for a, b in zip(before, now, strict=False))
+        before = now
+    assert broken == len(context.run.cuts) > 2
+
+
+def test_rules_that_cut_at_each_call_are_told_once():
+    messages, context = talk(0), Context("summary:keep_tokens=50")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for n in range(12):
+            messages += asked(n)
+            context.fit(messages)
+    assert len(context.run.cuts) > 3
+    assert [("compact at each call" in str(w.message)) for w in told] == [True]

@@ -111,6 +111,16 @@ def test_a_comparison_begins_with_the_record_and_keeps_failures_as_rows():
     assert type(found.head(2)) is pd.DataFrame
 
 
+def test_rules_that_raise_are_a_row_that_says_why():
+    def broken(_history, _room):
+        raise IndexError("out of range")
+
+    found = ck.compare(talk(8), [broken, "pi"], loss=False)
+    assert found["error"].tolist()[1] == "IndexError: out of range"
+    assert found["prompt_tokens"].notna().tolist() == [True, False, True]
+    assert "IndexError: out of range" in found.to_text()
+
+
 def test_the_display_is_escaped_and_has_a_twin_in_text():
     found = ck.compare(talk(8, id="<b>x</b>"), ["none"], loss=False)
     assert "<b>x" not in found._repr_html_()

@@ -17,7 +17,8 @@ from ctxkit.agent.running import Approve, Offload, run_tool
 from ctxkit.agent.transcript import INTERRUPTED, LOST, Keep, Transcript
 from ctxkit.agent.turn import LimitReached, Turn
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.messages import Message, Text
+from ctxkit.markup import line
+from ctxkit.messages import Message, Text, Thinking
 from ctxkit.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
@@ -133,6 +134,10 @@ class Agent:
         """Go on from another place: a branch, an earlier checkpoint, another session."""
         self._stand(Transcript(session, keep, self._clock))
 
+    def restate(self, session: Session) -> None:
+        """Take a session of the same entries that says something else of itself."""
+        self.transcript.session = session
+
     # -- the turn ------------------------------------------------------------------------------------------------
 
     def _begin(self, prompt: str) -> Turn:
@@ -160,7 +165,7 @@ class Agent:
                 if not reply.tool_calls:
                     self._said(self.transcript.user(GO_ON, kind="injected"))
             elif not reply.tool_calls:
-                return "" if _answer(reply).strip() else "the model gave an empty reply"
+                return _silence(reply)
             if self._wanted:
                 self._wanted = False
                 await self.compactor.force(turn.spent, self.limits, "agent_requested")
@@ -221,6 +226,7 @@ class Agent:
             memory=self._memory,
             tell=self._tell,
             save=self._save,
+            own=self._writer is self.model,
         )
         self._calls = Calls(self.model, schemas, self.compactor, self._tell)
 
@@ -242,3 +248,13 @@ class Agent:
 def _answer(reply: Message) -> str:
     """Return what a reply says to the user: its text, without the thinking."""
     return "\n".join(p.text for p in reply.parts if isinstance(p, Text))
+
+
+def _silence(reply: Message) -> str:
+    """Return what must be said of a reply that ended in good order without a word; empty where it has words."""
+    if _answer(reply).strip():
+        return ""
+    if any(isinstance(p, Thinking) for p in reply.parts):
+        return "the model thought, and gave no answer"
+    how = "" if reply.stop in (None, "stop") else f" (it ended with {line(reply.stop, 40)})"
+    return f"the model gave an empty reply{how}"

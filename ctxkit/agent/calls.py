@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
-from ctxkit.agent.contents import Contents
+from ctxkit.agent.contents import Contents, payload_bytes
 from ctxkit.agent.hearing import Hearing, named_soundly
-from ctxkit.agent.trims import STAGES, payload_bytes, trimmed
 from ctxkit.errors import ModelError
 from ctxkit.messages import Message, Usage
 from ctxkit.models.model import Model, Request
 from ctxkit.models.overflow import is_overflow, overflowed_silently, window_in
 from ctxkit.redaction import redact
+from ctxkit.sizes.anchors import TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,6 +59,8 @@ class Calls:
         self._name = redact(model.name)
         self._transcript, self._contents = compactor.transcript, Contents()
         self._chars = sum(s.chars or 0 for s in tools)
+        self._told = offered_last(self._transcript.session.path) == digest(tools)
+        """True where the log says already which tools are offered from here on."""
         if window := _learnt(self._transcript.session.log, self._name):
             compactor.learn(window)
 
@@ -90,7 +94,7 @@ class Calls:
                     if await compactor.force(turn.spent, turn.limits, "overflow"):
                         continue
                 stage += 1
-                if stage >= len(STAGES):
+                if stage >= len(compactor.context.stages):
                     raise
                 self._trimmed(stage)
 
@@ -98,15 +102,17 @@ class Calls:
         self, whole: tuple[Message, ...], stage: int, limit: int | None
     ) -> tuple[tuple[Message, ...], int]:
         """Trim to the stage, and further before the stream starts where the prompt has more bytes than may be sent."""
-        messages = whole if stage < 0 else trimmed(whole, stage)
-        while limit is not None and payload_bytes(messages) > limit and stage + 1 < len(STAGES):
+        context = self._compactor.context
+        messages = whole if stage < 0 else context.trimmed(stage)
+        while limit is not None and payload_bytes(messages) > limit and stage + 1 < len(context.stages):
             stage += 1
-            messages = trimmed(whole, stage)
+            messages = context.trimmed(stage)
             self._trimmed(stage, payload=limit)
         return messages, stage
 
     def _trimmed(self, stage: int, **more: Any) -> None:
-        self._tell("context_exceeded_recovery", {"stage": stage + 1, "chars": STAGES[stage], **more})
+        chars = self._compactor.context.stages[stage].cap
+        self._tell("context_exceeded_recovery", {"stage": stage + 1, "chars": chars, **more})
         self._tell("context_budget_cutover", {"reason": "context_exceeded"})
 
     async def _ask(self, messages: tuple[Message, ...], turn: Turn) -> Message:
@@ -135,10 +141,13 @@ class Calls:
         if overflowed_silently(reply, window):  # billed all the same
             turn.spent.add_summary(reply.usage or Usage(), name, free=turn.spent.free)
             raise ModelError(f"{name} cut the prompt: it is larger than {window:,} tokens.", overflow=True)
+        self._compactor.answered(messages)
         return named_soundly(reply)
 
     def _replied(self, reply: Message, turn: Turn) -> Message:
-        kept = self._transcript.add(replace(reply, context_window=self._window), "a")
+        details = reply.details if self._told else {**reply.details, TOOLS: digest(self._tools)}
+        reply, self._told = replace(reply, context_window=self._window, details=details), True
+        kept = self._transcript.add(reply, "a")
         self._compactor.context.add(kept)
         turn.asked = reply.tool_calls
         turn.steps, usage = turn.steps + 1, kept.usage
@@ -162,6 +171,16 @@ class Calls:
         self._compactor.context.add(lost)
         told = {"error": str(error), "overflow": error.overflow}
         self._tell("model_error", {**told, "again": error.again or None})
+
+
+def offered_last(path: Sequence[Message | Edit]) -> str | None:
+    """Return which tools were offered at the last reply that says so, by their digest."""
+    return next((e.details[TOOLS] for e in reversed(path) if e.details.get(TOOLS)), None)
+
+
+def digest(tools: Sequence[ToolSchema]) -> str:
+    """Return twelve digits that stand for these tools as they are described."""
+    return sha256(msgspec.json.encode(tools, order="deterministic")).hexdigest()[:12]
 
 
 def _learnt(log: Sequence[Message | Edit], model: str) -> int | None:

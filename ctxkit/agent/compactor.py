@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ctxkit.agent.budgets import Budget
 from ctxkit.agent.context import LiveContext
 from ctxkit.agent.running import in_thread
-from ctxkit.agent.summaries import ModelSummariser
+from ctxkit.agent.summaries import Held, ModelSummariser
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.chain import Joined
 from ctxkit.policies.plain import as_part
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.memories import Memory
     from ctxkit.agent.offloads import Save
     from ctxkit.agent.transcript import Transcript
-    from ctxkit.messages import Edit, ToolSchema
+    from ctxkit.messages import Edit, Message, ToolSchema
     from ctxkit.models.model import Model
     from ctxkit.policies.policy import Part, Policy
     from ctxkit.policies.rules import Rules
@@ -52,6 +52,7 @@ class Compactor:
         seconds: how long it may take.
         memory: where notes are saved before a compaction, if the rules say so.
         tell: is told what happens (event, payload).
+        own: the writer is the model of the conversation, and holds its beginning in a cache.
     """
 
     def __init__(
@@ -66,7 +67,10 @@ class Compactor:
         memory: Memory | None,
         tell: Callable[[str, dict[str, Any]], None],
         save: Save | None = None,
+        own: bool = False,
     ) -> None:
+        self._own = own
+        self._last: tuple[float, tuple[Message, ...]] = (float("-inf"), ())
         self.transcript, self.rules, self._tell = transcript, rules, tell
         self._model, self._seconds, self._memory = writer, seconds, memory
         self._writer: ModelSummariser | None = None
@@ -91,6 +95,22 @@ class Compactor:
             less = min(self.rules.reserve, window // 4)
             self.rules = self.rules.but(window=window, assumed=True, reserve=less)
             self.stand()
+
+    def answered(self, messages: tuple[Message, ...]) -> None:
+        """Note a prompt that was answered: the provider's cache holds it for a while."""
+        self._last = self.transcript.clock(), messages
+
+    def _held(self) -> Held | None:
+        """Return the conversation as it stands, where the writer's cache holds the beginning of it."""
+        at, last = self._last
+        if not self._own or not last or self.transcript.clock() - at > self.rules.cache_life:
+            return None
+        log, (now, tokens) = self.context.log, self.context.preview()
+        same = 0
+        while same < min(len(last), len(now)) and last[same] == now[same]:
+            same += 1
+        held = log.fixed + sum(map(log.measure, now[:same]))
+        return Held(now, self._tools, held, tokens, self.context.run.room.limit)
 
     async def prepare(self, spent: Spent, limits: Limits) -> Prepared:
         """Prepare the next call: save memory and compact where the rules say so, prune, and tell what was done."""
@@ -201,13 +221,17 @@ class Compactor:
         """Keep the edits of a compaction; return them with what they cost."""
         usage = self._writer.take() if self._writer is not None else None
         if usage is not None and self._model is not None:
-            edits = (replace(edits[0], usage=usage, model=redact(self._model.name)), *edits[1:])
+            details = {**edits[0].details, "summary_calls": list(self._writer.ways)} if self._writer else {}
+            first = replace(edits[0], usage=usage, model=redact(self._model.name), details=details)
+            edits = (first, *edits[1:])
             spent.add_summary(usage, self._model.name, free=bool(self._model.notice))
         self.transcript.edit(edits)
         self.made += 1
         self.budget.compacted()
         gone = sum(len(e.targets) for e in edits)
-        self._end({"outcome": "compacted", "messages": gone}, edits[0].trigger, before, size)
+        ways = edits[0].details.get("summary_calls")
+        how = {"outcome": "compacted", "messages": gone, **({"summary_calls": ways} if ways else {})}
+        self._end(how, edits[0].trigger, before, size)
         return edits
 
     def _bill(self, spent: Spent) -> None:
@@ -248,6 +272,7 @@ class Compactor:
                 self._seconds,
                 allowed=lambda tokens: _passed(spent, limits, model, tokens),
                 begun=begun,
+                held=self._held,
             )
             if self.rules.bare is not None and isinstance(self.rules.summariser, Extractive):
                 self.context.rules = self.rules.but(policy=self.rules.bare.using(self._writer))

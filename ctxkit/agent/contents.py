@@ -84,3 +84,8 @@ def _counts(message: Message) -> list[int]:
         elif isinstance(part, ToolCall):
             chars["fn_call_args"] += len(part.raw or msgspec.json.encode(part.arguments))
     return [*chars.values(), blobs]
+
+
+def payload_bytes(messages: Sequence[Message]) -> int:
+    """Return the bytes of text that the messages would send, tool arguments included."""
+    return sum(len(msgspec.json.encode(m.parts)) for m in messages)

@@ -9,6 +9,7 @@ import msgspec
 from ctxkit.agent.offloads import Offloads, Save
 from ctxkit.engine import Cut, Run, advance, log_of
 from ctxkit.errors import ModelError
+from ctxkit.policies.adaptive import last_resort
 from ctxkit.policies.chain import applied
 from ctxkit.policies.recorded import AsRecorded
 
@@ -61,6 +62,7 @@ class LiveContext:
         self.log.fixed = fixed
         self.run = Run(self.log, rules, limit)
         self._stand()
+        self._shown = self.run.shown()
         self._numbered = len(session.edits)
         self._label = rules.label
 
@@ -86,12 +88,23 @@ class LiveContext:
         run, cuts, warned, held = self.run, len(self.run.cuts), len(self.run.warned), len(self.run.held)
         self.log.open(time, agent)
         advance(run, self.rules, self.log.calls)
+        self._shown = self._offloads.settled(run)
         return Prepared(
-            *self._offloads.settled(run, run.shown()),
+            self._shown.messages,
+            self._shown.tokens,
             self._edits(run.cuts[cuts:]),
             tuple(name for _, name in run.warned[warned:]),
             tuple(f"{h.guard}: {h.why}" for h in run.held[held:]),
         )
+
+    @property
+    def stages(self) -> tuple[Any, ...]:
+        """What is done, one after the other, where a prompt does not fit whatever the rules did."""
+        return last_resort(self.rules.pruning)
+
+    def trimmed(self, stage: int) -> tuple[Message, ...]:
+        """Return what the prepared call is sent at a stage, counted from 0; nothing of it is kept."""
+        return applied(self.stages[stage], self._shown, self.run.room).messages
 
     def preview(self) -> tuple[tuple[Message, ...], int]:
         """Return what the next call would be sent without a compaction, and its tokens; nothing changes."""

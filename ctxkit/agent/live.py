@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import traceback
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -14,6 +14,8 @@ from msgspec.structs import replace
 
 from ctxkit.agent.agent import COMPACT, Agent
 from ctxkit.agent.events import Event, Listener, deaf
+from ctxkit.agent.limits import Limits
+from ctxkit.agent.resumes import check, differences, kept, led, limits_of, noted, tools_differ
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.redaction import redact, redacted
 from ctxkit.session import Session
@@ -29,12 +31,11 @@ from ctxkit.tools.root import Root
 from ctxkit.tools.tool import Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from ctxkit.agent.limits import Limits
     from ctxkit.agent.outcome import Outcome
     from ctxkit.agent.running import Approve
-    from ctxkit.messages import Edit
+    from ctxkit.messages import Edit, ToolSchema
     from ctxkit.models.model import Model
     from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
@@ -57,12 +58,15 @@ class LiveSession:
         allow: names of `tools.protected` that its tools may write all the same.
         workspace: where it is kept.
         namespace: the user's variables, for the tool `python`.
-        more: what `Agent` takes beside: `limits`, `approve`, `summary_model`, `summary_seconds`.
+        words: how its parts were named, to be kept in it: `model`, `rules`, `tools`, `root`, ...;
+            what is not among them is kept as the parts call themselves.
+        limits: of each turn; None: those that it was kept with.
+        more: what `Agent` takes beside: `approve`, `summary_model`, `summary_seconds`.
 
     Raises:
         StoreError: another process writes the session.
         BadArguments: the session was not begun here by this user, and nobody vouched for it.
-        BadArguments: an unknown tool.
+        BadArguments: an unknown tool, or a script for a conversation with a model.
     """
 
     def __init__(
@@ -82,6 +86,7 @@ class LiveSession:
         approve: Approve | None = None,
         summary_model: Model | None = None,
         summary_seconds: float = 120.0,
+        words: Mapping[str, Any] | None = None,
     ) -> None:
         self.workspace = workspace or Workspace()
         self.workspace.make()
@@ -90,15 +95,21 @@ class LiveSession:
         self.root = Root(root or self._scratch(), allow)
         chosen = tools_of(tools, self.root, namespace if namespace is not None else {})
         offered = tuple(t.schema for t in (*chosen, COMPACT))
+        self.settings = {"model": model.name, "rules": rules.label, "root": str(root or ""),
+                         "tools": ",".join(each if isinstance(each, str) else each.name for each in tools),
+                         "allow": ",".join(allow), **(words or {})}  # fmt: skip
+        """How its parts were named."""
         fresh = Session(id=new_id(), format="live", title=name, product="ctxkit",
                         model=redact(model.name), started=clock(), cwd=str(Path.cwd()),
                         context_window=rules.window or model.context_window,
                         tools=offered)  # fmt: skip
-        self.settings: dict[str, Any] = {}
-        """What whoever opened it wants to remember of how."""
+        fresh = noted(fresh, led(self.settings, rules, limits or Limits()))
+        self.notes: tuple[str, ...] = ()
+        """What must be said of how it goes on: sentences for the user."""
+        self._busy = False
         self.log = SessionLog(self.workspace.sessions, name, fresh, self._begun)
-        self.log.session = replace(self.log.session, tools=offered)  # what is offered from now on
         try:
+            limits = self._lead(model, rules, limits, offered)
             events = self.workspace.open(self.workspace.events(self.id), _ADDED)
             self._events = EventsLog(events, self.id)
             artifacts = Artifacts(self.root)
@@ -145,9 +156,11 @@ class LiveSession:
 
         Raises:
             StoreError: the kit itself failed; the session is whole, and the sentence names the file that says more.
+            BadArguments: a turn or a compaction of it is running: also where one of its own tools asks.
         """
         try:
-            outcome = await self.agent.turn(prompt)
+            with self.alone():
+                outcome = await self.agent.turn(prompt)
         except (CtxkitError, asyncio.CancelledError):
             raise
         except Exception as e:  # noqa: BLE001  the file has its words, which may hold what must not be shown
@@ -160,7 +173,43 @@ class LiveSession:
         self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
     ) -> tuple[Edit, ...]:
         """Compact by hand; empty where there is too little, also for the policy that is tried `instead`."""
-        return await self.agent.compact(policy, focus=focus, instead=instead)
+        with self.alone():
+            return await self.agent.compact(policy, focus=focus, instead=instead)
+
+    @property
+    def busy(self) -> bool:
+        """True while a turn or a compaction runs."""
+        return self._busy
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the session for one piece of work.
+
+        Raises:
+            BadArguments: another is under way.
+        """
+        if self._busy:
+            raise BadArguments(
+                f"Session {self.name!r} is busy: wait for its turn, or stop it, before the next one. "
+                "A tool cannot ask the session that runs it: give it another one."
+            )
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
+
+    def limit(self, limits: Limits) -> None:
+        """Set the limits of each turn from now on, and keep them.
+
+        Raises:
+            StoreError: they could not be kept.
+        """
+        self.agent.limits = limits
+        how = led(self.settings, self.agent.rules, limits)
+        before = kept(self.session)
+        if before is None or before.limits != how.limits:
+            self.agent.restate(self.log.revise(noted(self.session, how)))
 
     # -- branch and restore ----------------------------------------------------------------------------------------
 
@@ -177,7 +226,8 @@ class LiveSession:
 
     def move(self, entry: int) -> Session:
         """Stand at an entry of the log; what is said next begins a branch there."""
-        moved = self.log.move(entry)
+        with self.alone():
+            moved = self.log.move(entry)
         self.agent.move(moved, self.log.append)
         self._told(Event("moved", self._clock(), self.agent.transcript.turn, {"entry": entry}))
         return moved
@@ -198,6 +248,22 @@ class LiveSession:
         self.close()
 
     # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _lead(
+        self, model: Model, rules: Rules, limits: Limits | None, offered: tuple[ToolSchema, ...]
+    ) -> Limits:
+        """Keep how the session is led from now on; note what differs, and return the limits of a turn."""
+        was = self.log.session
+        check(was, model, self.name)
+        before = kept(was)
+        limits = limits or limits_of(before)
+        how = led(self.settings, rules, limits)
+        now = replace(noted(was, how), model=redact(model.name), tools=offered)
+        if was.log:
+            self.notes = (*differences(was, before, how, model), *tools_differ(was, now))
+        if now != was:
+            self.log.revise(now)
+        return limits
 
     def _told(self, event: Event) -> None:
         if event.kind != "delta":  # those are clean already, piece by piece

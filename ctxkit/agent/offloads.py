@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ctxkit.errors import StoreError
-from ctxkit.policies.chain import applied, in_a_row
+from ctxkit.policies.chain import Joined, applied
 from ctxkit.policies.offload import Offload, artifact_named
 
 if TYPE_CHECKING:
     from ctxkit.engine import Run
     from ctxkit.history import History
     from ctxkit.messages import Message
+    from ctxkit.policies.policy import Part
 
 Save = Callable[[str, str], None]
 """Keeps an artifact (its id, its text); raises `StoreError` or `OSError` where it cannot."""
@@ -31,20 +32,23 @@ class Offloads:
         self._save = save
         self._kept: set[str] = set()
 
-    def settled(self, run: Run, shown: History) -> tuple[tuple[Message, ...], int]:
-        """Return the messages of the last call, without stubs that would name nothing, and its tokens."""
-        sent, tokens, log = list(shown.messages), shown.tokens, run.log
-        named = {i: name for i, m in enumerate(sent) if (name := artifact_named(m)) is not None}
+    def settled(self, run: Run) -> History:
+        """Return what the last call is sent, without stubs that would name nothing; the run is told."""
+        shown, call = run.shown(), max(run.call - 1, 0)
+        named = {p: name for p, m in enumerate(shown.messages) if (name := artifact_named(m))}
         missing = set(named.values()) - self._kept
-        given = _given(run) if missing else {}
+        if not missing:
+            return shown
+        given = _given(run, missing)
+        said = {m.call_id: m for m in run.history.at(call).messages if m.role == "tool"}
         self._kept.update(n for n in missing if n in given and self._saved(n, given[n].text))
-        for i, name in named.items():
-            if name not in self._kept and name in given:
-                stub, whole = sent[i], given[name]
-                same = whole.call_id == stub.call_id
-                sent[i] = whole if same else replace(stub, parts=whole.parts)
-                tokens += log.measure(sent[i]) - log.measure(stub)
-        return tuple(sent), tokens
+        sent = list(shown.messages)
+        for p, name in named.items():
+            if name not in self._kept:  # what no part tells of goes as the history has it
+                whole = given.get(name) or said.get(sent[p].call_id, sent[p])
+                sent[p] = replace(sent[p], parts=whole.parts)
+        run.went_whole[call] = {p: sent[p] for p in named if sent[p] != shown.messages[p]}
+        return shown.become(sent, "no artifact could be kept")
 
     def _saved(self, artifact: str, text: str) -> bool:
         if self._save is None:
@@ -56,14 +60,20 @@ class Offloads:
         return True
 
 
-def _given(run: Run) -> dict[str, Message]:
-    """Return the results of the last call that may have been offloaded, by their artifacts."""
-    pruning = run.rules.pruning
+def _given(run: Run, wanted: set[str]) -> dict[str, Message]:
+    """Return the results that were offloaded at the last call, by their artifacts."""
     found: dict[str, Message] = {}
-    parts = () if pruning is None else in_a_row(pruning)
-    view = run.history.at(max(run.call - 1, 0))
-    for part in parts:
-        if isinstance(part, Offload):
-            found.update(part.artifacts(view.messages))
-        view = applied(part, view, run.room)
+
+    def walk(part: Part, view: History) -> History:
+        if isinstance(part, Joined):  # each works on what the one before left
+            for each in part.parts:
+                view = walk(each, view)
+            return view
+        if isinstance(part, Offload) and wanted - found.keys():
+            told = part.artifacts(view.messages)
+            found.update({name: told[name] for name in wanted & told.keys()})
+        return applied(part, view, run.room)
+
+    if run.rules.pruning is not None:
+        walk(run.rules.pruning, run.history.at(max(run.call - 1, 0)))
     return found

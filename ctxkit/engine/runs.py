@@ -19,7 +19,7 @@ from ctxkit.policies.policy import name_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ctxkit.messages import Edit
+    from ctxkit.messages import Edit, Message
     from ctxkit.policies.policy import Part
     from ctxkit.policies.rules import Rules
 
@@ -44,6 +44,8 @@ class Run:
         self._look: Straight | None = None
         self.in_common: dict[int, int] = {}
         """What a call that found no cache has in common with the one before, where not all of it."""
+        self.went_whole: dict[int, dict[int, Message]] = {}
+        """By call: places in its prompt where a live session sent the result and not the stub for it."""
         self._sent: SentCalls | None = None
         self.called = 0
         """Calls at which a pruning had to be asked by itself, as it says no schedule."""

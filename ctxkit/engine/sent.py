@@ -51,6 +51,8 @@ class SentCalls:
         items = list(_scheduled(schedule, call, name_of(run.rules.policy)))
         if rest:
             items = _called(schedule.left(call), rest, items, run)
+        for p, message in run.went_whole.get(call, {}).items():
+            items[p] = _whole(items[p], message, run)
         fixed = schedule.history.at(call).fixed
         if fixed:
             said = Message(role="system", id=FIXED, kind=FIXED, parts=(Sized(FIXED, tokens=fixed),))
@@ -108,6 +110,15 @@ def _called(
             items = [_item(new, p, part, known) for p in range(len(new))]
         view = new
     return items
+
+
+def _whole(item: SentItem, message: Message, run: Run) -> SentItem:
+    """Return a message that went in the place of its stub; as it was said where that is what it says."""
+    said = item.row >= 0 and run.log.messages[item.row].parts == message.parts
+    tokens = item.raw_tokens if said else run.log.measure(message)
+    return item._replace(
+        message=message, tokens=tokens, changed_by=None if said else item.changed_by
+    )
 
 
 def _item(view: History, p: int, part: Any, known: dict[tuple[int, str], SentItem]) -> SentItem:

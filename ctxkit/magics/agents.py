@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.limits import Limits
 from ctxkit.agent.outcome import counted
+from ctxkit.agent.resumes import check
 from ctxkit.agent.threads import Background, run
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.magics.arguments import parse, usage, wants_help
@@ -69,14 +71,17 @@ def take(kit: CtxKit, asked: Ask, body: str) -> object:
     if asked.expand:
         prompt = expanded(prompt, kit.shell.user_ns)
     name, limits = asked.session or kit.lives.standing or FIRST, _limits(asked)
+    _changed(Limits(), limits)  # what is no limit is refused before anything is opened
     if asked.trust:
         Workspace().vouch(name)
     if asked.dry_run:
         return dry(kit, name, asked, prompt)
     fresh = name not in kit.lives or asked.rules is not None or asked.model is not None
     live = kit.lives.open(name, **_named(asked))
-    live.agent.limits = limits
+    live.limit(_changed(live.agent.limits, limits))
     notes = [live.log.recovered] if live.log.recovered else []
+    notes += live.notes
+    live.notes = ()
     for note in [*notes, *(misfits(live.agent) if fresh else [])]:
         print(note)  # noqa: T201  said once, where the session is opened
     live.log.recovered = None
@@ -142,6 +147,7 @@ def dry(kit: CtxKit, name: str, asked: Ask, prompt: str) -> Page:
     parts = kit.lives.parts(settings)
     kept = kit.lives.get(name).session if name in kit.lives else kit.kept(name)
     model = kit.lives.model(parts.model, parts.rules)
+    check(kept, model, name)
     return Page(rehearse(kept, model, parts.rules, kit.lives.tools(settings["tools"]), prompt))
 
 
@@ -187,11 +193,18 @@ def _named(asked: Ask) -> dict[str, str | None]:
     return {k: getattr(asked, k) for k in SETTINGS}
 
 
-def _limits(asked: Ask) -> Limits:
+def _limits(asked: Ask) -> dict[str, float]:
+    """Return the limits that a line names; the others stay as they were."""
     given = {
         "calls": asked.max_calls,
         "cost_usd": asked.max_cost,
         "tokens": asked.max_tokens,
         "seconds": asked.max_seconds,
     }
-    return Limits(**{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
+    return {k: v for k, v in given.items() if v is not None}
+
+
+def _changed(limits: Limits, given: dict[str, float]) -> Limits:
+    """Return limits with those that were named; `inf` lifts one."""
+    named: dict[str, Any] = {k: None if v == inf else v for k, v in given.items()}
+    return replace(limits, **named)

@@ -115,8 +115,8 @@ class CtxKit(Magics):
 
         return Workspace().session(name)
 
-    def branched(self, name: str, session: Session, origin: str | None) -> None:
-        """Keep a session under a new name, as a live one that can go on as its origin would.
+    def branched(self, name: str, session: Session, origin: str | None) -> bool:
+        """Keep a session under a new name; return True where it is live, and goes on as its origin would.
 
         Raises:
             BadArguments: there is one of that name.
@@ -138,6 +138,9 @@ class CtxKit(Magics):
         place.vouch(name)
         self.sessions.add(moved, name)
         self.lives.remember(name, settings)
+        if settings:
+            self.lives.open(name).notes = ()
+        return bool(settings)
 
     def put_aside(self, live: LiveSession) -> str:
         """Close a live session and keep it under another name; return that name."""

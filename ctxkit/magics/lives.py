@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ctxkit.agent.resumes import kept
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.models.scripts import SCRIPTS
 from ctxkit.policies.rules import Rules
@@ -94,6 +95,7 @@ class Lives:
         settings = self.settings(name, asked)
         parts = self.parts(settings)  # what does not exist is refused before anything is closed
         heard: tuple[Listener, ...] = ()
+        again = name in self._known
         if name in self._known and (self._made[name] != parts or self._known[name].log.stopped):
             old = self._known.pop(name)
             self._remembered[name], heard = old.settings, old.listeners
@@ -103,6 +105,8 @@ class Lives:
             self._made[name] = parts
             for hear in heard:
                 self._known[name].listen(hear)
+            if again:  # what differs was named in this kernel
+                self._known[name].notes = ()
         self.current, live = name, self._known[name]
         self._kit.sessions.add(live.session, name)
         return live
@@ -117,9 +121,13 @@ class Lives:
         Raises:
             BadArguments: one is.
         """
-        running = self._running.get(name)
-        if running is not None and running.state in ("running", "stopping"):
-            raise BadArguments(f"Session {name!r} is busy: wait for its turn, or stop it, before the next one.")
+        running, live = self._running.get(name), self._known.get(name)
+        beside = running is not None and running.state in ("running", "stopping")
+        if beside or (live is not None and live.busy):
+            raise BadArguments(
+                f"Session {name!r} is busy: wait for its turn, or stop it, before the next one. "
+                "A tool cannot ask the session that runs it: give it another one."
+            )
 
     def runs(self, name: str, handle: Background[Any]) -> None:
         """Note that a turn runs in the background."""
@@ -146,19 +154,13 @@ class Lives:
     def settings(self, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a session: what was asked now, before, or else the kit's."""
         live = self._known.get(name)
-        before = live.settings if live is not None else self._remembered.get(name, {})
+        before = live.settings if live is not None else self._remembered.get(name)
+        if before is None:
+            found = kept(self._kit.kept(name))
+            before = found.words if found is not None else {}
         defaults = {k: getattr(self._kit, k) for k in SETTINGS}
-        if live is None and "model" not in before:
-            defaults["model"] = self._script_of(name) or defaults["model"]
         given = {**defaults, **before, **{k: v for k, v in asked.items() if v is not None}}
         return {k: given[k] for k in defaults}
-
-    def _script_of(self, name: str) -> str | None:
-        """Return the script that a kept session followed; a provider is never called because a file names it."""
-        kept = self._kit.kept(name)
-        model = (kept.model or "") if kept is not None else ""
-        known = {*SCRIPTS, *self._kit.sessions}
-        return model if model.startswith("scripted/") and model.removeprefix("scripted/") in known else None
 
     def parts(self, settings: Mapping[str, Any]) -> Parts:
         """Return what the names in the settings stand for.
@@ -193,7 +195,7 @@ class Lives:
     def _opened(self, name: str, settings: dict[str, Any], parts: Parts) -> LiveSession:
         from ctxkit.agent.live import LiveSession
 
-        live = LiveSession(
+        return LiveSession(
             name,
             model=self.model(parts.model, parts.rules),
             summary_model=self.model(parts.summary_model, parts.rules) if parts.summary_model else None,
@@ -203,9 +205,8 @@ class Lives:
             root=parts.root,
             allow=parts.allow,
             namespace=self._kit.shell.user_ns,
+            words=settings,
         )
-        live.settings = settings
-        return live
 
     def model(self, name: str, rules: Rules) -> Model:
         """Return a model by name; `scripted/NAME` also takes a session that the magics know."""

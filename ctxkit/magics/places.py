@@ -112,9 +112,10 @@ def branch(kit: CtxKit, asked: Branch) -> Page:
         raise BadArguments("That checkpoint lies before the first message; there is nothing to branch from.")
     name = asked.name or f"{asked.session or kit.sessions.active_name}-branch-{place.number}"
     moved = session.branch(place.entry)
-    kit.branched(name, moved, asked.session or kit.sessions.active_name)
+    live = kit.branched(name, moved, asked.session or kit.sessions.active_name)
+    led = "live" if live else "active; name a model (`--model`) to go on"
     return Page(
-        f"Session {name} stands before compaction {place.number} and is active; go on with `%%agent --session {name}`."
+        f"Session {name} stands before compaction {place.number} and is {led}: `%%agent --session {name}`."
     )
 
 

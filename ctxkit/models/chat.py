@@ -116,21 +116,36 @@ def to_tools(schemas: Iterable[ToolSchema]) -> list[dict[str, Any]]:
     ]
 
 
+def in_blocks(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return chat messages whose content is lists of blocks: the form that a cache mark needs.
+
+    A tool result that is a string in one call and a block in the next, for its mark, would be other
+    bytes each time, and the prefix another.
+    """
+    return [_in_blocks(m) for m in messages]
+
+
+def _in_blocks(message: dict[str, Any]) -> dict[str, Any]:
+    content = message.get("content")
+    if isinstance(content, str) and content:
+        return {**message, "content": [{"type": "text", "text": content}]}
+    return message
+
+
 def with_cache_marks(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return chat messages with Anthropic's cache marks on the system prompt and the last two messages.
+    """Return chat messages in blocks, with Anthropic's cache marks on the system prompt and the last two messages.
 
     Four marks are allowed; the last two let the next call read what this one wrote (Anthropic's prompt-caching guide).
+    Nothing else of a message depends on whether it is marked.
     """
     marked = {i for i, m in enumerate(messages) if m["role"] == "system"}
     marked = {max(marked)} if marked else set()
     marked |= {i for i, m in enumerate(messages) if m["role"] != "system"} & set(range(len(messages))[-2:])
-    return [_marked(m) if i in marked else m for i, m in enumerate(messages)]
+    return [_marked(m) if i in marked else m for i, m in enumerate(in_blocks(messages))]
 
 
 def _marked(message: dict[str, Any]) -> dict[str, Any]:
     content = message.get("content")
-    if isinstance(content, str) and content:
-        content = [{"type": "text", "text": content}]
     if not isinstance(content, list) or not content:
         return message
     return {**message, "content": [*content[:-1], {**content[-1], "cache_control": {"type": "ephemeral"}}]}

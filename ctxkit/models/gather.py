@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _REFUSALS = ("content_filter", "refusal", "safety")
+_UNREAD = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
+"""Gemini's words for calls that it could not read itself."""
+FULL = ("model_context_window_exceeded", "max_output_tokens")
+"""Words for a reply that was cut because there was no more room."""
 
 
 @dataclass(slots=True)
@@ -103,8 +107,11 @@ def ended(
     calls: Sequence[Any],
     *,
     finished: bool | None = None,
+    word: str | None = None,
 ) -> None:
     """Raise where a reply is none, or not the whole of it.
+
+    `finished` and `word` are what the server itself said of its end, where that is known (`Raw`).
 
     Raises:
         ModelError: a web page came, the stream broke off, calls were promised and not sent
@@ -128,9 +135,11 @@ def ended(
         )
     if stop in ("tool_calls", "function_call") and not calls:
         raise ModelError(f"{name} said that it calls a tool, and sent no call.", again=True)
-    if str(stop).lower() in _REFUSALS or choice.get("finish_reason") in _REFUSALS:
+    if word in _UNREAD and not calls:
+        raise ModelError(f"{name} wrote a tool call that it could not send ({word}).", again=True)
+    if str(stop).lower() in _REFUSALS or str(word).lower() in _REFUSALS or choice.get("finish_reason") in _REFUSALS:
         more = "; what it had said is in the log" if not empty else ""
-        raise ModelError(f"{name} refused to answer (its finish reason is {_word(stop)}){more}.")
+        raise ModelError(f"{name} refused to answer (its finish reason is {_word(word or stop)}){more}.")
 
 
 def _finish(stream: Any, said: Any) -> Any:

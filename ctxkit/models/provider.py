@@ -14,7 +14,7 @@ from ctxkit.errors import ModelError
 from ctxkit.messages import Message  # noqa: TC001  a value in a public signature
 from ctxkit.models import keys
 from ctxkit.models.chat import from_chat, thinks_unsigned, to_chat, to_tools, usage_of, with_cache_marks
-from ctxkit.models.gather import calls_of, ended, told_usage
+from ctxkit.models.gather import FULL, calls_of, ended, told_usage
 from ctxkit.models.model import Delta, Emit, Request
 from ctxkit.models.overflow import is_overflow, window_in
 from ctxkit.models.raw import Raw, listen
@@ -32,6 +32,8 @@ _EFFORT = 4096
 """Tokens of thinking that LiteLLM asks for at most where an effort is named (its `high`)."""
 _MOST = 32_000
 """Tokens of a reply of a model that the table does not know."""
+_ERROR = "finish_reason: error"
+"""What LiteLLM says where a router ends a stream with the finish reason `error`."""
 _RESPONSES = "openai/responses/"
 """LiteLLM's prefix for OpenAI's Responses API."""
 
@@ -155,6 +157,8 @@ class Provider:
     def _failed(self, error: Exception, failure: Failure | None, *, again: bool) -> ModelError:
         """Return an error of LiteLLM's as one of ours, in a sentence."""
         text, overflow = redact(str(error))[:1000], is_overflow(error)
+        if _ERROR in text:
+            return ModelError(f"{self.name} broke the reply off with an error of its own.", again=True)
         if failure is None:
             window = window_in(str(error)) if overflow else None
             return ModelError(f"{self.name}: {text}", overflow=overflow, window=window)
@@ -225,13 +229,14 @@ class Provider:
             raise ModelError(f"{self.name} gave an empty reply.", again=True)
         data = response.model_dump(warnings=False)
         choice, calls = data["choices"][0], calls_of(chunks)
-        ended(self.name, stream, data, calls, finished=raw.finish)
+        ended(self.name, stream, data, calls, finished=raw.finish, word=raw.word)
         known = told_usage(stream, chunks) and raw.usage is not False
         usage = usage_of(data.get("usage")) if known else None
         if usage is not None and self._claude:  # Anthropic tells none: what stands there LiteLLM counted
             usage = replace(usage, reasoning_tokens=None)
         message = {**choice["message"], "tool_calls": calls}
-        return from_chat(message, stop=choice.get("finish_reason"), usage=usage, model=self.name)
+        stop = "length" if raw.word in FULL else choice.get("finish_reason")
+        return from_chat(message, stop=stop, usage=usage, model=self.name)
 
 
 def _say(chunk: Any, emit: Emit) -> None:

@@ -19,19 +19,26 @@ class Raw:
 
     finish: bool | None = None
     """True where a finish reason came."""
+    word: str | None = None
+    """The finish reason in the server's own words (Gemini, Anthropic, Responses)."""
     usage: bool | None = None
     """True where tokens came."""
 
     def note(self, event: Any) -> None:
-        """Note an event of Gemini's or of the Responses API."""
+        """Note an event of Gemini's, Anthropic's or of the Responses API."""
         if not isinstance(event, dict):
             return
         if "candidates" in event or "usageMetadata" in event:
-            said = any(c.get("finishReason") for c in event.get("candidates") or ())
-            self.finish = bool(self.finish) or said
+            ends = [r for c in event.get("candidates") or () if (r := c.get("finishReason"))]
+            self.finish = bool(self.finish) or bool(ends)
+            self.word = str(ends[-1]) if ends else self.word
             counts = event.get("usageMetadata") or {}
             self.usage = bool(self.usage) or bool(counts.get("promptTokenCount"))
+        elif event.get("type") == "message_delta":
+            self.word = (event.get("delta") or {}).get("stop_reason") or self.word
         elif str(event.get("type", "")).startswith("response."):
+            why = (event.get("response") or {}).get("incomplete_details") or {}
+            self.word = why.get("reason") or self.word
             counts = (event.get("response") or {}).get("usage") or {}
             self.usage = bool(self.usage) or bool(counts.get("input_tokens"))
 
@@ -75,7 +82,8 @@ def _noting(parse: Any, raw: Raw) -> Any:
 def _event(chunk: Any) -> Any:
     """Return an event; of a line of a stream only the last event, which holds the usage, is decoded."""
     if not isinstance(chunk, str):
-        return chunk if isinstance(chunk, dict) and "type" not in chunk else None
+        told = isinstance(chunk, dict) and chunk.get("type") in (None, "message_delta")
+        return chunk if told else None
     if not any(f"response.{end}" in chunk for end in ("completed", "incomplete", "failed")):
         return None
     try:

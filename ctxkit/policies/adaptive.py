@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies import contents, trims
@@ -49,6 +49,9 @@ class Stage(Scheduled):
 class Untooled(Scheduled):
     """The last stage: neither tool calls nor results."""
 
+    cap = 0
+    """Characters a result keeps."""
+
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Leave out each result, and the calls of each reply, as soon as they are there."""
         for p in view.new("assistant", "tool"):
@@ -71,15 +74,29 @@ class AdaptiveTrim(Scheduled):
                 f"AdaptiveTrim needs stages of 1 character or more, not {self.stages}."
             )
 
+    @property
+    def steps(self) -> tuple[Stage | Untooled, ...]:
+        """The stages as parts of their own, the mildest first; a live session applies them one by one."""
+        cuts = (Stage(cap=cap, consumed=self.consumed_chars) for cap in self.stages)
+        return (*cuts, Untooled())
+
     def schedule(self, view: ScheduleView, room: Room) -> None:
         """Give each call the first stage that fits, each made from what came; else the last one."""
-        cuts = (Stage(cap=cap, consumed=self.consumed_chars) for cap in self.stages)
-        parts = (None, *cuts, Untooled())
+        parts = (None, *self.steps)
         last = len(parts) - 1
         view.stages(
             parts,
             lambda _, size: next((n for n in range(last) if size(n) <= room.limit), last),
         )
+
+
+def last_resort(pruning: Any) -> tuple[Stage | Untooled, ...]:
+    """Return the stages of the first `AdaptiveTrim` in a pruning, else those of the usual one."""
+    parts = getattr(pruning, "parts", None)
+    for part in parts if isinstance(parts, tuple) else (pruning,):
+        if isinstance(part, AdaptiveTrim):
+            return part.steps
+    return AdaptiveTrim().steps
 
 
 def _cut(message: Message, keep: int) -> Message:

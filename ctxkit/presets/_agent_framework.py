@@ -104,6 +104,8 @@ class TwoPhases(Setting):
             asked = history.next(0, "user")
             start = asked + 1 if asked >= 0 else 0
         n = len(history)
+        if n < 2:  # it may be the reply alone that a log begins with
+            return history
         first = min(history.fitting(budget, start=start), n - 1)
         first = history.safe(first) or history.safe_before(n - 1)
         return history.drop(first, "the oldest groups are over the budget", start=start) if first > start else history

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counters import Counter
 
 
+TOOLS = "tools_digest"
+"""Where a reply's `details` say that other tools are described from this call on, as twelve digits."""
+
+
 class Slots:
     """All messages of a session, and those that its edits inserted, each with its plain count."""
 
@@ -34,7 +38,8 @@ class Step(msgspec.Struct):
     agent: str
     prompt: int
     kind: str
-    """`first`, `growth`, `edit` (something was edited since), `switch` (another model) or `drop` (it shrank)."""
+    """`first`, `growth`, `edit` (something was edited since), `switch` (another model or other
+    tools) or `drop` (it shrank)."""
     shown: list[int]
     """Slots of what was in the prompt; for `growth` only those written since the call before."""
     before: int = 0
@@ -57,7 +62,7 @@ def steps_of(session: Session, slots: Slots) -> Iterator[Step]:
             prompt = prompts[call.index]
             if prompt is not None and not _bounces(session, prompts, call.index, last.get(call.agent), epoch):
                 before = last.get(call.agent)
-                kind = _kind(before, prompt, epoch, entry.model)
+                kind = _kind(before, prompt, epoch, entry)
                 new = since[call.agent] if kind == "growth" else [slots.index[id(m)] for m in shown]
                 yield Step(call.index, call.agent, prompt, kind, new, before[0] if before else 0)
                 last[call.agent], since[call.agent] = (prompt, epoch, entry.model), []
@@ -73,9 +78,14 @@ def _prompts(session: Session) -> list[int | None]:
     return [None if u is None else u.prompt_tokens or None for u in known]
 
 
-def _kind(before: tuple[int, int, str | None] | None, prompt: int, epoch: int, model: str | None) -> str:
+def _kind(
+    before: tuple[int, int, str | None] | None, prompt: int, epoch: int, reply: Message
+) -> str:
+    model = reply.model
     if before is None:
         return "first"
+    if TOOLS in reply.details:
+        return "switch"
     if before[1] != epoch:
         return "edit"
     if before[2] != model and before[2] and model:

@@ -99,6 +99,16 @@ class SessionLog:
         self.session = moved
         return moved
 
+    def revise(self, session: Session) -> Session:
+        """Write what a session is (its model, tools, how it is led) anew; entries stay as they are.
+
+        Raises:
+            StoreError: as `append`.
+        """
+        self._write(begin(session), session)
+        self.session = session
+        return session
+
     def close(self) -> None:
         """Give the session free for another writer.
 

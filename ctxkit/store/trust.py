@@ -1,7 +1,8 @@
 """Which sessions this user began or vouched for: a mark beside each that nobody else can make.
 
 A mark is a keyed hash (HMAC-SHA256) of where the session lies and whose file it is. The key is made
-once and stays in the user's own state folder. See docs/decisions/007.
+once and stays in the user's own state folder; it also seals how a session is led (`agent.resumes`).
+See docs/decisions/007.
 """
 
 from __future__ import annotations
@@ -25,11 +26,23 @@ def mark(path: Path, owner: int) -> bytes:
     Raises:
         StoreError: there is no key and none can be kept.
     """
-    return (
-        hmac.new(_key(), f"{owner}\n{path}".encode("utf-8", "replace"), hashlib.sha256)
-        .hexdigest()
-        .encode()
-    )
+    return seal(f"{owner}\n{path}").encode()
+
+
+def seal(text: str) -> str:
+    """Return what only this user can make of a text.
+
+    Raises:
+        StoreError: there is no key and none can be kept.
+    """
+    return hmac.new(_key(), text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
+def sealed(text: str, by: str) -> bool:
+    """Say whether this user made a seal of a text; False where there is no key."""
+    with suppress(StoreError):
+        return hmac.compare_digest(seal(text).encode(), by.encode("utf-8", "replace"))
+    return False
 
 
 def place() -> Path:

@@ -18,6 +18,7 @@ from ctxkit.sweeps.scores import Base, row_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ctxkit.engine import Run
     from ctxkit.session import Session
     from ctxkit.sweeps.grids import Several
 
@@ -174,17 +175,24 @@ def compare(
     for each, label in bar:
         row: dict[str, Any] = {"session": session.id}
         try:
-            if isinstance(each, Refused):
-                raise BadArguments(each.error)
-            done = replayed(session, each)
-            replays[label] = session_of(session, done)
-            row = row_of(replays[label], base, done, loss=loss, reuse=reuse)
+            done = _replayed(session, each)
+            again = session_of(session, done)
+            row = row_of(again, base, done, loss=loss, reuse=reuse)
+            replays[label] = again
         except CtxkitError as error:
             row["error"] = str(error)
+        except Exception as error:  # noqa: BLE001  whatever rules raise, the other rows are told
+            row["error"] = f"{type(error).__name__}: {error}"
         rows.append(row | {"rules": label})
     frame = Comparison(typed(rows).set_axis([r["rules"] for r in rows], axis=0))
     frame.replays = replays
     return frame
+
+
+def _replayed(session: Session, rules: Any) -> Run:
+    if isinstance(rules, Refused):
+        raise BadArguments(rules.error)
+    return replayed(session, rules)
 
 
 def _rows(frame: pd.DataFrame) -> list[list[str]]:

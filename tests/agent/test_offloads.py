@@ -8,8 +8,8 @@ from builders import assistant, result, session, tool_call, user
 from ctxkit import tokens
 from ctxkit.agent.context import LiveContext
 from ctxkit.errors import StoreError
-from ctxkit.policies.chain import Chain
-from ctxkit.policies.offload import STUB, Offload, artifact_id
+from ctxkit.policies.chain import Chain, Ladder
+from ctxkit.policies.offload import STUB, Offload, artifact_id, artifact_named
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Results
 from ctxkit.store.artifacts import Artifacts
@@ -67,3 +67,67 @@ def test_an_artifact_is_kept_once():
         assert context.prepare(float(n)).messages[2].text.startswith(STUB)
         context.add(assistant("on", time=float(n)))
     assert kept == [(artifact_id(LONG), LONG)]
+
+
+class Wrapped:
+    """A pruning of somebody's own that shows nothing of what it does inside."""
+
+    def __init__(self, part):
+        self._part = part
+
+    def __call__(self, history, room):
+        return self._part(history, room)
+
+
+OFF = Offload(threshold=300)
+NESTED = {
+    "chain in chain": (Chain((Chain((Results(max_chars=900),)), OFF)),),
+    "ladder": (Ladder((OFF, Results(max_chars=50))),),
+    "hidden": (Wrapped(OFF),),
+    "before a cap": (OFF, Results(max_chars=900)),
+}
+
+
+@pytest.mark.parametrize("pruning", NESTED.values(), ids=NESTED)
+@pytest.mark.parametrize("room", [True, False])
+def test_in_any_chain_a_stub_names_what_was_kept_or_the_result_goes(pruning, room):
+    kept = {}
+
+    def save(artifact, text):
+        if not room:
+            raise OSError("disk full")
+        kept[artifact] = text
+
+    sent = prompt(save, *pruning).text
+    if sent.startswith(STUB):
+        assert artifact_named(result(sent, tool_call("bash"))) in kept
+    else:
+        assert sent.startswith(LONG[:900])
+        assert not kept
+    assert all(artifact_id(text) == name for name, text in kept.items())
+    if room and not isinstance(pruning[0], Wrapped):
+        assert kept
+
+
+def test_what_was_sent_whole_is_what_is_said_to_have_been_sent():
+    full = {"now": True}
+
+    def save(_artifact, _text):
+        if full["now"]:
+            raise OSError("disk full")
+
+    call = tool_call("bash")
+    at = session(user("go"), assistant("", call), result(LONG, call))
+    context = LiveContext(at, Rules(pruning=OFF, counter=COUNT), save=save)
+    first = context.prepare(1.0)
+    context.add(assistant("on", time=2.0))
+    full["now"] = False
+    second = context.prepare(3.0)
+    for number, prepared in ((1, first), (2, second)):
+        items = context.run.sent(number)
+        assert [i.message.parts for i in items] == [m.parts for m in prepared.messages]
+        assert sum(i.tokens for i in items) == prepared.tokens
+    assert context.run.sent(1)[2].message.text == LONG
+    assert context.run.sent(1)[2].changed_by is None
+    assert context.run.sent(2)[2].message.text.startswith(STUB)
+    assert context.run.sent(2)[2].changed_by == "Offload"

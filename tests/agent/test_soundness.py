@@ -63,11 +63,14 @@ def test_a_chat_has_each_result_after_its_call_and_no_other():
 # -- odd replies ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reply", [said(), said(Thinking("hm")), said("  ")])
-def test_an_empty_reply_ends_the_turn_and_is_said(reply):
+@pytest.mark.parametrize(("reply", "why"), [
+    (said(), "empty reply"), (said(Thinking("hm")), "thought, and gave no answer"), (said("  "), "empty reply"),
+    (said(stop="pause_turn"), "empty reply (it ended with pause_turn)"),
+])  # fmt: skip
+def test_an_empty_reply_ends_the_turn_and_is_said(reply, why):
     outcome = run(agent(reply).turn("go"))
     assert outcome.ended == "answered"
-    assert "empty reply" in outcome.account()
+    assert why in outcome.account()
 
 
 def test_a_reply_with_calls_that_was_cut_runs_them_and_compacts():

@@ -406,7 +406,7 @@ def test_a_session_is_resumed_by_name_with_its_script(long):
     long.run_line_magic("unload_ext", "ctxkit")
     other = new_shell()
     other.run_line_magic("load_ext", "ctxkit")
-    answer = run(other, "%%agent\ngo on")
+    answer = run(other, "%%agent --max-calls 40\ngo on")
     assert answer.session.log[: len(written.log)] == written.log
     assert answer.text.startswith("south:")
     other.run_line_magic("unload_ext", "ctxkit")

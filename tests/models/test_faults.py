@@ -241,3 +241,45 @@ def test_an_address_that_nobody_serves_is_named():
     assert outcome.ended == "error"
     assert f"cannot be reached at {url}" in outcome.why
     assert waits == [1.0, 2.0, 4.0]
+
+
+@pytest.mark.parametrize(("kind", "word", "ended", "said"), [
+    ("gemini", "MALFORMED_FUNCTION_CALL", "error", "wrote a tool call that it could not send"),
+    ("gemini", "SAFETY", "error", "refused to answer (its finish reason is SAFETY)"),
+    ("gemini", "OTHER", "error", "(its finish reason is OTHER)"),
+    ("anthropic", "refusal", "error", "refused to answer (its finish reason is refusal)"),
+    ("anthropic", "model_context_window_exceeded", "answered", "cut by its limit of length"),
+    ("responses", "content_filter", "error", "refused to answer (its finish reason is content_filter)"),
+    ("responses", "length", "answered", "cut by its limit of length"),
+    ("chat", "error", "error", "broke the reply off with an error of its own"),
+])  # fmt: skip
+@pytest.mark.parametrize("text", ["", "Some words."])
+def test_each_end_is_said_in_the_servers_own_word(kind, word, ended, said, text):
+    held = Held(kind, Play(text, stop=word), for_ever=True, turns=1)
+    assert held.outcome.ended == ended
+    assert said in held.outcome.why
+    assert len(held.outcome.why) < 200
+
+
+@every()
+def test_a_whole_reply_without_a_word_is_said_to_be_empty(kind):
+    held = Held(kind, Play(""), turns=1)
+    assert (held.outcome.ended, held.outcome.why) == ("answered", "the model gave an empty reply")
+
+
+def test_a_reply_of_thoughts_alone_is_not_said_to_be_empty():
+    import asyncio
+
+    from ctxkit.agent import Agent
+    from ctxkit.messages import Message, Thinking
+    from ctxkit.policies.rules import Rules
+    from ctxkit.session import Session
+
+    class Thinks:
+        name, notice, context_window = "own", "", 10_000
+
+        async def __call__(self, _request, _emit):
+            return Message(role="assistant", parts=(Thinking("Hm."),), stop="stop")
+
+    agent = Agent(Session(id="s"), model=Thinks(), rules=Rules(), clock=lambda: 1.0)
+    assert asyncio.run(agent.turn("go")).why == "the model thought, and gave no answer"

@@ -142,7 +142,8 @@ def test_messages_become_chat_dictionaries():
 
 def test_cache_marks_stand_on_the_system_prompt_and_the_last_two():
     marked = with_cache_marks(to_chat([system("S"), user("1"), assistant("2"), user("3")]))
-    assert [isinstance(m["content"], list) for m in marked] == [True, False, True, True]
+    assert ["cache_control" in m["content"][-1] for m in marked] == [True, False, True, True]
+    assert {tuple(sorted(m["content"][-1].keys() - {"cache_control"})) for m in marked} == {("text", "type")}
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ class Play:
     cut: bool = False
     """The stream ends in good order in the middle of the text."""
     stop: str = ""
-    """A finish reason in the words of Chat Completions, in place of the right one."""
+    """A finish reason in the words of Chat Completions, or of the format, in place of the right one."""
     usage: str = "told"
     """`told`, `none` or `zero`."""
     ids: bool = True
@@ -136,7 +136,11 @@ def responses(play, _body):
         "output": items,
         "usage": usage if play.usage == "told" else None,
     }
-    return _sse([*events, {"type": "response.completed", "response": done}], named=True)
+    why = {"length": "max_output_tokens"}.get(play.stop, play.stop)
+    if why:
+        done |= {"status": "incomplete", "incomplete_details": {"reason": why}}
+    end = "response.incomplete" if why else "response.completed"
+    return _sse([*events, {"type": end, "response": done}], named=True)
 
 
 def anthropic(play, _body):
@@ -176,7 +180,7 @@ def anthropic(play, _body):
             }
         )
         events.append({"type": "content_block_stop", "index": i})
-    stop = stops.get(play.stop) or ("tool_use" if play.calls else "end_turn")
+    stop = stops.get(play.stop, play.stop) or ("tool_use" if play.calls else "end_turn")
     ended = {"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": None},
              "usage": {"output_tokens": OUT if play.usage == "told" else 0}}  # fmt: skip
     return _sse([*events, ended, {"type": "message_stop"}], named=True)
@@ -193,7 +197,7 @@ def gemini(play, _body):
         "candidatesTokenCount": OUT,
         "totalTokenCount": PROMPT + OUT,
     }
-    stop = {"content_filter": "SAFETY", "length": "MAX_TOKENS"}.get(play.stop, "STOP")
+    stop = {"content_filter": "SAFETY", "length": "MAX_TOKENS"}.get(play.stop, play.stop or "STOP")
     for i, part in enumerate(parts or [{"text": ""}]):
         last = i == len(parts or [0]) - 1
         one = {"content": {"role": "model", "parts": [part]}, "index": 0}
@@ -221,7 +225,7 @@ def ollama(play, _body):
         yield line({"content": "", "tool_calls": group})
     if not play.cut:
         counts = {"prompt_eval_count": PROMPT, "eval_count": OUT} if play.usage == "told" else {}
-        yield line({"content": ""}, done=True, done_reason="stop", total_duration=1, **counts)
+        yield line({"content": ""}, done=True, done_reason=play.stop or "stop", total_duration=1, **counts)
 
 
 WRITERS = {

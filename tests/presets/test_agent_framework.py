@@ -1,9 +1,10 @@
 """agent-framework: tool uses become lines at half the budget, the oldest groups go at 0.8."""
 
 import pytest
-from builders import assistant, step, system, user
+from builders import assistant, session, step, system, usage, user
 from histories import CHARS, ids, shown, texts
 
+import ctxkit as ck
 from ctxkit import presets
 from ctxkit.errors import BadArguments
 from ctxkit.presets._agent_framework import MARK, line
@@ -63,3 +64,13 @@ def test_what_it_refuses_is_refused(bad):
 def test_the_last_group_always_stays():
     h = shown(user("go"), assistant("y" * 9000, id="last"))
     assert ids(rules().policy(h, ROOM))[-1] == "last"
+
+
+def test_a_log_that_begins_with_a_reply_near_the_window_is_left_alone():
+    """A log cut at its head: one reply, no prompt, and a usage of the whole window."""
+    for prompt in (150_000, 190_000, 400_000):
+        reply = assistant("It is done.", usage=usage(prompt, output=9))
+        alone = session(reply, assistant("And this.", usage=usage(prompt, output=9)))
+        done = ck.replay(alone, ck.presets.agent_framework())
+        assert done.edits == ()
+        assert len(ck.compare(alone, "all", progress=False).query("error.notna()")) == 0

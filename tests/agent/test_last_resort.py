@@ -1,0 +1,78 @@
+"""Where a prompt does not fit whatever the rules did, a live session does what `AdaptiveTrim` does in a replay."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+
+import pytest
+from builders import assistant, result, session, tool_call, user
+
+from ctxkit import presets, tokens
+from ctxkit.agent import Agent
+from ctxkit.agent.context import LiveContext
+from ctxkit.errors import ModelError
+from ctxkit.messages import Message, Text
+from ctxkit.policies.adaptive import AdaptiveTrim
+from ctxkit.policies.chain import Chain, applied
+from ctxkit.policies.rules import Rules
+
+COUNT = tokens.named("chars/4")
+
+
+def said():
+    """A read whose file is written later, another read, and a word."""
+    read = tool_call("read_file", path="a.py")
+    write = tool_call("write_file", path="a.py", content="new")
+    other = tool_call("read_file", path="b.py")
+    return session(
+        user("go"), assistant("", read), result("r" * 9_000, read), assistant("", other),
+        result("s" * 9_000, other), assistant("", write), result("Wrote it.", write), user("on"),
+    )  # fmt: skip
+
+
+def lengths(messages):
+    return [len(m.text) for m in messages if m.role == "tool"]
+
+
+def test_a_consumed_read_keeps_as_much_live_as_in_a_replay():
+    context = LiveContext(said(), Rules(counter=COUNT))
+    context.prepare(1.0)
+    history = context.run.shown()
+    for stage, part in enumerate(AdaptiveTrim().steps):
+        assert context.trimmed(stage) == applied(part, history, context.run.room).messages
+    assert lengths(context.trimmed(0)) == [565, 4065, 9]
+    assert lengths(context.trimmed(1)) == [565, 565, 9]
+    assert not lengths(context.trimmed(2))
+    assert not any(m.tool_calls for m in context.trimmed(2))
+
+
+@pytest.mark.parametrize(("rules", "stages"), [
+    (Rules(counter=COUNT), [4000, 500, 0]),
+    (Rules(pruning=AdaptiveTrim(stages=(1000, 100), consumed_chars=50), counter=COUNT), [1000, 100, 0]),
+    (Rules(pruning=Chain.of(AdaptiveTrim(stages=(700,), consumed_chars=70)), counter=COUNT), [700, 0]),
+    (presets.fuseraft().but(policy=None, trigger=None, guards=(), counter=COUNT), [4000, 500, 0]),
+])  # fmt: skip
+def test_the_stages_are_those_of_the_rules_where_they_name_some(rules, stages):
+    heard = []
+
+    class Full:
+        name, notice, context_window = "own", "", 100_000
+
+        async def __call__(self, request, _emit):
+            if any(lengths(request.messages)):
+                raise ModelError("prompt is too long", overflow=True)
+            return Message(role="assistant", parts=(Text("Done."),), stop="stop")
+
+    ticks = count(1)
+    # no compaction takes the results away: the first turn is the one in which they came
+    agent = Agent(
+        said(), model=Full(), rules=rules, clock=lambda: float(next(ticks)), hear=heard.append
+    )
+
+    async def never(*_args, **_more):
+        return False
+
+    agent.compactor.force = never
+    assert asyncio.run(agent.turn("again")).ended == "answered"
+    assert [e.payload["chars"] for e in heard if e.kind == "context_exceeded_recovery"] == stages
