@@ -22,7 +22,7 @@ from ctxkit.store.artifacts import Artifacts
 from ctxkit.store.checkpoints import checkpoint
 from ctxkit.store.events_log import EventsLog
 from ctxkit.store.session_log import SessionLog
-from ctxkit.store.workspace import Workspace, checked, new_id
+from ctxkit.store.workspace import Workspace, checked
 from ctxkit.tools.files import file_tools
 from ctxkit.tools.kernel import python_tool, shell_tool
 from ctxkit.tools.root import Root
@@ -56,6 +56,7 @@ class LiveSession:
         allow: names of `tools.protected` that its tools may write all the same.
         workspace: where it is kept.
         namespace: the user's variables, for the tool `python`.
+        seed: what the id of a new session follows from (see `Workspace.new_id`).
         more: what `Agent` takes beside: `limits`, `approve`, `summary_model`, `summary_seconds`.
 
     Raises:
@@ -76,6 +77,7 @@ class LiveSession:
         allow: Sequence[str] = (),
         workspace: Workspace | None = None,
         namespace: dict[str, Any] | None = None,
+        seed: str = "",
         hear: Listener = deaf,
         limits: Limits | None = None,
         approve: Approve | None = None,
@@ -89,7 +91,7 @@ class LiveSession:
         self.root = Root(root or self._scratch(), allow)
         chosen = tools_of(tools, self.root, namespace if namespace is not None else {})
         offered = tuple(t.schema for t in (*chosen, COMPACT))
-        fresh = Session(id=new_id(), format="live", title=name, product="ctxkit",
+        fresh = Session(id=self.workspace.new_id(name, seed), format="live", title=name, product="ctxkit",
                         model=redact(model.name), started=clock(), cwd=str(Path.cwd()),
                         context_window=rules.window or model.context_window,
                         tools=offered)  # fmt: skip

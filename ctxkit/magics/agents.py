@@ -15,7 +15,7 @@ from ctxkit.magics.handles import Handle, Interrupted
 from ctxkit.magics.lines import Ask
 from ctxkit.magics.lives import FIRST, SETTINGS
 from ctxkit.magics.rehearsals import misfits, rehearse
-from ctxkit.magics.streams import Screen
+from ctxkit.magics.streams import Cell, Printed, Screen, Shown
 from ctxkit.magics.texts import Page
 from ctxkit.markup import escape, line, plain
 from ctxkit.store.workspace import Workspace
@@ -31,10 +31,14 @@ _NAME = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 
 @dataclass(frozen=True, repr=False)
 class Answer:
-    """How a turn ended: `outcome` has the figures, `session` is the session as it stands."""
+    """How a turn ended: `outcome` has the figures, `session` is the session as it stands.
+
+    `shown` is what stays of a turn beside the notebook; one in a cell has shown it there.
+    """
 
     outcome: Outcome
     session: Session
+    shown: Shown | None = None
 
     @property
     def text(self) -> str:
@@ -42,10 +46,12 @@ class Answer:
         return self.outcome.text
 
     def __repr__(self) -> str:
-        return plain(self.outcome.account())
+        before = f"{self.shown.text}\n" if self.shown else ""
+        return before + plain(self.outcome.account())
 
     def _repr_html_(self) -> str:
-        return f"<small>{escape(self.outcome.account())}</small>"
+        before = self.shown.html if self.shown else ""
+        return f"{before}<small>{escape(self.outcome.account())}</small>"
 
 
 def agent(kit: CtxKit, words: str, body: str | None) -> object:
@@ -88,7 +94,7 @@ def take(kit: CtxKit, asked: Ask, body: str) -> object:
 def foreground(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> Answer:
     """Take a turn while the cell waits; an interrupt keeps what was said so far."""
     try:
-        with Screen(live, rich=kit.rich):
+        with Screen(live, Cell() if kit.rich else Printed(), raises=True):
             outcome = run(live.turn(prompt))
     except KeyboardInterrupt:
         _keep(kit, live)
@@ -99,14 +105,13 @@ def foreground(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> 
 
 def background(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> Handle:
     """Take a turn beside the notebook; the variable that was asked for has the handle at once."""
-    screen = Screen(live, rich=kit.rich)
+    handle = Handle(live.name)
+    screen = Screen(live, handle if kit.rich else Printed())
 
     async def work() -> Answer:
         with screen:
             outcome = await live.turn(prompt)
-        return _answer(kit, live, outcome, None)
-
-    handle = Handle(live.name)
+        return _answer(kit, live, outcome, None, screen.shown)
 
     def over() -> None:
         handle.over()
@@ -160,13 +165,15 @@ def expanded(prompt: str, names: dict[str, Any]) -> str:
     return _NAME.sub(value, prompt)
 
 
-def _answer(kit: CtxKit, live: LiveSession, outcome: Outcome, out: str | None) -> Answer:
+def _answer(
+    kit: CtxKit, live: LiveSession, outcome: Outcome, out: str | None, shown: Shown | None = None
+) -> Answer:
     """Return the answer of a turn.
 
     Raises:
         ModelError: the model failed; the variable that was asked for has the outcome all the same.
     """
-    answer = Answer(outcome, live.session)
+    answer = Answer(outcome, live.session, shown)
     if out:
         kit.shell.user_ns[out] = answer
     if outcome.ended == "error":

@@ -1,4 +1,4 @@
-"""A turn beside the notebook as its cell holds it: its state, a Stop button, its result."""
+"""A turn beside the notebook as its cell holds it: what it says, a Stop button, what it asks, its result."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ctxkit.agent.threads import Background
     from ctxkit.magics.agents import Answer
+    from ctxkit.magics.streams import Shown
 
 
 class Interrupted(KeyboardInterrupt):
@@ -18,15 +19,14 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Handle:
-    """A turn in the background: `state`, `stop()`, `result()`."""
+    """A turn in the background: `state`, `stop()`, `result()`; it is a view of the turn, too."""
 
     running: Background[Answer]
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._over = False
-        self._shown: list[tuple[Any, Any]] = []
-        """Stop buttons on the screen, with the words beside them."""
+        self._over, self._html = False, ""
+        self._shown: list[_Box] = []
 
     @property
     def state(self) -> str:
@@ -49,24 +49,51 @@ class Handle:
         except asyncio.CancelledError:
             raise Interrupted(f"Stopped. What was said so far is kept in session {self.name!r}.") from None
 
+    # -- on the screen ---------------------------------------------------------------------------
+
     def __repr__(self) -> str:
         return f"Turn of session {self.name!r} beside the notebook: {self.state}. `.stop()` ends it, `.result()` waits."
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
-        from ipywidgets import Button, HBox, Label
 
-        button = Button(description="Stop", icon="stop", tooltip=f"Stop the turn of session {self.name}")
-        button.on_click(lambda _: self.stop())
-        label = Label(repr(self))
-        self._shown.append((button, label))
-        if self._over:
-            self.over()
-        display(HBox([button, label]))  # type: ignore[no-untyped-call]
+        box = _Box(self)
+        self._shown.append(box)
+        self._draw(box)
+        bundle = box.widget._repr_mimebundle_()
+        text = f"Turn of session {self.name!r} beside the notebook: `.result()` waits for its answer."
+        display({**bundle, "text/plain": text}, raw=True)  # type: ignore[no-untyped-call]
+
+    def show(self, shown: Shown) -> None:
+        """Show the turn as it stands."""
+        self._html = shown.html
+        for box in self._shown:
+            self._draw(box)
+
+    end = show
 
     def over(self) -> None:
         """Say on the screen that the turn is over."""
         self._over = True
-        for button, label in self._shown:
-            button.disabled = True
-            label.value = f"The turn of session {self.name!r} is over: `.result()` has its answer."
+        for box in self._shown:
+            self._draw(box)
+
+    def _draw(self, box: _Box) -> None:
+        box.words.value = self._html
+        if self._over:
+            box.stop.disabled = True
+            box.label.value = f"The turn of session {self.name!r} is over: `.result()` has its answer."
+
+
+class _Box:
+    """One display of a handle."""
+
+    def __init__(self, handle: Handle) -> None:
+        from ipywidgets import HTML, Button, HBox, Label, VBox
+
+        tip = f"Stop the turn of session {handle.name}"
+        self.stop = Button(description="Stop", icon="stop", tooltip=tip)
+        self.stop.on_click(lambda _: handle.stop())
+        self.label = Label(repr(handle))
+        self.words = HTML()
+        self.widget: Any = VBox([HBox([self.stop, self.label]), self.words])

@@ -203,6 +203,7 @@ class Lives:
             root=parts.root,
             allow=parts.allow,
             namespace=self._kit.shell.user_ns,
+            seed=self._kit.seed,
         )
         live.settings = settings
         return live

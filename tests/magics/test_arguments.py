@@ -69,7 +69,7 @@ def test_the_rest_is_taken_as_it_stands(focus: str):
         ("a --name 'x y' b --name=\"u v\" c", Wish("a b c", name="u v")),
         ("the flag \"--dry-run\" in 'quotes'", Wish("the flag \"--dry-run\" in 'quotes'")),
         ("the flag '--dry-run'", Wish("the flag '--dry-run'")),
-        ("\"what --dry-run does\"", Wish("\"what --dry-run does\"")),
+        ('"what --dry-run does"', Wish('"what --dry-run does"')),
         ("--dry-run all that -- looks --like this", Wish("all that looks --like this", dry_run=True)),
         ("--keep 2 a\n--dry-run", Wish("a", keep=2, dry_run=True)),
     ],
