@@ -10,8 +10,10 @@ from ctxkit.agent.limits import Limits
 from ctxkit.agent.outcome import counted
 from ctxkit.agent.threads import Background, run
 from ctxkit.errors import BadArguments, ModelError
+from ctxkit.magics.approvals import Approvals, ask_here, needed
 from ctxkit.magics.arguments import parse, usage, wants_help
 from ctxkit.magics.handles import Handle, Interrupted
+from ctxkit.magics.instructions import offered
 from ctxkit.magics.lines import Ask
 from ctxkit.magics.lives import FIRST, SETTINGS
 from ctxkit.magics.rehearsals import misfits, rehearse
@@ -82,12 +84,16 @@ def take(kit: CtxKit, asked: Ask, body: str) -> object:
     fresh = name not in kit.lives or asked.rules is not None or asked.model is not None
     live = kit.lives.open(name, **_named(asked))
     live.agent.limits = limits
+    confirmed = needed(live.settings["approve"], live.agent.tools, live.root)
     notes = [live.log.recovered] if live.log.recovered else []
+    if not live.session.log and live.settings["root"] and (note := offered(live.root.folder)):
+        notes.append(note)
     for note in [*notes, *(misfits(live.agent) if fresh else [])]:
         print(note)  # noqa: T201  said once, where the session is opened
     live.log.recovered = None
     if asked.background:
-        return background(kit, live, prompt, asked.out)
+        return background(kit, live, prompt, asked.out, confirmed)
+    live.agent.approve = Approvals(confirmed, kit.lives.always(name), ask_here)
     return foreground(kit, live, prompt, asked.out)
 
 
@@ -103,9 +109,10 @@ def foreground(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> 
     return _answer(kit, live, outcome, out)
 
 
-def background(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> Handle:
+def background(kit: CtxKit, live: LiveSession, prompt: str, out: str | None, confirmed: frozenset[str]) -> Handle:
     """Take a turn beside the notebook; the variable that was asked for has the handle at once."""
     handle = Handle(live.name)
+    live.agent.approve = Approvals(confirmed, kit.lives.always(live.name), handle.ask)
     screen = Screen(live, handle if kit.rich else Printed())
 
     async def work() -> Answer:
@@ -147,7 +154,8 @@ def dry(kit: CtxKit, name: str, asked: Ask, prompt: str) -> Page:
     parts = kit.lives.parts(settings)
     kept = kit.lives.get(name).session if name in kit.lives else kit.kept(name)
     model = kit.lives.model(parts.model, parts.rules)
-    return Page(rehearse(kept, model, parts.rules, kit.lives.tools(settings["tools"]), prompt))
+    system = kit.lives.system(settings)
+    return Page(rehearse(kept, model, parts.rules, kit.lives.tools(settings["tools"]), prompt, system))
 
 
 def expanded(prompt: str, names: dict[str, Any]) -> str:

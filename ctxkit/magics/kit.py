@@ -40,6 +40,8 @@ class CtxKit(Magics):
     tools = Unicode("files", help="The tools of `%%agent` unless --tools names others.").tag(config=True)
     root = Unicode("", help="The folder of the file tools; empty: a scratch folder.").tag(config=True)
     allow = Unicode("", help="Protected names the file tools may write.").tag(config=True)
+    system = Unicode("", help="Instructions of new sessions: a text, a file, a variable.").tag(config=True)
+    approve = Unicode("", help="Tools that ask before each call, or files, or all.").tag(config=True)
     seed = CUnicode("", help="Ids of new sessions follow from it; empty: by chance.").tag(config=True)
 
     shell: InteractiveShell
