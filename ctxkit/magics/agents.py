@@ -154,8 +154,8 @@ def dry(kit: CtxKit, name: str, asked: Ask, prompt: str) -> Page:
     parts = kit.lives.parts(settings)
     kept = kit.lives.get(name).session if name in kit.lives else kit.kept(name)
     model = kit.lives.model(parts.model, parts.rules)
-    system = kit.lives.system(settings)
-    return Page(rehearse(kept, model, parts.rules, kit.lives.tools(settings["tools"]), prompt, system))
+    tools, system = kit.lives.tools(settings["tools"]), kit.lives.system(settings)
+    return Page(rehearse(kept, model, parts.rules, tools, prompt, system=system))
 
 
 def expanded(prompt: str, names: dict[str, Any]) -> str:

@@ -215,7 +215,7 @@ class Lives:
     def _opened(self, name: str, settings: dict[str, Any], parts: Parts) -> LiveSession:
         from ctxkit.agent.live import LiveSession
 
-        live = LiveSession(
+        return LiveSession(
             name,
             model=self.model(parts.model, parts.rules),
             summary_model=self.model(parts.summary_model, parts.rules) if parts.summary_model else None,
@@ -227,7 +227,6 @@ class Lives:
             namespace=self._kit.shell.user_ns,
             seed=self._kit.seed,
         )
-        return live
 
     def model(self, name: str, rules: Rules) -> Model:
         """Return a model by name; `scripted/NAME` also takes a session that the magics know."""

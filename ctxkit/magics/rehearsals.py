@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
 
 def rehearse(
-    kept: Session | None, model: Model, rules: Rules, tools: Sequence[str | Any], prompt: str, system: str = ""
+    kept: Session | None,
+    model: Model,
+    rules: Rules,
+    tools: Sequence[str | Any],
+    prompt: str,
+    *,
+    system: str = "",
 ) -> str:
     """Return in words what a prompt's first call would send; nothing is sent, kept or made on disk."""
     from ctxkit.agent import Agent

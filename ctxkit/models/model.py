@@ -25,7 +25,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """A piece of a reply as it streams: text, thinking, a called tool's name, its arguments' JSON; or a wait's reason."""
+    """A piece of a reply as it streams: text, thinking, a called tool's name, its arguments; or why one waits."""
 
     kind: Literal["text", "thinking", "tool_call", "arguments", "wait"]
     text: str
