@@ -131,3 +131,15 @@ def test_a_turn_without_reply_does_not_shift_the_edits():
     context.add({"role": "assistant", "content": "Done."}).fit()
     positions = [type(e).__name__ for e in context.session.path]
     assert positions.index("Edit") < len(positions) - 1
+
+
+def test_a_result_of_the_responses_api_is_emptied_where_its_output_stands():
+    def call(i):
+        yield {"type": "function_call", "call_id": f"c{i}", "name": "read", "arguments": "{}"}
+        yield {"type": "function_call_output", "call_id": f"c{i}", "output": "long " * 500}
+
+    items = [{"role": "user", "content": "go"}, *call(1), *call(2)]
+    shown = fit(items, Rules(pruning="clear:keep_last=1"))
+    assert shown[4] is items[4]
+    assert shown[2].keys() == items[2].keys()
+    assert "long" not in shown[2]["output"]
