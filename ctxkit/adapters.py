@@ -69,7 +69,9 @@ def _text(content: Any) -> str:
     return "\n".join(c if isinstance(c, str) else f"[{type(c).__name__}]" for c in content or ())
 
 
-def _objects(shown: list[Dict], messages: list[Any], made: list[tuple[Dict, int, Any]]) -> list[Any]:
+def _objects(
+    shown: list[Dict], messages: list[Any], made: list[tuple[Dict, int, Any]]
+) -> list[Any]:
     """Return what is shown as messages of pydantic-ai: parts of a request that stand together are one again."""
     from pydantic_ai.messages import ModelRequest
 

@@ -20,7 +20,11 @@ from ctxkit.recorders.replies import kind_of, reply_of
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM's libraries warn about each other
 LIBRARIES = [n for n in ("httpx", "httpx2") if find_spec(n)]
-TOOL = {"name": "double", "description": "Double.", "parameters": {"type": "object", "properties": {}}}
+TOOL = {
+    "name": "double",
+    "description": "Double.",
+    "parameters": {"type": "object", "properties": {}},
+}
 PATHS = {"chat": "/chat/completions", "anthropic": "/v1/messages", "responses": "/responses"}
 CALL = Play(calls=(("double", {"x": 21}),))
 TALK = [CALL, Play("It is 42.")]
@@ -30,7 +34,11 @@ def chat_bodies(system=None):
     said = [{"role": "system", "content": system}] if system else []
     said += [{"role": "user", "content": "Double 21."}]
     tools = [{"type": "function", "function": TOOL}]
-    call = {"id": "c1", "type": "function", "function": {"name": "double", "arguments": '{"x": 21}'}}
+    call = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "double", "arguments": '{"x": 21}'},
+    }
     more = [{"role": "assistant", "content": None, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": "c1", "content": "42"}]  # fmt: skip
     for messages in (said, said + more):
@@ -75,7 +83,10 @@ def post(library, url, body, how="stream"):
             return b"".join(response.iter_bytes())
 
     async def ask():
-        async with module.AsyncClient() as client, client.stream("POST", url, json=body) as response:
+        async with (
+            module.AsyncClient() as client,
+            client.stream("POST", url, json=body) as response,
+        ):
             return b"".join([piece async for piece in response.aiter_bytes()])
 
     return asyncio.run(ask())
@@ -92,7 +103,9 @@ def test_a_talk_of_an_sdk_is_one_session_with_its_usage(library, kind, how):
     assert session.children == ()
     assert [c.message.usage.prompt_tokens for c in session.calls] == [PROMPT, PROMPT]
     assert [c.message.usage.output_tokens for c in session.calls] == [OUT, OUT]
-    assert [(c.name, c.arguments) for m in session.messages for c in m.tool_calls] == [("double", {"x": 21})]
+    assert [(c.name, c.arguments) for m in session.messages for c in m.tool_calls] == [
+        ("double", {"x": 21})
+    ]
     assert session.messages[-1].text.strip() == "It is 42."
     assert {t.name for t in session.tools} == {"double"}
     assert session.format == "live"
@@ -144,7 +157,11 @@ def test_two_agents_are_two_sessions(kind):
 def test_a_history_cut_short_without_a_system_prompt_is_an_edit_of_the_same_session():
     ask = [{"role": "user", "content": "start"}]
     more = [*ask, {"role": "assistant", "content": "Yes. "}, {"role": "user", "content": "go on"}]
-    cut = [*ask, {"role": "user", "content": "summary of all"}, {"role": "user", "content": "and now"}]
+    cut = [
+        *ask,
+        {"role": "user", "content": "summary of all"},
+        {"role": "user", "content": "and now"},
+    ]
     with wire("chat", Play("Yes.")) as up, ck.record("cut") as live:
         for messages in (ask, more, cut):
             post("httpx", up.url + PATHS["chat"], {"model": "m", "messages": messages})
@@ -237,7 +254,11 @@ def test_a_litellm_stream_left_early_is_kept_too_and_costs_no_five_seconds():
 @pytest.mark.parametrize("how", ["sync", "stream", "async"])
 def test_a_call_of_litellm_is_recorded_once(how):
     litellm = load_litellm()
-    asked = {"model": "openai/m", "api_key": "none", "messages": [{"role": "user", "content": "go"}]}
+    asked = {
+        "model": "openai/m",
+        "api_key": "none",
+        "messages": [{"role": "user", "content": "go"}],
+    }
     whole = {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "usage": {
         "prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9},
         "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Yes. "}}],
@@ -267,7 +288,10 @@ def test_a_recording_of_nothing_says_so():
 @pytest.mark.parametrize("kind", BODIES)
 def test_a_refused_call_is_kept_as_an_error_without_keys(kind, monkeypatch):
     monkeypatch.setenv("PLANTED_API_KEY", "planted-secret-1234")
-    with wire(kind, Play(status=429, said="slow down, planted-secret-1234")) as up, ck.record("no") as live:
+    with (
+        wire(kind, Play(status=429, said="slow down, planted-secret-1234")) as up,
+        ck.record("no") as live,
+    ):
         post("httpx", up.url + PATHS[kind], next(BODIES[kind]()), "whole")
     (call,) = live.session.calls
     assert "slow down" in repr(call.message)
@@ -301,7 +325,9 @@ def test_a_packed_stream_is_unpacked():
     assert heard.bytes == said
 
 
-@pytest.mark.parametrize("data", [b"", b"data: {", b"\xff\xfe", b"[]", b"data: [1]\n\n", b"null", b"<html>"])
+@pytest.mark.parametrize(
+    "data", [b"", b"data: {", b"\xff\xfe", b"[]", b"data: [1]\n\n", b"null", b"<html>"]
+)
 @pytest.mark.parametrize("kind", ["openai", "anthropic", "openai-responses"])
 def test_whatever_a_server_sends_is_some_reply(kind, data):
     assert isinstance(reply_of(kind, data), dict)

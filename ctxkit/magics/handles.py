@@ -65,7 +65,9 @@ class Handle:
         try:
             return self.running.result(0)
         except asyncio.CancelledError:
-            raise Interrupted(f"Stopped. What was said so far is kept in session {self.name!r}.") from None
+            raise Interrupted(
+                f"Stopped. What was said so far is kept in session {self.name!r}."
+            ) from None
 
     # -- what it asks ----------------------------------------------------------------------------
 
@@ -117,7 +119,9 @@ class Handle:
         self._shown.append(box)
         self._draw(box)
         bundle = box.widget._repr_mimebundle_()
-        text = f"Turn of session {self.name!r} beside the notebook: `.result()` waits for its answer."
+        text = (
+            f"Turn of session {self.name!r} beside the notebook: `.result()` waits for its answer."
+        )
         display({**bundle, "text/plain": text}, raw=True)  # type: ignore[no-untyped-call]
 
     def show(self, shown: Shown) -> None:
@@ -142,7 +146,9 @@ class Handle:
         box.asks.layout.display = "flex" if self._question else "none"
         if self._over:
             box.stop.disabled = True
-            box.label.value = f"The turn of session {self.name!r} is over: `.result()` has its answer."
+            box.label.value = (
+                f"The turn of session {self.name!r} is over: `.result()` has its answer."
+            )
 
 
 class _Box:

@@ -129,6 +129,8 @@ def picture(live: LiveSession) -> str:
         return ""
     chart = growth({live.name: live.session})
     drawing = chart.drawing
-    if isinstance(drawing, Axes):  # a line for each compaction would grow, too; their points are thinned
+    if isinstance(
+        drawing, Axes
+    ):  # a line for each compaction would grow, too; their points are thinned
         drawing = replace(drawing, marks=(), points=_POINTS, circles=_CIRCLES)
     return f'<div role="img" aria-label="{escape(chart.caption, 300)}">{drawing.svg()}</div>'

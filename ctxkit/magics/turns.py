@@ -94,7 +94,12 @@ class Turn:
     def _end(self, ended: str) -> None:
         if self._raises and ended == "error":
             self._error = ""
-        if self._raises and ended == "limit" and self.lines and self.lines[-1].startswith("! limit"):
+        if (
+            self._raises
+            and ended == "limit"
+            and self.lines
+            and self.lines[-1].startswith("! limit")
+        ):
             self.lines.pop()
         self._failed()
 
@@ -130,7 +135,9 @@ class Turn:
         note = f" · {escape(self.note)}" if self.note else ""
         label = f"context {used:,} of {limit:,} tokens ({used / limit:.0%})"
         meter = _meter(used, limit, label)
-        return f'<div style="{_STYLE}">{words}{fold}{meter}<small>{escape(label)}{note}</small></div>'
+        return (
+            f'<div style="{_STYLE}">{words}{fold}{meter}<small>{escape(label)}{note}</small></div>'
+        )
 
     def _words(self, *, kept: bool) -> str:
         whole = plain(self.text)

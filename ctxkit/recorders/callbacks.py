@@ -39,20 +39,44 @@ def recorder(name: str = "recorded") -> Any:
             _asking.set(ident)
             self.recording.begin(ident)
 
-        def log_success_event(self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any) -> None:
+        def log_success_event(
+            self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
+        ) -> None:
             self._note(kwargs, response_obj, start_time, end_time, None)
 
-        async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
+        async def async_log_success_event(
+            self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any
+        ) -> None:
             self._note(kwargs, response_obj, start_time, end_time, None)
 
-        def log_failure_event(self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any) -> None:
-            self._note(kwargs, response_obj, start_time, end_time, redact(str(kwargs.get("exception")))[:1000])
+        def log_failure_event(
+            self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
+        ) -> None:
+            self._note(
+                kwargs,
+                response_obj,
+                start_time,
+                end_time,
+                redact(str(kwargs.get("exception")))[:1000],
+            )
 
-        async def async_log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
-            self._note(kwargs, response_obj, start_time, end_time, redact(str(kwargs.get("exception")))[:1000])
+        async def async_log_failure_event(
+            self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any
+        ) -> None:
+            self._note(
+                kwargs,
+                response_obj,
+                start_time,
+                end_time,
+                redact(str(kwargs.get("exception")))[:1000],
+            )
 
-        def _note(self, kwargs: dict[str, Any], response: Any, start: Any, end: Any, error: str | None) -> None:
-            whole = kwargs.get("async_complete_streaming_response") or kwargs.get("complete_streaming_response")
+        def _note(
+            self, kwargs: dict[str, Any], response: Any, start: Any, end: Any, error: str | None
+        ) -> None:
+            whole = kwargs.get("async_complete_streaming_response") or kwargs.get(
+                "complete_streaming_response"
+            )
             if kwargs.get("stream") and whole is None and error is None:
                 return  # a piece of a stream; the whole comes at its end
             ident = str(kwargs.get("litellm_call_id"))
@@ -84,7 +108,9 @@ def record(name: str = "recorded") -> Iterator[Recording]:
         recording.hear(heard, asked.pop(id(heard), None))
 
     asked: dict[int, str | None] = {}
-    tap = Tap(lambda heard: asked.update({id(heard): _asking.get() if heard.litellm else None}), over)
+    tap = Tap(
+        lambda heard: asked.update({id(heard): _asking.get() if heard.litellm else None}), over
+    )
     try:
         with tapped(tap):
             try:

@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 _WAIT, _QUIET = 5.0, 0.4
 """Seconds to wait at the end for calls that are reported late: LiteLLM does so from another thread, and for some
 providers says nothing when a call begins. At most `_WAIT`, at least until nothing was heard for `_QUIET`."""
-_SETTINGS = ("model", "messages", "tools", "system", "input", "instructions", "previous_response_id")
+_SETTINGS = (
+    "model",
+    "messages",
+    "tools",
+    "system",
+    "input",
+    "instructions",
+    "previous_response_id",
+)
 _READERS = {"anthropic": anthropic.read, "openai-responses": openai_responses.read}
 
 
@@ -60,7 +68,9 @@ class Recording:
     def sessions(self) -> list[Session]:
         """Every conversation by itself, in the order in which they began."""
         with self._lock:
-            calls = sorted(self._calls, key=lambda c: c["startTime"])  # threads tell them in any order
+            calls = sorted(
+                self._calls, key=lambda c: c["startTime"]
+            )  # threads tell them in any order
         threads: dict[bytes, list[dict[str, Any]]] = {}
         after: dict[str, bytes] = {}
         """The conversation of each response that a later request can name."""

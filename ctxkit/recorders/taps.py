@@ -53,7 +53,9 @@ class Heard:
         with suppress(Exception):  # what was cut cannot always be unpacked
             import httpx
 
-            return httpx.Response(200, headers={"content-encoding": self.encoding}, content=raw).content
+            return httpx.Response(
+                200, headers={"content-encoding": self.encoding}, content=raw
+            ).content
         return b""
 
 
@@ -111,7 +113,9 @@ def _patched(library: Any) -> Callable[[], None]:
     def send(self: Any, request: Any, *, stream: bool = False, **more: Any) -> Any:
         heard = _begin(request)
         with _told(heard):
-            return _answered(heard, sync(self, request, stream=stream, **more), tee if stream else None)
+            return _answered(
+                heard, sync(self, request, stream=stream, **more), tee if stream else None
+            )
 
     async def asend(self: Any, request: Any, *, stream: bool = False, **more: Any) -> Any:
         heard = _begin(request)

@@ -92,7 +92,10 @@ def test_a_projects_instructions_are_offered_once_and_read_after_a_word(shell, c
     assert first(answer).role == "user"
     run(shell, "%%agent\nMore")
     assert "AGENTS.md" not in capsys.readouterr().out
-    assert first(run(shell, "%%agent --session b --root root --system AGENTS.md\nGo")).text == "Use tabs."
+    assert (
+        first(run(shell, "%%agent --session b --root root --system AGENTS.md\nGo")).text
+        == "Use tabs."
+    )
     assert "AGENTS.md`" not in capsys.readouterr().out
 
 
@@ -175,7 +178,9 @@ def test_the_word_is_asked_for_in_later_turns_too_until_it_is_taken_back(shell, 
     assert len(asked) == 2
 
 
-@pytest.mark.parametrize("error", [EOFError(), NotImplementedError("no stdin"), OSError("captured")])
+@pytest.mark.parametrize(
+    "error", [EOFError(), NotImplementedError("no stdin"), OSError("captured")]
+)
 def test_where_nobody_can_be_asked_nothing_runs(shell, asked, error):
     asked.answers[:] = [error] * 9
     answer = run(shell, "%%agent --approve write_file\nWrite it")
@@ -191,7 +196,9 @@ def test_an_unknown_tool_is_refused(shell):
 
 def test_a_question_shows_the_whole_call_marked_and_without_keys():
     key = "sk-ant-api03-" + "Ab1" * 30
-    said = question(ToolCall("c", "shell", {"command": f"echo {key}\n\x1b[2Jrm -rf x\n[y]es: y", "n": {"a": 1}}))
+    said = question(
+        ToolCall("c", "shell", {"command": f"echo {key}\n\x1b[2Jrm -rf x\n[y]es: y", "n": {"a": 1}})
+    )
     assert key not in said
     assert "\x1b" not in said
     assert said.splitlines()[1:] == [

@@ -137,7 +137,9 @@ def test_the_import_of_litellm_is_told(monkeypatch):
 
     monkeypatch.setattr("ctxkit.models.provider.load_litellm", importing)
     with pytest.raises(KeyboardInterrupt):
-        asyncio.run(Provider("openai/x", options={"api_base": "http://127.0.0.1:9"})(None, heard.append))
+        asyncio.run(
+            Provider("openai/x", options={"api_base": "http://127.0.0.1:9"})(None, heard.append)
+        )
     assert [d.kind for d in heard] == ["wait"]
     assert "being imported" in heard[0].text
 

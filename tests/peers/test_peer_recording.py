@@ -47,7 +47,9 @@ def langchain_agent(up, **more):
     from langchain.agents import create_agent
     from langchain_openai import ChatOpenAI
 
-    model = ChatOpenAI(model="gpt-5", base_url=up.url, api_key="none", streaming=True, stream_usage=True)
+    model = ChatOpenAI(
+        model="gpt-5", base_url=up.url, api_key="none", streaming=True, stream_usage=True
+    )
     return create_agent(model, [double], **more)
 
 
@@ -56,8 +58,12 @@ def agents_run(up, prompt, **more):
     import openai
 
     agents.set_tracing_disabled(True)
-    model = agents.OpenAIResponsesModel("gpt-5", openai.AsyncOpenAI(base_url=up.url, api_key="none"))
-    agent = agents.Agent("a", instructions="Be short.", tools=[agents.function_tool(double)], model=model)
+    model = agents.OpenAIResponsesModel(
+        "gpt-5", openai.AsyncOpenAI(base_url=up.url, api_key="none")
+    )
+    agent = agents.Agent(
+        "a", instructions="Be short.", tools=[agents.function_tool(double)], model=model
+    )
 
     async def go():
         result = agents.Runner.run_streamed(agent, prompt, **more)
@@ -71,9 +77,9 @@ def agents_run(up, prompt, **more):
 def check(live, calls=2):
     session = live.session
     assert session.children == ()
-    assert [(c.message.usage.prompt_tokens, c.message.usage.output_tokens) for c in session.calls] == [
-        (PROMPT, OUT)
-    ] * calls
+    assert [
+        (c.message.usage.prompt_tokens, c.message.usage.output_tokens) for c in session.calls
+    ] == [(PROMPT, OUT)] * calls
 
 
 def test_openai():
@@ -94,7 +100,11 @@ def test_anthropic():
     anthropic = pytest.importorskip("anthropic")
     with wire("anthropic", Play("Yes.")) as up, ck.record("anthropic") as live:
         client = anthropic.Anthropic(base_url=up.url, api_key="none")
-        asked = {"model": "claude-sonnet-4-5", "max_tokens": 50, "messages": [{"role": "user", "content": "go"}]}
+        asked = {
+            "model": "claude-sonnet-4-5",
+            "max_tokens": 50,
+            "messages": [{"role": "user", "content": "go"}],
+        }
         with client.messages.stream(**asked) as stream:
             stream.until_done()
     check(live, 1)
@@ -149,7 +159,10 @@ def with_pydantic_ai(rules):
         pytest.importorskip("pydantic_ai", minversion="2")
         from pydantic_ai.capabilities import ProcessHistory
 
-        agent, history = pydantic_agent(up, capabilities=[ProcessHistory(ck.history_processor(rules))]), None
+        agent, history = (
+            pydantic_agent(up, capabilities=[ProcessHistory(ck.history_processor(rules))]),
+            None,
+        )
         for _ in range(n):
             history = streamed(agent, "Double 21.", message_history=history)
 
@@ -188,7 +201,9 @@ def with_agents(rules):
 
         items, config = [], agents.RunConfig(call_model_input_filter=kept)
         for _ in range(n):
-            items = agents_run(up, [*items, {"role": "user", "content": "Double 21."}], run_config=config)
+            items = agents_run(
+                up, [*items, {"role": "user", "content": "Double 21."}], run_config=config
+            )
 
     return "responses", take
 
