@@ -22,6 +22,7 @@ _NAMES = {
     "load_rules": "presets.loaders",
     "fit": "fits",
     "Context": "fits",
+    "history_processor": "adapters",
     "replay": "replays",
     "score": "sweeps",
     "compare": "sweeps",

@@ -251,5 +251,7 @@ class _Talk:
 
 def _changed(old: Dict, new: Dict) -> Dict:
     """Return a given dict with other content and tool calls; whatever else it holds remains."""
+    if old.get("type") == "function_call_output":  # an item of the Responses API
+        return old | {"output": new.get("content") or ""}
     kept = {k: v for k, v in old.items() if k != "tool_calls" or "tool_calls" in new}
     return kept | {k: v for k, v in new.items() if k in ("content", "tool_calls")}

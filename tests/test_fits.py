@@ -184,3 +184,15 @@ def test_rules_that_cut_at_each_call_are_told_once():
             context.fit(messages)
     assert len(context.run.cuts) > 3
     assert [("compact at each call" in str(w.message)) for w in told] == [True]
+
+
+def test_a_result_of_the_responses_api_is_emptied_where_its_output_stands():
+    def call(i):
+        yield {"type": "function_call", "call_id": f"c{i}", "name": "read", "arguments": "{}"}
+        yield {"type": "function_call_output", "call_id": f"c{i}", "output": "long " * 500}
+
+    items = [{"role": "user", "content": "go"}, *call(1), *call(2)]
+    shown = fit(items, Rules(pruning="clear:keep_last=1"))
+    assert shown[4] is items[4]
+    assert shown[2].keys() == items[2].keys()
+    assert "long" not in shown[2]["output"]

@@ -139,9 +139,10 @@ def test_a_call_from_before_the_recording_that_is_told_late_is_left_out():
     live, asked = Recording("late"), {"messages": [{"role": "user", "content": "old"}], "model": "one"}
     now = datetime.now()  # noqa: DTZ005  LiteLLM's own times are naive
     answer = {"choices": [{"message": {"role": "assistant", "content": "said"}, "finish_reason": "stop"}]}
-    live.end(asked, answer, now - timedelta(seconds=60), now, None)
+    old, new = (now - timedelta(seconds=60)).timestamp(), now.timestamp()
+    live.end("1", asked, answer, (old, new), None)
     assert not live.session.calls
-    live.end(asked, answer, now, now, None)
+    live.end("2", asked, answer, (new, new), None)
     assert len(live.session.calls) == 1
 
 
@@ -150,8 +151,8 @@ def test_calls_told_out_of_order_are_put_into_the_order_in_which_they_were_asked
     talk = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "one"}, {"role": "user", "content": "b"}]
     for size, word in ((3, "two"), (1, "one")):
         answer = {"choices": [{"message": {"role": "assistant", "content": word}, "finish_reason": "stop"}]}
-        began = now + timedelta(seconds=size)
-        live.end({"messages": talk[:size], "model": "one"}, answer, began, began, None)
+        began = (now + timedelta(seconds=size)).timestamp()
+        live.end(word, {"messages": talk[:size], "model": "one"}, answer, (began, began), None)
     assert [m.text for m in live.session.messages] == ["a", "one", "b", "two"]
     assert not live.session.edits
 

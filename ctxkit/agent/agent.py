@@ -84,7 +84,7 @@ class Agent:
     ) -> None:
         self.model, self.rules, self.limits = model, rules, limits or Limits()
         self.tools = {t.name: t for t in (*tools, replace(COMPACT, run=self._asked_to_compact))}
-        self._hear, self._approve, self._offload, self._clock = hear, approve, offload, clock
+        self.approve, self._hear, self._offload, self._clock = approve, hear, offload, clock
         self._writer = summary_model or (None if model.notice.startswith("scripted") else model)
         self._seconds = summary_seconds
         self._memory = Memory(rules.flush, memory, self._writer, clock, self._tell) if rules.flush and memory else None
@@ -122,6 +122,16 @@ class Agent:
             self.compactor.stand()  # what is not in the session did not happen
             raise
         return self._end(turn, ended, why)
+
+    def instruct(self, text: str) -> None:
+        """Begin the session with instructions.
+
+        Raises:
+            BadArguments: it began otherwise.
+        """
+        said = self.transcript.instruct(text)
+        if said is not None:
+            self._said(said)
 
     async def compact(
         self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
@@ -197,7 +207,7 @@ class Agent:
             self._tell("tool_call", {"tool_name": call.name, "args": call.arguments})
             try:
                 result = await run_tool(
-                    asked, self.tools, approve=self._approve, offload=self._offload
+                    asked, self.tools, approve=self.approve, offload=self._offload
                 )
             except asyncio.CancelledError:
                 why = f"{turn.over.capitalize()}, before it ended." if turn.late else INTERRUPTED

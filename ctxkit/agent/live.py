@@ -24,7 +24,7 @@ from ctxkit.store.artifacts import Artifacts
 from ctxkit.store.checkpoints import checkpoint
 from ctxkit.store.events_log import EventsLog
 from ctxkit.store.session_log import SessionLog
-from ctxkit.store.workspace import Workspace, checked, new_id
+from ctxkit.store.workspace import Workspace, checked
 from ctxkit.tools.files import file_tools
 from ctxkit.tools.kernel import python_tool, shell_tool
 from ctxkit.tools.root import Root
@@ -60,6 +60,7 @@ class LiveSession:
         namespace: the user's variables, for the tool `python`.
         words: how its parts were named, to be kept in it: `model`, `rules`, `tools`, `root`, ...;
             what is not among them is kept as the parts call themselves.
+        seed: what the id of a new session follows from (see `Workspace.new_id`).
         limits: of each turn; None: those that it was kept with.
         more: what `Agent` takes beside: `approve`, `summary_model`, `summary_seconds`.
 
@@ -81,6 +82,7 @@ class LiveSession:
         allow: Sequence[str] = (),
         workspace: Workspace | None = None,
         namespace: dict[str, Any] | None = None,
+        seed: str = "",
         hear: Listener = deaf,
         limits: Limits | None = None,
         approve: Approve | None = None,
@@ -99,7 +101,7 @@ class LiveSession:
                          "tools": ",".join(each if isinstance(each, str) else each.name for each in tools),
                          "allow": ",".join(allow), **(words or {})}  # fmt: skip
         """How its parts were named."""
-        fresh = Session(id=new_id(), format="live", title=name, product="ctxkit",
+        fresh = Session(id=self.workspace.new_id(name, seed), format="live", title=name, product="ctxkit",
                         model=redact(model.name), started=clock(), cwd=str(Path.cwd()),
                         context_window=rules.window or model.context_window,
                         tools=offered)  # fmt: skip
@@ -200,7 +202,7 @@ class LiveSession:
             self._busy = False
 
     def limit(self, limits: Limits) -> None:
-        """Set the limits of each turn from now on, and keep them.
+        """Set the limits of each turn from now on, and keep them with what else was named anew.
 
         Raises:
             StoreError: they could not be kept.
@@ -208,7 +210,7 @@ class LiveSession:
         self.agent.limits = limits
         how = led(self.settings, self.agent.rules, limits)
         before = kept(self.session)
-        if before is None or before.limits != how.limits:
+        if before is None or replace(before, seal="") != how:
             self.agent.restate(self.log.revise(noted(self.session, how)))
 
     # -- branch and restore ----------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ctxkit.engine import identified
+from ctxkit.errors import BadArguments
 from ctxkit.messages import Edit, Message, Part, Text, Thinking, ToolCall
 from ctxkit.redaction import redacted, secrets
 
@@ -50,7 +51,8 @@ class Transcript:
     def begin(self) -> int:
         """Begin a turn; return its number."""
         turns = self.session.turns
-        self.turn = turns[-1] + 1 if any(isinstance(e, Message) for e in self.session.path) else 0
+        said = any(isinstance(e, Message) and e.role != "system" for e in self.session.path)
+        self.turn = turns[-1] + 1 if said else 0
         return self.turn
 
     def unanswered(self) -> list[ToolCall]:
@@ -85,6 +87,28 @@ class Transcript:
     def user(self, text: str, *, kind: str = "") -> Message:
         """Write what the user said, or what is said in the user's place (`kind`)."""
         return self.add(Message(role="user", kind=kind, parts=(Text(text),)), "u")
+
+    @property
+    def instructions(self) -> str:
+        """What the session began with, as it is kept; empty where that was a prompt."""
+        first = next((e for e in self.session.path if isinstance(e, Message)), None)
+        return first.text if first is not None and first.role == "system" else ""
+
+    def instruct(self, text: str) -> Message | None:
+        """Write the instructions that every prompt begins with; None where they stand already.
+
+        Raises:
+            BadArguments: the session began otherwise.
+        """
+        if not self.session.log:
+            self.turn = 0
+            return self.add(Message(role="system", parts=(Text(text),)), "s")
+        if _text(text, secrets()) == self.instructions:
+            return None
+        began = "other instructions" if self.instructions else "no instructions"
+        raise BadArguments(
+            f"The session began with {began}, and they stay: begin another one, or `%context reset`."
+        )
 
     def failed(self, model: str, why: str, stop: str = "error", text: str = "", window: int | None = None) -> Message:
         """Write a reply that failed or was interrupted: in the log, never sent again."""

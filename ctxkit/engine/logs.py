@@ -9,7 +9,6 @@ import msgspec
 
 from ctxkit.history import Log
 from ctxkit.messages import Edit
-from ctxkit.sizes.anchors import TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -114,12 +113,7 @@ def _fixed_parts(session: Session, anchored: Sizes | None, fixed: int | None, as
         return [fixed or 0] * len(session.calls)
     if as_recorded:
         return [n - unsent for n, unsent in zip(anchored.fixed_at, anchored.unsent_at, strict=True)]
-    first: dict[tuple[str, str | None, str | None], int] = {}
-    tools, out = None, []
-    for c in session.calls:
-        tools = c.message.details.get(TOOLS, tools)
-        out.append(first.setdefault((c.agent, c.message.model, tools), anchored.fixed_at[c.index]))
-    return out
+    return list(anchored.begun)
 
 
 def woven(messages: Iterable[Message], done: Run) -> Iterator[Message | Edit]:

@@ -12,12 +12,14 @@ from ctxkit.agent.outcome import counted
 from ctxkit.agent.resumes import check
 from ctxkit.agent.threads import Background, run
 from ctxkit.errors import BadArguments, ModelError
+from ctxkit.magics.approvals import Approvals, ask_here, needed
 from ctxkit.magics.arguments import parse, usage, wants_help
 from ctxkit.magics.handles import Handle, Interrupted
+from ctxkit.magics.instructions import offered
 from ctxkit.magics.lines import Ask
 from ctxkit.magics.lives import FIRST, SETTINGS
 from ctxkit.magics.rehearsals import misfits, rehearse
-from ctxkit.magics.streams import Screen
+from ctxkit.magics.streams import Cell, Printed, Screen, Shown
 from ctxkit.magics.texts import Page
 from ctxkit.markup import escape, line, plain
 from ctxkit.store.workspace import Workspace
@@ -33,10 +35,14 @@ _NAME = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 
 @dataclass(frozen=True, repr=False)
 class Answer:
-    """How a turn ended: `outcome` has the figures, `session` is the session as it stands."""
+    """How a turn ended: `outcome` has the figures, `session` is the session as it stands.
+
+    `shown` is what stays of a turn beside the notebook; one in a cell has shown it there.
+    """
 
     outcome: Outcome
     session: Session
+    shown: Shown | None = None
 
     @property
     def text(self) -> str:
@@ -44,10 +50,12 @@ class Answer:
         return self.outcome.text
 
     def __repr__(self) -> str:
-        return plain(self.outcome.account())
+        before = f"{self.shown.text}\n" if self.shown else ""
+        return before + plain(self.outcome.account())
 
     def _repr_html_(self) -> str:
-        return f"<small>{escape(self.outcome.account())}</small>"
+        before = self.shown.html if self.shown else ""
+        return f"{before}<small>{escape(self.outcome.account())}</small>"
 
 
 def agent(kit: CtxKit, words: str, body: str | None) -> object:
@@ -79,21 +87,25 @@ def take(kit: CtxKit, asked: Ask, body: str) -> object:
     fresh = name not in kit.lives or asked.rules is not None or asked.model is not None
     live = kit.lives.open(name, **_named(asked))
     live.limit(_changed(live.agent.limits, limits))
+    confirmed = needed(live.settings["approve"], live.agent.tools, live.root)
     notes = [live.log.recovered] if live.log.recovered else []
     notes += live.notes
     live.notes = ()
+    if not live.session.log and live.settings["root"] and (note := offered(live.root.folder)):
+        notes.append(note)
     for note in [*notes, *(misfits(live.agent) if fresh else [])]:
         print(note)  # noqa: T201  said once, where the session is opened
     live.log.recovered = None
     if asked.background:
-        return background(kit, live, prompt, asked.out)
+        return background(kit, live, prompt, asked.out, confirmed)
+    live.agent.approve = Approvals(confirmed, kit.lives.always(name), ask_here)
     return foreground(kit, live, prompt, asked.out)
 
 
 def foreground(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> Answer:
     """Take a turn while the cell waits; an interrupt keeps what was said so far."""
     try:
-        with Screen(live, rich=kit.rich):
+        with Screen(live, Cell() if kit.rich else Printed(), raises=True):
             outcome = run(live.turn(prompt))
     except KeyboardInterrupt:
         _keep(kit, live)
@@ -102,16 +114,16 @@ def foreground(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> 
     return _answer(kit, live, outcome, out)
 
 
-def background(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> Handle:
+def background(kit: CtxKit, live: LiveSession, prompt: str, out: str | None, confirmed: frozenset[str]) -> Handle:
     """Take a turn beside the notebook; the variable that was asked for has the handle at once."""
-    screen = Screen(live, rich=kit.rich)
+    handle = Handle(live.name)
+    live.agent.approve = Approvals(confirmed, kit.lives.always(live.name), handle.ask)
+    screen = Screen(live, handle if kit.rich else Printed())
 
     async def work() -> Answer:
         with screen:
             outcome = await live.turn(prompt)
-        return _answer(kit, live, outcome, None)
-
-    handle = Handle(live.name)
+        return _answer(kit, live, outcome, None, screen.shown)
 
     def over() -> None:
         handle.over()
@@ -148,7 +160,8 @@ def dry(kit: CtxKit, name: str, asked: Ask, prompt: str) -> Page:
     kept = kit.lives.get(name).session if name in kit.lives else kit.kept(name)
     model = kit.lives.model(parts.model, parts.rules)
     check(kept, model, name)
-    return Page(rehearse(kept, model, parts.rules, kit.lives.tools(settings["tools"]), prompt))
+    tools, system = kit.lives.tools(settings["tools"]), kit.lives.system(settings)
+    return Page(rehearse(kept, model, parts.rules, tools, prompt, system=system))
 
 
 def expanded(prompt: str, names: dict[str, Any]) -> str:
@@ -166,13 +179,15 @@ def expanded(prompt: str, names: dict[str, Any]) -> str:
     return _NAME.sub(value, prompt)
 
 
-def _answer(kit: CtxKit, live: LiveSession, outcome: Outcome, out: str | None) -> Answer:
+def _answer(
+    kit: CtxKit, live: LiveSession, outcome: Outcome, out: str | None, shown: Shown | None = None
+) -> Answer:
     """Return the answer of a turn.
 
     Raises:
         ModelError: the model failed; the variable that was asked for has the outcome all the same.
     """
-    answer = Answer(outcome, live.session)
+    answer = Answer(outcome, live.session, shown)
     if out:
         kit.shell.user_ns[out] = answer
     if outcome.ended == "error":

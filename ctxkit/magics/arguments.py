@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _TOKEN = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']|["'])+""")
+_WORD = re.compile(
+    r"""(?:--[\w-]+=)?(?:"[^"]*"|'(?:(?!\s--).)*?')(?=\s|$)|\S+""", re.DOTALL
+)
+"""A word of plain text. Quotes stand around it, never within (don't), and single ones, which may be apostrophes (the
+others' ids), hide no option behind a blank."""
 _HELP = ("-h", "--help")
 
 
@@ -27,7 +32,7 @@ def option(help: str, *, default: Any = None, completes: str = "") -> Any:  # no
 
 
 def rest(help: str) -> Any:  # noqa: A002
-    """All that follows the options, taken as it stands."""
+    """Plain text, taken as it stands but for options: those count wherever they are in it."""
     return field(default="", metadata={"help": help, "completes": "", "place": "rest"})
 
 
@@ -73,11 +78,11 @@ def parse(kind: type[T], line: str, magic: str) -> T:
     stream = list(tokens(line))
     while stream:
         token = stream.pop(0)
-        if token.text.startswith("--") and len(token.text) > 2:
+        if line.startswith("--", token.start) and len(token.text) > 2:
             name, value = _option(token, stream, options, magic)
             found[name] = value
         elif raw is not None:
-            found[raw.name] = line[token.start :]
+            found[raw.name] = _text(line[token.start :], options, magic, found)
             break
         elif words:
             known = words.pop(0)
@@ -94,13 +99,51 @@ def _option(token: Token, stream: list[Token], options: dict[str, Field[Any]], m
     """Return the field and the value of an option; its value may be the next word, which is then taken."""
     name, equals, value = token.text.partition("=")
     if name not in options:
-        raise BadArguments(f"`{magic}` has no option {name}.{did_you_mean(name, options)} See `{magic} -h`.")
+        near = did_you_mean(name, options)
+        raise BadArguments(f"`{magic}` has no option {name}.{near} See `{magic} -h`.")
     known = options[name]
     if known.type == "bool":
+        if equals:
+            raise BadArguments(f"`{magic} {name}` takes no value: write it alone, or leave it out.")
         return known.name, True
     if not equals and not stream:
         raise BadArguments(f"`{magic} {name}` needs a value: {known.metadata['help']}.")
     return known.name, _typed(known, value if equals else stream.pop(0).text, magic)
+
+
+def _text(text: str, options: dict[str, Field[Any]], magic: str, found: dict[str, Any]) -> str:
+    """Return a text without the options in it, which go to `found`.
+
+    An option after the first word must count: `%compact keep the ids --dry-run` once compacted for
+    good. In quotes, and behind a `--` that stands alone, nothing is an option.
+    """
+    kept, at = [], 0
+    words = [Token(m[0], m.start()) for m in _WORD.finditer(text)]
+    while words:
+        word = words.pop(0)
+        if word.text == "--":
+            kept.append(text[at : word.start].strip())
+            at = word.start + 2
+            break
+        if not word.text.startswith("--"):
+            continue
+        kept.append(text[at : word.start].strip())
+        value = [Token(_bare(w.text), w.start) for w in words[:1]]
+        took = len(value)
+        name, given = _option(Token(_bare(word.text), word.start), value, options, magic)
+        found[name] = given
+        del words[: took - len(value)]
+        at = words[0].start if words else len(text)
+    return " ".join(t for t in (*kept, text[at:].strip()) if t) if kept else text
+
+
+def _bare(word: str) -> str:
+    """Return a word of a text without the quotes around it, or around the value after `=`."""
+    name, equals, value = word.partition("=")
+    if equals and name.startswith("--"):
+        return f"{name}={_bare(value)}"
+    quoted = len(word) > 1 and word[0] == word[-1] and word[0] in "\"'"
+    return word[1:-1] if quoted else word
 
 
 def options_of(kind: type) -> dict[str, Field[Any]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
-from traitlets import Int, Unicode
+from traitlets import CUnicode, Int, Unicode
 
 from ctxkit.errors import BadArguments
 from ctxkit.magics import files, places, tables, views
@@ -40,6 +40,9 @@ class CtxKit(Magics):
     tools = Unicode("files", help="The tools of `%%agent` unless --tools names others.").tag(config=True)
     root = Unicode("", help="The folder of the file tools; empty: a scratch folder.").tag(config=True)
     allow = Unicode("", help="Protected names the file tools may write.").tag(config=True)
+    system = Unicode("", help="Instructions of new sessions: a text, a file, a variable.").tag(config=True)
+    approve = Unicode("", help="Tools that ask before each call, or files, or all.").tag(config=True)
+    seed = CUnicode("", help="Ids of new sessions follow from it; empty: by chance.").tag(config=True)
 
     shell: InteractiveShell
 
@@ -121,7 +124,7 @@ class CtxKit(Magics):
         Raises:
             BadArguments: there is one of that name.
         """
-        from ctxkit.store.workspace import Workspace, new_id
+        from ctxkit.store.workspace import Workspace
         from ctxkit.writers import write
 
         place = Workspace()
@@ -129,7 +132,7 @@ class CtxKit(Magics):
         if place.begun(name):
             raise BadArguments(f"There is a session {name!r} already; choose another name.")
         place.make()
-        moved = msgspec.structs.replace(session, id=new_id(), title=name, parent=session.id)
+        moved = msgspec.structs.replace(session, id=place.new_id(name, self.seed), title=name, parent=session.id)
         settings: dict[str, Any] = {}
         if origin in self.lives:  # the same model, rules and files
             live = self.lives.get(origin)

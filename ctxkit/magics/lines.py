@@ -28,6 +28,12 @@ class Ask:
     allow: str | None = option(
         "protected names the file tools may write, such as conftest.py; separated by commas"
     )
+    system: str | None = option(
+        "instructions a session begins with: a text in quotes, a file, or a variable", completes="path"
+    )
+    approve: str | None = option(
+        "tools that ask you before each call, or files, or all; separated by commas", completes="tools"
+    )
     trust: bool = option("go on with a session that came with the folder", default=False)
     max_calls: int | None = option("calls to the model in this turn, at most")
     max_cost: float | None = option("dollars in this turn, at most; checked before each call")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.agent.resumes import kept
 from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.magics.instructions import instructions
 from ctxkit.models.scripts import SCRIPTS
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
@@ -39,7 +40,7 @@ class Parts(NamedTuple):
     allow: tuple[str, ...]
 
 
-SETTINGS = ("model", "summary_model", "rules", "tools", "root", "allow")
+SETTINGS = ("model", "summary_model", "rules", "tools", "root", "allow", "system", "approve")
 """What a session remembers of how it was opened."""
 FIRST = "main"
 """Name of a session that nobody named."""
@@ -60,6 +61,7 @@ class Lives:
         self._made: dict[str, Parts] = {}
         self._remembered: dict[str, dict[str, Any]] = {}
         self._running: dict[str, Background[Any]] = {}
+        self._always: dict[str, set[str]] = {}
         self.current: str | None = None
 
     def __contains__(self, name: object) -> bool:
@@ -94,6 +96,7 @@ class Lives:
         self.free(name)
         settings = self.settings(name, asked)
         parts = self.parts(settings)  # what does not exist is refused before anything is closed
+        system = self.system(settings) if asked.get("system") or name not in self._known else ""
         heard: tuple[Listener, ...] = ()
         again = name in self._known
         if name in self._known and (self._made[name] != parts or self._known[name].log.stopped):
@@ -107,9 +110,27 @@ class Lives:
                 self._known[name].listen(hear)
             if again:  # what differs was named in this kernel
                 self._known[name].notes = ()
-        self.current, live = name, self._known[name]
+        live = self._known[name]
+        live.settings = settings
+        if system and (asked.get("system") or not live.session.log):
+            live.agent.instruct(system)
+        self.current = name
         self._kit.sessions.add(live.session, name)
         return live
+
+    def system(self, settings: Mapping[str, Any]) -> str:
+        """Return the instructions that settings name; empty where they name none.
+
+        Raises:
+            BadArguments: they are no text that can be read.
+        """
+        root = Path(settings["root"]).expanduser() if settings["root"] else None
+        words: str = settings["system"]
+        return instructions(words, self._kit.shell.user_ns, root) if words else ""
+
+    def always(self, name: str) -> set[str]:
+        """Return the tools of a session that were allowed for good; it may grow."""
+        return self._always.setdefault(name, set())
 
     def remember(self, name: str, settings: Mapping[str, Any]) -> None:
         """Note what a session that is not open yet shall be made of, and go on with it."""
@@ -142,6 +163,7 @@ class Lives:
         with ExitStack() as closing:  # all are closed, also where one has something to say
             for each in [name] if name else list(self._known):
                 live = self._known.pop(each, None)
+                self._always.pop(each, None)
                 if live is not None:
                     handle = self._running.pop(each, None)
                     if handle is not None:
@@ -206,6 +228,7 @@ class Lives:
             allow=parts.allow,
             namespace=self._kit.shell.user_ns,
             words=settings,
+            seed=self._kit.seed,
         )
 
     def model(self, name: str, rules: Rules) -> Model:

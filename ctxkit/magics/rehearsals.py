@@ -18,13 +18,23 @@ if TYPE_CHECKING:
     from ctxkit.tokens import Room
 
 
-def rehearse(kept: Session | None, model: Model, rules: Rules, tools: Sequence[str | Any], prompt: str) -> str:
+def rehearse(
+    kept: Session | None,
+    model: Model,
+    rules: Rules,
+    tools: Sequence[str | Any],
+    prompt: str,
+    *,
+    system: str = "",
+) -> str:
     """Return in words what a prompt's first call would send; nothing is sent, kept or made on disk."""
     from ctxkit.agent import Agent
     from ctxkit.session import Session
 
     session = kept or Session(id="dry-run")
     stand = Agent(session, model=model, rules=rules, tools=_tools(tools), clock=lambda: 0.0)
+    if system and not session.log:
+        stand.instruct(system)
     context = stand.compactor.context
     context.add(Message(role="user", id="dry-run", parts=(Text(prompt),)))
     shown, tokens = context.preview()

@@ -25,9 +25,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """A piece of a reply as it streams: text, thinking, the name of a tool that is called; or why one has to wait."""
+    """A piece of a reply as it streams: text, thinking, a called tool's name, its arguments; or why one waits."""
 
-    kind: Literal["text", "thinking", "tool_call", "wait"]
+    kind: Literal["text", "thinking", "tool_call", "arguments", "wait"]
     text: str
 
 

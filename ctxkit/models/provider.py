@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 import warnings
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -120,9 +122,10 @@ class Provider:
             ModelError: no key, an overflow (`overflow=True`), or the provider's refusal, without any key in it.
         """
         keys.check(self.name, self._options)
+        if "litellm" not in sys.modules:
+            emit(Delta("wait", "LiteLLM is being imported, once a kernel: this takes some seconds"))
         litellm = load_litellm()
         self._check_key(litellm)
-        started = time.monotonic()
         said: list[bool] = []
 
         def hear(delta: Delta) -> None:
@@ -147,7 +150,7 @@ class Provider:
                 emit(Delta("wait", f"{why}; it is asked again in {seconds:.3g} s"))
                 await self._patience.sleep(seconds)
                 continue
-            return _timed(message, time.monotonic() - started)
+            return message
         raise ModelError(f"{self.name}: no attempt was allowed; set attempts to 1 or more.")
 
     @property
@@ -214,7 +217,7 @@ class Provider:
             options |= {"context_management": self._server_edits, "allowed_openai_params": ["context_management"]}
             if name.startswith("openai/") and not name.startswith(_RESPONSES):
                 name = _RESPONSES + name.removeprefix("openai/")  # its Chat Completions know no such thing
-        chunks, loop = [], asyncio.get_running_loop()
+        chunks, loop, started = [], asyncio.get_running_loop(), time.time()
         async with asyncio.timeout(self._silence) as waiting:
             stream = await litellm.acompletion(model=name, messages=messages, **options)
             raw = listen(stream)
@@ -222,7 +225,9 @@ class Provider:
                 waiting.reschedule(loop.time() + self._silence)
                 chunks.append(chunk)
                 _say(chunk, emit)
-        return self._reply(litellm.stream_chunk_builder(chunks, messages=messages), stream, chunks, raw)
+        ended = time.time()
+        reply = self._reply(litellm.stream_chunk_builder(chunks, messages=messages), stream, chunks, raw)
+        return replace(reply, time=ended, latency=max(ended - max(started, _sent(stream)), 0.0))
 
     def _reply(self, response: Any, stream: Any, chunks: list[Any], raw: Raw) -> Message:
         if response is None or not response.choices:
@@ -250,7 +255,15 @@ def _say(chunk: Any, emit: Emit) -> None:
     for call in delta.tool_calls or ():
         if call.function and call.function.name:
             emit(Delta("tool_call", call.function.name))
+        if call.function and isinstance(call.function.arguments, str) and call.function.arguments:
+            emit(Delta("arguments", call.function.arguments))
 
 
-def _timed(message: Message, seconds: float) -> Message:
-    return replace(message, time=time.time(), latency=seconds)
+def _sent(stream: Any) -> float:
+    """Return when LiteLLM sent a call, in seconds since 1970; 0 where it does not say.
+
+    What it did before is not the model's: its first call of a kernel imports for a second or more.
+    """
+    details = getattr(getattr(stream, "logging_obj", None), "model_call_details", None)
+    began = details.get("api_call_start_time") if isinstance(details, dict) else None
+    return began.timestamp() if isinstance(began, datetime) else 0.0

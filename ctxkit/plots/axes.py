@@ -80,6 +80,10 @@ class Axes:
     """True where y is a share, shown in per cent."""
     ticks: tuple[str, ...] = field(default=())
     """Names for the places 0, 1, 2 ... of the x axis."""
+    points: int = 600
+    """Points of each line in the static picture, at most about."""
+    circles: int = 600
+    """The same for traces of points by themselves."""
 
     def plotly(self) -> dict[str, Any]:
         """Return data and layout; at most about 2,000 points, the extremes of each trace exact."""

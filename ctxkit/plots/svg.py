@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ctxkit.plots.axes import Axes, Trace
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 240, 56, 12, 14, 34
-_POINTS = 600
 _INK = "var(--jp-content-font-color2,#777777)"
 
 
@@ -35,7 +34,7 @@ class _Scale(NamedTuple):
 
 def draw(axes: Axes) -> str:
     """Return an SVG picture of the axes, its traces, limits and marks; nothing of it is a script or a link."""
-    shapes = [(t, *_points(t)) for t in axes.traces if t.shown]
+    shapes = [(t, *_points(t, axes)) for t in axes.traces if t.shown]
     tops = np.zeros(0) if not axes.stacked else _stack(shapes)
     scale = _scale(axes, shapes, tops)
     parts = [_grid(axes, scale)]
@@ -81,13 +80,14 @@ def _names(scale: _Scale, shapes: list[tuple[Trace, Any, Any]]) -> list[str]:
     return [_text(*label) for label in found]
 
 
-def _points(trace: Trace) -> tuple[Any, Any]:
+def _points(trace: Trace, axes: Axes) -> tuple[Any, Any]:
     y = np.array(trace.y, dtype=float)
     x = np.asarray(trace.x)
     x = x.astype(float) if x.dtype.kind in "iuf" else np.arange(len(x), dtype=float)
-    kept = decimate(y, _POINTS) if trace.kind != "area" else np.arange(len(y))
-    if len(kept) > 2 * _POINTS:  # areas must share their places to be stacked
-        kept = np.unique(np.linspace(0, len(y) - 1, _POINTS).astype(int))
+    most = axes.circles if trace.kind == "points" else axes.points
+    kept = decimate(y, most) if trace.kind != "area" else np.arange(len(y))
+    if len(kept) > 2 * most:  # areas must share their places to be stacked
+        kept = np.unique(np.linspace(0, len(y) - 1, most).astype(int))
     return x[kept], y[kept]
 
 

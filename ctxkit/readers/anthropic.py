@@ -92,10 +92,12 @@ def _call(talk: Talk, record: dict[str, Any]) -> None:
         if not raws:
             talk.skipped["line without messages"] += 1
         return
+    began, ended = time(record.get("startTime")), time(record.get("endTime"))
     talk.reply(
         {"role": "assistant", "content": response["content"], "id": response.get("id")},
         usage=to_usage(response.get("usage")),
         model=word(response.get("model")) or talk.model,
         stop=Blocks.stop(response.get("stop_reason")),
-        time=time(record.get("timestamp") or response.get("created_at")),
+        time=time(record.get("timestamp") or response.get("created_at")) or ended,
+        latency=None if began is None or ended is None or ended < began else ended - began,
     )

@@ -11,6 +11,8 @@ from ctxkit.readers.talks import Talk, is_message, is_talk
 from ctxkit.readers.usages import to_stop, to_usage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ctxkit.readers.source import Source
     from ctxkit.session import Session
 
@@ -63,6 +65,12 @@ def read(source: Source) -> list[Session]:
     return [t.session(name if len(talks) == 1 else f"{name}/{i}") for i, t in enumerate(talks)]
 
 
+def conversation(calls: Iterable[dict[str, Any]], name: str) -> Session:
+    """Read requests and their completions that are known to be one conversation, however it was shortened."""
+    (talk,) = _talks(list(enumerate(calls)), [], together=True)
+    return talk.session(name)
+
+
 def _lines(source: Source, name: str) -> Session:
     talk = Talk(NAME)
     talk.faults += source.faults
@@ -74,7 +82,7 @@ def _lines(source: Source, name: str) -> Session:
     return talk.session(name)
 
 
-def _talks(records: list[tuple[int, Any]], faults: list[Fault]) -> list[Talk]:
+def _talks(records: list[tuple[int, Any]], faults: list[Fault], *, together: bool = False) -> list[Talk]:
     talks: list[Talk] = []
     first: list[Any] = []
     for line, record in records:
@@ -87,7 +95,7 @@ def _talks(records: list[tuple[int, Any]], faults: list[Fault]) -> list[Talk]:
                 continue
             opening = [r for r in raws[:3] if mapping(r).get("role") != "assistant"][:2]
             n = min(len(opening), len(first))
-            if not talks or not raws or opening[:n] != first[:n]:
+            if not talks or (not together and (not raws or opening[:n] != first[:n])):
                 talks.append(Talk(NAME))
                 first = []
             first = max(first, opening, key=len)

@@ -15,7 +15,7 @@ import msgspec
 from ctxkit.faces import listed
 from ctxkit.messages import Edit, Message, Source
 from ctxkit.session import Session, apply_edit
-from ctxkit.sizes.anchors import Slots, Step, steps_of
+from ctxkit.sizes.anchors import TOOLS, Slots, Step, steps_of
 from ctxkit.sizes.sharing import Anchoring
 from ctxkit.tokens.catalogue import default
 
@@ -61,10 +61,13 @@ class Sizes(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def begun(self) -> tuple[int, ...]:
-        """For each call the fixed part with which its agent and model began."""
-        first: dict[tuple[str, str | None], int] = {}
-        calls = zip(self.session.calls, self.fixed_at, strict=True)
-        return tuple(first.setdefault((c.agent, c.message.model), n) for c, n in calls)
+        """For each call the fixed part with which its agent and model began, under the tools it has."""
+        first: dict[tuple[str, str | None, str | None], int] = {}
+        tools, out = None, []
+        for c, n in zip(self.session.calls, self.fixed_at, strict=True):
+            tools = c.message.details.get(TOOLS, tools)
+            out.append(first.setdefault((c.agent, c.message.model, tools), n))
+        return tuple(out)
 
     @cached_property
     def _by_object(self) -> dict[int, int]:

@@ -11,6 +11,8 @@ import os
 import re
 import secrets
 from contextlib import contextmanager, suppress
+from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,6 +91,18 @@ class Workspace:
     def crash(self, session: str) -> Path:
         """Return the file that says what happened when the kit itself failed."""
         return self.folder / "logs" / f"crash_{session}.txt"
+
+    def new_id(self, session: str, seed: str = "") -> str:
+        """Return an id for a new session: eight hexadecimal digits, as fuseraft's.
+
+        Args:
+            session: its name.
+            seed: what the id follows from, with the name and the ids that are taken here; empty: by chance.
+        """
+        if not seed:
+            return secrets.token_hex(4)
+        digests = (sha256(f"{seed}\0{session}\0{n}".encode()) for n in count())
+        return next(x for d in digests if not self.events(x := d.hexdigest()[:8]).exists())
 
     # -- files in them ----------------------------------------------------------------------------
 
@@ -205,8 +219,3 @@ class Workspace:
     def _mark(self, name: str, found: os.stat_result) -> bytes:
         folder = self._base.resolve() / self.sessions.relative_to(self._base)
         return mark(folder / f"{name}.jsonl", found.st_uid)
-
-
-def new_id() -> str:
-    """Return an id for a new session: eight hexadecimal digits, as fuseraft's."""
-    return secrets.token_hex(4)

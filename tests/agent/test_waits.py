@@ -8,7 +8,7 @@ import pytest
 from talkers import COUNT, Says, run
 
 from ctxkit.agent.live import LiveSession
-from ctxkit.magics.streams import Turn
+from ctxkit.magics.turns import Turn
 from ctxkit.models.model import Delta
 from ctxkit.policies.rules import Rules
 from ctxkit.store.workspace import Workspace

@@ -78,7 +78,8 @@ def shown(seen: list[dict]) -> str:
 
 
 def calls_the_tool(message: dict) -> bool:
-    return "▸ list_files" in message["content"].get("data", {}).get("text/plain", "")
+    """The live view of the cell says so, or the widget of a turn beside the notebook."""
+    return "▸ list_files" in str(message["content"].get("data", {}))
 
 
 def test_an_interrupt_keeps_the_partial_turn_and_the_session_goes_on(kernels):

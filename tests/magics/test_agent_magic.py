@@ -300,12 +300,19 @@ def test_what_a_dry_run_shows_is_what_is_done(long):
     assert (would.before, would.after, would.gone) == (done.before, done.after, done.gone)
 
 
+def test_an_option_after_the_focus_counts_or_is_refused(long):
+    before = kit(long).session()
+    assert repr(run(long, "%compact keep the ids --keep 1 --dry-run")).startswith("Would compact (")
+    lines_of_error(long, "%compact keep the ids --dryrun", BadArguments, "Did you mean '--dry-run'")
+    assert kit(long).session() is before
+
+
 def test_a_focus_is_taken_raw(long):
     long.user_ns["x"] = 5
-    run(long, "%compact --keep 1 the {ids} of $x, and --keep nothing")
+    run(long, '%compact --keep 1 the {ids} of $x, and "--keep" nothing')
     assert long.run_line_magic("compact", "-h").text.startswith("%compact [--session")
     events = next(Path(".ctxkit/logs").glob("events_*.jsonl")).read_text()
-    assert '"focus":"the {ids} of $x, and --keep nothing"' in events
+    assert r'"focus":"the {ids} of $x, and \"--keep\" nothing"' in events
 
 
 def test_a_focus_may_stand_in_a_cell(long):

@@ -28,6 +28,14 @@ class Focus:
     keep: int | None = option("turns to keep")
 
 
+@dataclass(frozen=True)
+class Wish:
+    text: str = rest("what matters")
+    keep: int | None = option("turns to keep")
+    name: str | None = option("a name")
+    dry_run: bool = option("show it only", default=False)
+
+
 @pytest.mark.parametrize(
     ("line", "value"),
     [
@@ -45,9 +53,50 @@ def test_a_line_becomes_a_value(line: str, value: Line):
     assert parse(Line, line, "%magic") == value
 
 
-@pytest.mark.parametrize("focus", ["keep the paths; and 'quotes'", "use $HOME and {braces}", "a --keep 9 b", "  x  "])
+@pytest.mark.parametrize("focus", ["keep the paths; and 'quotes'", "use $HOME and {braces}", "  x  ", "a - b", '"--keep 9"'])
 def test_the_rest_is_taken_as_it_stands(focus: str):
     assert parse(Focus, f"--keep 2 {focus}", "%magic") == Focus(focus.lstrip(), keep=2)
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("keep the ids --dry-run", Wish("keep the ids", dry_run=True)),
+        ("don't lose the ids --dry-run of the user's", Wish("don't lose the ids of the user's", dry_run=True)),
+        ("keep 'em --dry-run and the others' ids", Wish("keep 'em and the others' ids", dry_run=True)),
+        ("a --keep 9 b", Wish("a b", keep=9)),
+        ("a --keep=9 --dry-run", Wish("a", keep=9, dry_run=True)),
+        ("a --name 'x y' b --name=\"u v\" c", Wish("a b c", name="u v")),
+        ("the flag \"--dry-run\" in 'quotes'", Wish("the flag \"--dry-run\" in 'quotes'")),
+        ("the flag '--dry-run'", Wish("the flag '--dry-run'")),
+        ('"what --dry-run does"', Wish('"what --dry-run does"')),
+        ("--dry-run all that -- looks --like this", Wish("all that looks --like this", dry_run=True)),
+        ("--keep 2 a\n--dry-run", Wish("a", keep=2, dry_run=True)),
+    ],
+)  # fmt: skip
+def test_an_option_in_the_text_counts_unless_it_is_in_quotes(line: str, value: Wish):
+    assert parse(Wish, line, "%magic") == value
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("keep the ids --dryrun", "no option --dryrun. Did you mean '--dry-run'"),
+        ("keep the ids --keep", "--keep` needs a value"),
+        ("keep the ids --keep much", "must be a number"),
+        ("keep the ids --dry-run=no", "takes no value"),
+        ("keep the ids --dry-run;", "no option --dry-run;"),
+    ],
+)
+def test_what_looks_like_an_option_in_the_text_counts_or_is_refused(line: str, said: str):
+    with pytest.raises(BadArguments, match=said):
+        parse(Wish, line, "%magic")
+
+
+@given(st.lists(st.sampled_from(["keep", "don't", "'em", "others'", "-", "it"]), max_size=6), st.integers(0, 6))
+def test_no_place_hides_an_option(words: list[str], at: int):
+    said = [*words[:at], "--dry-run", *words[at:]]
+    assert parse(Wish, " ".join(said), "%magic") == Wish(" ".join(words), dry_run=True)
 
 
 @pytest.mark.parametrize(

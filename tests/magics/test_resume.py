@@ -69,6 +69,15 @@ def test_another_kernel_goes_on_with_all_that_was_named(kernel, server, capsys):
     assert (live.agent.limits.calls, live.agent.limits.seconds) == (9, None)
 
 
+def test_another_kernel_asks_a_person_as_before(kernel, server):
+    shell = kernel()
+    run(shell, f"%%agent --session k --model '{server.model}' --tools look\nLook.")
+    run(shell, "%%agent --session k --approve look\nagain")  # named when it was open already
+    shell = kernel()
+    run(shell, "%%agent --session k\ngo on")
+    assert kit(shell).lives.get("k").settings["approve"] == "look"
+
+
 def test_what_is_named_otherwise_in_another_kernel_is_said(kernel, server, capsys):
     shell = kernel()
     shell.user_ns["mine"] = presets.pi()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -283,3 +284,20 @@ def test_a_reply_of_thoughts_alone_is_not_said_to_be_empty():
 
     agent = Agent(Session(id="s"), model=Thinks(), rules=Rules(), clock=lambda: 1.0)
     assert asyncio.run(agent.turn("go")).why == "the model thought, and gave no answer"
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_what_happens_before_a_call_is_sent_is_not_the_models_time(kind, monkeypatch):
+    from ctxkit.models.provider import load_litellm
+
+    litellm = load_litellm()
+    asked = litellm.acompletion
+
+    async def late(**options):
+        await asyncio.sleep(1.5)  # as long as the first call of a kernel imports
+        return await asked(**options)
+
+    Held(kind, WELL, turns=1)  # so that the call below is not the first one
+    monkeypatch.setattr(litellm, "acompletion", late)
+    [call] = Held(kind, WELL, turns=1).agent.session.calls
+    assert 0 < call.message.latency < 1.4

@@ -88,7 +88,11 @@ pytestmark = pytest.mark.filterwarnings("default")  # the libraries below warn a
 def test_a_reply_streams_and_carries_usage_by_class(litellm):
     heard = []
     reply = ask(Provider("ctxkit-test/one"), emit=heard.append)
-    assert [(d.kind, d.text) for d in heard] == [("text", "Hello "), ("tool_call", "look")]
+    assert [(d.kind, d.text) for d in heard] == [
+        ("text", "Hello "),
+        ("tool_call", "look"),
+        ("arguments", '{"x": "1"}'),
+    ]
     assert reply.text == "Hello "
     assert reply.tool_calls[0].arguments == {"x": "1"}
     assert reply.stop == "tool"

@@ -1,0 +1,117 @@
+"""Asking the person before a tool runs: in the cell's own input field, or by the buttons of a turn beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ctxkit.agent.live import FILES, TOOLS
+from ctxkit.agent.running import in_thread
+from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.markup import line, plain
+from ctxkit.redaction import redact
+from ctxkit.tools.files import file_tools
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from ctxkit.messages import ToolCall
+    from ctxkit.tools.root import Root
+
+    Ask = Callable[[str], Awaitable[str]]
+    """Puts a question to a person and returns the answer."""
+EVERY = "all"
+_LONGEST = 4000
+"""Characters of a call that are shown."""
+_TRIES = 3
+_YES, _NO, _ALWAYS = ("y", "yes", "allow"), ("n", "no", "deny"), ("a", "always")
+_HOW = "[y]es, [n]o, or [a]lways for this tool: "
+UNASKED = "This call needs a person's word, and nobody can be asked here; it was not run."
+
+
+class Approvals:
+    """Says whether a call may run; a value for `Agent.approve`.
+
+    Args:
+        names: tools that need a word.
+        always: tools that were allowed for good; it grows.
+        ask: puts the question.
+    """
+
+    def __init__(self, names: frozenset[str], always: set[str], ask: Ask) -> None:
+        self._names, self._always, self._ask = names, always, ask
+
+    async def __call__(self, call: ToolCall) -> bool:
+        """Ask for a call where it is needed; what is no clear answer is asked again, then a no.
+
+        Raises:
+            BadArguments: nobody can be asked.
+        """
+        if call.name not in self._names or call.name in self._always:
+            return True
+        for _ in range(_TRIES):
+            answer = (await self._ask(question(call))).strip().lower()
+            if answer in _ALWAYS:
+                self._always.add(call.name)
+            if answer in (*_YES, *_ALWAYS):
+                return True
+            if answer in _NO:
+                return False
+        return False
+
+
+def needed(words: str, tools: Iterable[str], root: Root) -> frozenset[str]:
+    """Return the tools that need a word: names, `files`, `all`.
+
+    Args:
+        words: as `--approve` has them, separated by commas.
+        tools: names of the session's tools.
+        root: the folder of its file tools.
+
+    Raises:
+        BadArguments: there is no such tool.
+    """
+    names, known = {w.strip() for w in words.split(",") if w.strip()}, list(tools)
+    for name in sorted(names.difference(known, TOOLS, {EVERY})):
+        raise BadArguments(
+            f"`--approve {line(name, 60)}`: the session has no such tool; it has {', '.join(known)}."
+            f"{did_you_mean(name, [*known, *TOOLS, EVERY])}"
+        )
+    if FILES in names:
+        names |= {t.name for t in file_tools(root)}
+    return frozenset(known if EVERY in names else names)
+
+
+def question(call: ToolCall) -> str:
+    """Return what a person is asked: the whole call, each line of it marked, so that none looks like the question."""
+    said = []
+    for key, value in call.arguments.items():
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        rows = redact(text).splitlines() or [""]
+        said += [f"{key}: {rows[0]}", *("  " + row for row in rows[1:])]
+    shown = "\n".join(f"  | {plain(row)}" for row in said)
+    if len(shown) > _LONGEST:
+        shown = f"{shown[:_LONGEST]}\n  ({len(shown) - _LONGEST:,} characters more are not shown)"
+    return f"May the agent call {line(redact(call.name), 60)}?\n{shown}\n"
+
+
+async def ask_here(asked: str) -> str:
+    """Ask in the input field of the cell that runs, or in the terminal.
+
+    Raises:
+        BadArguments: there is none.
+    """
+    return str(await in_thread(lambda: typed(asked)))
+
+
+def typed(asked: str) -> str:
+    """Return what a person types to a question; the calling thread waits.
+
+    Raises:
+        BadArguments: nobody can be asked.
+    """
+    try:
+        return input(asked + _HOW)
+    except (EOFError, NotImplementedError, OSError):
+        raise BadArguments(UNASKED) from None

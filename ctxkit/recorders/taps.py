@@ -1,0 +1,210 @@
+"""Listening to HTTP clients: calls that SDKs send through `httpx` and `httpx2`, their streams teed as they are read.
+
+The program gets every byte as it would without; what it does not read is not recorded.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from traceback import walk_stack
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ctxkit.recorders.replies import Kind, kind_of
+from ctxkit.redaction import redact
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+_LIBRARIES = ("httpx", "httpx2")
+"""openai 3 and anthropic 2 moved to the second; LiteLLM and older SDKs use the first."""
+_LOCK = threading.Lock()
+_taps: list[Tap] = []
+_undo: list[Callable[[], None]] = []
+
+
+@dataclass
+class Heard:
+    """One request and what came of it."""
+
+    kind: Kind
+    body: dict[str, Any]
+    began: float
+    litellm: bool
+    """True where LiteLLM sent it."""
+    data: list[bytes] = field(default_factory=list)
+    status: int = 0
+    encoding: str = ""
+    error: str = ""
+    ended: float = 0.0
+
+    @property
+    def bytes(self) -> bytes:
+        """The answer so far, unpacked."""
+        raw = b"".join(self.data)
+        if not self.encoding:
+            return raw
+        with suppress(Exception):  # what was cut cannot always be unpacked
+            import httpx
+
+            return httpx.Response(
+                200, headers={"content-encoding": self.encoding}, content=raw
+            ).content
+        return b""
+
+
+class Tap:
+    """One listener.
+
+    Args:
+        begun: told when a call is sent.
+        over: told when its answer was read, left, or did not come.
+    """
+
+    def __init__(self, begun: Callable[[Heard], None], over: Callable[[Heard], None]) -> None:
+        self.begun, self._over = begun, over
+        self.open: dict[int, Heard] = {}
+
+    def begin(self, heard: Heard) -> None:
+        """Note a call that is sent."""
+        self.open[id(heard)] = heard
+        self.begun(heard)
+
+    def end(self, heard: Heard) -> None:
+        """Note its end, once."""
+        if self.open.pop(id(heard), None) is not None:
+            heard.ended = heard.ended or time.time()
+            self._over(heard)
+
+    def finish(self) -> None:
+        """Note the streams that were left without being closed."""
+        for heard in list(self.open.values()):
+            if heard.status:  # else nothing has come yet: it is no answer
+                self.end(heard)
+
+
+@contextmanager
+def tapped(tap: Tap) -> Iterator[Tap]:
+    """Let a tap hear every call of this process while the block runs."""
+    with _LOCK:
+        if not _taps:
+            _undo.extend(_patched(import_module(n)) for n in _LIBRARIES if find_spec(n))
+        _taps.append(tap)
+    try:
+        yield tap
+    finally:
+        with _LOCK:
+            _taps.remove(tap)
+            if not _taps:
+                while _undo:
+                    _undo.pop()()
+
+
+def _patched(library: Any) -> Callable[[], None]:
+    """Put an ear into the clients of a library; return what takes it out again."""
+    sync, later, tee = library.Client.send, library.AsyncClient.send, _tee(library)
+
+    def send(self: Any, request: Any, *, stream: bool = False, **more: Any) -> Any:
+        heard = _begin(request)
+        with _told(heard):
+            return _answered(
+                heard, sync(self, request, stream=stream, **more), tee if stream else None
+            )
+
+    async def asend(self: Any, request: Any, *, stream: bool = False, **more: Any) -> Any:
+        heard = _begin(request)
+        with _told(heard):
+            response = await later(self, request, stream=stream, **more)
+            return _answered(heard, response, tee if stream else None)
+
+    def undo() -> None:
+        library.Client.send, library.AsyncClient.send = sync, later
+
+    library.Client.send, library.AsyncClient.send = send, asend
+    return undo
+
+
+def _tee(library: Any) -> Any:
+    """Return the class of streams of a library that keep what is read of them."""
+
+    class Tee(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[misc]
+        def __init__(self, inner: Any, heard: Heard) -> None:
+            self.inner, self.heard = inner, heard
+
+        def __iter__(self) -> Iterator[bytes]:
+            for piece in self.inner:
+                self.heard.data.append(piece)
+                yield piece
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            async for piece in self.inner:
+                self.heard.data.append(piece)
+                yield piece
+
+        def close(self) -> None:
+            self.inner.close()
+            _end(self.heard)
+
+        async def aclose(self) -> None:
+            await self.inner.aclose()
+            _end(self.heard)
+
+    return Tee
+
+
+def _answered(heard: Heard | None, response: Any, tee: Any) -> Any:
+    """Note an answer, or let its stream be kept as it is read; return it as the program gets it."""
+    if heard is None:
+        return response
+    heard.status = response.status_code
+    if tee is None:
+        heard.data.append(response.content)
+        _end(heard)
+    else:
+        heard.encoding = response.headers.get("content-encoding", "")
+        response.stream = tee(response.stream, heard)
+    return response
+
+
+@contextmanager
+def _told(heard: Heard | None) -> Iterator[None]:
+    """Note a call that got no answer."""
+    try:
+        yield
+    except BaseException as e:
+        if heard is not None:
+            heard.error = redact(f"{type(e).__name__}: {e}")[:1000]
+            _end(heard)
+        raise
+
+
+def _begin(request: Any) -> Heard | None:
+    """Note a request that is a call of a model; None for any other."""
+    try:
+        body = msgspec.json.decode(request.content)
+    except Exception:  # noqa: BLE001  a body that streams, or no JSON: no call
+        return None
+    kind = kind_of(str(request.url), body)
+    if kind is None:
+        return None
+    heard = Heard(kind, body, time.time(), _within("litellm"))
+    for tap in tuple(_taps):
+        tap.begin(heard)
+    return heard
+
+
+def _end(heard: Heard) -> None:
+    for tap in tuple(_taps):
+        tap.end(heard)
+
+
+def _within(package: str) -> bool:
+    """Return True where a package is among the callers."""
+    names = (f.f_globals.get("__name__") for f, _ in walk_stack(None))
+    return any(str(name).partition(".")[0] == package for name in names)

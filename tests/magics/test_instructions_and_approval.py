@@ -1,0 +1,276 @@
+"""`--system` and `--approve`: what a session begins with, and what a person is asked."""
+
+from __future__ import annotations
+
+import builtins
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from magics.shells import new_shell
+from magics.test_agent_in_a_kernel import Kernel, errors
+
+from ctxkit.errors import BadArguments
+from ctxkit.magics.approvals import UNASKED, question
+from ctxkit.messages import ToolCall
+
+
+@pytest.fixture
+def shell(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shell = new_shell()
+    shell.run_line_magic("load_ext", "ctxkit")
+    yield shell
+    shell.run_line_magic("unload_ext", "ctxkit")
+
+
+def run(shell, cell: str):
+    done = shell.run_cell(cell, store_history=True)
+    done.raise_error()
+    return done.result
+
+
+def refused(shell, cell: str, match: str) -> None:
+    with pytest.raises(BadArguments, match=match):
+        run(shell, cell)
+
+
+def first(answer):
+    return answer.session.messages[0]
+
+
+# -- instructions ------------------------------------------------------------------------------------
+
+
+def test_a_session_begins_with_its_instructions_and_keeps_them(shell):
+    answer = run(shell, "%%agent --system 'Answer in verse.'\nWrite it")
+    assert (first(answer).role, first(answer).text) == ("system", "Answer in verse.")
+    assert first(answer).turn == answer.session.messages[1].turn == 0
+    assert all(answer.session.view(c)[0].text == "Answer in verse." for c in range(4))
+    again = run(shell, "%%agent --system 'Answer in verse.'\nMore")  # the cell is run again
+    assert [m.role for m in again.session.messages].count("system") == 1
+    refused(shell, "%%agent --system 'In prose.'\nMore", "began with other instructions")
+    run(shell, "%compact --keep 1")
+    assert first(run(shell, "%%agent\nCheck")).role == "system"
+    assert run(shell, "%%agent\nCheck").session.view(-1)[0].text == "Answer in verse."
+
+
+def test_instructions_come_from_a_file_a_variable_or_the_root(shell):
+    Path("here.md").write_text("From here.")
+    Path("root").mkdir()
+    Path("root/there.md").write_text("From the root.")
+    shell.user_ns["mine"] = "From\na variable."
+    for n, (words, said) in enumerate({
+        "here.md": "From here.", "there.md": "From the root.", "mine": "From\na variable.",
+        "terse": "terse",
+    }.items()):  # fmt: skip
+        answer = run(shell, f"%%agent --session s{n} --root root --system {words}\nGo")
+        assert first(answer).text == said
+    refused(shell, "%%agent --session x --system lost.md\nGo", "no file 'lost.md'")
+    refused(shell, "%%agent --session x --system ' '\nGo", "says nothing")
+    Path("bin.md").write_bytes(b"\xff\xfe\x00")
+    refused(shell, "%%agent --session x --system bin.md\nGo", "no text in UTF-8")
+    Path("big.md").write_text("x" * 200_001)
+    refused(shell, "%%agent --session x --system big.md\nGo", "that is no prompt")
+    assert not Path(".ctxkit/sessions/x.jsonl").exists()
+
+
+def test_a_link_out_of_the_root_is_no_file_of_it(shell, tmp_path_factory):
+    secret = tmp_path_factory.mktemp("out") / "secret.md"
+    secret.write_text("secret")
+    Path("root").mkdir()
+    Path("root/AGENTS.md").symlink_to(secret)
+    refused(shell, "%%agent --root root --system AGENTS.md\nGo", "no file 'AGENTS.md'")
+
+
+def test_a_projects_instructions_are_offered_once_and_read_after_a_word(shell, capsys):
+    Path("root").mkdir()
+    Path("root/AGENTS.md").write_text("Use tabs.")
+    answer = run(shell, "%%agent --root root\nGo")
+    assert "`--system AGENTS.md` begins a session with it" in capsys.readouterr().out
+    assert first(answer).role == "user"
+    run(shell, "%%agent\nMore")
+    assert "AGENTS.md" not in capsys.readouterr().out
+    assert (
+        first(run(shell, "%%agent --session b --root root --system AGENTS.md\nGo")).text
+        == "Use tabs."
+    )
+    assert "AGENTS.md`" not in capsys.readouterr().out
+
+
+def test_a_key_in_instructions_is_not_kept(shell):
+    key = "sk-ant-api03-" + "Ab1" * 30
+    answer = run(shell, f"%%agent --system 'Use {key}.'\nGo")
+    assert key not in first(answer).text
+    run(shell, f"%%agent --system 'Use {key}.'\nMore")  # the same ones
+
+
+def test_a_fresh_session_after_a_reset_has_the_same_instructions(shell):
+    run(shell, "%%agent --system 'In verse.'\nGo")
+    run(shell, "%context reset")
+    assert first(run(shell, "%%agent\nGo")).text == "In verse."
+
+
+def test_a_dry_run_counts_the_instructions(shell):
+    assert "system" in repr(run(shell, "%%agent --dry-run --system 'In verse.'\nGo"))
+    assert not Path(".ctxkit").exists()
+
+
+# -- approval ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What is typed, and what was asked."""
+
+    class Asked(list):
+        answers: list
+
+    asked = Asked()
+    asked.answers = []
+
+    def typed(prompt=""):
+        asked.append(prompt)
+        said = asked.answers.pop(0) if asked.answers else "n"
+        if isinstance(said, BaseException):
+            raise said
+        return said
+
+    monkeypatch.setattr(builtins, "input", typed)
+    return asked
+
+
+def results(answer, tool="write_file"):
+    return [m.text for m in answer.session.messages if m.tool == tool]
+
+
+@pytest.mark.parametrize(("answers", "ran", "times"), [
+    (["y"], True, 1), (["Yes "], True, 1), (["n"], False, 1), (["what?", "", "y"], True, 3),
+    (["what?", "", "hm"], False, 3),
+])  # fmt: skip
+def test_a_call_waits_for_a_word(shell, asked, answers, ran, times):
+    asked.answers[:] = answers
+    answer = run(shell, "%%agent --approve write_file\nWrite it")
+    assert len(asked) == times
+    assert "May the agent call write_file?" in asked[0]
+    assert "path: heat.py" in asked[0]
+    assert Path(".ctxkit/scratch/main/heat.py").exists() is ran
+    assert ("did not allow" in results(answer)[0]) is not ran
+
+
+def test_always_holds_for_the_tool_and_the_session(shell, asked):
+    asked.answers[:] = ["a"]
+    run(shell, "%%agent --approve write_file\nWrite it")
+    run(shell, "%%agent --tools files,shell\nWrite it")  # opened anew, the same session
+    assert len(asked) == 1
+    assert Path(".ctxkit/scratch/main/heat.py").exists()
+    run(shell, "%%agent --session other --approve write_file\nWrite it")
+    assert len(asked) == 2
+    assert not Path(".ctxkit/scratch/other/heat.py").exists()
+
+
+def test_the_word_is_asked_for_in_later_turns_too_until_it_is_taken_back(shell, asked):
+    run(shell, "%%agent --approve all --max-calls 1\nWrite it")
+    run(shell, "%%agent --max-calls 1\nWrite it")
+    assert len(asked) == 2
+    run(shell, "%%agent --approve '' --max-calls 1\nWrite it")
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    "error", [EOFError(), NotImplementedError("no stdin"), OSError("captured")]
+)
+def test_where_nobody_can_be_asked_nothing_runs(shell, asked, error):
+    asked.answers[:] = [error] * 9
+    answer = run(shell, "%%agent --approve write_file\nWrite it")
+    assert results(answer)[0] == UNASKED
+    assert not Path(".ctxkit/scratch/main/heat.py").exists()
+
+
+def test_an_unknown_tool_is_refused(shell):
+    refused(shell, "%%agent --approve shel\nGo", "no such tool.*Did you mean 'shell'")
+    run(shell, "%config CtxKit.approve = 'shell,python'")
+    run(shell, "%%agent --session two\nGo")  # known, and not among the session's tools
+
+
+def test_a_question_shows_the_whole_call_marked_and_without_keys():
+    key = "sk-ant-api03-" + "Ab1" * 30
+    said = question(
+        ToolCall("c", "shell", {"command": f"echo {key}\n\x1b[2Jrm -rf x\n[y]es: y", "n": {"a": 1}})
+    )
+    assert key not in said
+    assert "\x1b" not in said
+    assert said.splitlines()[1:] == [
+        "  | command: echo [redacted]", "  |   rm -rf x", "  |   [y]es: y", '  | n: {"a":1}',
+    ]  # fmt: skip
+    long = question(ToolCall("c", "shell", {"command": "x" * 9000}))
+    assert "characters more are not shown" in long
+    assert len(long) < 4200
+
+
+def test_beside_the_notebook_the_buttons_answer(shell):
+    handle = run(shell, "%%agent --background --approve write_file\nWrite it")
+    handle._ipython_display_()
+    box = handle._shown[-1]
+    until = time.monotonic() + 10
+    while box.asks.layout.display == "none" and time.monotonic() < until:
+        time.sleep(0.02)
+    assert "May the agent call write_file?" in box.question.value
+    assert [b.description for b in box.choices] == ["Allow", "Deny", "Always"]
+    assert handle.state == "running"
+    box.choices[0].click()
+    answer = handle.result(20)
+    assert "did not allow" not in results(answer)[0]
+    assert box.asks.layout.display == "none"
+    handle.deny()  # nothing is asked any more
+
+
+def test_a_cell_that_waits_for_it_asks_itself(shell, asked):
+    asked.answers[:] = ["n"]
+    handle = run(shell, "%%agent --background --approve write_file\nWrite it")
+    assert "did not allow" in results(handle.result(20))[0]
+    assert len(asked) == 1
+
+
+def test_a_turn_that_asks_can_be_stopped(shell):
+    handle = run(shell, "%%agent --background --approve write_file\nWrite it")
+    until = time.monotonic() + 10
+    while not handle._question and time.monotonic() < until:
+        time.sleep(0.02)
+    handle.stop()
+    assert handle.running.wait(5)
+    assert handle.state == "stopped"
+    assert not Path(".ctxkit/scratch/main/heat.py").exists()
+
+
+@pytest.mark.skipif(not find_spec("ipykernel"), reason="ipykernel is not installed")
+class TestInAKernel:
+    @pytest.fixture
+    def kernel(self, tmp_path):
+        kernel = Kernel(tmp_path)
+        yield kernel
+        kernel.close()
+
+    def test_it_asks_in_the_cells_own_field(self, kernel, tmp_path):
+        sent = kernel.client.execute("%%agent --approve write_file\nWrite it", allow_stdin=True)
+        request = kernel.client.get_stdin_msg(timeout=25)
+        assert request["msg_type"] == "input_request"
+        assert "May the agent call write_file?" in request["content"]["prompt"]
+        assert not (tmp_path / ".ctxkit/scratch/main/heat.py").exists()
+        kernel.client.input("y")
+        assert errors(kernel.end(sent)) == []
+        assert (tmp_path / ".ctxkit/scratch/main/heat.py").exists()
+
+    def test_an_interrupt_while_it_asks_ends_the_turn(self, kernel, tmp_path):
+        sent = kernel.client.execute("%%agent --approve write_file\nWrite it", allow_stdin=True)
+        kernel.client.get_stdin_msg(timeout=25)
+        kernel.manager.interrupt_kernel()
+        assert [name for name, _ in errors(kernel.end(sent))] == ["Interrupted"]
+        assert not (tmp_path / ".ctxkit/scratch/main/heat.py").exists()
+        assert errors(kernel.run("%%agent --approve ''\nWrite it")) == []
+
+    def test_a_front_end_without_a_field_runs_nothing(self, kernel, tmp_path):
+        sent = kernel.client.execute("%%agent --approve write_file\nWrite it", allow_stdin=False)
+        assert errors(kernel.end(sent)) == []
+        assert not (tmp_path / ".ctxkit/scratch/main/heat.py").exists()
