@@ -87,31 +87,33 @@ def session_of(session: Session, done: Run, children: tuple[Session, ...] = ()) 
         details={**session.details, "replay": summary(done)},
         origin=session.origin or session,
     )
-    made.__dict__["run"] = done  # beside the fields: it is neither compared nor written
-    return made
+    return made.backed(done)
 
 
-def sent(session: Session, call: int) -> tuple[SentItem, ...]:
+def sent(session: Session, call: int | None) -> tuple[SentItem, ...]:
     """Return what went out at a call of a session (negatives from the end), message by message.
 
     A replay and a live session have the run that they were made of; of a record it is made from
     its messages and its own compactions. First stands, where it is known to be there, what no
     message holds (system prompt, tool schemas), as an item of the kind `fixed`.
 
+    Args:
+        session: any session.
+        call: number of the call; None: what goes out next, if nothing is compacted.
+
     Raises:
         BadArguments: the session has no such call.
     """
-    index = session.call(call).index
-    done = run_behind(session) or session.__dict__.get("run of the record")
+    index = None if call is None else session.call(call).index
+    done = session.behind or session.__dict__.get("run of the record")
     if done is None:
         done = session.__dict__["run of the record"] = replayed(session, recorded())
     return tuple(done.sent(index))
 
 
 def run_behind(session: Session) -> Run | None:
-    """Return the run that a replay was made of, in the process that made it; None for a session from a file."""
-    run: Run | None = session.__dict__.get("run")
-    return run
+    """Return the run that a replay was made of, in the process that made it; None for any other session."""
+    return session.behind if isinstance(session.behind, Run) else None
 
 
 def summary(done: Run) -> dict[str, Any]:

@@ -18,8 +18,11 @@ from ctxkit.policies.policy import name_of
 from ctxkit.policies.triggers import first_due
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
+    from ctxkit.engine.sent import Turnover
     from ctxkit.messages import Edit
     from ctxkit.policies.rules import Rules
 
@@ -91,11 +94,30 @@ class Run:
         """Return the prompt tokens billed for the calls start..stop."""
         return self.billed.sizes(start, stop, self.call)
 
-    def sent(self, call: int) -> tuple[SentItem, ...]:
-        """Return what went out at a call, message by message."""
+    @property
+    def sent_calls(self) -> SentCalls:
+        """The prompts of this run, message by message."""
         if self._sent is None:
             self._sent = SentCalls(self)
-        return self._sent.at(call)
+        return self._sent
+
+    def sent(self, call: int | None) -> tuple[SentItem, ...]:
+        """Return what went out at a call, message by message; None: what would go out next."""
+        return self.sent_calls.coming() if call is None else self.sent_calls.at(call)
+
+    def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[Turnover]:
+        """Yield what came into the prompt and went out of it at each call; see `SentCalls`."""
+        return self.sent_calls.turnovers(start, stop)
+
+    @property
+    def counter(self) -> str:
+        """Name of the counter of its sizes."""
+        return self.log.counter.name
+
+    @property
+    def prunes(self) -> bool:
+        """True where calls are sent less than what stands."""
+        return self.rules.pruning is not None
 
     def shown(self) -> History:
         """Return what the last call was sent, pruned; its `messages` are made when asked for."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.history import History
+from ctxkit.history.items import content_key
 from ctxkit.messages import Message, Sized
 from ctxkit.policies.chain import applied
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.scheduled import says_when
 from ctxkit.schedules import Schedule
+from ctxkit.schedules.rows import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,19 +37,78 @@ class SentItem(NamedTuple):
     """Its place among the messages that were said; -1: it is none of them."""
 
 
+class Turnover(NamedTuple):
+    """How a prompt differs from the one before it."""
+
+    call: int
+    anew: bool
+    """True: nothing of the prompt before counts, and all of this one has come."""
+    came: list[State]
+    gone: list[State]
+    fixed: int
+    """Tokens that no message holds."""
+
+
 class SentCalls:
     """The prompts of a run, worked out when they are asked for; the log and the run stay as they are."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._schedules: dict[int, Schedule] = {}
+        self._schedules: dict[tuple[int, int], Schedule] = {}
 
     def at(self, call: int) -> tuple[SentItem, ...]:
         """Return what went out at a call: first what no message holds, then the messages in order."""
+        known, rest = _parts(self._pruning(call))
+        return self._items(self._schedule(call, known).extend(call + 1), call, rest)
+
+    def coming(self) -> tuple[SentItem, ...]:
+        """Return what the next call would be sent, if nothing were compacted."""
         run = self._run
-        cut = bisect_right([c.call for c in run.cuts], call) - 1
         known, rest = _parts(run.rules.pruning)
-        schedule = self._schedule(cut, call, known)
+        schedule = Schedule(run.history.at(run.call), known, run.room)
+        return self._items(schedule.extend(run.call + 1), run.call, rest)
+
+    def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[Turnover]:
+        """Yield what comes and goes at each of the calls start..stop, the first of them anew.
+
+        Their prompts are gone through once, however many there are; where a part says no schedule,
+        each prompt is worked out by itself.
+        """
+        stop = self._run.call if stop is None else min(stop, self._run.call)
+        begins = {start, self._run.begin, *(c.call for c in self._run.cuts)}
+        bounds = [*sorted(c for c in begins if start <= c < stop), stop]
+        for begin, end in pairwise(bounds):
+            known, rest = _parts(self._pruning(begin))
+            if rest:
+                yield from (self._whole(call) for call in range(begin, end))
+            else:
+                history = self._history(begin).at(begin)
+                yield from _turnovers(Schedule(history, known, self._run.room).extend(end), end)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _pruning(self, call: int) -> Any:
+        """Return what prunes a call: calls before the run began went out as the record says."""
+        return self._run.rules.pruning if call >= self._run.begin else None
+
+    def _history(self, call: int) -> History:
+        """Return the history in force at a call, of the call at which it came into force."""
+        cut = bisect_right([c.call for c in self._run.cuts], call) - 1
+        if cut < 0:
+            return History.start(self._run.log)
+        return self._run.cuts[cut].new.at(self._run.cuts[cut].call)
+
+    def _schedule(self, call: int, parts: Sequence[Any]) -> Schedule:
+        """Return the schedule over the history in force at a call."""
+        history, begin = self._history(call), self._run.begin if call >= self._run.begin else 0
+        start = max(history.call, begin)
+        key = len([c for c in self._run.cuts if c.call <= call]), start
+        if key not in self._schedules:
+            self._schedules[key] = Schedule(history.at(start), parts, self._run.room)
+        return self._schedules[key]
+
+    def _items(self, schedule: Schedule, call: int, rest: Sequence[Any]) -> tuple[SentItem, ...]:
+        run = self._run
         items = list(_scheduled(schedule, call, name_of(run.rules.policy)))
         if rest:
             items = _called(schedule.left(call), rest, items, run)
@@ -56,15 +118,38 @@ class SentCalls:
             items.insert(0, SentItem(said, fixed, fixed, None))
         return tuple(items)
 
-    def _schedule(self, cut: int, call: int, parts: Sequence[Any]) -> Schedule:
-        """Return the schedule over the history in force after so many compactions."""
-        found = self._schedules.get(cut)
-        if found is None or found.rows.begin > call:
-            begun = self._run.cuts[cut].new if cut >= 0 else None
-            first = History.start(self._run.log)
-            history = first if begun is None else begun.at(self._run.cuts[cut].call)
-            found = self._schedules[cut] = Schedule(history, parts, self._run.room)
-        return found.extend(call + 1)
+    def _whole(self, call: int) -> Turnover:
+        """Return a call as if nothing were known of the one before."""
+        fixed, came = 0, list[State]()
+        for item in self.at(call):
+            if item.message.kind == FIXED:
+                fixed = item.tokens
+            else:
+                same = item.row >= 0 and item.changed_by is None
+                content = -item.row - 1 if same else content_key(item.message)
+                came.append(State(call, item.message, item.tokens, 0, content))
+        return Turnover(call, True, came, [], fixed)
+
+
+def _turnovers(schedule: Schedule, stop: int) -> Iterator[Turnover]:
+    """Yield the calls of a schedule that was extended once, from its first call on."""
+    rows, top, n, i = schedule.rows, schedule.top, 0, 0
+    events, before = top.events, None
+    for call in range(rows.begin, stop):
+        came, gone = [rows.said(p) for p in range(n, rows.shown(call))], list[State]()
+        n = rows.shown(call)
+        while i < len(events) and events[i].call <= call:
+            gone.append(events[i].was)
+            came.append(events[i].now)
+            i += 1
+        if before is not None:
+            gone.append(before)
+        added = top.added(call)
+        before = None if added is None else State(call, added.message, *added[1:])
+        if before is not None:
+            came.append(before)
+        fixed = rows.log.fixed_at[call] if call < len(rows.log.fixed_at) else rows.log.fixed
+        yield Turnover(call, call == rows.begin, came, gone, fixed)
 
 
 def _parts(pruning: Any) -> tuple[Sequence[Any], Sequence[Any]]:

@@ -1,0 +1,60 @@
+"""What reports, layers and frames show is what went out: nothing else, and all of it."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import sample
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from late_talks import late_talk
+from talks_by_chance import by_chance
+
+import ctxkit as ck
+from ctxkit.composition import layers, report
+from ctxkit.presets.catalogue import names, preset
+from ctxkit.session import Session
+
+
+def sent_ids(session, call):
+    return {i.message.id.split("~")[0] for i in session.sent(call) if i.message.kind != "fixed"}
+
+
+def held(session, calls):
+    """Hold report and layers of some calls against what was sent."""
+    stacked = layers(session).groups
+    for call in calls:
+        items, made = session.sent(call), report(session, call)
+        messages = [i for i in items if i.message.kind != "fixed"]
+        assert made.prompt_tokens == sum(p.tokens for p in made.parts)
+        assert made.messages_n == len(messages)
+        assert {c.id for c in made.contributors} <= {i.message.id for i in messages}
+        assert {p.name for p in made.parts if p.group == "tool results"} <= {
+            i.message.tool or "unknown tool" for i in messages if i.message.role == "tool"
+        }
+        at = call if call is not None else -1
+        if call is not None:
+            layer = {g: tokens[at] for g, tokens in stacked.items() if tokens[at]}
+            assert layer == {g: n for g, n in made.groups().items() if n}
+        if session.format == "replay":
+            assert made.prompt_tokens == sum(i.tokens for i in items)
+        assert all(p.raw_tokens >= 0 for p in made.parts)
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_report_names_what_was_sent_and_adds_up_to_it(name):
+    @settings(max_examples=2)
+    @given(st.integers(0, 10**6), st.booleans())
+    def check(seed, late):
+        talk = Session(id="t", log=tuple(late_talk(seed, 25))) if late else by_chance(seed, 25)
+        again = ck.replay(talk, preset(name).but(window=9000, assumed=True, reserve=1000))
+        held(again, (0, 7, 15, -1, None))
+
+    check()
+
+
+@pytest.mark.parametrize("name", names())
+def test_so_do_reports_of_real_sessions(real, name):
+    for kind in ("pi", "claude-code", "codex"):
+        for talk in sample(list(ck.read_all(real / kind, progress=False)), 3):
+            if talk.calls:
+                held(ck.replay(talk, name), (0, len(talk.calls) // 2, -1, None))
