@@ -205,6 +205,17 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         found: tuple[SentItem, ...] = replays.sent(self, call)
         return found
 
+    def left_out(self, call: int | None) -> dict[int, str]:
+        """Return which messages stood at a call and were left out of it by a rule, and by which.
+
+        By their number among the messages that can be sent; None: the next call. Only rules that prune
+        leave out what stands, so a record has none.
+        """
+        if self.behind is None:
+            return {}
+        found: dict[int, str] = self.behind.left_out(None if call is None else self.call(call).index)
+        return found
+
     # -- what the log can say ------------------------------------------------------------------------------------
 
     @cached_property

@@ -11,6 +11,7 @@ from talks_by_chance import by_chance
 
 import ctxkit as ck
 from ctxkit.composition import layers, report
+from ctxkit.frames import lengths
 from ctxkit.presets.catalogue import names, preset
 from ctxkit.session import Session
 
@@ -40,6 +41,25 @@ def held(session, calls):
         assert all(p.raw_tokens >= 0 for p in made.parts)
 
 
+def framed(session):
+    """Hold the message frame against what the last call was sent, and the next one would be."""
+    frame = ck.frame(session, per="message").set_index("id")
+    for call, column in ((None, "shown_tokens"), (-1, "sent_tokens")):
+        items = [i for i in session.sent(call) if i.row >= 0]
+        said = [m for m in session.messages if m.visible]
+        sent = {said[i.row].id: i for i in items}
+        for name, tokens in frame[column].dropna().items():
+            assert tokens == (lengths.tokens(sent[name].message) if name in sent else 0)
+        if call is None:
+            assert set(frame.index[frame["visible"]]) == sent.keys()
+            pruned = {name: i.changed_by for name, i in sent.items() if i.pruned}
+            out = frame["pruned_by"].dropna().to_dict()
+            assert pruned == {k: v for k, v in out.items() if k in sent}
+            assert (frame["state"] == "pruned").tolist() == frame["pruned_by"].notna().tolist()
+    last = max(i for i, m in enumerate(session.messages) if m.role == "assistant")
+    assert frame["sent_tokens"].isna().tolist() == [i >= last for i in range(len(frame))]
+
+
 @pytest.mark.parametrize("name", names())
 def test_a_report_names_what_was_sent_and_adds_up_to_it(name):
     @settings(max_examples=2)
@@ -48,13 +68,21 @@ def test_a_report_names_what_was_sent_and_adds_up_to_it(name):
         talk = Session(id="t", log=tuple(late_talk(seed, 25))) if late else by_chance(seed, 25)
         again = ck.replay(talk, preset(name).but(window=9000, assumed=True, reserve=1000))
         held(again, (0, 7, 15, -1, None))
+        framed(again)
 
     check()
 
 
+@pytest.fixture(scope="module")
+def talks(real):
+    kinds = ("pi", "claude-code", "codex")
+    found = [s for k in kinds for s in sample(list(ck.read_all(real / k, progress=False)), 2)]
+    return [s for s in found if s.calls]
+
+
 @pytest.mark.parametrize("name", names())
-def test_so_do_reports_of_real_sessions(real, name):
-    for kind in ("pi", "claude-code", "codex"):
-        for talk in sample(list(ck.read_all(real / kind, progress=False)), 3):
-            if talk.calls:
-                held(ck.replay(talk, name), (0, len(talk.calls) // 2, -1, None))
+def test_so_do_reports_of_real_sessions(talks, name):
+    for talk in talks:
+        again = ck.replay(talk, name)
+        held(again, (0, len(talk.calls) // 2, -1, None))
+        framed(again)

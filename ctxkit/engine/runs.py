@@ -103,11 +103,20 @@ class Run:
 
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
         """Return what went out at a call, message by message; None: what would go out next."""
-        return self.sent_calls.coming() if call is None else self.sent_calls.at(call)
+        return self.sent_calls.at(call)
+
+    def left_out(self, call: int | None) -> dict[int, str]:
+        """Return the rows that stood at a call and that a pruning left out, with its name."""
+        return self.sent_calls.left_out(call)
 
     def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[Turnover]:
         """Yield what came into the prompt and went out of it at each call; see `SentCalls`."""
         return self.sent_calls.turnovers(start, stop)
+
+    @property
+    def row_sizes(self) -> list[int]:
+        """Tokens of each message that can be sent, as it was said."""
+        return self.log.tokens.sizes
 
     @property
     def counter(self) -> str:

@@ -35,6 +35,8 @@ class SentItem(NamedTuple):
     """The part of the rules that changed it or put it there; None: it was sent as it was said."""
     row: int = -1
     """Its place among the messages that were said; -1: it is none of them."""
+    pruned: bool = False
+    """It was changed for this call alone, by a pruning; False: by a compaction, for good."""
 
 
 class Turnover(NamedTuple):
@@ -56,17 +58,22 @@ class SentCalls:
         self._run = run
         self._schedules: dict[tuple[int, int], Schedule] = {}
 
-    def at(self, call: int) -> tuple[SentItem, ...]:
-        """Return what went out at a call: first what no message holds, then the messages in order."""
-        known, rest = _parts(self._pruning(call))
-        return self._items(self._schedule(call, known).extend(call + 1), call, rest)
+    def at(self, call: int | None) -> tuple[SentItem, ...]:
+        """Return what went out at a call: first what no message holds, then the messages in order.
 
-    def coming(self) -> tuple[SentItem, ...]:
-        """Return what the next call would be sent, if nothing were compacted."""
+        None: what the next call would be sent, if nothing were compacted.
+        """
+        items, _ = self._found(call)
         run = self._run
-        known, rest = _parts(run.rules.pruning)
-        schedule = Schedule(run.history.at(run.call), known, run.room)
-        return self._items(schedule.extend(run.call + 1), run.call, rest)
+        fixed = run.history.at(run.call).fixed if call is None else run.log.fixed_at[call]
+        if fixed:
+            said = Message(role="system", id=FIXED, kind=FIXED, parts=(Sized(FIXED, tokens=fixed),))
+            items.insert(0, SentItem(said, fixed, fixed, None))
+        return tuple(items)
+
+    def left_out(self, call: int | None) -> dict[int, str]:
+        """Return the rows that stood at a call and that prunings left out, with the part that did."""
+        return self._found(call)[1]
 
     def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[Turnover]:
         """Yield what comes and goes at each of the calls start..stop, the first of them anew.
@@ -107,16 +114,20 @@ class SentCalls:
             self._schedules[key] = Schedule(history.at(start), parts, self._run.room)
         return self._schedules[key]
 
-    def _items(self, schedule: Schedule, call: int, rest: Sequence[Any]) -> tuple[SentItem, ...]:
+    def _found(self, call: int | None) -> tuple[list[SentItem], dict[int, str]]:
+        """Return the messages of a prompt, and the rows that were left out of it."""
         run = self._run
-        items = list(_scheduled(schedule, call, name_of(run.rules.policy)))
+        known, rest = _parts(run.rules.pruning if call is None else self._pruning(call))
+        if call is None:
+            call = run.call
+            schedule = Schedule(run.history.at(call), known, run.room)
+        else:
+            schedule = self._schedule(call, known)
+        out: dict[int, str] = {}
+        items = list(_scheduled(schedule.extend(call + 1), call, name_of(run.rules.policy), out))
         if rest:
-            items = _called(schedule.left(call), rest, items, run)
-        fixed = schedule.history.at(call).fixed
-        if fixed:
-            said = Message(role="system", id=FIXED, kind=FIXED, parts=(Sized(FIXED, tokens=fixed),))
-            items.insert(0, SentItem(said, fixed, fixed, None))
-        return tuple(items)
+            items = _called(schedule.left(call), rest, items, run, out)
+        return items, out
 
     def _whole(self, call: int) -> Turnover:
         """Return a call as if nothing were known of the one before."""
@@ -128,7 +139,7 @@ class SentCalls:
                 same = item.row >= 0 and item.changed_by is None
                 content = -item.row - 1 if same else content_key(item.message)
                 came.append(State(call, item.message, item.tokens, 0, content))
-        return Turnover(call, True, came, [], fixed)
+        return Turnover(call, anew=True, came=came, gone=[], fixed=fixed)
 
 
 def _turnovers(schedule: Schedule, stop: int) -> Iterator[Turnover]:
@@ -161,28 +172,31 @@ def _parts(pruning: Any) -> tuple[Sequence[Any], Sequence[Any]]:
     return parts[:known], parts[known:]
 
 
-def _scheduled(schedule: Schedule, call: int, policy: str) -> Iterator[SentItem]:
-    """Yield what a schedule leaves of a call's messages."""
+def _scheduled(
+    schedule: Schedule, call: int, policy: str, out: dict[int, str]
+) -> Iterator[SentItem]:
+    """Yield what a schedule leaves of a call's messages; note in `out` the rows that it leaves out."""
     rows, log = schedule.rows, schedule.rows.log
     changed = dict(schedule.changed(call))
     for p in range(rows.shown(call)):
         said = rows.said(p)
         state = changed.get(p, said)
-        if state.message is None:
-            continue
         row = rows.row(p)
         part = schedule.top.origin(p, call) if p in changed else None
+        if state.message is None:
+            out[row] = name_of(part)
+            continue
         edited = row < 0 or said.content != -row - 1  # by a compaction, that also puts in what is new
         by = name_of(part) if part is not None else policy if edited else None
         raw = log.tokens.sizes[row] if row >= 0 else 0 if by else said.tokens
-        yield SentItem(state.message, state.tokens, raw, by, row)
+        yield SentItem(state.message, state.tokens, raw, by, row, part is not None)
     added = schedule.top.added(call)
     if added is not None:
-        yield SentItem(added.message, added.tokens, 0, name_of(schedule.adder(call)))
+        yield SentItem(added.message, added.tokens, 0, name_of(schedule.adder(call)), pruned=True)
 
 
 def _called(
-    view: History, parts: Sequence[Any], items: list[SentItem], run: Run
+    view: History, parts: Sequence[Any], items: list[SentItem], run: Run, out: dict[int, str]
 ) -> list[SentItem]:
     """Return what parts leave that are asked call by call."""
     for part in parts:
@@ -190,6 +204,8 @@ def _called(
         if new is not view:
             known = {(item.row, item.message.id.split("~")[0]): item for item in items}
             items = [_item(new, p, part, known) for p in range(len(new))]
+            there = {item.row for item in items}
+            out.update({row: name_of(part) for row, _ in known if row >= 0 and row not in there})
         view = new
     return items
 
@@ -200,4 +216,4 @@ def _item(view: History, p: int, part: Any, known: dict[tuple[int, str], SentIte
     if before is not None and before.message.parts == message.parts:
         return before
     raw = before.raw_tokens if before is not None else 0
-    return SentItem(message, item.tokens, raw, name_of(part), item.row)
+    return SentItem(message, item.tokens, raw, name_of(part), item.row, pruned=True)
