@@ -13,6 +13,7 @@ from ctxkit.agent.events import Event, Listener, deaf
 from ctxkit.agent.limits import Limits, Spent
 from ctxkit.agent.memories import Memory
 from ctxkit.agent.outcome import Ended, Outcome
+from ctxkit.agent.prompts import Prompts
 from ctxkit.agent.running import Approve, Offload, run_tool
 from ctxkit.agent.transcript import INTERRUPTED, LOST, Keep, Transcript
 from ctxkit.agent.turn import LimitReached, Turn
@@ -86,13 +87,17 @@ class Agent:
         self._writer = summary_model or (None if model.notice.startswith("scripted") else model)
         self._seconds = summary_seconds
         self._memory = Memory(rules.flush, memory, self._writer, clock, self._tell) if rules.flush and memory else None
-        self._wanted, self._save = False, save
+        self._wanted, self._save, self._prompts = False, save, Prompts()
         self._stand(Transcript(session, keep, clock))
 
     @property
     def session(self) -> Session:
-        """The session as it stands."""
-        return self.transcript.session
+        """The session as it stands; what its calls were sent is known to it."""
+        return self.backed(self.transcript.session)
+
+    def backed(self, session: Session) -> Session:
+        """Return a session of this agent, knowing what its calls were sent."""
+        return session.backed(self._prompts.of(session))
 
     async def turn(self, prompt: str) -> Outcome:
         """Take one turn.
@@ -218,6 +223,7 @@ class Agent:
             memory=self._memory,
             tell=self._tell,
             save=self._save,
+            prompts=self._prompts,
         )
         self._calls = Calls(self.model, schemas, self.compactor, self._tell)
 

@@ -103,6 +103,8 @@ class Calls:
             stage += 1
             messages = trimmed(whole, stage)
             self._trimmed(stage, payload=limit)
+        if stage >= 0:
+            self._compactor.prompts.changed(messages, f"trimmed to fit, stage {stage + 1}")
         return messages, stage
 
     def _trimmed(self, stage: int, **more: Any) -> None:

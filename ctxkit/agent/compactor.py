@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ctxkit.agent.budgets import Budget
 from ctxkit.agent.context import LiveContext
+from ctxkit.agent.prompts import Prompts
 from ctxkit.agent.running import in_thread
 from ctxkit.agent.summaries import ModelSummariser
 from ctxkit.errors import BadArguments, ModelError
@@ -49,6 +50,7 @@ class Compactor:
         seconds: how long it may take.
         memory: where notes are saved before a compaction, if the rules say so.
         tell: is told what happens (event, payload).
+        prompts: keeps the runs that prepare the calls.
     """
 
     def __init__(
@@ -63,7 +65,9 @@ class Compactor:
         memory: Memory | None,
         tell: Callable[[str, dict[str, Any]], None],
         save: Save | None = None,
+        prompts: Prompts | None = None,
     ) -> None:
+        self.prompts = prompts or Prompts()
         self.transcript, self.rules, self._tell = transcript, rules, tell
         self._model, self._seconds, self._memory = writer, seconds, memory
         self._writer: ModelSummariser | None = None
@@ -77,7 +81,7 @@ class Compactor:
         """Take the context from the session, whatever was done to it without being kept."""
         schemas = sum(t.chars or 0 for t in self._tools) // 4
         self.context = LiveContext(self.transcript.session, self.rules, fixed=schemas, limit=self._limit,
-                                   save=self._save_as)  # fmt: skip
+                                   save=self._save_as, prompts=self.prompts)  # fmt: skip
 
     def learn(self, window: int) -> None:
         """Take a model's window from what it said of it, where that is less than what was assumed.

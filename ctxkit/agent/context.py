@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ctxkit.agent.offloads import Offloads, Save
+from ctxkit.agent.prompts import Prompts
 from ctxkit.engine import Cut, Run, advance, log_of
 from ctxkit.errors import ModelError
 from ctxkit.policies.chain import applied
@@ -42,6 +43,7 @@ class LiveContext:
         fixed: tokens of each prompt that no message holds (tool schemas).
         limit: the model's window where the rules name none.
         save: keeps what stubs name; None: results stay whole.
+        prompts: keeps the runs that prepare the calls.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class LiveContext:
         fixed: int = 0,
         limit: int | None = None,
         save: Save | None = None,
+        prompts: Prompts | None = None,
     ) -> None:
         self._offloads = Offloads(save)
         self.rules = rules
@@ -60,6 +63,8 @@ class LiveContext:
         self.log.fixed = fixed
         self.run = Run(self.log, rules, limit)
         self._stand()
+        self.prompts = prompts or Prompts()
+        self.prompts.begin(self.run)
         self._numbered = len(session.edits)
         self._label = rules.label
 
@@ -85,8 +90,13 @@ class LiveContext:
         run, cuts, warned, held = self.run, len(self.run.cuts), len(self.run.warned), len(self.run.held)
         self.log.open(time, agent)
         advance(run, self.rules, self.log.calls)
+        shown = run.shown()
+        messages, tokens = self._offloads.settled(run, shown)
+        if tokens != shown.tokens:
+            self.prompts.changed(messages, "not offloaded")
         return Prepared(
-            *self._offloads.settled(run, run.shown()),
+            messages,
+            tokens,
             self._edits(run.cuts[cuts:]),
             tuple(name for _, name in run.warned[warned:]),
             tuple(f"{h.guard}: {h.why}" for h in run.held[held:]),

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.limits import Limits
     from ctxkit.agent.outcome import Outcome
     from ctxkit.agent.running import Approve
+    from ctxkit.engine.sent import SentItem
     from ctxkit.messages import Edit
     from ctxkit.models.model import Model
     from ctxkit.policies.rules import Rules
@@ -117,8 +118,12 @@ class LiveSession:
 
     @property
     def session(self) -> Session:
-        """The session as it stands."""
-        return self.log.session
+        """The session as it stands; what its calls were sent is known to it."""
+        return self.agent.backed(self.log.session)
+
+    def sent(self, call: int | None) -> tuple[SentItem, ...]:
+        """Return what went out at a call, as `session.sent` does; None: what would go out next."""
+        return self.session.sent(call)
 
     @property
     def id(self) -> str:

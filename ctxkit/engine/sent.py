@@ -87,7 +87,7 @@ class SentCalls:
         for begin, end in pairwise(bounds):
             known, rest = _parts(self._pruning(begin))
             if rest:
-                yield from (self._whole(call) for call in range(begin, end))
+                yield from (self.whole(call, self.at(call)) for call in range(begin, end))
             else:
                 history = self._history(begin).at(begin)
                 yield from _turnovers(Schedule(history, known, self._run.room).extend(end), end)
@@ -129,10 +129,11 @@ class SentCalls:
             items = _called(schedule.left(call), rest, items, run, out)
         return items, out
 
-    def _whole(self, call: int) -> Turnover:
-        """Return a call as if nothing were known of the one before."""
+    @staticmethod
+    def whole(call: int, items: Sequence[SentItem]) -> Turnover:
+        """Return a call with all that it was sent, as if nothing were known of the one before."""
         fixed, came = 0, list[State]()
-        for item in self.at(call):
+        for item in items:
             if item.message.kind == FIXED:
                 fixed = item.tokens
             else:
