@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from conftest import sample
 from hypothesis import given, settings
@@ -12,6 +14,8 @@ from talks_by_chance import by_chance
 import ctxkit as ck
 from ctxkit.composition import layers, report
 from ctxkit.frames import lengths
+from ctxkit.frames.cuts import cuts
+from ctxkit.plots._diff import diff_data
 from ctxkit.presets.catalogue import names, preset
 from ctxkit.session import Session
 
@@ -86,3 +90,26 @@ def test_so_do_reports_of_real_sessions(talks, name):
         again = ck.replay(talk, name)
         held(again, (0, len(talk.calls) // 2, -1, None))
         framed(again)
+
+
+def test_a_diff_has_the_sizes_that_were_sent():
+    rules = preset("ai", context_window=9000).but(reserve=1000)
+    again = ck.replay(Session(id="t", log=tuple(late_talk(5, 60))), rules)
+    found = cuts(again)
+    assert found
+    for cut in found:
+        call = sum(c.position < cut.position for c in again.calls)
+        after = again.sent(call if call < len(again.calls) else None)
+        fixed = sum(i.tokens for i in after if i.message.kind == "fixed")
+        data = diff_data(again, cut.number)
+        came = sum(i.tokens for i in after if i.message.kind == "Excerpts" and i.row < 0)
+        assert sum(c.after for c in data) == sum(i.tokens for i in after) - fixed - came
+
+
+def test_2000_calls_are_shown_in_well_under_a_second():
+    again = ck.replay(by_chance(1, 2000), "swe_agent_mask")
+    start = time.perf_counter()
+    layers(again)
+    ck.frame(again, per="message")
+    report(again)
+    assert time.perf_counter() - start < 1.0

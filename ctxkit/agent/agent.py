@@ -60,6 +60,7 @@ class Agent:
         summary_model: writes summaries; None: `model`, unless that is a scripted one (then the rules' own summariser).
         summary_seconds: how long a summary may take.
         save: keeps what the stubs of the pruning `offload` name (id, text); None: results stay whole.
+        prompts: what knows the prompts that were sent before; None: nothing was.
         memory: the folder in which `memory/` lies, for rules that save before they compact; None: nothing is saved.
     """
 
@@ -80,6 +81,7 @@ class Agent:
         summary_seconds: float = 120.0,
         memory: Root | None = None,
         save: Save | None = None,
+        prompts: Prompts | None = None,
     ) -> None:
         self.model, self.rules, self.limits = model, rules, limits or Limits()
         self.tools = {t.name: t for t in (*tools, replace(COMPACT, run=self._asked_to_compact))}
@@ -87,7 +89,7 @@ class Agent:
         self._writer = summary_model or (None if model.notice.startswith("scripted") else model)
         self._seconds = summary_seconds
         self._memory = Memory(rules.flush, memory, self._writer, clock, self._tell) if rules.flush and memory else None
-        self._wanted, self._save, self._prompts = False, save, Prompts()
+        self._wanted, self._save, self.prompts = False, save, prompts or Prompts()
         self._stand(Transcript(session, keep, clock))
 
     @property
@@ -97,7 +99,7 @@ class Agent:
 
     def backed(self, session: Session) -> Session:
         """Return a session of this agent, knowing what its calls were sent."""
-        return session.backed(self._prompts.of(session))
+        return session.backed(self.prompts.of(session))
 
     async def turn(self, prompt: str) -> Outcome:
         """Take one turn.
@@ -223,7 +225,7 @@ class Agent:
             memory=self._memory,
             tell=self._tell,
             save=self._save,
-            prompts=self._prompts,
+            prompts=self.prompts,
         )
         self._calls = Calls(self.model, schemas, self.compactor, self._tell)
 

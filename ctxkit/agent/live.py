@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.limits import Limits
     from ctxkit.agent.outcome import Outcome
+    from ctxkit.agent.prompts import Prompts
     from ctxkit.agent.running import Approve
     from ctxkit.engine.sent import SentItem
     from ctxkit.messages import Edit
@@ -57,7 +58,7 @@ class LiveSession:
         allow: names of `tools.protected` that its tools may write all the same.
         workspace: where it is kept.
         namespace: the user's variables, for the tool `python`.
-        more: what `Agent` takes beside: `limits`, `approve`, `summary_model`, `summary_seconds`.
+        more: what `Agent` takes beside: `limits`, `approve`, `summary_model`, `summary_seconds`, `prompts`.
 
     Raises:
         StoreError: another process writes the session.
@@ -82,6 +83,7 @@ class LiveSession:
         approve: Approve | None = None,
         summary_model: Model | None = None,
         summary_seconds: float = 120.0,
+        prompts: Prompts | None = None,
     ) -> None:
         self.workspace = workspace or Workspace()
         self.workspace.make()
@@ -105,7 +107,7 @@ class LiveSession:
             self.agent = Agent(
                 self.log.session, model=model, rules=rules, tools=chosen, keep=self.log.append, limits=limits,
                 clock=clock, hear=self._told, approve=approve, offload=artifacts.keep, save=artifacts.save,
-                summary_model=summary_model, summary_seconds=summary_seconds, memory=self.root,
+                summary_model=summary_model, summary_seconds=summary_seconds, memory=self.root, prompts=prompts,
             )  # fmt: skip
             budget = self.agent.compactor.budget
             self._snapshots = SnapshotWriter(

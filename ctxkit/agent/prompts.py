@@ -74,6 +74,21 @@ class Told:
         """Name of the counter of its sizes."""
         return self._latest.counter
 
+    @property
+    def row_sizes(self) -> list[int]:
+        """Tokens of each message that can be sent, as it was said."""
+        return self._latest.row_sizes
+
+    def prompt_sizes(self, calls: int) -> list[int | None]:
+        """Return the tokens of the prompts of the first so many calls."""
+        out: list[int | None] = []
+        for call in range(calls):
+            run, changed = self._of(call)
+            changed_now = call in changed or not run.begin <= call < run.call
+            sent = self.sent(call) if changed_now else ()
+            out.append(sum(i.tokens for i in sent) if changed_now else run.sizes(call, call + 1)[0])
+        return out
+
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
         """Return what went out at a call; None: what would go out next."""
         if call is None:
@@ -120,9 +135,8 @@ def _as_changed(
     went = {_origin(m): m for m in messages}
     for item in items:
         message = went.get(_origin(item.message))
-        if item.message.kind == FIXED:
-            yield item
-        elif message is not None and message.parts == item.message.parts:
+        same = message is not None and message.parts == item.message.parts
+        if same or item.message.kind == FIXED:
             yield item
         elif message is not None:
             tokens = run.log.measure(message, item.row)

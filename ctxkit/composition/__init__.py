@@ -10,7 +10,7 @@ from ctxkit.composition.groups import GONE, GROUPS, LATER, TOOLS, UNSEEN, share,
 from ctxkit.composition.layers import Layers, layers, scaled, schema_chars
 from ctxkit.composition.reports import ContextReport, Contributor, Part
 from ctxkit.composition.sections import Section, sections
-from ctxkit.composition.windows import Shown, window
+from ctxkit.composition.windows import Shown, Window, window
 from ctxkit.frames.costs import Costs
 from ctxkit.frames.lengths import measure
 from ctxkit.markup import line
@@ -20,7 +20,19 @@ if TYPE_CHECKING:
     from ctxkit.session import Call, Session
     from ctxkit.tokens.counters import Counter
 
-__all__ = ["GROUPS", "ContextReport", "Contributor", "Layers", "Part", "Section", "layers", "report", "sections"]
+__all__ = [
+    "GROUPS",
+    "ContextReport",
+    "Contributor",
+    "Layers",
+    "Part",
+    "Section",
+    "Window",
+    "layers",
+    "report",
+    "sections",
+    "window",
+]
 
 DEFAULT_LIMIT = 200_000
 """The window of a model that neither the log nor the table of prices knows; marked estimated."""

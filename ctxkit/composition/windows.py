@@ -53,10 +53,22 @@ class Window(NamedTuple):
     error: float | None
 
 
-def window(session: Session, index: int | None, counter: Counter | None = None) -> Window:
-    """Return what the prompt of a call held; None: of the next one."""
+def window(
+    session: Session,
+    index: int | None,
+    counter: Counter | None = None,
+    sized: Sizes | None = None,
+) -> Window:
+    """Return what the prompt of a call held.
+
+    Args:
+        session: any session.
+        index: number of the call, from 0; None: the prompt that comes next.
+        counter: counts of a record what usage does not tell.
+        sized: the sizes of a record, where they are known already.
+    """
     if session.behind is None:
-        return _recorded(session, index, sizes(session, counter))
+        return _recorded(session, index, sized or sizes(session, counter))
     return _sent(session, index)
 
 

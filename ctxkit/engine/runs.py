@@ -113,6 +113,11 @@ class Run:
         """Yield what came into the prompt and went out of it at each call; see `SentCalls`."""
         return self.sent_calls.turnovers(start, stop)
 
+    def prompt_sizes(self, calls: int) -> list[int | None]:
+        """Return the tokens of the prompts of the first so many calls."""
+        found: list[int | None] = self.prompts[:calls].tolist()
+        return [*found, *[None] * (calls - len(found))]
+
     @property
     def row_sizes(self) -> list[int]:
         """Tokens of each message that can be sent, as it was said."""

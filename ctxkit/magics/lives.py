@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.events import Listener
     from ctxkit.agent.live import LiveSession
+    from ctxkit.agent.prompts import Prompts
     from ctxkit.agent.threads import Background
     from ctxkit.magics.kit import CtxKit
     from ctxkit.models.model import Model
@@ -94,12 +95,14 @@ class Lives:
         settings = self.settings(name, asked)
         parts = self.parts(settings)  # what does not exist is refused before anything is closed
         heard: tuple[Listener, ...] = ()
+        sent: Prompts | None = None
         if name in self._known and (self._made[name] != parts or self._known[name].log.stopped):
             old = self._known.pop(name)
             self._remembered[name], heard = old.settings, old.listeners
+            sent = old.agent.prompts
             old.close()
         if name not in self._known:
-            self._known[name] = self._opened(name, settings, parts)
+            self._known[name] = self._opened(name, settings, parts, sent)
             self._made[name] = parts
             for hear in heard:
                 self._known[name].listen(hear)
@@ -190,7 +193,9 @@ class Lives:
         if name.startswith("scripted/"):
             self.model(name, STANDARD)
 
-    def _opened(self, name: str, settings: dict[str, Any], parts: Parts) -> LiveSession:
+    def _opened(
+        self, name: str, settings: dict[str, Any], parts: Parts, sent: Prompts | None
+    ) -> LiveSession:
         from ctxkit.agent.live import LiveSession
 
         live = LiveSession(
@@ -203,6 +208,7 @@ class Lives:
             root=parts.root,
             allow=parts.allow,
             namespace=self._kit.shell.user_ns,
+            prompts=sent,
         )
         live.settings = settings
         return live

@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from models.wires import FORMATS, Play, wire
 from talkers import ECHO, Says, agent, run, said
 
+import ctxkit as ck
 from ctxkit.composition import layers, report
 from ctxkit.errors import ModelError
 from ctxkit.messages import ToolCall, Usage
+from ctxkit.models.provider import Provider
 from ctxkit.presets.catalogue import preset
+from ctxkit.widgets.scenes import Scenes
 
 PRUNING = ("ai", "fuseraft", "tyrum", "swe_agent_mask", "inspect_edit", "codex")
 
@@ -87,7 +91,7 @@ def test_what_was_trimmed_to_fit_is_said():
 
 def test_a_branch_and_a_resumed_session_keep_what_they_know():
     heard = []
-    rules = preset("ai")
+    rules = preset("swe_agent_mask", n=2)
     one = agent(*talk([50] * 9), rules=rules, heard=heard, tools=[ECHO])
     for turn in range(3):
         run(one.turn(f"go {turn}"))
@@ -104,3 +108,26 @@ def test_a_branch_and_a_resumed_session_keep_what_they_know():
     run(again.turn("and now"))
     assert len(again.session.sent(-1)) == len(again.model.asked[-1].messages) + 1
     assert [i.changed_by for i in again.session.sent(3)] == [None] * len(again.session.sent(3))
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_server_received_what_is_shown():
+    asks = [Play(calls=(("echo", {"x": f"{n} " * 300}),)) for n in range(8)]
+    with wire("chat", *asks, Play("All is well.")) as up:
+        options = {"api_base": up.url, "api_key": "none"}
+        model = Provider(FORMATS["chat"][0], context_window=50_000, options=options)
+        one = agent(model=model, rules=preset("swe_agent_mask", n=3), tools=[ECHO])
+        run(one.turn("go"))
+    for call, body in enumerate(up.asked):
+        items = [i for i in one.session.sent(call) if i.message.kind != "fixed"]
+        results = [m["content"] for m in body["messages"] if m["role"] == "tool"]
+        assert results == [i.message.text for i in items if i.message.role == "tool"]
+        assert len(items) == len(body["messages"])
+        made = report(one.session, call)
+        shown = sum(p.chars for p in made.parts if p.group == "tool results")
+        assert shown == sum(map(len, results))
+        assert sum(p.tokens for p in made.parts) == made.prompt_tokens
+    assert sum(i.changed_by is not None for i in items) == 5
+    frame = ck.frame(one.session, per="message").set_index("id")
+    assert frame["pruned_by"].notna().sum() == 5
+    assert Scenes(one.session).at(8).items[2].changed_by == "Clear"
