@@ -12,6 +12,7 @@ from ctxkit.history import TOOL
 from ctxkit.messages import Edit, Message, Usage
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.recorded import AsRecorded, recorded
+from ctxkit.policies.thresholds import THRESHOLDS, thresholds
 from ctxkit.presets.naming import as_rules
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 _replace = msgspec.structs.replace
+_SET = frozenset(THRESHOLDS)
 
 
 def replay(session: Session, rules: Any, *, tokens: Sequence[int] | None = None, fixed: int | None = None) -> Session:
@@ -84,7 +86,7 @@ def session_of(session: Session, done: Run, children: tuple[Session, ...] = ()) 
         parents=(),
         leaf=-1,
         children=children,
-        details={**session.details, "replay": summary(done)},
+        details={**session.details, **thresholds(done.rules), "replay": summary(done)},
         origin=session.origin or session,
     )
     return made.backed(done)
@@ -176,6 +178,9 @@ def _reply(message: Message, prompt: int, fresh: int | None, shared: int, *, bil
     Where the record bills its calls and not this one, as it failed, it stays without usage: the prompt stands in its
     details.
     """
+    if not _SET.isdisjoint(message.details):
+        kept = {k: v for k, v in message.details.items() if k not in _SET}
+        message = _replace(message, details=kept)
     if billed and message.usage is None:
         told = {"usage_source": "derived", "shared_tokens": shared, "prompt_tokens": prompt}
         return _replace(message, details={**message.details, **told})

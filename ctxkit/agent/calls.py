@@ -14,6 +14,7 @@ from ctxkit.errors import ModelError
 from ctxkit.messages import Message, Usage
 from ctxkit.models.model import Model, Request
 from ctxkit.models.overflow import is_overflow, overflowed_silently, window_in
+from ctxkit.policies.thresholds import thresholds
 from ctxkit.redaction import redact
 
 if TYPE_CHECKING:
@@ -140,7 +141,9 @@ class Calls:
         return named_soundly(reply)
 
     def _replied(self, reply: Message, turn: Turn) -> Message:
-        kept = self._transcript.add(replace(reply, context_window=self._window), "a")
+        details = {**reply.details, **self._thresholds}
+        noted = replace(reply, context_window=self._window, details=details)
+        kept = self._transcript.add(noted, "a")
         self._compactor.context.add(kept)
         turn.asked = reply.tool_calls
         turn.steps, usage = turn.steps + 1, kept.usage
@@ -150,6 +153,13 @@ class Calls:
         ended = {"model": kept.model, "finish_reason": kept.stop, "call_seq": turn.spent.calls}
         self._tell("model_response", {**ended, **counts})
         return kept
+
+    @property
+    def _thresholds(self) -> dict[str, int]:
+        """The thresholds to be noted at a call: those that are not what the session began with."""
+        begun = self._transcript.session.details
+        set_at = thresholds(self._compactor.rules)
+        return {k: n for k, n in set_at.items() if n != (begun.get(k) or 0)}
 
     @property
     def _window(self) -> int | None:

@@ -14,7 +14,9 @@ from msgspec.structs import replace
 
 from ctxkit.agent.agent import COMPACT, Agent
 from ctxkit.agent.events import Event, Listener, deaf
+from ctxkit.agent.turns import Turns
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
+from ctxkit.policies.thresholds import thresholds
 from ctxkit.redaction import redact, redacted
 from ctxkit.session import Session
 from ctxkit.snapshots.write import SnapshotWriter
@@ -30,6 +32,8 @@ from ctxkit.tools.tool import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    import pandas as pd
 
     from ctxkit.agent.limits import Limits
     from ctxkit.agent.outcome import Outcome
@@ -95,7 +99,7 @@ class LiveSession:
         fresh = Session(id=new_id(), format="live", title=name, product="ctxkit",
                         model=redact(model.name), started=clock(), cwd=str(Path.cwd()),
                         context_window=rules.window or model.context_window,
-                        tools=offered)  # fmt: skip
+                        tools=offered, details={k: n for k, n in thresholds(rules).items() if n})  # fmt: skip
         self.settings: dict[str, Any] = {}
         """What whoever opened it wants to remember of how."""
         self.log = SessionLog(self.workspace.sessions, name, fresh, self._begun)
@@ -109,11 +113,13 @@ class LiveSession:
                 clock=clock, hear=self._told, approve=approve, offload=artifacts.keep, save=artifacts.save,
                 summary_model=summary_model, summary_seconds=summary_seconds, memory=self.root, prompts=prompts,
             )  # fmt: skip
-            budget = self.agent.compactor.budget
+            set_at = thresholds(rules)
             self._snapshots = SnapshotWriter(
-                self.workspace.snapshots(self.id), self.id, warn_at=budget.warn_at, cutover_at=budget.cutover_at,
-                now=self._now, opener=self.workspace.open,
+                self.workspace.snapshots(self.id), self.id, warn_at=set_at["warn_at"],
+                cutover_at=set_at["cutover_at"], opener=self.workspace.open,
+                now=lambda: datetime.fromtimestamp(clock(), UTC),
             )  # fmt: skip
+            self._turns = Turns(self._snapshots, self.session)
         except BaseException:
             self.log.close()
             raise
@@ -147,20 +153,28 @@ class LiveSession:
             self._listeners.remove(hear)
 
     async def turn(self, prompt: str) -> Outcome:
-        """Take one turn; a snapshot row is written at its end.
+        """Take one turn; a snapshot row is written at its end, however it ends.
 
         Raises:
             StoreError: the kit itself failed; the session is whole, and the sentence names the file that says more.
         """
         try:
-            outcome = await self.agent.turn(prompt)
+            return await self.agent.turn(prompt)
         except (CtxkitError, asyncio.CancelledError):
             raise
         except Exception as e:  # noqa: BLE001  the file has its words, which may hold what must not be shown
             raise StoreError(self._crashed(e)) from None
-        s = outcome.spent
-        self._snapshots.turn(self.session.agent, self.agent.transcript.turn, s.fresh + s.cached, s.output)
-        return outcome
+        finally:
+            self._turns.end(self.session)
+
+    @property
+    def turns(self) -> pd.DataFrame:
+        """The turns so far as one DataFrame, with the columns of ``ctxkit.frame(per="turn")``; it grows.
+
+        It is the same object each time, a row more at each turn's end, as its log of snapshots has a
+        line more. After a branch or a restore it holds the turns that stand.
+        """
+        return self._turns.frame
 
     async def compact(self, policy: Any = None, *, focus: str = "", instead: Any = None) -> tuple[Edit, ...]:
         """Compact by hand; empty where there is too little, also for the policy that is tried `instead`."""
@@ -183,6 +197,7 @@ class LiveSession:
         """Stand at an entry of the log; what is said next begins a branch there."""
         moved = self.log.move(entry)
         self.agent.move(moved, self.log.append)
+        self._turns.moved(self.session)
         self._told(Event("moved", self._clock(), self.agent.transcript.turn, {"entry": entry}))
         return moved
 
@@ -208,8 +223,10 @@ class LiveSession:
             event = replace(event, payload=redacted(event.payload))
         if event.kind != "delta":
             self._events.write(event.kind, event.time, event.turn, event.payload)
-        if event.kind == "compaction_end" and event.payload.get("outcome") == "compacted":
-            self._snapshots.marker(sum(c.message.stop != "error" for c in self.session.calls))
+        if event.kind in ("turn_start", "model_call"):
+            self._turns.called(event.kind)
+        elif event.kind == "compaction_end" and event.payload.get("outcome") == "compacted":
+            self._turns.compacted(self.session)
         for hear in tuple(self._listeners):
             try:
                 hear(event)
@@ -228,9 +245,6 @@ class LiveSession:
         folder = self.workspace.scratch(self.name)
         with self.workspace.reach(folder, make=0o777):
             return folder
-
-    def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._clock(), UTC)
 
     def _crashed(self, error: Exception) -> str:
         path = self.workspace.crash(self.id)
