@@ -28,7 +28,14 @@ _replace = msgspec.structs.replace
 _SET = frozenset(THRESHOLDS)
 
 
-def replay(session: Session, rules: Any, *, tokens: Sequence[int] | None = None, fixed: int | None = None) -> Session:
+def replay(
+    session: Session,
+    rules: Any,
+    *,
+    tokens: Sequence[int] | None = None,
+    fixed: int | None = None,
+    last_usage: bool = False,
+) -> Session:
     """Return a session as its calls would have been sent under other rules.
 
     The log holds what was said, with the edits of these rules placed before the call at which they were made; recorded
@@ -40,6 +47,8 @@ def replay(session: Session, rules: Any, *, tokens: Sequence[int] | None = None,
         rules: rules, a preset or its name, a policy (asked before every call) or its words.
         tokens: one size a message of `session.messages`; None: the sizes anchored on recorded usage.
         fixed: tokens of each prompt that no message holds; None: as far as recorded usage tells.
+        last_usage: go by what was known before each call, the last bill and a count of what came since, as a live
+            session does; held against a replay without it, this tells how many calls too late a trigger fires.
 
     Raises:
         BadArguments: the rules cannot work.
@@ -47,16 +56,23 @@ def replay(session: Session, rules: Any, *, tokens: Sequence[int] | None = None,
     """
     rules = as_rules(rules)
     session = identified(session)
-    done = replayed(session, rules, tokens=tokens, fixed=fixed)
-    children = tuple(replay(child, rules) for child in session.children)
+    done = replayed(session, rules, tokens=tokens, fixed=fixed, last_usage=last_usage)
+    children = tuple(replay(child, rules, last_usage=last_usage) for child in session.children)
     return session_of(session, done, children)
 
 
-def replayed(session: Session, rules: Any, *, tokens: Sequence[int] | None = None, fixed: int | None = None) -> Run:
+def replayed(
+    session: Session,
+    rules: Any,
+    *,
+    tokens: Sequence[int] | None = None,
+    fixed: int | None = None,
+    last_usage: bool = False,
+) -> Run:
     """Return the run behind a replay: prompts, fresh tokens, compactions, what was held back, events."""
     rules = as_rules(rules)
     as_recorded = isinstance(rules.policy, AsRecorded)
-    log = log_of(session, rules, tokens=tokens, fixed=fixed, as_recorded=as_recorded)
+    log = log_of(session, rules, tokens=tokens, fixed=fixed, as_recorded=as_recorded, last_usage=last_usage)
     return run(log, rules, window(session))
 
 

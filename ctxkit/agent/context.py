@@ -8,7 +8,7 @@ import msgspec
 
 from ctxkit.agent.offloads import Offloads, Save
 from ctxkit.agent.prompts import Prompts
-from ctxkit.engine import Cut, Run, advance, log_of
+from ctxkit.engine import Cut, Run, advance, believed, log_of
 from ctxkit.errors import ModelError
 from ctxkit.policies.chain import applied
 from ctxkit.policies.recorded import AsRecorded
@@ -56,7 +56,7 @@ class LiveContext:
         save: Save | None = None,
         prompts: Prompts | None = None,
     ) -> None:
-        self._offloads = Offloads(save)
+        self._offloads, self._fixed = Offloads(save), fixed
         self.rules = rules
         counter = rules.counter
         self.log = log_of(session, rules, fixed=fixed, tokens=_plain_sizes(session, counter))
@@ -80,16 +80,28 @@ class LiveContext:
         if history is not was:
             then.by_hand(history, "recorded")
         self.run.resume(then)
+        edited = bool(self.log.recorded) and self.log.recorded[-1][0] == self.log.calls
+        if self.log.calls and not edited and self.log.replies[-1] is not None:
+            call = self.log.calls - 1
+            counted = then.sizes(call, call + 1)[0]
+            self.log.fixed = self._fixed + believed(self.log.replies[-1], counted)
 
     def add(self, message: Message) -> None:
-        """Write a message that was said."""
+        """Write a message that was said; the bill of a reply corrects the count of the prompts to come."""
         self.log.append(message)
+        if message.role == "assistant" and self.run.call == self.log.calls:
+            call = self.run.call - 1
+            counted = self.run.sizes(call, call + 1)[0] - self.log.fixed_at[call] + self._fixed
+            before = self.log.fixed - self._fixed
+            self.log.fixed = self._fixed + believed(message, counted, before)
 
     def prepare(self, time: float, agent: str | None = None) -> Prepared:
         """Open the next call: compact where the rules say so, prune, and return what is sent."""
         run, cuts, warned, held = self.run, len(self.run.cuts), len(self.run.warned), len(self.run.held)
         self.log.open(time, agent)
         advance(run, self.rules, self.log.calls)
+        if len(run.cuts) > cuts:
+            self.log.fixed = self._fixed  # the last bill was of another prompt
         shown = run.shown()
         messages, tokens = self._offloads.settled(run, shown)
         if tokens != shown.tokens:
@@ -123,6 +135,7 @@ class LiveContext:
         if cut is None:
             return ()
         done = self.run.by_hand(cut.new, trigger)
+        self.log.fixed = self._fixed
         return self._edits([done])
 
     def refused(self, policy: Any) -> str | None:

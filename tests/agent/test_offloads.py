@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from builders import assistant, result, session, tool_call, user
-from ctxkit.policies.prunings import Prunings
 
 from ctxkit import tokens
 from ctxkit.agent.context import LiveContext
 from ctxkit.errors import StoreError
+from ctxkit.policies.chain import Chain
 from ctxkit.policies.offload import STUB, Offload, artifact_id
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Results
@@ -23,7 +23,7 @@ def prompt(save, *pruning, text=LONG):
     """What a call is sent after a result, and its tokens."""
     call = tool_call("bash")
     at = session(user("go"), assistant("", call), result(text, call))
-    rules = Rules(pruning=Prunings.of(*(pruning or (Offload(threshold=300),))), counter=COUNT)
+    rules = Rules(pruning=Chain.of(*(pruning or (Offload(threshold=300),))), counter=COUNT)
     prepared = LiveContext(at, rules, save=save).prepare(1.0)
     assert prepared.tokens == sum(COUNT.message(m) for m in prepared.messages)
     return prepared.messages[-1]
