@@ -94,9 +94,17 @@ class Turns:
 
 
 def _rows(session: Session) -> pd.DataFrame:
-    """Return the turns that were billed input: a log of snapshots has no others."""
+    """Return the turns that were billed input: a log of snapshots has no others.
+
+    A compaction after one of the others is one after the last turn before it that has a row.
+    """
     made = frame(session, per="turn")
-    return made[made["turn_input_tokens"].fillna(0) > 0].reset_index(drop=True)
+    billed = (made["turn_input_tokens"].fillna(0) > 0).astype(bool)
+    row = billed.cumsum() - 1  # of each turn: the last row so far
+    fired = set(row[made["compaction_occurred"].astype(bool)])
+    out = made[billed].reset_index(drop=True)
+    out["compaction_occurred"] |= out.index.isin(fired)
+    return out
 
 
 def _brought(old: pd.DataFrame, new: pd.DataFrame) -> None:

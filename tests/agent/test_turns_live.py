@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from talkers import COUNT, ECHO, Says, live, run, said
 
 import ctxkit as ck
+from ctxkit.agent.turns import _rows
 from ctxkit.errors import ModelError
 from ctxkit.messages import ToolCall, Usage
 from ctxkit.plots._budget import budget_data
@@ -51,8 +52,7 @@ def same(one):
     assert not len(log) or held >= {"ts", "session", "agent", "turn", "turn_input_tokens"}
     for name in sorted(held):
         pd.testing.assert_series_equal(one.turns[name], log[name], obj=name)
-    record = ck.frame(ck.read(one.log.path), per="turn")
-    record = record[record["turn_input_tokens"].fillna(0) > 0].reset_index(drop=True)
+    record = _rows(ck.read(one.log.path))
     pd.testing.assert_frame_equal(one.turns, record)
     return log
 
