@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from ctxkit.engine import Run, identified, log_of, run, run_behind, woven
+from ctxkit.engine import Run, identified, log_of, run, woven
 from ctxkit.history import TOOL
 from ctxkit.messages import Edit, Message, Usage
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.recorded import AsRecorded, recorded
+from ctxkit.policies.thresholds import THRESHOLDS, thresholds
 from ctxkit.presets.naming import as_rules
 from ctxkit.readers.given import of_session
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 _replace = msgspec.structs.replace
+_SET = frozenset(THRESHOLDS)
 
 
 @of_session
@@ -35,6 +37,7 @@ def replay(
     *,
     tokens: Sequence[int] | None = None,
     fixed: int | None = None,
+    last_usage: bool = False,
 ) -> Session:
     """Return a session as its calls would have been sent under other rules.
 
@@ -47,6 +50,8 @@ def replay(
         rules: rules, a preset or its name, a policy (asked before every call) or its words.
         tokens: one size a message of `session.messages`; None: the sizes anchored on recorded usage.
         fixed: tokens of each prompt that no message holds; None: as far as recorded usage tells.
+        last_usage: go by what was known before each call, the last bill and a count of what came since, as a live
+            session does; held against a replay without it, this tells how many calls too late a trigger fires.
 
     Raises:
         BadArguments: the rules cannot work.
@@ -54,8 +59,8 @@ def replay(
     """
     rules = as_rules(rules)
     session = identified(session)
-    done = replayed(session, rules, tokens=tokens, fixed=fixed)
-    children = tuple(replay(child, rules) for child in session.children)
+    done = replayed(session, rules, tokens=tokens, fixed=fixed, last_usage=last_usage)
+    children = tuple(replay(child, rules, last_usage=last_usage) for child in session.children)
     return session_of(session, done, children)
 
 
@@ -65,11 +70,12 @@ def replayed(
     *,
     tokens: Sequence[int] | None = None,
     fixed: int | None = None,
+    last_usage: bool = False,
 ) -> Run:
     """Return the run behind a replay: prompts, fresh tokens, compactions, what was held back, events."""
     rules = as_rules(rules)
     as_recorded = isinstance(rules.policy, AsRecorded)
-    log = log_of(session, rules, tokens=tokens, fixed=fixed, as_recorded=as_recorded)
+    log = log_of(session, rules, tokens=tokens, fixed=fixed, as_recorded=as_recorded, last_usage=last_usage)
     return run(log, rules, window(session))
 
 
@@ -99,25 +105,28 @@ def session_of(session: Session, done: Run, children: tuple[Session, ...] = ()) 
         parents=(),
         leaf=-1,
         children=children,
-        details={**session.details, "replay": summary(done)},
+        details={**session.details, **thresholds(done.rules), "replay": summary(done)},
         origin=session.origin or session,
     )
-    made.__dict__["run"] = done  # beside the fields: it is neither compared nor written
-    return made
+    return made.backed(done)
 
 
-def sent(session: Session, call: int) -> tuple[SentItem, ...]:
+def sent(session: Session, call: int | None) -> tuple[SentItem, ...]:
     """Return what went out at a call of a session (negatives from the end), message by message.
 
     A replay and a live session have the run that they were made of; of a record it is made from
     its messages and its own compactions. First stands, where it is known to be there, what no
     message holds (system prompt, tool schemas), as an item of the kind `fixed`.
 
+    Args:
+        session: any session.
+        call: number of the call; None: what goes out next, if nothing is compacted.
+
     Raises:
         BadArguments: the session has no such call.
     """
-    index = session.call(call).index
-    done = run_behind(session) or session.__dict__.get("run of the record")
+    index = None if call is None else session.call(call).index
+    done = session.behind or session.__dict__.get("run of the record")
     if done is None:
         done = session.__dict__["run of the record"] = replayed(session, recorded())
     return tuple(done.sent(index))
@@ -183,6 +192,9 @@ def _reply(message: Message, prompt: int, fresh: int | None, shared: int, *, bil
     Where the record bills its calls and not this one, as it failed, it stays without usage: the prompt stands in its
     details.
     """
+    if not _SET.isdisjoint(message.details):
+        kept = {k: v for k, v in message.details.items() if k not in _SET}
+        message = _replace(message, details=kept)
     if billed and message.usage is None:
         told = {"usage_source": "derived", "shared_tokens": shared, "prompt_tokens": prompt}
         return _replace(message, details={**message.details, **told})

@@ -177,10 +177,24 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
                 yield following, tuple(shown)
                 following = next(calls, None)
 
-    def sent(self, call: int) -> tuple[SentItem, ...]:
+    @property
+    def behind(self) -> Any:
+        """What knows the prompts that went out (`engine.Run`, `agent.prompts.Told`); None: a record knows its own.
+
+        It stands beside the fields: it is neither compared nor written, and a changed copy has none.
+        """
+        return self.__dict__.get("behind")
+
+    def backed(self, by: Any) -> Session:
+        """Return this session, known to come from a run."""
+        self.__dict__["behind"] = by
+        return self
+
+    def sent(self, call: int | None) -> tuple[SentItem, ...]:
         """Return what went out at a call: `message`, `tokens`, `raw_tokens`, `changed_by` of each item.
 
-        Negatives count from the end. See `replays.sent`, which works it out when it is asked for.
+        Negatives count from the end; None: what goes out next, if nothing is compacted. See
+        `replays.sent`, which works it out when it is asked for.
 
         Raises:
             BadArguments: the session has no such call.
@@ -189,6 +203,17 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
 
         replays: Any = import_module("ctxkit.replays")  # far above: what is sent is no business of a log
         found: tuple[SentItem, ...] = replays.sent(self, call)
+        return found
+
+    def left_out(self, call: int | None) -> dict[int, str]:
+        """Return which messages stood at a call and were left out of it by a rule, and by which.
+
+        By their number among the messages that can be sent; None: the next call. Only rules that prune
+        leave out what stands, so a record has none.
+        """
+        if self.behind is None:
+            return {}
+        found: dict[int, str] = self.behind.left_out(None if call is None else self.call(call).index)
         return found
 
     # -- what the log can say ------------------------------------------------------------------------------------
@@ -277,7 +302,8 @@ def apart(sessions: Iterable[Session]) -> list[Session]:
         taken.add(own)
         parent = now.get(session.parent or "", session.parent)
         same = own == session.id and parent == session.parent
-        out.append(session if same else msgspec.structs.replace(session, id=own, parent=parent))
+        copy = session if same else msgspec.structs.replace(session, id=own, parent=parent)
+        out.append(copy if same else copy.backed(session.behind))
     return out
 
 

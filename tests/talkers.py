@@ -65,6 +65,6 @@ def live(folder, *replies, name="main", **more):
     ticks = count(1_800_000_000)
     write = ToolCall("c", "write_file", {"path": "x.txt", "content": "written"})
     replies = replies or (said(write, stop="tool"), said("done"))
-    return LiveSession(name, model=Says(*replies), rules=Rules(counter=COUNT),
+    return LiveSession(name, model=Says(*replies), rules=more.pop("rules", Rules(counter=COUNT)),
                        clock=lambda: float(next(ticks)), workspace=Workspace(folder),
                        **more)  # fmt: skip

@@ -13,6 +13,7 @@ from ctxkit.agent.events import Event, Listener, deaf
 from ctxkit.agent.limits import Limits, Spent
 from ctxkit.agent.memories import Memory
 from ctxkit.agent.outcome import Ended, Outcome
+from ctxkit.agent.prompts import Prompts
 from ctxkit.agent.running import Approve, Offload, run_tool
 from ctxkit.agent.transcript import INTERRUPTED, LOST, Keep, Transcript
 from ctxkit.agent.turn import LimitReached, Turn
@@ -61,6 +62,7 @@ class Agent:
         summary_model: writes summaries; None: `model`, unless that is a scripted one (then the rules' own summariser).
         summary_seconds: how long a summary may take.
         save: keeps what the stubs of the pruning `offload` name (id, text); None: results stay whole.
+        prompts: what knows the prompts that were sent before; None: nothing was.
         memory: the folder in which `memory/` lies, for rules that save before they compact; None: nothing is saved.
     """
 
@@ -81,6 +83,7 @@ class Agent:
         summary_seconds: float = 120.0,
         memory: Root | None = None,
         save: Save | None = None,
+        prompts: Prompts | None = None,
     ) -> None:
         self.model, self.rules, self.limits = model, rules, limits or Limits()
         self.tools = {t.name: t for t in (*tools, replace(COMPACT, run=self._asked_to_compact))}
@@ -88,13 +91,17 @@ class Agent:
         self._writer = summary_model or (None if model.notice.startswith("scripted") else model)
         self._seconds = summary_seconds
         self._memory = Memory(rules.flush, memory, self._writer, clock, self._tell) if rules.flush and memory else None
-        self._wanted, self._save = False, save
+        self._wanted, self._save, self.prompts = False, save, prompts or Prompts()
         self._stand(Transcript(session, keep, clock))
 
     @property
     def session(self) -> Session:
-        """The session as it stands."""
-        return self.transcript.session
+        """The session as it stands; what its calls were sent is known to it."""
+        return self.backed(self.transcript.session)
+
+    def backed(self, session: Session) -> Session:
+        """Return a session of this agent, knowing what its calls were sent."""
+        return session.backed(self.prompts.of(session))
 
     async def turn(self, prompt: str) -> Outcome:
         """Take one turn.
@@ -237,6 +244,7 @@ class Agent:
             tell=self._tell,
             save=self._save,
             own=self._writer is self.model,
+            prompts=self.prompts,
         )
         self._calls = Calls(self.model, schemas, self.compactor, self._tell)
 

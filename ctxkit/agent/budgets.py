@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Edit, Message
-from ctxkit.policies.triggers import Spent
+from ctxkit.policies.thresholds import thresholds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from ctxkit.agent.limits import Limits
     from ctxkit.messages import Usage
-    from ctxkit.policies.dues import Due
     from ctxkit.policies.rules import Rules
     from ctxkit.session import Session
 
@@ -28,11 +27,10 @@ class Budget:
     """
 
     def __init__(self, rules: Rules, session: Session, tell: Callable[[str, dict[str, Any]], None]) -> None:
-        known = rules.parameters
-        self.warn_at: int | None = known.get("warn_at") or _spent(rules.warnings)
-        due = () if rules.trigger is None else (rules.trigger,)
-        self.cutover_at: int | None = known.get("cutover_at") or _spent(due)
-        self.single: int | None = known.get("max_single_turn_input_tokens") or None
+        set_at = thresholds(rules)
+        self.warn_at: int | None = set_at["warn_at"] or None
+        self.cutover_at: int | None = set_at["cutover_at"] or None
+        self.single: int | None = rules.parameters.get("max_single_turn_input_tokens") or None
         self.cumulative, self.turn = _since_compaction(session), 0
         self._tell, self._capped = tell, False
 
@@ -78,16 +76,6 @@ class Budget:
             self._capped = True
             told = {"messages": messages, "cap": limits.messages, "fraction": limits.messages_share}
             self._tell("context_window_warn", {**told, "threshold": threshold})
-
-
-def _spent(triggers: tuple[Due, ...]) -> int | None:
-    return next((int(t.limit) for t in _flat(triggers) if isinstance(t, Spent)), None)
-
-
-def _flat(triggers: tuple[Due, ...]) -> Iterator[Due]:
-    for t in triggers:
-        yield t
-        yield from _flat(t.parts)
 
 
 def _since_compaction(session: Session) -> int:

@@ -15,6 +15,7 @@ from ctxkit.errors import ModelError
 from ctxkit.messages import Message, Usage
 from ctxkit.models.model import Model, Request
 from ctxkit.models.overflow import is_overflow, overflowed_silently, window_in
+from ctxkit.policies.thresholds import thresholds
 from ctxkit.redaction import redact
 from ctxkit.sizes.anchors import TOOLS
 
@@ -108,6 +109,8 @@ class Calls:
             stage += 1
             messages = context.trimmed(stage)
             self._trimmed(stage, payload=limit)
+        if stage >= 0:
+            self._compactor.prompts.changed(messages, f"trimmed to fit, stage {stage + 1}")
         return messages, stage
 
     def _trimmed(self, stage: int, **more: Any) -> None:
@@ -145,7 +148,8 @@ class Calls:
         return named_soundly(reply)
 
     def _replied(self, reply: Message, turn: Turn) -> Message:
-        details = reply.details if self._told else {**reply.details, TOOLS: digest(self._tools)}
+        told = {} if self._told else {TOOLS: digest(self._tools)}
+        details = {**reply.details, **told, **self._thresholds}
         reply, self._told = replace(reply, context_window=self._window, details=details), True
         kept = self._transcript.add(reply, "a")
         self._compactor.context.add(kept)
@@ -157,6 +161,13 @@ class Calls:
         ended = {"model": kept.model, "finish_reason": kept.stop, "call_seq": turn.spent.calls}
         self._tell("model_response", {**ended, **counts})
         return kept
+
+    @property
+    def _thresholds(self) -> dict[str, int]:
+        """The thresholds to be noted at a call: those that are not what the session began with."""
+        begun = self._transcript.session.details
+        set_at = thresholds(self._compactor.rules)
+        return {k: n for k, n in set_at.items() if n != (begun.get(k) or 0)}
 
     @property
     def _window(self) -> int | None:

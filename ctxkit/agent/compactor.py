@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ctxkit.agent.budgets import Budget
 from ctxkit.agent.context import LiveContext
+from ctxkit.agent.prompts import Prompts
 from ctxkit.agent.running import in_thread
 from ctxkit.agent.summaries import Held, ModelSummariser
 from ctxkit.errors import BadArguments, ModelError
@@ -53,6 +54,7 @@ class Compactor:
         memory: where notes are saved before a compaction, if the rules say so.
         tell: is told what happens (event, payload).
         own: the writer is the model of the conversation, and holds its beginning in a cache.
+        prompts: keeps the runs that prepare the calls.
     """
 
     def __init__(
@@ -68,9 +70,11 @@ class Compactor:
         tell: Callable[[str, dict[str, Any]], None],
         save: Save | None = None,
         own: bool = False,
+        prompts: Prompts | None = None,
     ) -> None:
         self._own = own
         self._last: tuple[float, tuple[Message, ...]] = (float("-inf"), ())
+        self.prompts = prompts or Prompts()
         self.transcript, self.rules, self._tell = transcript, rules, tell
         self._model, self._seconds, self._memory = writer, seconds, memory
         self._writer: ModelSummariser | None = None
@@ -84,7 +88,7 @@ class Compactor:
         """Take the context from the session, whatever was done to it without being kept."""
         schemas = sum(t.chars or 0 for t in self._tools) // 4
         self.context = LiveContext(self.transcript.session, self.rules, fixed=schemas, limit=self._limit,
-                                   save=self._save_as)  # fmt: skip
+                                   save=self._save_as, prompts=self.prompts)  # fmt: skip
 
     def learn(self, window: int) -> None:
         """Take a model's window from what it said of it, where that is less than what was assumed.

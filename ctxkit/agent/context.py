@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ctxkit.agent.offloads import Offloads, Save
-from ctxkit.engine import Cut, Run, advance, log_of
+from ctxkit.agent.prompts import Prompts
+from ctxkit.engine import Cut, Run, advance, believed, log_of
 from ctxkit.errors import ModelError
 from ctxkit.policies.adaptive import last_resort
 from ctxkit.policies.chain import applied
@@ -44,6 +45,7 @@ class LiveContext:
         fixed: tokens of each prompt that no message holds (tool schemas).
         limit: the model's window where the rules name none.
         save: keeps what stubs name; None: results stay whole.
+        prompts: keeps the runs that prepare the calls.
     """
 
     def __init__(
@@ -54,8 +56,9 @@ class LiveContext:
         fixed: int = 0,
         limit: int | None = None,
         save: Save | None = None,
+        prompts: Prompts | None = None,
     ) -> None:
-        self._offloads = Offloads(save)
+        self._offloads, self._fixed = Offloads(save), fixed
         self.rules = rules
         counter = rules.counter
         self.log = log_of(session, rules, fixed=fixed, tokens=_plain_sizes(session, counter))
@@ -63,6 +66,8 @@ class LiveContext:
         self.run = Run(self.log, rules, limit)
         self._stand()
         self._shown = self.run.shown()
+        self.prompts = prompts or Prompts()
+        self.prompts.begin(self.run)
         self._numbered = len(session.edits)
         self._label = rules.label
 
@@ -78,23 +83,38 @@ class LiveContext:
         if history is not was:
             then.by_hand(history, "recorded")
         self.run.resume(then)
+        edited = bool(self.log.recorded) and self.log.recorded[-1][0] == self.log.calls
+        if self.log.calls and not edited and self.log.replies[-1] is not None:
+            call = self.log.calls - 1
+            counted = then.sizes(call, call + 1)[0]
+            self.log.fixed = self._fixed + believed(self.log.replies[-1], counted)
 
     def add(self, message: Message) -> None:
-        """Write a message that was said."""
+        """Write a message that was said; the bill of a reply corrects the count of the prompts to come."""
         self.log.append(message)
+        if message.role == "assistant" and self.run.call == self.log.calls:
+            call = self.run.call - 1
+            counted = self.run.sizes(call, call + 1)[0] - self.log.fixed_at[call] + self._fixed
+            before = self.log.fixed - self._fixed
+            self.log.fixed = self._fixed + believed(message, counted, before)
 
     def prepare(self, time: float, agent: str | None = None) -> Prepared:
         """Open the next call: compact where the rules say so, prune, and return what is sent."""
         run, cuts, warned, held = self.run, len(self.run.cuts), len(self.run.warned), len(self.run.held)
         self.log.open(time, agent)
         advance(run, self.rules, self.log.calls)
-        self._shown = self._offloads.settled(run)
+        if len(run.cuts) > cuts:
+            self.log.fixed = self._fixed  # the last bill was of another prompt
+        shown = run.shown()
+        self._shown = self._offloads.settled(run, shown)
+        if self._shown is not shown:
+            self.prompts.changed(self._shown.messages, "not offloaded")
         return Prepared(
             self._shown.messages,
             self._shown.tokens,
             self._edits(run.cuts[cuts:]),
             tuple(name for _, name in run.warned[warned:]),
-            tuple(f"{h.guard}: {h.why}" for h in run.held[held:]),
+            tuple(h.said for h in run.held[held:]),
         )
 
     @property
@@ -127,6 +147,7 @@ class LiveContext:
         if cut is None:
             return ()
         done = self.run.by_hand(cut.new, trigger)
+        self.log.fixed = self._fixed
         return self._edits([done])
 
     def refused(self, policy: Policy) -> str | None:

@@ -16,7 +16,9 @@ from ctxkit.agent.agent import COMPACT, Agent
 from ctxkit.agent.events import Event, Listener, deaf
 from ctxkit.agent.limits import Limits
 from ctxkit.agent.resumes import check, differences, kept, led, limits_of, noted, tools_differ
+from ctxkit.agent.turns import Turns
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
+from ctxkit.policies.thresholds import thresholds
 from ctxkit.redaction import redact, redacted
 from ctxkit.session import Session
 from ctxkit.snapshots.write import SnapshotWriter
@@ -33,8 +35,12 @@ from ctxkit.tools.tool import Tool
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    import pandas as pd
+
     from ctxkit.agent.outcome import Outcome
+    from ctxkit.agent.prompts import Prompts
     from ctxkit.agent.running import Approve
+    from ctxkit.engine.sent import SentItem
     from ctxkit.messages import Edit, ToolSchema
     from ctxkit.models.model import Model
     from ctxkit.policies.policy import Policy
@@ -62,7 +68,7 @@ class LiveSession:
             what is not among them is kept as the parts call themselves.
         seed: what the id of a new session follows from (see `Workspace.new_id`).
         limits: of each turn; None: those that it was kept with.
-        more: what `Agent` takes beside: `approve`, `summary_model`, `summary_seconds`.
+        more: what `Agent` takes beside: `approve`, `summary_model`, `summary_seconds`, `prompts`.
 
     Raises:
         StoreError: another process writes the session.
@@ -89,6 +95,7 @@ class LiveSession:
         summary_model: Model | None = None,
         summary_seconds: float = 120.0,
         words: Mapping[str, Any] | None = None,
+        prompts: Prompts | None = None,
     ) -> None:
         self.workspace = workspace or Workspace()
         self.workspace.make()
@@ -104,7 +111,7 @@ class LiveSession:
         fresh = Session(id=self.workspace.new_id(name, seed), format="live", title=name, product="ctxkit",
                         model=redact(model.name), started=clock(), cwd=str(Path.cwd()),
                         context_window=rules.window or model.context_window,
-                        tools=offered)  # fmt: skip
+                        tools=offered, details={k: n for k, n in thresholds(rules).items() if n})  # fmt: skip
         fresh = noted(fresh, led(self.settings, rules, limits or Limits()))
         self.notes: tuple[str, ...] = ()
         """What must be said of how it goes on: sentences for the user."""
@@ -118,21 +125,27 @@ class LiveSession:
             self.agent = Agent(
                 self.log.session, model=model, rules=rules, tools=chosen, keep=self.log.append, limits=limits,
                 clock=clock, hear=self._told, approve=approve, offload=artifacts.keep, save=artifacts.save,
-                summary_model=summary_model, summary_seconds=summary_seconds, memory=self.root,
+                summary_model=summary_model, summary_seconds=summary_seconds, memory=self.root, prompts=prompts,
             )  # fmt: skip
-            budget = self.agent.compactor.budget
+            set_at = thresholds(rules)
             self._snapshots = SnapshotWriter(
-                self.workspace.snapshots(self.id), self.id, warn_at=budget.warn_at, cutover_at=budget.cutover_at,
-                now=self._now, opener=self.workspace.open,
+                self.workspace.snapshots(self.id), self.id, warn_at=set_at["warn_at"],
+                cutover_at=set_at["cutover_at"], opener=self.workspace.open,
+                now=lambda: datetime.fromtimestamp(clock(), UTC),
             )  # fmt: skip
+            self._turns = Turns(self._snapshots, self.session)
         except BaseException:
             self.log.close()
             raise
 
     @property
     def session(self) -> Session:
-        """The session as it stands."""
-        return self.log.session
+        """The session as it stands; what its calls were sent is known to it."""
+        return self.agent.backed(self.log.session)
+
+    def sent(self, call: int | None) -> tuple[SentItem, ...]:
+        """Return what went out at a call, as `session.sent` does; None: what would go out next."""
+        return self.session.sent(call)
 
     @property
     def id(self) -> str:
@@ -154,7 +167,7 @@ class LiveSession:
             self._listeners.remove(hear)
 
     async def turn(self, prompt: str) -> Outcome:
-        """Take one turn; a snapshot row is written at its end.
+        """Take one turn; a snapshot row is written at its end, however it ends.
 
         Raises:
             StoreError: the kit itself failed; the session is whole, and the sentence names the file that says more.
@@ -162,14 +175,23 @@ class LiveSession:
         """
         try:
             with self.alone():
-                outcome = await self.agent.turn(prompt)
+                try:
+                    return await self.agent.turn(prompt)
+                finally:
+                    self._turns.end(self.session)
         except (CtxkitError, asyncio.CancelledError):
             raise
         except Exception as e:  # noqa: BLE001  the file has its words, which may hold what must not be shown
             raise StoreError(self._crashed(e)) from None
-        s = outcome.spent
-        self._snapshots.turn(self.session.agent, self.agent.transcript.turn, s.fresh + s.cached, s.output)
-        return outcome
+
+    @property
+    def turns(self) -> pd.DataFrame:
+        """The turns so far as one DataFrame, with the columns of ``ctxkit.frame(per="turn")``; it grows.
+
+        It is the same object each time, a row more at each turn's end, as its log of snapshots has a
+        line more. After a branch or a restore it holds the turns that stand.
+        """
+        return self._turns.frame
 
     async def compact(
         self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
@@ -231,6 +253,7 @@ class LiveSession:
         with self.alone():
             moved = self.log.move(entry)
         self.agent.move(moved, self.log.append)
+        self._turns.moved(self.session)
         self._told(Event("moved", self._clock(), self.agent.transcript.turn, {"entry": entry}))
         return moved
 
@@ -272,8 +295,10 @@ class LiveSession:
             event = replace(event, payload=redacted(event.payload))
         if event.kind != "delta":
             self._events.write(event.kind, event.time, event.turn, event.payload)
-        if event.kind == "compaction_end" and event.payload.get("outcome") == "compacted":
-            self._snapshots.marker(sum(c.message.stop != "error" for c in self.session.calls))
+        if event.kind in ("turn_start", "model_call"):
+            self._turns.called(event.kind)
+        elif event.kind == "compaction_end" and event.payload.get("outcome") == "compacted":
+            self._turns.compacted(self.session)
         for hear in tuple(self._listeners):
             try:
                 hear(event)
@@ -292,9 +317,6 @@ class LiveSession:
         folder = self.workspace.scratch(self.name)
         with self.workspace.reach(folder, make=0o777):
             return folder
-
-    def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._clock(), UTC)
 
     def _crashed(self, error: Exception) -> str:
         path = self.workspace.crash(self.id)

@@ -32,9 +32,9 @@ class Offloads:
         self._save = save
         self._kept: set[str] = set()
 
-    def settled(self, run: Run) -> History:
-        """Return what the last call is sent, without stubs that would name nothing; the run is told."""
-        shown, call = run.shown(), max(run.call - 1, 0)
+    def settled(self, run: Run, shown: History) -> History:
+        """Return what the last call is sent, without stubs that would name nothing; `shown` where it has none."""
+        call = max(run.call - 1, 0)
         named = {p: name for p, m in enumerate(shown.messages) if (name := artifact_named(m))}
         missing = set(named.values()) - self._kept
         if not missing:
@@ -47,8 +47,8 @@ class Offloads:
             if name not in self._kept:  # what no part tells of goes as the history has it
                 whole = given.get(name) or said.get(sent[p].call_id, sent[p])
                 sent[p] = replace(sent[p], parts=whole.parts)
-        run.went_whole[call] = {p: sent[p] for p in named if sent[p] != shown.messages[p]}
-        return shown.become(sent, "no artifact could be kept")
+        same = all(sent[p] == shown.messages[p] for p in named)
+        return shown if same else shown.become(sent, "no artifact could be kept")
 
     def _saved(self, artifact: str, text: str) -> bool:
         if self._save is None:

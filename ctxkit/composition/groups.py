@@ -47,6 +47,14 @@ def pieces(message: Message) -> list[Piece]:
     return [piece for part in message.parts for piece in _pieces(message, part)]
 
 
+def shares(message: Message, tokens: int) -> list[tuple[Piece, int]]:
+    """Return the pieces of a message, each with its share of the message's tokens; all are shared out."""
+    found = pieces(message)
+    if not found and tokens:  # only its size is known
+        found = [Piece(*_group(message, Text("")), 0, 1)]
+    return list(zip(found, share(tokens, [p.weight for p in found]), strict=True))
+
+
 def _pieces(message: Message, part: Part) -> Iterator[Piece]:
     if message.role == "system" and isinstance(part, Text):
         for name, text in sections(part.text):

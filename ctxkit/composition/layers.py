@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.composition.groups import GROUPS, LATER, TOOLS, UNSEEN, pieces, share
+from ctxkit.composition.groups import GROUPS, LATER, TOOLS, UNSEEN, share, shares
 from ctxkit.frames.lengths import json_chars
 from ctxkit.messages import Edit
 from ctxkit.session import apply_edit
@@ -12,6 +12,7 @@ from ctxkit.sizes import Sizes, sizes
 
 if TYPE_CHECKING:
     from ctxkit.messages import Message, Source, ToolSchema
+    from ctxkit.schedules.rows import State
     from ctxkit.session import Session
     from ctxkit.tokens.counters import Counter
 
@@ -27,15 +28,72 @@ class Layers(NamedTuple):
 
 
 def layers(session: Session, counter: Counter | None = None) -> Layers:
-    """Return the composition of every prompt of a session, in one pass over its log."""
-    sized = sizes(session, counter)
+    """Return the composition of every prompt of a session, in one pass: what went out, as `report` has it."""
+    rows = _recorded(session, sizes(session, counter)) if session.behind is None else _sent(session)
+    groups = {g: tuple(row.get(g, 0) for row in rows) for g in GROUPS}
+    used = {g: tokens for g, tokens in groups.items() if any(tokens)}
+    return Layers(tuple(range(len(rows))), used, "derived" if is_anchored(session) else "estimated")
+
+
+def _sent(session: Session) -> list[dict[str, int]]:
+    """Return the groups of each prompt of a run, from what came and went at each call."""
+    known: dict[int, list[tuple[str, int]]] = {}
+
+    def parts(state: State) -> list[tuple[str, int]]:
+        if state.content not in known:
+            found = [] if state.message is None else shares(state.message, state.tokens)
+            known[state.content] = [(p.group, n) for p, n in found]
+        return known[state.content]
+
+    rows: list[dict[str, int]] = []
+    now: dict[str, int] = {}
+    for turnover in session.behind.turnovers(0, len(session.calls)):
+        if turnover.anew:
+            now, known = {}, {}
+        for state in turnover.came:
+            _add(now, parts(state))
+        for state in turnover.gone:
+            _add(now, [(group, -n) for group, n in parts(state)])
+        rows.append(_billed(session, len(rows), now, turnover.fixed))
+    return rows
+
+
+def _billed(session: Session, call: int, now: dict[str, int], fixed: int) -> dict[str, int]:
+    """Return the groups of a prompt, as large together as it was billed."""
+    groups, whole = {k: n for k, n in now.items() if n}, sum(now.values()) + fixed
+    billed = bill(session, call)
+    if fixed < 0:
+        groups, fixed = scaled(groups, whole), 0
+    if billed is not None:
+        groups = scaled({**groups, UNSEEN: fixed}, billed)
+        fixed = groups[UNSEEN]
+    rest, schemas = schemas_of(session, fixed)
+    return {**groups, TOOLS: sum(schemas), UNSEEN: rest}
+
+
+def bill(session: Session, call: int | None) -> int | None:
+    """Return what the provider billed for a prompt of a live session; None: nobody billed it."""
+    if call is None or session.format == "replay":
+        return None
+    message = session.calls[call].message
+    return message.usage.prompt_tokens or None if message.usage and message.kind != "turn" else None
+
+
+def schemas_of(session: Session, fixed: int) -> tuple[int, list[int]]:
+    """Return what of the fixed part is in no log, and each tool's schema."""
+    schemas = [-(-schema_chars(t) // 4) for t in session.tools]
+    if sum(schemas) > fixed:
+        schemas = share(max(fixed, 0), schemas)
+    return fixed - sum(schemas), schemas
+
+
+def _recorded(session: Session, sized: Sizes) -> list[dict[str, int]]:
+    """Return the groups of each prompt of a record, in one pass over its log."""
     known: dict[int, list[tuple[str, int]]] = {}
 
     def parts(message: Message) -> list[tuple[str, int]]:
         if id(message) not in known:
-            found = pieces(message)
-            shares = share(sized.of(message), [p.weight for p in found])
-            known[id(message)] = [(p.group, n) for p, n in zip(found, shares, strict=True)]
+            known[id(message)] = [(p.group, n) for p, n in shares(message, sized.of(message))]
         return known[id(message)]
 
     rows: list[dict[str, int]] = []
@@ -52,9 +110,7 @@ def layers(session: Session, counter: Counter | None = None) -> Layers:
         if entry.visible:
             shown.append(entry)
             _add(now, parts(entry))
-    groups = {g: tuple(row.get(g, 0) for row in rows) for g in GROUPS}
-    used = {g: tokens for g, tokens in groups.items() if any(tokens)}
-    return Layers(tuple(range(len(rows))), used, "derived" if is_anchored(session) else "estimated")
+    return rows
 
 
 def _row(session: Session, sized: Sizes, call: int, now: dict[str, int]) -> dict[str, int]:

@@ -55,6 +55,8 @@ class Contributor(msgspec.Struct, frozen=True):
     chars: int
     preview: str
     """One line, bounded, not escaped."""
+    changed_by: str | None = None
+    """The part of the rules, or the compaction, that changed it or put it there."""
 
 
 class ContextReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,15 @@
 """The one engine for live sessions, replays and sweeps."""
 
 from ctxkit.engine.advances import advance, run
-from ctxkit.engine.logs import identified, log_of, run_behind, sent_at, woven
+from ctxkit.engine.logs import (
+    as_known,
+    believed,
+    identified,
+    log_of,
+    run_behind,
+    sent_at,
+    woven,
+)
 from ctxkit.engine.marks import Cut, Event, Held
 from ctxkit.engine.runs import Run
 from ctxkit.faces import listed
@@ -12,6 +20,8 @@ __all__ = [
     "Held",
     "Run",
     "advance",
+    "as_known",
+    "believed",
     "identified",
     "log_of",
     "run",

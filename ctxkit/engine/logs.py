@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ctxkit.engine.runs import Run
 from ctxkit.history import Log
 from ctxkit.messages import Edit
+from ctxkit.session import apply_edit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ctxkit.engine.marks import Cut
-    from ctxkit.engine.runs import Run
     from ctxkit.messages import Message
     from ctxkit.policies.rules import Rules
     from ctxkit.session import Session
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counters import Counter
 
 _replace = msgspec.structs.replace
+_LIKELY = 4
 
 
 def log_of(
@@ -31,6 +33,7 @@ def log_of(
     tokens: Sequence[int] | None = None,
     fixed: int | None = None,
     as_recorded: bool = False,
+    last_usage: bool = False,
 ) -> Log:
     """Return the log of what was said in a session; recorded compactions are lifted out of it.
 
@@ -42,12 +45,16 @@ def log_of(
         as_recorded: let the fixed part change at each call as recorded, also where a compaction changed it, and leave
             out what the record shows to have gone unsent (old reasoning, for one); else only an agent or a model
             changes it, and all that is shown is sent: what would have gone unsent of another view, no log says.
+        last_usage: let each prompt have the size that was known before it was sent: see `as_known`.
     """
     from ctxkit.sizes import sizes
     from ctxkit.tokens.catalogue import default
 
     counter: Counter = (rules.counter if rules else None) or default()
     session = identified(session)
+    more: list[int] | None = None
+    if last_usage and tokens is None and fixed is None:
+        tokens, more = as_known(session, counter)
     anchored = sizes(session, counter) if tokens is None else None
     log = Log(counter, agent=session.agent, estimator=rules.estimator if rules else None)
     if anchored is not None:
@@ -58,7 +65,7 @@ def log_of(
         log.scale = 1.0 if anchored.error is None else 1 / (1 + anchored.error)
         log.memo["session"] = session  # sizes are found by identity: the messages must live as long as the log
     assert tokens is not None  # noqa: S101  for the type checker
-    parts = _fixed_parts(session, anchored, fixed, as_recorded)
+    parts = more if more is not None else _fixed_parts(session, anchored, fixed, as_recorded)
     sizes_of, calls, turns, told = iter(tokens), iter(parts), session.turns, None
     for position, entry in enumerate(session.path):
         if isinstance(entry, Edit):
@@ -73,9 +80,41 @@ def log_of(
 
 
 def run_behind(session: Session) -> Run | None:
-    """Return the run that a replay was made of, in the process that made it; None for a session from a file."""
-    run: Run | None = session.__dict__.get("run")
-    return run
+    """Return the run that a replay was made of, in the process that made it; None for any other."""
+    return session.behind if isinstance(session.behind, Run) else None
+
+
+def as_known(session: Session, counter: Counter) -> tuple[list[int], list[int]]:
+    """Return plain sizes of the messages, and of each call what to add, as the usage before it tells.
+
+    That is how a live session knows its prompts: the last bill and a count of what came since (as
+    ai's and Pi's estimates have it); after a compaction the count alone, until the next bill.
+    """
+    sizes = {id(m): counter.message(m) for m in session.messages}
+    sizes |= {id(m): counter.message(m) for e in session.edits for m in e.inserted}
+    shown: list[Message] = []
+    total, more, out = 0, 0, []
+    for entry in session.path:
+        if isinstance(entry, Edit):
+            shown, more = apply_edit(shown, entry), 0
+            total = sum(sizes[id(m)] for m in shown)
+            continue
+        if entry.role == "assistant":
+            out.append(more)
+            more = believed(entry, total, more)
+        if entry.visible:
+            shown.append(entry)
+            total += sizes[id(entry)]
+    return [sizes[id(m)] for m in session.messages], out
+
+
+def believed(reply: Message, counted: int, before: int = 0) -> int:
+    """Return by how much the bill of a call differs from its counted prompt; `before` where it says nothing.
+
+    A bill of less than a quarter of the count is no size of that prompt.
+    """
+    billed = reply.usage.prompt_tokens if reply.usage is not None and reply.kind != "turn" else None
+    return before if not billed or billed < counted / _LIKELY else billed - counted
 
 
 def identified(session: Session) -> Session:

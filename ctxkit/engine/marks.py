@@ -62,6 +62,11 @@ class Held(NamedTuple):
     """What held it back or refused its result; the policy itself where it failed."""
     why: str
 
+    @property
+    def said(self) -> str:
+        """The same in words for a person."""
+        return self.why if self.why.startswith("held back: ") else f"{self.guard}: {self.why}"
+
 
 class Event(NamedTuple):
     """The start or the end of a policy's work, for hooks and logs."""

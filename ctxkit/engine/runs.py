@@ -17,9 +17,12 @@ from ctxkit.policies.outlooks import Straight
 from ctxkit.policies.policy import name_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
-    from ctxkit.messages import Edit, Message
+    from ctxkit.engine.sent import Turnover
+    from ctxkit.messages import Edit
     from ctxkit.policies.policy import Part
     from ctxkit.policies.rules import Rules
 
@@ -44,8 +47,6 @@ class Run:
         self._look: Straight | None = None
         self.in_common: dict[int, int] = {}
         """What a call that found no cache has in common with the one before, where not all of it."""
-        self.went_whole: dict[int, dict[int, Message]] = {}
-        """By call: places in its prompt where a live session sent the result and not the stub for it."""
         self._sent: SentCalls | None = None
         self.called = 0
         """Calls at which a pruning had to be asked by itself, as it says no schedule."""
@@ -93,11 +94,44 @@ class Run:
         """Return the prompt tokens billed for the calls start..stop."""
         return self.billed.sizes(start, stop, self.call)
 
-    def sent(self, call: int) -> tuple[SentItem, ...]:
-        """Return what went out at a call, message by message."""
+    @property
+    def sent_calls(self) -> SentCalls:
+        """The prompts of this run, message by message."""
         if self._sent is None:
             self._sent = SentCalls(self)
-        return self._sent.at(call)
+        return self._sent
+
+    def sent(self, call: int | None) -> tuple[SentItem, ...]:
+        """Return what went out at a call, message by message; None: what would go out next."""
+        return self.sent_calls.at(call)
+
+    def left_out(self, call: int | None) -> dict[int, str]:
+        """Return the rows that stood at a call and that a pruning left out, with its name."""
+        return self.sent_calls.left_out(call)
+
+    def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[Turnover]:
+        """Yield what came into the prompt and went out of it at each call; see `SentCalls`."""
+        return self.sent_calls.turnovers(start, stop)
+
+    def prompt_sizes(self, calls: int) -> list[int | None]:
+        """Return the tokens of the prompts of the first so many calls."""
+        found: list[int | None] = self.prompts[:calls].tolist()
+        return [*found, *[None] * (calls - len(found))]
+
+    @property
+    def row_sizes(self) -> list[int]:
+        """Tokens of each message that can be sent, as it was said."""
+        return self.log.tokens.sizes
+
+    @property
+    def counter(self) -> str:
+        """Name of the counter of its sizes."""
+        return self.log.counter.name
+
+    @property
+    def prunes(self) -> bool:
+        """True where calls are sent less than what stands."""
+        return self.rules.pruning is not None
 
     def shown(self) -> History:
         """Return what the last call was sent, pruned; its `messages` are made when asked for."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.history import History
+from ctxkit.history.items import content_key
 from ctxkit.messages import Message, Sized
 from ctxkit.policies.chain import applied, in_a_row
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.scheduled import says_when
 from ctxkit.schedules import Schedule
+from ctxkit.schedules.rows import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,6 +36,20 @@ class SentItem(NamedTuple):
     """The part of the rules that changed it or put it there; None: it was sent as it was said."""
     row: int = -1
     """Its place among the messages that were said; -1: it is none of them."""
+    pruned: bool = False
+    """It was changed for this call alone, by a pruning; False: by a compaction, for good."""
+
+
+class Turnover(NamedTuple):
+    """How a prompt differs from the one before it."""
+
+    call: int
+    anew: bool
+    """True: nothing of the prompt before counts, and all of this one has come."""
+    came: list[State]
+    gone: list[State]
+    fixed: int
+    """Tokens that no message holds."""
 
 
 class SentCalls:
@@ -40,34 +57,112 @@ class SentCalls:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._schedules: dict[int, Schedule] = {}
+        self._schedules: dict[tuple[int, int], Schedule] = {}
 
-    def at(self, call: int) -> tuple[SentItem, ...]:
-        """Return what went out at a call: first what no message holds, then the messages in order."""
+    def at(self, call: int | None) -> tuple[SentItem, ...]:
+        """Return what went out at a call: first what no message holds, then the messages in order.
+
+        None: what the next call would be sent, if nothing were compacted.
+        """
+        items, _ = self._found(call)
         run = self._run
-        cut = bisect_right([c.call for c in run.cuts], call) - 1
-        known, rest = _parts(run.rules.pruning)
-        schedule = self._schedule(cut, call, known)
-        items = list(_scheduled(schedule, call, name_of(run.rules.policy)))
-        if rest:
-            items = _called(schedule.left(call), rest, items, run)
-        for p, message in run.went_whole.get(call, {}).items():
-            items[p] = _whole(items[p], message, run)
-        fixed = schedule.history.at(call).fixed
+        fixed = run.history.at(run.call).fixed if call is None else run.log.fixed_at[call]
         if fixed:
             said = Message(role="system", id=FIXED, kind=FIXED, parts=(Sized(FIXED, tokens=fixed),))
             items.insert(0, SentItem(said, fixed, fixed, None))
         return tuple(items)
 
-    def _schedule(self, cut: int, call: int, parts: Sequence[Any]) -> Schedule:
-        """Return the schedule over the history in force after so many compactions."""
-        found = self._schedules.get(cut)
-        if found is None or found.rows.begin > call:
-            begun = self._run.cuts[cut].new if cut >= 0 else None
-            first = History.start(self._run.log)
-            history = first if begun is None else begun.at(self._run.cuts[cut].call)
-            found = self._schedules[cut] = Schedule(history, parts, self._run.room)
-        return found.extend(call + 1)
+    def left_out(self, call: int | None) -> dict[int, str]:
+        """Return the rows that stood at a call and that prunings left out, with the part that did."""
+        return self._found(call)[1]
+
+    def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[Turnover]:
+        """Yield what comes and goes at each of the calls start..stop, the first of them anew.
+
+        Their prompts are gone through once, however many there are; where a part says no schedule,
+        each prompt is worked out by itself.
+        """
+        stop = self._run.call if stop is None else min(stop, self._run.call)
+        begins = {start, self._run.begin, *(c.call for c in self._run.cuts)}
+        bounds = [*sorted(c for c in begins if start <= c < stop), stop]
+        for begin, end in pairwise(bounds):
+            known, rest = _parts(self._pruning(begin))
+            if rest:
+                yield from (self.whole(call, self.at(call)) for call in range(begin, end))
+            else:
+                history = self._history(begin).at(begin)
+                yield from _turnovers(Schedule(history, known, self._run.room).extend(end), end)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _pruning(self, call: int) -> Any:
+        """Return what prunes a call: calls before the run began went out as the record says."""
+        return self._run.rules.pruning if call >= self._run.begin else None
+
+    def _history(self, call: int) -> History:
+        """Return the history in force at a call, of the call at which it came into force."""
+        cut = bisect_right([c.call for c in self._run.cuts], call) - 1
+        if cut < 0:
+            return History.start(self._run.log)
+        return self._run.cuts[cut].new.at(self._run.cuts[cut].call)
+
+    def _schedule(self, call: int, parts: Sequence[Any]) -> Schedule:
+        """Return the schedule over the history in force at a call."""
+        history, begin = self._history(call), self._run.begin if call >= self._run.begin else 0
+        start = max(history.call, begin)
+        key = len([c for c in self._run.cuts if c.call <= call]), start
+        if key not in self._schedules:
+            self._schedules[key] = Schedule(history.at(start), parts, self._run.room)
+        return self._schedules[key]
+
+    def _found(self, call: int | None) -> tuple[list[SentItem], dict[int, str]]:
+        """Return the messages of a prompt, and the rows that were left out of it."""
+        run = self._run
+        known, rest = _parts(run.rules.pruning if call is None else self._pruning(call))
+        if call is None:
+            call = run.call
+            schedule = Schedule(run.history.at(call), known, run.room)
+        else:
+            schedule = self._schedule(call, known)
+        out: dict[int, str] = {}
+        items = list(_scheduled(schedule.extend(call + 1), call, name_of(run.rules.policy), out))
+        if rest:
+            items = _called(schedule.left(call), rest, items, run, out)
+        return items, out
+
+    @staticmethod
+    def whole(call: int, items: Sequence[SentItem]) -> Turnover:
+        """Return a call with all that it was sent, as if nothing were known of the one before."""
+        fixed, came = 0, list[State]()
+        for item in items:
+            if item.message.kind == FIXED:
+                fixed = item.tokens
+            else:
+                same = item.row >= 0 and item.changed_by is None
+                content = -item.row - 1 if same else content_key(item.message)
+                came.append(State(call, item.message, item.tokens, 0, content))
+        return Turnover(call, anew=True, came=came, gone=[], fixed=fixed)
+
+
+def _turnovers(schedule: Schedule, stop: int) -> Iterator[Turnover]:
+    """Yield the calls of a schedule that was extended once, from its first call on."""
+    rows, top, n, i = schedule.rows, schedule.top, 0, 0
+    events, before = top.events, None
+    for call in range(rows.begin, stop):
+        came, gone = [rows.said(p) for p in range(n, rows.shown(call))], list[State]()
+        n = rows.shown(call)
+        while i < len(events) and events[i].call <= call:
+            gone.append(events[i].was)
+            came.append(events[i].now)
+            i += 1
+        if before is not None:
+            gone.append(before)
+        added = top.added(call)
+        before = None if added is None else State(call, added.message, *added[1:])
+        if before is not None:
+            came.append(before)
+        fixed = rows.log.fixed_at[call] if call < len(rows.log.fixed_at) else rows.log.fixed
+        yield Turnover(call, call == rows.begin, came, gone, fixed)
 
 
 def _parts(pruning: Part | None) -> tuple[Sequence[Part], Sequence[Part]]:
@@ -79,28 +174,31 @@ def _parts(pruning: Part | None) -> tuple[Sequence[Part], Sequence[Part]]:
     return parts[:known], parts[known:]
 
 
-def _scheduled(schedule: Schedule, call: int, policy: str) -> Iterator[SentItem]:
-    """Yield what a schedule leaves of a call's messages."""
+def _scheduled(
+    schedule: Schedule, call: int, policy: str, out: dict[int, str]
+) -> Iterator[SentItem]:
+    """Yield what a schedule leaves of a call's messages; note in `out` the rows that it leaves out."""
     rows, log = schedule.rows, schedule.rows.log
     changed = dict(schedule.changed(call))
     for p in range(rows.shown(call)):
         said = rows.said(p)
         state = changed.get(p, said)
-        if state.message is None:
-            continue
         row = rows.row(p)
         part = schedule.top.origin(p, call) if p in changed else None
+        if state.message is None:
+            out[row] = name_of(part)
+            continue
         edited = row < 0 or said.content != -row - 1  # by a compaction, that also puts in what is new
         by = name_of(part) if part is not None else policy if edited else None
         raw = log.tokens.sizes[row] if row >= 0 else 0 if by else said.tokens
-        yield SentItem(state.message, state.tokens, raw, by, row)
+        yield SentItem(state.message, state.tokens, raw, by, row, part is not None)
     added = schedule.top.added(call)
     if added is not None:
-        yield SentItem(added.message, added.tokens, 0, name_of(schedule.adder(call)))
+        yield SentItem(added.message, added.tokens, 0, name_of(schedule.adder(call)), pruned=True)
 
 
 def _called(
-    view: History, parts: Sequence[Any], items: list[SentItem], run: Run
+    view: History, parts: Sequence[Any], items: list[SentItem], run: Run, out: dict[int, str]
 ) -> list[SentItem]:
     """Return what parts leave that are asked call by call."""
     for part in parts:
@@ -108,6 +206,8 @@ def _called(
         if new is not view:
             known = {(item.row, item.message.id.split("~")[0]): item for item in items}
             items = [_item(new, p, part, known) for p in range(len(new))]
+            there = {item.row for item in items}
+            out.update({row: name_of(part) for row, _ in known if row >= 0 and row not in there})
         view = new
     return items
 
@@ -127,4 +227,4 @@ def _item(view: History, p: int, part: Any, known: dict[tuple[int, str], SentIte
     if before is not None and before.message.parts == message.parts:
         return before
     raw = before.raw_tokens if before is not None else 0
-    return SentItem(message, item.tokens, raw, name_of(part), item.row)
+    return SentItem(message, item.tokens, raw, name_of(part), item.row, pruned=True)

@@ -47,17 +47,41 @@ def counting(
     if chars is not None:
         chars += _without([n for n, _ in measured], unknown)
     sizes: Iterable[int]
+    sources: list[str | None]
+    of: Callable[[Message], int]
     if count is None:
         sizes, sources, of = [n for _, n in measured], ["estimated"] * len(messages), lengths.tokens
     elif count == "anchored":
-        from ctxkit.sizes import sizes as anchored
-
-        found = anchored(session)
-        sizes, sources, of = found.tokens, list(found.source), found.of
+        sizes, sources, of = _anchored(session)
     else:
         named = counter(count)
         sizes, sources, of = map(named.message, messages), [named.source] * len(messages), named.message
     return _without(list(sizes), unknown), _without(sources, unknown), of
+
+
+def _anchored(session: Session) -> tuple[list[int], list[str | None], Callable[[Message], int]]:
+    """Return sizes scaled to the recorded usage; those of a replay are the sizes that it was made with."""
+    from ctxkit.sizes import sizes
+
+    found = sizes(session.origin or session)
+    by_id = {m.id: (n, s) for m, n, s in zip(found.session.messages, found.tokens, found.source, strict=True)}
+    scale = 1.0 if found.error is None else 1 / (1 + found.error)
+    plain: list[tuple[int, str]] = [(0, "estimated")] * len(session.messages)
+    same = len(found.session.messages) == len(session.messages)
+    for i, m in enumerate(session.messages):
+        said = (found.tokens[i], found.source[i]) if same else by_id.get(m.id)
+        plain[i] = said or (round(lengths.tokens(m) * scale), "estimated")
+    own = {id(m): n for m, (n, _) in zip(session.messages, plain, strict=True)}
+
+    def of(message: Message) -> int:
+        if id(message) in own:
+            return own[id(message)]
+        try:
+            return found.of(message)
+        except KeyError:  # what a rule put there is in no log
+            return round(lengths.tokens(message) * scale)
+
+    return [n for n, _ in plain], [s for _, s in plain], of
 
 
 def _without(values: list[Any], unknown: list[int]) -> list[Any]:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ctxkit.messages import Edit, Message
     from ctxkit.session import Session
 
-State = Literal["shown", "hidden", "dropped", "shortened", "replaced", "summarised"]
+State = Literal["shown", "hidden", "dropped", "shortened", "replaced", "summarised", "pruned"]
 
 
 class Fate(NamedTuple):
@@ -21,10 +21,14 @@ class Fate(NamedTuple):
     """What a model is shown of it; None where it is gone."""
     compaction: int | None = None
     edit: Edit | None = None
+    pruned_by: str | None = None
+    """The pruning that changes it for a call alone."""
 
     @property
     def reason(self) -> str | None:
         """Why it is not shown as it was written; None where it is."""
+        if self.pruned_by is not None:
+            return f"pruned for the call by {self.pruned_by}"
         if self.edit is None:
             return "never sent to a model" if self.state == "hidden" else None
         return self.edit.reason or self.edit.method or self.edit.trigger or self.state

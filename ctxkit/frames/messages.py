@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.frames.columns import BOOL, INT, TEXT, TIME, Column
 from ctxkit.frames.counts import counting
 from ctxkit.frames.fates import Fate, fates
-from ctxkit.messages import Message, ToolCall
+from ctxkit.messages import Edit, Message, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,16 +32,25 @@ COLUMNS = (
     Column(
         "chars", INT, "characters", "text, thinking, tool names and arguments; missing where the log holds no content"
     ),
-    Column("shown_tokens", INT, "tokens", "size of what a model is shown of it now: 0 where it is gone"),
-    Column("visible", BOOL, "", "True where a model is still shown it, as written or shortened"),
-    Column("state", TEXT, "", "shown, hidden, dropped, shortened, replaced or summarised"),
+    Column(
+        "shown_tokens", INT, "tokens", "size of what the next call would be sent of it, if nothing more is compacted"
+    ),
+    Column(
+        "sent_tokens",
+        INT,
+        "tokens",
+        "size of what the last call of the session was sent of it: 0 where it was gone; missing where no call followed",
+    ),
+    Column("pruned_by", TEXT, "", "the pruning that shortens it or leaves it out of the next call; the log keeps it"),
+    Column("visible", BOOL, "", "True where the next call would still be sent it, as written or shortened"),
+    Column("state", TEXT, "", "shown, hidden, dropped, shortened, replaced, summarised, or pruned for the call"),
     Column("compaction", INT, "", "the compaction that changed its state, from 0"),
     Column("reason", TEXT, "", "why it is not shown as it was written"),
     Column("is_error", BOOL, "", "a tool result that reports failure, or a call that failed"),
     Column("pinned", BOOL, "", "True where no policy may remove it"),
     Column("source", TEXT, "", "where `tokens` comes from: recorded, derived or estimated"),
 )
-_HIDDEN = Fate("hidden", None)
+_HIDDEN, _SHOWN = Fate("hidden", None), Fate("shown", None)
 
 
 def rows(sessions: Sequence[Session], count: Count = None) -> dict[str, list[Any]]:
@@ -80,22 +89,70 @@ def _states(
 ) -> None:
     messages = session.messages
     touched, n = fates(session), len(messages)
-    if not touched and all([m.visible for m in messages]):  # noqa: C419  a list is faster here
+    if not touched and session.behind is None and all([m.visible for m in messages]):  # noqa: C419  faster here
         data["visible"] += [True] * n
         data["state"] += ["shown"] * n
         data["compaction"] += [None] * n
         data["reason"] += [None] * n
+        data["pruned_by"] += [None] * n
         data["shown_tokens"] += sizes
+        data["sent_tokens"] += _until(messages, sizes)
         return
-    stands = [touched.get(m.id) if m.visible else _HIDDEN for m in messages]
+    stands = _stands(session, None, touched)
     data["visible"] += [fate is None or fate.shown is not None for fate in stands]
     data["state"] += ["shown" if fate is None else fate.state for fate in stands]
     data["compaction"] += [None if fate is None else fate.compaction for fate in stands]
     data["reason"] += [None if fate is None else fate.reason for fate in stands]
-    data["shown_tokens"] += [
+    data["pruned_by"] += [None if fate is None else fate.pruned_by for fate in stands]
+    data["shown_tokens"] += _left(sizes, stands, of)
+    then = _stands(session, -1, None) if session.calls else []
+    data["sent_tokens"] += _until(messages, _left(sizes, then, of)) if then else [None] * n
+
+
+def _stands(session: Session, call: int | None, touched: dict[str, Fate] | None) -> list[Fate | None]:
+    """Return what stands for each message in the prompt of a call (None: the next); None: it does."""
+    if touched is None:
+        stop = len(session.path) if call is None else session.call(call).position
+        touched = fates(session, sum(isinstance(e, Edit) for e in session.path[:stop]))
+    stands = [touched.get(m.id) if m.visible else _HIDDEN for m in session.messages]
+    if session.behind is None:
+        return stands
+    rows = [i for i, m in enumerate(session.messages) if m.visible]
+    for row, part in session.left_out(call).items():
+        if 0 <= row < len(rows):
+            stands[rows[row]] = _pruned(stands[rows[row]], None, part)
+    for item in session.sent(call):
+        if not 0 <= item.row < len(rows):
+            continue
+        i = rows[item.row]
+        fate = stands[i]
+        if item.pruned:
+            stands[i] = _pruned(fate, item.message, item.changed_by)
+        elif fate is not None and fate.shown is None:  # taken out and put in again as it was
+            stands[i] = None if item.changed_by is None else fate._replace(shown=item.message)
+    return stands
+
+
+def _pruned(fate: Fate | None, shown: Message | None, by: str) -> Fate:
+    """Return the fate of a message that a pruning changes for a call, whatever compactions made of it."""
+    was = fate or _SHOWN
+    return was._replace(state="pruned", shown=shown, pruned_by=by)
+
+
+def _left(
+    sizes: list[int | None], stands: list[Fate | None], of: Callable[[Message], int]
+) -> list[int | None]:
+    """Return the size of what stands for each message."""
+    return [
         size if fate is None else 0 if fate.shown is None else of(fate.shown)
         for size, fate in zip(sizes, stands, strict=True)
     ]
+
+
+def _until(messages: tuple[Message, ...], sizes: list[int | None]) -> list[int | None]:
+    """Return the sizes of all before the last reply; what no call followed is missing."""
+    last = next((i for i in reversed(range(len(messages))) if messages[i].role == "assistant"), 0)
+    return [*sizes[:last], *[None] * (len(messages) - last)]
 
 
 def _calls(messages: tuple[Message, ...]) -> list[int | None]:

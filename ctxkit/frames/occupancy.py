@@ -30,6 +30,8 @@ def prompts(session: Session) -> tuple[list[int | None], Source | None]:
     if any(recorded):
         modelled = any(c.message.details.get("usage_source") == "derived" for c in session.calls)
         return recorded, "derived" if modelled else "recorded"
+    if session.behind is not None:
+        return session.behind.prompt_sizes(len(recorded)), "estimated"
     if session.has_sizes:
         return _scaled(estimated(session), session.details.get("input_tokens")), "estimated"
     return [None] * len(recorded), None

@@ -42,8 +42,13 @@ _TOLD = {
     "is missing. Where a log holds the first piece of a stream alone, the output is estimated from "
     "what the next prompt grew by and from the text, and its cost with it. A price of $0 is no price.",
     "turn": "One row a turn of an agent, with the columns of fuseraft's snapshots under their own "
-    "names. Running sums are kept for each agent, names without regard to case, and start again "
-    "for all of them after a compaction.",
+    "names; a live session, its log of snapshots and a replay of its record agree in all that the log "
+    "holds (which has no line for a turn that was billed no input). Running sums are kept for each "
+    "agent, names without regard to case, and start again for all of them after a compaction. One "
+    "rule for a compaction within a turn: it counts as one before that turn, as its mark stands in "
+    "the log before the line that is written at the turn's end. The turn before it has "
+    "`compaction_occurred`, and the running sum begins with the whole of the turn it fired in; one "
+    "after the last call of a turn counts as one after that turn.",
     "compaction": "One row a compaction. Sizes are those that the log records; else the size before "
     "is the last recorded prompt and its reply, and the size after is the next recorded prompt less "
     "what came in between, or the size before less the counted difference; without any usage both "

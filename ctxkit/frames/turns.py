@@ -23,10 +23,15 @@ COLUMNS = (
         "turn_input_tokens", INT, "tokens", "prompts of all calls of the turn together: what was billed, not occupancy"
     ),
     Column("turn_output_tokens", INT, "tokens", "output of all calls of the turn together"),
-    Column("cumulative_input_tokens", INT, "tokens", "`turn_input_tokens` of this agent since the last compaction"),
+    Column(
+        "cumulative_input_tokens",
+        INT,
+        "tokens",
+        "`turn_input_tokens` of this agent since the last compaction, whole turns as above",
+    ),
     Column("warn_at", INT, "tokens", "threshold at which the budget warns, where one was set"),
     Column("cutover_at", INT, "tokens", "threshold at which the budget hands over, where one was set"),
-    Column("compaction_occurred", BOOL, "", "True on the turn after which (or in which) a compaction fired"),
+    Column("compaction_occurred", BOOL, "", "True on the turn after which a compaction fired; see above"),
     Column(
         "context_tokens", INT, "tokens", "occupancy: the largest prompt of the turn; missing where the log cannot tell"
     ),
@@ -50,8 +55,7 @@ def rows(sessions: Sequence[Session]) -> dict[str, list[Any]]:
     costs = Costs()
     for session in sessions:
         turns = _turns(session)
-        fired = _fired(session, turns)
-        _tokens(session, turns, fired, data)
+        _tokens(session, turns, data)
         for calls in turns:
             _rest(session, calls, data, costs)
     return data
@@ -65,26 +69,34 @@ def _turns(session: Session) -> list[list[Call]]:
     return list(out.values())
 
 
-def _fired(session: Session, turns: list[list[Call]]) -> set[int]:
-    """Rows after whose last call before it an edit stands; an edit before every call belongs to no row."""
-    calls = session.calls
-    positions = [c.position for c in calls]
+def _fired(session: Session, turns: list[list[Call]]) -> tuple[set[int], set[int]]:
+    """Return the rows after which a compaction fired, and those with which the sums begin anew.
+
+    One that fired between two calls of a row counts as one before that row, as in a log of snapshots, where its mark
+    stands before the row that is written at the turn's end.
+    """
+    positions = [c.position for c in session.calls]
     row = {c.index: r for r, turn in enumerate(turns) for c in turn}
-    out: set[int] = set()
+    after, anew = set[int](), set[int]()
     for position, entry in enumerate(session.path):
         if isinstance(entry, Edit):
-            before = bisect_left(positions, position) - 1
-            if before >= 0:
-                out.add(row[before])
-    return out
+            following = bisect_left(positions, position)
+            begins = row[following] if following < len(positions) else len(turns)
+            anew.add(begins)
+            if following:
+                after.add(min(row[following - 1], begins - 1))
+    return after, anew
 
 
-def _tokens(session: Session, turns: list[list[Call]], fired: set[int], data: dict[str, list[Any]]) -> None:
+def _tokens(session: Session, turns: list[list[Call]], data: dict[str, list[Any]]) -> None:
     running: dict[str, int] = {}
+    fired, anew = _fired(session, turns)
     for r, calls in enumerate(turns):
+        if r in anew:
+            running.clear()
         usages = [c.message.usage for c in calls if c.message.usage is not None]
         spent = total([u.prompt_tokens for u in usages])
-        said = calls[-1].message.details
+        said = next((c.message.details for c in reversed(calls) if c.message.error is None), {})
         data["turn_input_tokens"].append(spent)
         data["turn_output_tokens"].append(total([u.output_tokens for u in usages]))
         data["cached_tokens"].append(total([u.cache_read_tokens for u in usages]))
@@ -97,8 +109,6 @@ def _tokens(session: Session, turns: list[list[Call]], fired: set[int], data: di
         data["warn_at"].append(_setting(session, said, "warn_at"))
         data["cutover_at"].append(_setting(session, said, "cutover_at"))
         data["compaction_occurred"].append(r in fired)
-        if r in fired:
-            running.clear()
 
 
 def _rest(session: Session, calls: list[Call], data: dict[str, list[Any]], costs: Costs) -> None:
@@ -133,5 +143,5 @@ def _number(details: dict[str, Any], name: str) -> int | None:
 
 
 def _setting(session: Session, said: dict[str, Any], name: str) -> int | None:
-    value = _number(said, name)
-    return value if value is not None else _number(session.details, name)
+    value = _number(said, name)  # 0: none was set any more
+    return (value if value is not None else _number(session.details, name)) or None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.events import Listener
     from ctxkit.agent.live import LiveSession
+    from ctxkit.agent.prompts import Prompts
     from ctxkit.agent.threads import Background
     from ctxkit.magics.kit import CtxKit
     from ctxkit.models.model import Model
@@ -99,12 +100,14 @@ class Lives:
         system = self.system(settings) if asked.get("system") or name not in self._known else ""
         heard: tuple[Listener, ...] = ()
         again = name in self._known
+        sent: Prompts | None = None
         if name in self._known and (self._made[name] != parts or self._known[name].log.stopped):
             old = self._known.pop(name)
             self._remembered[name], heard = old.settings, old.listeners
+            sent = old.agent.prompts
             old.close()
         if name not in self._known:
-            self._known[name] = self._opened(name, settings, parts)
+            self._known[name] = self._opened(name, settings, parts, sent)
             self._made[name] = parts
             for hear in heard:
                 self._known[name].listen(hear)
@@ -214,7 +217,9 @@ class Lives:
         if name.startswith("scripted/"):
             self.model(name, STANDARD)
 
-    def _opened(self, name: str, settings: dict[str, Any], parts: Parts) -> LiveSession:
+    def _opened(
+        self, name: str, settings: dict[str, Any], parts: Parts, sent: Prompts | None
+    ) -> LiveSession:
         from ctxkit.agent.live import LiveSession
 
         return LiveSession(
@@ -229,6 +234,7 @@ class Lives:
             namespace=self._kit.shell.user_ns,
             words=settings,
             seed=self._kit.seed,
+            prompts=sent,
         )
 
     def model(self, name: str, rules: Rules) -> Model:

@@ -23,12 +23,21 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Growing(Table):
+    """The line of `%context turns`."""
+
+    follow: bool = option(default=False, help="a live session's own frame, which has a row more after each turn")
+
+
+@dataclass(frozen=True)
 class Nothing:
     """A line without words."""
 
 
-def turns(kit: CtxKit, asked: Table) -> pd.DataFrame:
-    """One row a turn, with the columns of `ctxkit.frame(per="turn")`."""
+def turns(kit: CtxKit, asked: Growing) -> pd.DataFrame:
+    """One row a turn, with the columns of `ctxkit.frame(per="turn")`; followed, it grows with the session."""
+    if asked.follow:
+        return kit.lives.get(asked.session).turns
     return _frame(kit, asked, "turn")
 
 
@@ -77,7 +86,7 @@ def shown(table: pd.DataFrame) -> pd.DataFrame:
 
 
 SUBCOMMANDS = (
-    Subcommand("turns", "A table with one row a turn.", Table, turns),
+    Subcommand("turns", "A table with one row a turn.", Growing, turns),
     Subcommand("compactions", "A table with one row a compaction.", Table, compactions),
     Subcommand("sessions", "The sessions that were read, and which is active.", Nothing, sessions),
 )

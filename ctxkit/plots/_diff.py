@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.composition import preview
 from ctxkit.errors import BadArguments
+from ctxkit.frames import lengths
 from ctxkit.frames.cuts import cuts
 from ctxkit.frames.fates import Fate, State, fates
 from ctxkit.markup import line
@@ -17,11 +18,13 @@ from ctxkit.session import apply_edit
 from ctxkit.sizes import sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ctxkit.messages import Message
     from ctxkit.session import Session
     from ctxkit.tokens.counters import Counter
+
+    Size = Callable[[Message], int]
 
 _WORDS: dict[str, str] = {
     "shown": "kept",
@@ -55,7 +58,8 @@ def diff_data(session: Session, compaction: int = 0, *, counter: Counter | None 
     Args:
         session: a recorded session or a replay.
         compaction: its number, from 0, negatives from the end.
-        counter: counts what usage does not tell; by default the exact o200k_base where its vocabulary is here.
+        counter: counts of a record what usage does not tell; by default the exact o200k_base where its vocabulary is
+            here. Of a replay and a live session sizes are those that were sent, prunings included.
 
     Raises:
         BadArguments: the session has no such compaction.
@@ -66,7 +70,7 @@ def diff_data(session: Session, compaction: int = 0, *, counter: Counter | None 
     except IndexError:
         known = f"it has compactions 0 to {len(found) - 1}" if found else "it has none"
         raise BadArguments(f"Session {session.id!r} has no compaction {compaction}: {known}.") from None
-    sized = sizes(session, counter)
+    before_of, after_of = _sizes(session, cut.position, counter)
     shown = _shown_at(session, cut.position)
     done = sum(len(c.edits) for c in found[: cut.number])
     after = shown
@@ -78,15 +82,14 @@ def diff_data(session: Session, compaction: int = 0, *, counter: Counter | None 
     out: list[Change] = []
     for message in shown:
         fate = None if id(message) in stays else touched.get(by_shown[id(message)])
-        out.append(
-            _change(message, fate, sized.of(message), 0 if fate is None or fate.shown is None else sized.of(fate.shown))
-        )
+        left = message if fate is None else fate.shown
+        out.append(_change(message, fate, before_of(message), 0 if left is None else after_of(left)))
     shortened = {id(f.shown) for f in touched.values() if f.shown is not None}
     there = {id(m) for m in shown}
     new = [m for m in after if id(m) not in there and id(m) not in shortened]
     at = next((i for i, c in enumerate(out) if c.what in ("summarised", "dropped")), len(out))
     why = {id(m): e.reason for e in cut.edits for m in e.inserted}
-    put_in = [Change(m.id, m.role, m.tool, _WORDS["new"], 0, sized.of(m), why[id(m)], preview(m)) for m in new]
+    put_in = [Change(m.id, m.role, m.tool, _WORDS["new"], 0, after_of(m), why[id(m)], preview(m)) for m in new]
     return (*out[:at], *put_in, *out[at:])
 
 
@@ -108,6 +111,33 @@ def diff(session: Session, compaction: int = 0, *, counter: Counter | None = Non
     return _chart(f"Compaction {number} of {session.id}", data)
 
 
+def _sizes(session: Session, position: int, counter: Counter | None) -> tuple[Size, Size]:
+    """Return the size of a message before and after the compaction at a position.
+
+    Of a replay and a live session what was sent: by the call before, and by the one that followed.
+    """
+    if session.behind is None:
+        of = sizes(session, counter).of
+        return of, of
+    call = sum(c.position < position for c in session.calls)
+    following = call if call < len(session.calls) else None
+    rows = {m.id: n for m, n in zip((m for m in session.messages if m.visible), session.behind.row_sizes, strict=False)}
+    after = _sent(session, following)
+    before = {**rows, **_sent(session, call - 1)} if call else rows
+    return (lambda m: before.get(_origin(m), lengths.tokens(m))), (lambda m: after.get(_origin(m), 0))
+
+
+def _sent(session: Session, call: int | None) -> dict[str, int]:
+    """Return the tokens of each message that stood at a call; 0 where a rule left it out."""
+    said = [m.id for m in session.messages if m.visible]
+    out = {said[row]: 0 for row in session.left_out(call) if 0 <= row < len(said)}
+    return out | {_origin(i.message): i.tokens for i in session.sent(call)}
+
+
+def _origin(message: Message) -> str:
+    return message.id.split("~")[0]
+
+
 def _shown_at(session: Session, position: int) -> list[Message]:
     return list(session.branch(session.indices[position - 1]).view()) if position else []
 
@@ -121,8 +151,7 @@ def _by_shown(session: Session, done: int, shown: Sequence[Message]) -> dict[int
 def _change(message: Message, fate: Fate | None, before: int, after: int) -> Change:
     state: State = "shown" if fate is None else fate.state
     reason = "" if fate is None else fate.reason or ""
-    left = before if fate is None else after
-    return Change(message.id, message.role, message.tool, _WORDS[state], before, left, reason, preview(message))
+    return Change(message.id, message.role, message.tool, _WORDS[state], before, after, reason, preview(message))
 
 
 def _chart(title: str, data: Sequence[Change]) -> Chart:

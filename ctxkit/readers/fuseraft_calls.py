@@ -14,7 +14,7 @@ from ctxkit.session import Session
 
 _OPEN = 200
 """Calls of a turn that may wait for an answer."""
-_QUIET = {"turn_start", "model_call", "session_end", "agent_start"}
+_QUIET = {"compaction_start", "turn_start", "model_call", "session_end", "agent_start"}
 
 
 class _Line:
@@ -230,6 +230,30 @@ class Teller:
         )
         self._log.compact(edit, kept)
 
+    def _compaction_end(self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str) -> None:
+        """A compaction as a live session of this kit tells it: what it left is not said, only how large it is."""
+        if payload.get("outcome") != "compacted":
+            count(self.skipped, f"compaction: {word(payload.get('outcome')) or 'without an outcome'}")
+            return
+        before, after = number(payload.get("tokens_before")), number(payload.get("tokens_after"))
+        size = Sized("summary", tokens=after)
+        rest = Message(role="summary", id=self._log.new_id(), parts=(size,), time=when, turn=turn)
+        counts = {"messages_before": number(payload.get("before")), "messages_after": number(payload.get("after"))}
+        edit = Edit(
+            kind="summarised",
+            id=self._log.new_id(),
+            inserted=(rest,),
+            reason="what stayed is not in the log, only its size",
+            trigger=word(payload.get("trigger")),
+            method="compaction",
+            agent=agent or None,
+            time=when,
+            tokens_before=before,
+            tokens_after=after,
+            details={k: n for k, n in counts.items() if n is not None},
+        )
+        self._log.compact(edit, ())
+
     def _last_turns(self, n: int) -> set[str]:
         for e in self._log.entries[self._seen :]:
             if isinstance(e, Message):
@@ -309,6 +333,7 @@ _KNOWN = {
     "turn_end",
     "agent_end",
     "compaction",
+    "compaction_end",
     "sub_agent_start",
     "sub_agent_tool_call",
     "sub_agent_end",

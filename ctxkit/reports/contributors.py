@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit.composition import report
+from ctxkit.composition import report, window
 from ctxkit.markup import escape, line
 from ctxkit.messages import Message, Text, Thinking, ToolCall
 
@@ -20,7 +20,7 @@ def contributors(session: Session) -> str:
     made = report(session)
     if not made.contributors:
         return ""
-    shown = {m.id: m for m in session.view(made.call)}
+    shown = {s.message.id: s.message for s in window(session, made.call).shown}
     head = f"<p>{escape(_told(made))}</p>"
     return head + "".join(_one(c, shown[c.id], made.prompt_tokens) for c in made.contributors)
 
@@ -28,8 +28,10 @@ def contributors(session: Session) -> str:
 def _one(contributor: Contributor, message: Message, whole: int) -> str:
     share = f" ({contributor.tokens / whole:.1%})" if whole else ""
     failed = ", failed" if message.is_error else ""
+    was = contributor.raw_tokens
+    changed = f" (of {was:,}, {contributor.changed_by})" if was > contributor.tokens else ""
     who = f"{contributor.role}{f' {contributor.tool}' if contributor.tool else ''}{failed}"
-    title = f"{contributor.tokens:,} tokens{share} · {line(who, 60)} · {contributor.preview}"
+    title = f"{contributor.tokens:,} tokens{changed}{share} · {line(who, 60)} · {contributor.preview}"
     text = _text(message)
     more = f"\n… the first {_CHARS:,} of {len(text):,} characters" if len(text) > _CHARS else ""
     body = f'<pre tabindex="0">{escape(text[:_CHARS] + more)}</pre>'

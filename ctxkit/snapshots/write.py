@@ -113,6 +113,10 @@ class SnapshotWriter:
             if self._file.read(1) != b"\n":
                 self._file.write(b"\n")
 
+    def resume(self, sums: Mapping[str, int]) -> None:
+        """Go on with running sums, by agent; fuseraft itself begins at zero when a session is resumed."""
+        self._sums = {name.lower(): n for name, n in sums.items()}
+
     def turn(
         self,
         agent: str | None,

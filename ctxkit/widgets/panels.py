@@ -97,7 +97,8 @@ def reading(item: Item | None) -> str:
     """The text of one message, escaped and bounded, in a box that scrolls."""
     if item is None:
         return f'<div style="color:{SOFT}">Choose a message to read it.</div>'
-    head = f"{item.name} · {item.tokens:,} tokens · message {item.position}"
+    parts = (item.name, f"{item.tokens:,} tokens", item.change, f"message {item.position}")
+    head = " · ".join(filter(None, parts))
     return (
         f'<div style="color:{SOFT};line-height:1.5">{escape(head, 120)}</div>'
         f'<pre tabindex="0" style="box-sizing:border-box;white-space:pre-wrap;overflow-wrap:anywhere;margin:4px 0 0;'

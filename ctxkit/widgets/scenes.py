@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ctxkit.composition import layers, report
+from ctxkit.composition import layers, report, window
 from ctxkit.frames.costs import Costs
 from ctxkit.frames.occupancy import prompts
 from ctxkit.markup import line, plain
@@ -31,7 +31,11 @@ class Item:
     position: int
     """Its place in the prompt, from 0."""
     message: Message
+    """As it was sent."""
     tokens: int
+    raw_tokens: int
+    """Its tokens before it was changed."""
+    changed_by: str | None
 
     @property
     def name(self) -> str:
@@ -41,8 +45,18 @@ class Item:
 
     @property
     def label(self) -> str:
-        """Place, size, role and first words, in columns."""
-        return f"{self.position:>4} {self.tokens:>7,}  {self.name:<20.20}  {line(first_words(self.message), 70)}"
+        """Place, size, role and first words, in columns; a mark where it was changed."""
+        mark = " " if self.changed_by is None else "~"
+        words = line(first_words(self.message), 70)
+        return f"{self.position:>4} {self.tokens:>7,}{mark} {self.name:<20.20}  {words}"
+
+    @property
+    def change(self) -> str:
+        """What was done to it, in words; empty where it was sent as it was said."""
+        if self.changed_by is None:
+            return ""
+        was = f", {self.raw_tokens:,} tokens before" if self.raw_tokens else ""
+        return line(f"by {self.changed_by}{was}", 100)
 
 
 @dataclass(frozen=True)
@@ -80,7 +94,8 @@ class Scenes:
     """The scenes of a session; sizes are worked out once."""
 
     def __init__(self, session: Session) -> None:
-        self.session, self.sizes, self.layers = session, sizes(session), layers(session)
+        self.session, self.layers = session, layers(session)
+        self._sizes = sizes(session) if session.behind is None else None
         self.prompts, self.source = prompts(session)
         self.costs = Costs()
 
@@ -88,9 +103,13 @@ class Scenes:
         return len(self.session.calls)
 
     def at(self, call: int | None) -> Scene:
-        """Return what a call was shown; None: what would be shown next."""
-        shown = self.session.view(call)
-        items = tuple(Item(i, m, self.sizes.of(m)) for i, m in enumerate(shown))
+        """Return what a call was sent; None: what would be sent next."""
+        index = None if call is None else self.session.call(call).index
+        held = window(self.session, index, sized=self._sizes)
+        items = tuple(
+            Item(i, s.message, s.tokens, s.raw_tokens, s.changed_by)
+            for i, s in enumerate(held.shown)
+        )
         if call is None:
             groups = tuple(report(self.session, None).groups().items())
             return Scene(None, 0, self.session.model, None, None, items, groups, self.session.context_window)

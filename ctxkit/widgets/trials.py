@@ -110,7 +110,7 @@ class Trials:
         if summary is not None:
             rules = rules.but(policy=sized(rules.policy, summary))
         done = run(self._log(rules), rules, self._limit)
-        held = [Step(h.call, 0, None, None, f"{h.guard}: {h.why}") for h in done.held]
+        held = [Step(h.call, 0, None, None, h.said) for h in done.held]
         cuts = [Step(s.call, s.before, s.after, s.message_savings, "") for s in spots_of(done)]
         steps = tuple(sorted([*cuts, *held], key=lambda s: s.call))
         row = run_row(self.base, done, rules.label)

@@ -117,17 +117,18 @@ def test_what_was_sent_whole_is_what_is_said_to_have_been_sent():
             raise OSError("disk full")
 
     call = tool_call("bash")
-    at = session(user("go"), assistant("", call), result(LONG, call))
-    context = LiveContext(at, Rules(pruning=OFF, counter=COUNT), save=save)
-    first = context.prepare(1.0)
-    context.add(assistant("on", time=2.0))
-    full["now"] = False
-    second = context.prepare(3.0)
-    for number, prepared in ((1, first), (2, second)):
-        items = context.run.sent(number)
-        assert [i.message.parts for i in items] == [m.parts for m in prepared.messages]
-        assert sum(i.tokens for i in items) == prepared.tokens
-    assert context.run.sent(1)[2].message.text == LONG
-    assert context.run.sent(1)[2].changed_by is None
-    assert context.run.sent(2)[2].message.text.startswith(STUB)
-    assert context.run.sent(2)[2].changed_by == "Offload"
+    begun = user("go"), assistant("", call), result(LONG, call)
+    replies = assistant("on", time=2.0), assistant("done", time=4.0)
+    context = LiveContext(session(*begun), Rules(pruning=OFF, counter=COUNT), save=save)
+    prepared = []
+    for reply in replies:
+        prepared.append(context.prepare(reply.time - 1))
+        context.add(reply)
+        full["now"] = False
+    told = context.prompts.of(session(*begun, *replies))
+    for number, went in enumerate(prepared, 1):
+        items = told.sent(number)
+        assert [i.message.parts for i in items] == [m.parts for m in went.messages]
+        assert sum(i.tokens for i in items) == went.tokens
+    assert told.sent(1)[2].message.text == LONG
+    assert told.sent(2)[2].message.text.startswith(STUB)

@@ -145,7 +145,7 @@ def test_a_usage_error_of_ipython_leaves_as_one_of_ours():
     [
         ("%context tu", {"turns"}),
         ("r = %context comp", {"compactions"}),
-        ("%context turns --", {"--session", "--help"}),
+        ("%context turns --", {"--session", "--follow", "--help"}),
         ("%context turns --session l", {"log"}),
         ("%context use lo", {"log"}),
         ("x = 1\n%context se", {"sessions"}),

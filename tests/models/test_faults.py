@@ -94,7 +94,8 @@ def test_a_rate_limit_is_waited_for_as_long_as_the_server_says(kind):
     held = Held(kind, LIMIT, LIMIT, turns=1)
     assert held.waits == [21.0, 21.0]
     said = [e.payload["why"] for e in held.heard if e.kind == "model_wait"]
-    assert said
+    said = [w for w in said if "LiteLLM is being imported" not in w]  # once a process
+    assert len(said) == 2
     assert all("over its rate limit" in w and "21 s" in w for w in said)
 
 

@@ -1,0 +1,133 @@
+"""What a live session says that it sent is what the model received, call by call."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models.wires import FORMATS, Play, wire
+from talkers import ECHO, Says, agent, run, said
+
+import ctxkit as ck
+from ctxkit.composition import layers, report
+from ctxkit.errors import ModelError
+from ctxkit.messages import ToolCall, Usage
+from ctxkit.models.provider import Provider
+from ctxkit.presets.catalogue import preset
+from ctxkit.widgets.scenes import Scenes
+
+PRUNING = ("ai", "fuseraft", "tyrum", "swe_agent_mask", "inspect_edit", "codex")
+
+
+def talk(sizes, *more):
+    """Return replies that each call a tool with a result of some size, answers in between."""
+    for n, size in enumerate(sizes):
+        usage = Usage(input_tokens=500 + 40 * n, output_tokens=7)
+        call = ToolCall(id=f"c{n}", name="echo", arguments={"x": "ab " * size})
+        yield said(call, usage=usage) if size % 3 else said("fine " * size, usage=usage)
+    yield from more
+
+
+def held(one, heard):
+    """Hold what was sent, the events of the calls and the report against what the model was asked."""
+    asked = one.model.asked
+    told = [e.payload for e in heard if e.kind == "inner_call_context"]
+    stacked = layers(one.session)
+    assert len(one.session.calls) == len(asked) == len(told) == len(stacked.calls)
+    for call, (request, event) in enumerate(zip(asked, told, strict=True)):
+        items = one.session.sent(call)
+        messages = [i for i in items if i.message.kind != "fixed"]
+        assert [i.message.parts for i in messages] == [m.parts for m in request.messages]
+        results = sum(len(i.message.text) for i in messages if i.message.role == "tool")
+        assert event["content_chars"]["fn_results"] == results
+        made = report(one.session, call)
+        assert made.messages_n == len(request.messages)
+        assert sum(p.tokens for p in made.parts) == made.prompt_tokens
+        assert sum(g[call] for g in stacked.groups.values()) == made.prompt_tokens
+        usage = one.session.calls[call].message.usage
+        if usage is None:
+            assert made.prompt_tokens == sum(i.tokens for i in items)
+        else:
+            assert made.prompt_tokens == usage.prompt_tokens
+
+
+@pytest.mark.parametrize("name", PRUNING)
+def test_it_is_what_the_model_was_asked(name):
+    @settings(max_examples=3)
+    @given(st.lists(st.integers(1, 900), min_size=3, max_size=25))
+    def check(sizes):
+        heard = []
+        rules = preset(name).but(window=6000, assumed=True, reserve=500)
+        one = agent(*talk(sizes), rules=rules, heard=heard, tools=[ECHO])
+        for turn in range(3):
+            run(one.turn(f"go on {turn}"))
+        held(one, heard)
+
+    check()
+
+
+def test_the_event_of_a_call_has_its_tokens():
+    heard = []
+    one = agent(*talk([400, 401, 3] * 6), rules=preset("swe_agent_mask"), heard=heard, tools=[ECHO])
+    for turn in range(6):
+        run(one.turn(f"go on {turn}"))
+    told = [e.payload["est_tokens"] for e in heard if e.kind == "inner_call_context"]
+    assert told == [sum(i.tokens for i in one.session.sent(c)) for c in range(len(told))]
+    changed = {i.changed_by for c in range(len(told)) for i in one.session.sent(c)}
+    assert changed - {None}
+    assert one.session.sent(0)[0].message.kind == "fixed"  # the tools' schemas
+
+
+def test_what_was_trimmed_to_fit_is_said():
+    heard = []
+    full = ModelError("too long: the maximum context length is 9000 tokens", overflow=True)
+    replies = [*talk([4000, 5000]), full, full, said("done")]
+    one = agent(*replies, rules=preset("none"), heard=heard, tools=[ECHO])
+    run(one.turn("go"))
+    held(one, heard)
+    by = {i.changed_by for i in one.session.sent(-1)}
+    assert any(b and b.startswith("trimmed to fit") for b in by)
+
+
+def test_a_branch_and_a_resumed_session_keep_what_they_know():
+    heard = []
+    rules = preset("swe_agent_mask", n=2)
+    one = agent(*talk([50] * 9), rules=rules, heard=heard, tools=[ECHO])
+    for turn in range(3):
+        run(one.turn(f"go {turn}"))
+    before = [one.session.sent(c) for c in range(len(one.session.calls))]
+    place = one.session.calls[6].position
+    one.move(one.session.branch(place))
+    run(one.turn("elsewhere"))
+    after = one.session
+    assert [after.sent(c) for c in range(7)] == before[:7]
+    assert [i.message.parts for i in after.sent(-1)[1:]] == [
+        m.parts for m in one.model.asked[-1].messages
+    ]
+    again = agent(at=after.branch(len(after.log) - 1), rules=rules, model=Says())
+    run(again.turn("and now"))
+    assert len(again.session.sent(-1)) == len(again.model.asked[-1].messages) + 1
+    assert [i.changed_by for i in again.session.sent(3)] == [None] * len(again.session.sent(3))
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_server_received_what_is_shown():
+    asks = [Play(calls=(("echo", {"x": f"{n} " * 300}),)) for n in range(8)]
+    with wire("chat", *asks, Play("All is well.")) as up:
+        options = {"api_base": up.url, "api_key": "none"}
+        model = Provider(FORMATS["chat"][0], context_window=50_000, options=options)
+        one = agent(model=model, rules=preset("swe_agent_mask", n=3), tools=[ECHO])
+        run(one.turn("go"))
+    for call, body in enumerate(up.asked):
+        items = [i for i in one.session.sent(call) if i.message.kind != "fixed"]
+        results = [m["content"] for m in body["messages"] if m["role"] == "tool"]
+        assert results == [i.message.text for i in items if i.message.role == "tool"]
+        assert len(items) == len(body["messages"])
+        made = report(one.session, call)
+        shown = sum(p.chars for p in made.parts if p.group == "tool results")
+        assert shown == sum(map(len, results))
+        assert sum(p.tokens for p in made.parts) == made.prompt_tokens
+    assert sum(i.changed_by is not None for i in items) == 5
+    frame = ck.frame(one.session, per="message").set_index("id")
+    assert frame["pruned_by"].notna().sum() == 5
+    assert Scenes(one.session).at(8).items[2].changed_by == "Clear"

@@ -1,0 +1,136 @@
+"""The turns of a live session, its log of snapshots, its record and a replay of it say the same."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from talkers import COUNT, ECHO, Says, live, run, said
+
+import ctxkit as ck
+from ctxkit.agent.turns import _rows
+from ctxkit.errors import ModelError
+from ctxkit.messages import ToolCall, Usage
+from ctxkit.plots._budget import budget_data
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.triggers import Above, Count, Spent
+from ctxkit.snapshots import turns
+
+RULES = {
+    "spent": Rules(
+        policy=Summary(keep_turns=1),
+        trigger=Spent(4000),
+        warnings=(Spent(2000),),
+        counter=COUNT,
+    ),
+    "count": Rules(policy=Summary(keep_messages=2), trigger=Count(7), counter=COUNT),
+    "above": Rules(policy=Summary(keep_tokens=100), trigger=Above(300), counter=COUNT),
+}
+
+
+@pytest.fixture(autouse=True)
+def extractive(monkeypatch):
+    monkeypatch.setattr(Says, "notice", "scripted")  # no model writes its summaries
+
+
+def reply(size, tokens, *, calls):
+    words = ToolCall(id="c", name="echo", arguments={"x": "ab " * size})
+    usage = Usage(input_tokens=tokens, output_tokens=size) if tokens else None
+    return said(words, usage=usage, stop="tool") if calls else said("fine " * size, usage=usage)
+
+
+def same(one):
+    """Hold the live frame against the log of snapshots and the frame of the record."""
+    log = turns(ck.read_snapshots(one.workspace.snapshots(one.id)))
+    named = [c for c in log.columns if c != "source" and log[c].notna().any()]
+    held = {*named, "warn_at", "cutover_at", "compaction_occurred", "cumulative_input_tokens"}
+    assert len(log) == len(one.turns)
+    assert not len(log) or held >= {"ts", "session", "agent", "turn", "turn_input_tokens"}
+    for name in sorted(held):
+        pd.testing.assert_series_equal(one.turns[name], log[name], obj=name)
+    record = _rows(ck.read(one.log.path))
+    pd.testing.assert_frame_equal(one.turns, record)
+    return log
+
+
+STEP = st.tuples(st.integers(1, 120), st.sampled_from([0, 40, 900, 1500]))
+TURN = st.tuples(st.lists(STEP, min_size=1, max_size=4), st.booleans())
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_live_is_log_is_record(name, tmp_path_factory):
+    @settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
+    @given(st.lists(TURN, min_size=1, max_size=5))
+    def check(script):
+        folder = tmp_path_factory.mktemp("live")
+        replies = [
+            reply(size, tokens, calls=i + 1 < len(steps))
+            for steps, _ in script
+            for i, (size, tokens) in enumerate(steps)
+        ]
+        with live(folder, *replies, rules=RULES[name], tools=[ECHO]) as one:
+            table = one.turns
+            for _, by_hand in script:
+                run(one.turn("go on, please"))
+                assert one.turns is table
+                if by_hand:
+                    run(one.compact())
+            same(one)
+
+    check()
+
+
+def test_the_thresholds_stand_in_each_row_also_under_other_rules(tmp_path):
+    replies = [reply(5, 900, calls=False) for _ in range(3)]
+    with live(tmp_path, *replies, rules=RULES["spent"]) as one:
+        run(one.turn("go"))
+        run(one.turn("on"))
+        assert one.turns[["warn_at", "cutover_at"]].iloc[-1].tolist() == [2000, 4000]
+        drawn = budget_data(one.session)
+        assert (drawn.warn_at, drawn.cutover_at) == (2000, 4000)
+    other = Rules(policy=Summary(), trigger=Spent(7000), counter=COUNT)
+    with live(tmp_path, reply(5, 900, calls=False), rules=other) as one:
+        assert len(one.turns) == 2
+        run(one.turn("and on"))
+        assert same(one)["cumulative_input_tokens"].tolist() == [900, 1800, 2700]
+        assert one.turns["cutover_at"].tolist() == [4000, 4000, 7000]
+        assert one.turns["warn_at"].isna().tolist() == [False, False, True]
+
+
+def test_a_turn_that_fails_or_is_interrupted_has_its_row(tmp_path):
+    steps = [reply(9, 500, calls=True), ModelError("no"), reply(9, 400, calls=True)]
+    with live(tmp_path, *steps, asyncio.CancelledError(), rules=RULES["count"], tools=[ECHO]) as one:
+        run(one.turn("go"))
+        with pytest.raises(asyncio.CancelledError):
+            run(one.turn("and on"))
+        assert same(one)["turn_input_tokens"].tolist() == [500, 400]
+
+
+def test_a_replay_of_the_record_is_the_same_frame(tmp_path):
+    steps = [reply(40, 0, calls=i % 3 != 2) for i in range(12)]
+    with live(tmp_path, *steps, rules=RULES["above"], tools=[ECHO]) as one:
+        for _ in range(4):
+            run(one.turn("go on, please"))
+        assert len(one.session.edits)
+        sizes, fixed = one.session.behind.row_sizes, one.session.sent(0)[0].tokens
+        again = ck.replay(ck.read(one.log.path), RULES["above"], tokens=sizes, fixed=fixed)
+    columns = ["turn", "agent", "compaction_occurred", "warn_at", "cutover_at", "calls_n"]
+    pd.testing.assert_frame_equal(ck.frame(again, per="turn")[columns], ck.frame(one.session, per="turn")[columns])
+
+
+def test_the_events_log_reads_back_with_its_compactions(tmp_path):
+    steps = [reply(40, 600, calls=i % 3 != 2) for i in range(12)]
+    with live(tmp_path, *steps, rules=RULES["above"], tools=[ECHO]) as one:
+        for _ in range(4):
+            run(one.turn("go on, please"))
+        run(one.compact())
+        made = ck.frame(one.session, per="compaction")
+    read = ck.read(one.workspace.events(one.id))
+    told = ck.frame(read, per="compaction")
+    assert len(told) == len(made) > 1
+    assert told["call"].tolist() == made["call"].tolist()
+    assert told["trigger"].tolist() == made["trigger"].tolist()

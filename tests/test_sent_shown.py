@@ -1,0 +1,115 @@
+"""What reports, layers and frames show is what went out: nothing else, and all of it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from conftest import sample
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from late_talks import late_talk
+from talks_by_chance import by_chance
+
+import ctxkit as ck
+from ctxkit.composition import layers, report
+from ctxkit.frames import lengths
+from ctxkit.frames.cuts import cuts
+from ctxkit.plots._diff import diff_data
+from ctxkit.presets.catalogue import names, preset
+from ctxkit.session import Session
+
+
+def sent_ids(session, call):
+    return {i.message.id.split("~")[0] for i in session.sent(call) if i.message.kind != "fixed"}
+
+
+def held(session, calls):
+    """Hold report and layers of some calls against what was sent."""
+    stacked = layers(session).groups
+    for call in calls:
+        items, made = session.sent(call), report(session, call)
+        messages = [i for i in items if i.message.kind != "fixed"]
+        assert made.prompt_tokens == sum(p.tokens for p in made.parts)
+        assert made.messages_n == len(messages)
+        assert {c.id for c in made.contributors} <= {i.message.id for i in messages}
+        assert {p.name for p in made.parts if p.group == "tool results"} <= {
+            i.message.tool or "unknown tool" for i in messages if i.message.role == "tool"
+        }
+        at = call if call is not None else -1
+        if call is not None:
+            layer = {g: tokens[at] for g, tokens in stacked.items() if tokens[at]}
+            assert layer == {g: n for g, n in made.groups().items() if n}
+        if session.format == "replay":
+            assert made.prompt_tokens == sum(i.tokens for i in items)
+        assert all(p.raw_tokens >= 0 for p in made.parts)
+
+
+def framed(session):
+    """Hold the message frame against what the last call was sent, and the next one would be."""
+    frame = ck.frame(session, per="message").set_index("id")
+    for call, column in ((None, "shown_tokens"), (-1, "sent_tokens")):
+        items = [i for i in session.sent(call) if i.row >= 0]
+        said = [m for m in session.messages if m.visible]
+        sent = {said[i.row].id: i for i in items}
+        for name, tokens in frame[column].dropna().items():
+            assert tokens == (lengths.tokens(sent[name].message) if name in sent else 0)
+        if call is None:
+            assert set(frame.index[frame["visible"]]) == sent.keys()
+            pruned = {name: i.changed_by for name, i in sent.items() if i.pruned}
+            out = frame["pruned_by"].dropna().to_dict()
+            assert pruned == {k: v for k, v in out.items() if k in sent}
+            assert (frame["state"] == "pruned").tolist() == frame["pruned_by"].notna().tolist()
+    last = max(i for i, m in enumerate(session.messages) if m.role == "assistant")
+    assert frame["sent_tokens"].isna().tolist() == [i >= last for i in range(len(frame))]
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_report_names_what_was_sent_and_adds_up_to_it(name):
+    @settings(max_examples=2)
+    @given(st.integers(0, 10**6), st.booleans())
+    def check(seed, late):
+        talk = Session(id="t", log=tuple(late_talk(seed, 25))) if late else by_chance(seed, 25)
+        again = ck.replay(talk, preset(name).but(window=9000, assumed=True, reserve=1000))
+        held(again, (0, 7, 15, -1, None))
+        framed(again)
+
+    check()
+
+
+@pytest.fixture(scope="module")
+def talks(real):
+    kinds = ("pi", "claude-code", "codex")
+    found = [s for k in kinds for s in sample(list(ck.read_all(real / k, progress=False)), 2)]
+    return [s for s in found if s.calls]
+
+
+@pytest.mark.parametrize("name", names())
+def test_so_do_reports_of_real_sessions(talks, name):
+    for talk in talks:
+        again = ck.replay(talk, name)
+        held(again, (0, len(talk.calls) // 2, -1, None))
+        framed(again)
+
+
+def test_a_diff_has_the_sizes_that_were_sent():
+    rules = preset("ai", context_window=9000).but(reserve=1000)
+    again = ck.replay(Session(id="t", log=tuple(late_talk(5, 60))), rules)
+    found = cuts(again)
+    assert found
+    for cut in found:
+        call = sum(c.position < cut.position for c in again.calls)
+        after = again.sent(call if call < len(again.calls) else None)
+        fixed = sum(i.tokens for i in after if i.message.kind == "fixed")
+        data = diff_data(again, cut.number)
+        came = sum(i.tokens for i in after if i.message.kind == "Excerpts" and i.row < 0)
+        assert sum(c.after for c in data) == sum(i.tokens for i in after) - fixed - came
+
+
+def test_2000_calls_are_shown_in_well_under_a_second():
+    again = ck.replay(by_chance(1, 2000), "swe_agent_mask")
+    start = time.perf_counter()
+    layers(again)
+    ck.frame(again, per="message")
+    report(again)
+    assert time.perf_counter() - start < 1.0
