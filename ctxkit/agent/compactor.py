@@ -16,7 +16,6 @@ from ctxkit.agent.summaries import Held, ModelSummariser
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.chain import Joined
 from ctxkit.policies.plain import as_part
-from ctxkit.policies.policy import name_of
 from ctxkit.policies.reconstructions import failure
 from ctxkit.policies.summarisers import Extractive
 from ctxkit.policies.summary import Summary
@@ -118,7 +117,7 @@ class Compactor:
 
     async def prepare(self, spent: Spent, limits: Limits) -> Prepared:
         """Prepare the next call: save memory and compact where the rules say so, prune, and tell what was done."""
-        before, trigger = self.context.tokens, name_of(self.rules.trigger)
+        before, run = self.context.tokens, self.context.run
         window, self._begun = self.context.run.room.limit, False
         if self._memory and self._memory.due(before, window, len(self.transcript.session.edits)):
             await self._save(self.context.preview()[0], spent, limits, self._tools)
@@ -127,18 +126,18 @@ class Compactor:
             lambda: context.prepare(self.transcript.clock()),
             spent,
             limits,
-            lambda: self._begin(trigger, before, size),
+            lambda: self._begin(run.due, before, size),
         )
         for name in prepared.warned:
             self.budget.warned(name, prepared.tokens)
         if prepared.edits:
             self.budget.cut(prepared.edits[0].trigger, before, window)
-            self._begin(trigger, before, size)
+            self._begin(run.due, before, size)
             self._kept(prepared.edits, before, size, spent)
             await self._save_dropped(prepared.edits, spent, limits)
         elif prepared.failed:
-            self._begin(trigger, before, size)
-            self._end({"outcome": "failed", "error": "; ".join(prepared.failed)}, trigger, before, size)
+            self._begin(run.due, before, size)
+            self._end({"outcome": "failed", "error": "; ".join(prepared.failed)}, run.due, before, size)
         self._bill(spent)
         self.budget.shown(len(prepared.messages), limits)
         return prepared

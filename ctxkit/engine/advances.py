@@ -50,10 +50,10 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
         if due == stop or policy is None:
             break
         was = run.history.at(due)
+        run.due = "" if rules.trigger is None else rules.trigger.why(look, due)
         new = _compacted(run, policy, rules.guards, was)
         if new is not was:
-            trigger = "" if rules.trigger is None else rules.trigger.why(look, due)
-            look = run.take(Cut(due, was, new, trigger), look)
+            look = run.take(Cut(due, was, new, run.due), look)
             told = plain
         elif not told:
             run.bill(look, due, due + 1)

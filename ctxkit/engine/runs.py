@@ -52,6 +52,8 @@ class Run:
         """Calls at which a pruning had to be asked by itself, as it says no schedule."""
         self.history = History.start(self.log)
         self.cuts: list[Cut] = []
+        self.due = ""
+        """What made the latest compaction due, in the field's words, whether anything came of it or not."""
         self.held: list[Held] = []
         self.warned: list[tuple[int, str]] = []
         self._noted: set[int] = set()

@@ -52,6 +52,7 @@ def test_a_compaction_is_told_with_counts_before_and_after():
     assert start["before"] == end["before"] == 19
     assert end["after"] == len(a.model.asked[0].messages)
     assert end["tokens_after"] < end["tokens_before"] == start["tokens_before"]
+    assert start["trigger"] == end["trigger"] == a.session.edits[0].trigger == "window_size"
 
 
 def test_a_failed_compaction_is_told_with_its_error():
@@ -59,7 +60,9 @@ def test_a_failed_compaction_is_told_with_its_error():
     a = agent(at=full(), rules=RULES, heard=heard, summary_model=Says(*[ModelError("down")] * 9))
     run(a.turn("go"))
     assert "down" in payloads(heard, "compaction_end")[0]["error"]
-    assert len(payloads(heard, "compaction_start")) == len(payloads(heard, "compaction_end"))
+    starts, ends = payloads(heard, "compaction_start"), payloads(heard, "compaction_end")
+    assert len(starts) == len(ends)
+    assert {e["trigger"] for e in (*starts, *ends)} == {"window_size"}
 
 
 def test_a_failure_by_hand_is_told_too():
