@@ -15,6 +15,8 @@ HEAD = """# Config files of other systems
 Written by `python docs/make_configs.py`; do not edit by hand.
 
 ```python
+import ctxkit as ck
+
 rules = ck.load_rules("orchestration.yaml")             # whose file it is, its keys say; system= forces one
 rules = ck.load_rules("team.yaml", agent="Reviewer")    # one agent of a fuseraft team
 print(rules.to_config())                                # the same settings, in the system's own syntax and spelling

@@ -91,11 +91,16 @@ def holds(policy: Callable, history: History, room: Room, rounds: int = 1) -> No
     assert policy(new, room).tokens == new.tokens, "it does not settle"
 
 
-def paired(before: tuple[Message, ...], after: tuple[Message, ...]) -> None:
-    """Assert that no call lost the result it had, and no result its call."""
+def paired(
+    before: tuple[Message, ...], after: tuple[Message, ...], late: set[str] = frozenset()
+) -> None:
+    """Assert that no call lost the result it had, and no result its call.
+
+    `late`: calls without an answer when they were dropped; what they returned later stands alone.
+    """
     asked = {c.id: i for i, m in enumerate(after) for c in m.tool_calls}
     answered = {m.call_id: i for i, m in enumerate(after) if m.role == "tool"}
-    calls = {c.id for m in before for c in m.tool_calls}
+    calls = {c.id for m in before for c in m.tool_calls} - late
     results = {m.call_id for m in before if m.role == "tool"}
     assert not {c for c in asked if c in results} - answered.keys(), "a call lost its result"
     assert not {c for c in answered if c in calls} - asked.keys(), "a result lost its call"

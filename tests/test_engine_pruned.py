@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from conftest import sample
@@ -96,6 +98,32 @@ def test_two_rules_that_send_the_same_get_the_same_bill():
     assert cleared.cuts
     assert masked.prompts.tolist() == cleared.prompts.tolist()
     assert masked.fresh_tokens.tolist() == cleared.fresh_tokens.tolist()
+
+
+def swelling(seed: int) -> Log:
+    """A talk of which the fixed part grows and shrinks, as with tools that come and go."""
+    log, chance = Log(Fours()), Random(seed)
+    for entry in by_chance(seed, 40).messages:
+        if entry.role == "assistant":
+            log.open(float(log.calls), fixed=chance.choice([900, 900, 900, 600, 2400]))
+        log.append(entry)
+    return log
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_a_fixed_part_grows_by_is_fresh_however_it_is_worked_out(seed):
+    log = swelling(seed)
+    idle = Clear(keep_last=10**6)
+    plain, said, asked = (
+        run(log, Rules(pruning=p, counter=Fours())) for p in (None, idle, by_calls((idle,)))
+    )
+    rows = np.diff([log.tokens.P[n] for n in log.upto])
+    grown = np.maximum(np.diff(log.fixed_at), 0)
+    assert grown.any()
+    assert (np.diff(log.fixed_at) < 0).any()
+    for done in (plain, said, asked):
+        assert done.prompts.tolist() == plain.prompts.tolist()
+        assert done.fresh_tokens[1:].tolist() == (rows + grown).tolist()
 
 
 class Loud(Clear):

@@ -108,6 +108,6 @@ def contents(history: History) -> Numbers:
 
 def common(a: History, b: History) -> int:
     """Return the tokens of the prefix that two views share, the fixed part included."""
-    if a.head is b.head and a.lo == b.lo:
-        return b.fixed + b.before(min(len(a), len(b)))
-    return b.fixed + b.before(alike(contents(a), contents(b)))
+    same_head = a.head is b.head and a.lo == b.lo
+    same = min(len(a), len(b)) if same_head else alike(contents(a), contents(b))
+    return min(a.fixed, b.fixed) + b.before(same)

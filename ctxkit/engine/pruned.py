@@ -203,7 +203,7 @@ class _Called:
             view = self.left(call)
             same = self._same(call, contents(view))
             out[0].append(view.tokens)
-            out[1].append(0 if same is None else view.fixed + view.before(same))
+            out[1].append(0 if same is None else view.log.fixed_before(call) + view.before(same))
         self._call = max(stop, self._call)
         return out
 

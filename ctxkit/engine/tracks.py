@@ -123,7 +123,9 @@ class Tracks:
         for call in range(self._call, top.stop):
             size = top.total(call, TOKENS) + log.fixed_at[call]
             prompts.append(size)
-            shared.append(size - (self._new(call) if call > rows.begin else self._first(call, size)))
+            new = self._new(call) if call > rows.begin else self._first(call, size)
+            grown = log.fixed_at[call] - log.fixed_before(call)
+            shared.append(max(size - new - grown, 0))
         self._call = top.stop
         return prompts, shared
 

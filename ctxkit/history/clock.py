@@ -38,13 +38,14 @@ class Clock:
 
     def sync(self) -> Clock:
         """Bring the columns up to the calls that the log has by now."""
-        log, known = self.log, len(self.cold)
+        log, known, fixed = self.log, len(self.cold), self.log.fixed_at
         if known == len(log.upto):
             return self
         sent, done, sizes = log.sent, log.done, log.tokens.C
         for c in range(known, len(log.upto)):
             cold = c == 0 or sent[c] - done[c - 1] >= self.life
-            more = sizes[c] if cold else max(sizes[c] - sizes[c - 1], 0)
+            shrunk = 0 if cold else max(fixed[c - 1] - fixed[c], 0)
+            more = sizes[c] if cold else max(sizes[c] + shrunk - sizes[c - 1], 0)
             self.cold.append(cold)
             if cold:
                 self.calls.append(c)

@@ -96,6 +96,11 @@ class Log:
         """Number of the calls made, an open one included."""
         return len(self.upto)
 
+    def fixed_before(self, call: int) -> int:
+        """Return the tokens of a call's fixed part that the call before had already."""
+        fixed = self.fixed_at
+        return min(fixed[max(call - 1, 0)], fixed[call])
+
     # -- growing -------------------------------------------------------------------------------------------------
 
     def open(self, time: float | None = None, agent: str | None = None, fixed: int | None = None) -> int:

@@ -40,7 +40,7 @@ class Due:
 
     def why(self, outlook: Outlook, call: int) -> str:  # noqa: ARG002  what is joined asks its parts
         """Return why it is due at a call at which it is."""
-        return self.word or name_of(self)
+        return self.name or self.word or name_of(self)
 
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call in start..stop at which it is due, or `stop`."""

@@ -58,7 +58,8 @@ def test_it_is_what_the_model_was_asked(name):
     def check(sizes):
         heard = []
         rules = preset(name).but(window=6000, assumed=True, reserve=500)
-        one = agent(*talk(sizes), rules=rules, heard=heard, tools=[ECHO])
+        notes = Says(*[said("notes")] * 99)  # so that no reply of the talk is taken for a summary
+        one = agent(*talk(sizes), rules=rules, heard=heard, tools=[ECHO], summary_model=notes)
         for turn in range(3):
             run(one.turn(f"go on {turn}"))
         held(one, heard)

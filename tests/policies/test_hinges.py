@@ -193,7 +193,7 @@ def test_a_trigger_says_at_which_size_it_fires():
 
 
 def test_a_trigger_that_says_its_parts_is_looked_into():
-    from ctxkit.agent.budgets import _spent
+    from ctxkit.policies.thresholds import _spent
 
     class Twice(triggers.Due):
         def __init__(self, *parts):
