@@ -46,3 +46,15 @@ def real() -> Path:
 def sample(cases: list, n: int) -> list:
     """All cases in `make test-all`, else `n` of them by the printed seed."""
     return cases if ALL or len(cases) <= n else random.Random(SEED).sample(cases, n)
+
+
+@pytest.fixture
+def shell(tmp_path, monkeypatch):
+    """A real IPython with the extension, in a folder of its own."""
+    from magics.shells import new_shell
+
+    monkeypatch.chdir(tmp_path)
+    shell = new_shell()
+    shell.run_line_magic("load_ext", "ctxkit")
+    yield shell
+    shell.run_line_magic("unload_ext", "ctxkit")

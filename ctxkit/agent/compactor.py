@@ -12,7 +12,7 @@ from ctxkit.agent.budgets import Budget
 from ctxkit.agent.context import LiveContext
 from ctxkit.agent.prompts import Prompts
 from ctxkit.agent.running import in_thread
-from ctxkit.agent.summaries import Held, ModelSummariser
+from ctxkit.agent.summaries import Cached, ModelSummariser
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.chain import Joined
 from ctxkit.policies.plain import as_part
@@ -103,7 +103,7 @@ class Compactor:
         """Note a prompt that was answered: the provider's cache holds it for a while."""
         self._last = self.transcript.clock(), messages
 
-    def _held(self) -> Held | None:
+    def _held(self) -> Cached | None:
         """Return the conversation as it stands, where the writer's cache holds the beginning of it."""
         at, last = self._last
         if not self._own or not last or self.transcript.clock() - at > self.rules.cache_life:
@@ -113,7 +113,7 @@ class Compactor:
         while same < min(len(last), len(now)) and last[same] == now[same]:
             same += 1
         held = log.fixed + sum(map(log.measure, now[:same]))
-        return Held(now, self._tools, held, tokens, self.context.run.room.limit)
+        return Cached(now, self._tools, held, tokens, self.context.run.room.limit)
 
     async def prepare(self, spent: Spent, limits: Limits) -> Prepared:
         """Prepare the next call: save memory and compact where the rules say so, prune, and tell what was done."""

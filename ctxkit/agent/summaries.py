@@ -38,7 +38,7 @@ GO_BY = (
 UPTO = ", up to and without the message that begins with {text!r}: from there on all stays as it is"
 
 
-class Held(NamedTuple):
+class Cached(NamedTuple):
     """The conversation as it would be sent next, of which the provider's cache holds the beginning."""
 
     messages: tuple[Message, ...]
@@ -81,7 +81,7 @@ class ModelSummariser:
         *,
         allowed: Callable[[int], str | None] = lambda _: None,
         begun: Callable[[], None] | None = None,
-        held: Callable[[], Held | None] = lambda: None,
+        held: Callable[[], Cached | None] = lambda: None,
     ) -> None:
         self._held = held
         self.ways: list[str] = []

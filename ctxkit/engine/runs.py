@@ -60,11 +60,6 @@ class Run:
         self.asked: list[tuple[History, str, str | None]] = []
         """Where the policy was asked and nothing came of it: the history, how it ended, and why."""
 
-    @property
-    def in_step(self) -> bool:
-        """False where the history was edited by hand since the last call."""
-        return self._unsent is None
-
     # -- what was sent -----------------------------------------------------------------------------------------------
 
     @property

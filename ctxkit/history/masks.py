@@ -146,10 +146,6 @@ class Masks(Ranges, frozen=True, gc=False):
             out[mask.astype(int)] = True
         return out
 
-    def placeholder_size(self, text: str) -> int:
-        """Return the tokens of a tool result that says only this text."""
-        return self._placeholder(text)[0]
-
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _without(self, at: NDArray[Any], reason: str, method: str | None) -> Self:

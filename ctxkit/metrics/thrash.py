@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from ctxkit.messages import Edit
     from ctxkit.session import Session
 
-__all__ = ["Held", "Thrash", "compactions", "cuts", "spiral", "thrash"]
+__all__ = ["Judged", "Thrash", "compactions", "cuts", "spiral", "thrash"]
 
 
-class Held(msgspec.Struct, frozen=True):
+class Judged(msgspec.Struct, frozen=True):
     """One compaction, as its calls felt it. Sizes are tokens of the prompt; None: not known."""
 
     what: Compaction
@@ -105,7 +105,7 @@ class Held(msgspec.Struct, frozen=True):
 class Thrash(msgspec.Struct, frozen=True):
     """The cuts of a session, summed up. Shares are 0..1; None: no cut can say."""
 
-    cuts: tuple[Held, ...]
+    cuts: tuple[Judged, ...]
     unpaid_cuts_n: int
     anti_thrash: float | None
     """1 less the share of unpaid cuts, over those that can be said to be paid or not."""
@@ -146,7 +146,7 @@ def spiral(session: Session, limit: int) -> int:
 @of_session
 def cuts(
     session: Session, *, anchored: Sizes | None = None, sheet: Sheet | None = None
-) -> tuple[Held, ...]:
+) -> tuple[Judged, ...]:
     """Return the compactions that a later call was shown; those that free nothing are cuts too.
 
     Several between two calls were felt as one. Of a replay they are those that its score counts.
@@ -165,7 +165,7 @@ def cuts(
         full = None if verdict.rebound is None else cut.call + verdict.rebound
         minutes = _minutes(session, cut.call, end), _minutes(session, cut.call, full)
         after = rereads.after(shown, cut.call) if cut.call else (None, None)
-        out.append(Held(cut, verdict, *minutes, *after))
+        out.append(Judged(cut, verdict, *minutes, *after))
     return tuple(out)
 
 
@@ -267,6 +267,6 @@ def _median(values: list[int | None]) -> float | None:
 def __getattr__(name: str) -> Any:
     """Return what has another name now, with a warning for one version."""
     if name == "Cut":
-        warn("metrics.thrash.Cut is metrics.thrash.Held now.", DeprecationWarning, stacklevel=2)
-        return Held
+        warn("metrics.thrash.Cut is metrics.thrash.Judged now.", DeprecationWarning, stacklevel=2)
+        return Judged
     raise AttributeError(name)

@@ -52,24 +52,12 @@ def recorder(name: str = "recorded") -> Any:
         def log_failure_event(
             self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
         ) -> None:
-            self._note(
-                kwargs,
-                response_obj,
-                start_time,
-                end_time,
-                redact(str(kwargs.get("exception")))[:1000],
-            )
+            self._note(kwargs, response_obj, start_time, end_time, _error(kwargs))
 
         async def async_log_failure_event(
             self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any
         ) -> None:
-            self._note(
-                kwargs,
-                response_obj,
-                start_time,
-                end_time,
-                redact(str(kwargs.get("exception")))[:1000],
-            )
+            self._note(kwargs, response_obj, start_time, end_time, _error(kwargs))
 
         def _note(
             self, kwargs: dict[str, Any], response: Any, start: Any, end: Any, error: str | None
@@ -126,3 +114,7 @@ def record(name: str = "recorded") -> Iterator[Recording]:
                 known.remove(callback)
     if recording.empty:
         warnings.warn(NOTHING.format(name=name), stacklevel=3)
+
+
+def _error(kwargs: dict[str, Any]) -> str:
+    return redact(str(kwargs.get("exception")))[:1000]

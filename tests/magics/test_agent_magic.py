@@ -19,15 +19,6 @@ NOTICE = "no LLM was called"
 AUDIT = "%%agent --model scripted/audit --tools files"
 
 
-@pytest.fixture
-def shell(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    shell = new_shell()
-    shell.run_line_magic("load_ext", "ctxkit")
-    yield shell
-    shell.run_line_magic("unload_ext", "ctxkit")
-
-
 def run(shell, cell: str):
     """Run a cell as the notebook does and return the value that it displayed."""
     done = shell.run_cell(cell, store_history=True)

@@ -8,21 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from magics.shells import new_shell
 from magics.test_agent_in_a_kernel import Kernel, errors
 
 from ctxkit.errors import BadArguments
 from ctxkit.magics.approvals import UNASKED, question
 from ctxkit.messages import ToolCall
-
-
-@pytest.fixture
-def shell(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    shell = new_shell()
-    shell.run_line_magic("load_ext", "ctxkit")
-    yield shell
-    shell.run_line_magic("unload_ext", "ctxkit")
 
 
 def run(shell, cell: str):

@@ -134,7 +134,7 @@ def test_a_record_pays_for_its_summaries_by_the_rule_of_a_replay():
 
 @pytest.mark.parametrize(
     ("module", "name", "new"),
-    [(sizes_module, "Spot", Compaction), (thrash_module, "Cut", thrash_module.Held)],
+    [(sizes_module, "Spot", Compaction), (thrash_module, "Cut", thrash_module.Judged)],
 )
 def test_the_old_names_still_stand_for_one_version(module, name, new):
     with pytest.warns(DeprecationWarning, match=new.__name__):

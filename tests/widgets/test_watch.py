@@ -7,7 +7,6 @@ import threading
 
 import pytest
 from builders import assistant, session, step, usage, user
-from magics.shells import new_shell
 from reports.hostile import hostile, intruders
 
 import ctxkit as ck
@@ -29,15 +28,6 @@ def live(tmp_path):
     made = LiveSession("one", model=model, rules=Rules(counter=COUNT), clock=lambda: 1e9, workspace=Workspace(tmp_path))
     with made:
         yield made
-
-
-@pytest.fixture
-def shell(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    shell = new_shell()
-    shell.run_line_magic("load_ext", "ctxkit")
-    yield shell
-    shell.run_line_magic("unload_ext", "ctxkit")
 
 
 def run(shell, cell: str):
