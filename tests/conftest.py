@@ -25,6 +25,7 @@ def pytest_report_header() -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ["CTXKIT_SEED"] = str(SEED)  # one seed for all workers
+    os.environ.pop("VIRTUAL_ENV", None)  # IPython warns where another one than its own is active
     os.environ["XDG_STATE_HOME"] = mkdtemp(prefix="ctxkit-state-")  # kernels of tests inherit it
 
 
