@@ -5,7 +5,7 @@ from __future__ import annotations
 from ctxkit.faces import face
 
 _NAMES = {
-    **dict.fromkeys(("Reader", "names", "sniff"), "members"),
+    **dict.fromkeys(("Reader", "names", "register", "sniff"), "members"),
     **dict.fromkeys(("as_session", "as_sessions"), "given"),
     **dict.fromkeys(("read", "read_all"), "catalogue"),
     "Sessions": "sessions",

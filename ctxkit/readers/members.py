@@ -64,9 +64,35 @@ class Reader(Protocol):
         """Return the sessions of a file."""
 
 
-@cache
+_REGISTERED: dict[str, Reader] = {}
+
+
+def register(reader: Any) -> None:
+    """Let a reader of your own be asked, before all others, until the process ends.
+
+    Args:
+        reader: a module or any object with `NAME`, `sniff(source)` and `read(source)`; a notebook
+            may register the same name again, with a newer form in the place of the older.
+
+    Raises:
+        BadArguments: something of these is missing, or the name is that of a reader of the kit.
+    """
+    checked = _checked(reader)
+    if checked.NAME in {r.NAME for r in _installed()}:
+        raise BadArguments(f"A reader {checked.NAME!r} is there already: give yours another NAME.")
+    _REGISTERED[checked.NAME] = checked
+
+
 def members() -> tuple[Reader, ...]:
-    """Return all readers, those of other packages last; one that cannot be loaded is named in a warning."""
+    """Return all readers: those that were registered, the kit's own, those of other packages.
+
+    A reader of another package that cannot be loaded is named in a warning, once.
+    """
+    return (*_REGISTERED.values(), *_installed())
+
+
+@cache
+def _installed() -> tuple[Reader, ...]:
     own = [cast("Reader", import_module(f"ctxkit.readers.{name}")) for name in MEMBERS]
     for point in entry_points(group=GROUP):
         try:
@@ -78,8 +104,9 @@ def members() -> tuple[Reader, ...]:
 
 
 def _checked(reader: Any) -> Reader:
-    if not (isinstance(reader.NAME, str) and callable(reader.sniff) and callable(reader.read)):
-        raise BadArguments("expected NAME, sniff(source) and read(source).")
+    parts = [getattr(reader, name, None) for name in ("NAME", "sniff", "read")]
+    if not (isinstance(parts[0], str) and parts[0] and callable(parts[1]) and callable(parts[2])):
+        raise BadArguments("A reader has NAME (a text), sniff(source) and read(source).")
     return cast("Reader", reader)
 
 

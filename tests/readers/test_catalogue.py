@@ -161,12 +161,40 @@ def test_a_reader_of_another_package_is_asked_and_a_broken_one_is_named(monkeypa
     monkeypatch.setitem(sys.modules, "their_reader", reader)
     points = [EntryPoint("theirs", "their_reader", room.GROUP), EntryPoint("bad", "no_such", room.GROUP)]
     monkeypatch.setattr(room, "entry_points", lambda group: points)
-    catalogue.members.cache_clear()
+    room._installed.cache_clear()
     try:
         with pytest.warns(UserWarning, match="The reader 'bad' could not be loaded: ModuleNotFoundError"):
             assert ck.read(put(tmp_path, "x", b"theirs")).messages[0].text == "hello"
     finally:
-        catalogue.members.cache_clear()
+        room._installed.cache_clear()
+
+
+def made_reader(name: str, word: str) -> Any:
+    reader = type(sys)("made_reader")
+    reader.NAME, reader.sniff = name, lambda s: s.data.startswith(b"mine")
+    reader.read = lambda s: [session(user(word))]
+    return reader
+
+
+def test_a_reader_of_ones_own_is_asked_first_and_may_be_registered_again(monkeypatch: Any, tmp_path: Path) -> None:
+    monkeypatch.setattr(room, "_REGISTERED", {})
+    path = put(tmp_path, "x", b"mine: {}")
+    with pytest.raises(UnknownFormat):
+        ck.read(path)
+    for word in ("first form", "second form"):
+        ck.readers.register(made_reader("mine", word))
+        assert ck.read(path).messages[0].text == word
+        assert ck.read(path, format="mine").messages[0].text == word
+    assert ck.readers.names().count("mine") == 1
+
+
+def test_what_is_no_reader_or_bears_a_taken_name_is_not_registered(monkeypatch: Any) -> None:
+    monkeypatch.setattr(room, "_REGISTERED", {})
+    with pytest.raises(BadArguments, match="NAME"):
+        ck.readers.register(object())
+    with pytest.raises(BadArguments, match="'pi' is there already"):
+        ck.readers.register(made_reader("pi", "no"))
+    assert "mine" not in ck.readers.names()
 
 
 def test_a_reader_that_breaks_gives_a_read_error(monkeypatch: Any) -> None:
