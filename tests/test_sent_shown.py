@@ -9,7 +9,7 @@ from conftest import sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from late_talks import late_talk
-from talks_by_chance import by_chance
+from talks_by_chance import by_chance, small
 
 import ctxkit as ck
 from ctxkit.composition import layers, report
@@ -70,11 +70,21 @@ def test_a_report_names_what_was_sent_and_adds_up_to_it(name):
     @given(st.integers(0, 10**6), st.booleans())
     def check(seed, late):
         talk = Session(id="t", log=tuple(late_talk(seed, 25))) if late else by_chance(seed, 25)
-        again = ck.replay(talk, preset(name).but(window=9000, assumed=True, reserve=1000))
+        again = ck.replay(talk, small(name))
         held(again, (0, 7, 15, -1, None))
         framed(again)
 
     check()
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_preset_but_none_changes_something_there(name):
+    """Else the test above would hold whatever a preset did."""
+    late = [Session(id="t", log=tuple(late_talk(seed, 25))) for seed in range(3)]
+    runs = [ck.replay(talk, small(name)) for talk in (*late, *(by_chance(n, 25) for n in range(3)))]
+    pruned = [any(i.pruned for call in (15, -1) for i in run.sent(call)) for run in runs]
+    changed = [bool(run.edits) or p for run, p in zip(runs, pruned, strict=True)]
+    assert sum(changed) >= 4 if name != "none" else not any(changed)
 
 
 @pytest.fixture(scope="module")
