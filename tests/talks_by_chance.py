@@ -72,6 +72,7 @@ def unchecked(log: tuple[Message, ...], *kept: int) -> History:
     return History(h.log, Head.of(tuple(h.item(p) for p in kept)), h.hi, h.hi, h.call)
 
 
+NARROW = {"context_window": 40_000, "reserve_tokens": 35_000, "keep_recent_tokens": 1_500}
 SMALL = {
     "pulse_coder": {"compact_trigger": 4_000, "compact_target": 2_000, "keep_last_turns": 2},
     "langchain_summary": {"trigger": ("tokens", 4_000), "keep": ("messages", 6)},
@@ -79,10 +80,9 @@ SMALL = {
     "anthropic_clear_tools": {"trigger": 3_000},
     "adk": {"token_threshold": 4_000, "event_retention_size": 5},
     "boise": {"context_window": 9_000, "protected_turns": 1, "deferred_apply": False},
-    **dict.fromkeys(
-        ("pi", "fased", "openclaw"),
-        {"context_window": 40_000, "reserve_tokens": 35_000, "keep_recent_tokens": 1_500},
-    ),
+    "pi": NARROW,
+    "fased": NARROW,
+    "openclaw": NARROW,
 }
 """Settings of presets that would change nothing in talks as short as these."""
 
