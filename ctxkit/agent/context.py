@@ -15,6 +15,7 @@ from ctxkit.policies.chain import applied
 from ctxkit.policies.recorded import AsRecorded
 
 if TYPE_CHECKING:
+    from ctxkit.history import History
     from ctxkit.messages import Edit, Message
     from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
@@ -122,9 +123,11 @@ class LiveContext:
         """What is done, one after the other, where a prompt does not fit whatever the rules did."""
         return last_resort(self.rules.pruning)
 
-    def trimmed(self, stage: int) -> tuple[Message, ...]:
-        """Return what the prepared call is sent at a stage, counted from 0; nothing of it is kept."""
-        return applied(self.stages[stage], self._shown, self.run.room).messages
+    def trimmed(self, stage: int) -> History:
+        """Return what the prepared call is sent at a stage (-1: before the first); nothing of it is kept."""
+        if stage < 0:
+            return self._shown
+        return applied(self.stages[stage], self._shown, self.run.room)
 
     def preview(self) -> tuple[tuple[Message, ...], int]:
         """Return what the next call would be sent without a compaction, and its tokens; nothing changes."""

@@ -85,8 +85,9 @@ def chat(play, body):
         events.append(
             piece({"tool_calls": [{**call, "function": {"name": name, "arguments": ""}}]})
         )
-        events += [piece({"tool_calls": [{"index": at, "function": {"arguments": text[k : k + 5]}}]})
-                   for k in range(0, len(text), 5)]  # fmt: skip
+        long = max(5, len(text) // 20)
+        events += [piece({"tool_calls": [{"index": at, "function": {"arguments": text[k : k + long]}}]})
+                   for k in range(0, len(text), long)]  # fmt: skip
     if play.cut:
         return _sse(events)
     events.append(piece({}, play.stop or ("tool_calls" if play.calls else "stop")))
