@@ -6,9 +6,10 @@ import asyncio
 
 import pandas as pd
 import pytest
+from builders import assistant, session, user
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from talkers import COUNT, ECHO, Says, live, run, said
+from talkers import COUNT, ECHO, Says, agent, live, run, said
 
 import ctxkit as ck
 from ctxkit.agent.turns import _rows
@@ -58,7 +59,9 @@ def same(one):
 
 
 STEP = st.tuples(st.integers(1, 120), st.sampled_from([0, 40, 900, 1500]))
-TURN = st.tuples(st.lists(STEP, min_size=1, max_size=4), st.booleans())
+BACK = st.none() | st.floats(0, 0.99)
+"""Where the session goes back to after a turn, as a share of its entries; None: it goes on."""
+TURN = st.tuples(st.lists(STEP, min_size=1, max_size=4), st.booleans(), BACK)
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -69,17 +72,19 @@ def test_live_is_log_is_record(name, tmp_path_factory):
         folder = tmp_path_factory.mktemp("live")
         replies = [
             reply(size, tokens, calls=i + 1 < len(steps))
-            for steps, _ in script
+            for steps, *_ in script
             for i, (size, tokens) in enumerate(steps)
         ]
         with live(folder, *replies, rules=RULES[name], tools=[ECHO]) as one:
             table = one.turns
-            for _, by_hand in script:
+            for _, by_hand, back in script:
                 run(one.turn("go on, please"))
                 assert one.turns is table
                 if by_hand:
                     run(one.compact())
-            same(one)
+                if back is not None:
+                    one.move(int(len(one.session.log) * back))
+                same(one)
 
     check()
 
@@ -134,3 +139,52 @@ def test_the_events_log_reads_back_with_its_compactions(tmp_path):
     assert len(told) == len(made) > 1
     assert told["call"].tolist() == made["call"].tolist()
     assert told["trigger"].tolist() == made["trigger"].tolist()
+
+
+def test_after_a_restore_the_log_holds_the_turns_that_stand(tmp_path):
+    steps = [reply(30 + i, 600 + i, calls=i % 3 != 2) for i in range(18)]
+    with live(tmp_path, *steps, rules=RULES["above"], tools=[ECHO]) as one:
+        for _ in range(3):
+            run(one.turn("go on, please"))
+        before, inode = one.workspace.snapshots(one.id).read_bytes(), one.workspace.snapshots(one.id).stat().st_ino
+        last = len(one.session.edits) - 1
+        one.restore(last)
+        assert len(same(one)) < 4
+        run(one.turn("elsewhere"))
+        log = same(one)
+        assert log["turn"].is_monotonic_increasing
+        assert log["turn"].is_unique
+        now = one.workspace.snapshots(one.id)
+        assert now.stat().st_ino == inode
+        assert now.read_bytes()[:300] == before[:300]  # what stands is as it was written
+        record, sizes = ck.read(one.log.path), one.session.behind.row_sizes
+        again = ck.replay(record, RULES["above"], tokens=sizes, fixed=one.session.sent(0)[0].tokens)
+        for name in ("turn", "compaction_occurred", "calls_n"):
+            pd.testing.assert_series_equal(ck.frame(again, per="turn")[name], one.turns[name])
+    now.write_bytes(now.read_bytes()[:-40])  # torn, as after a kill
+    with live(tmp_path, rules=RULES["above"], tools=[ECHO]) as one:
+        same(one)
+
+
+def test_the_frame_that_grows_stays_one_frame_of_one_shape(tmp_path):
+    replies = [reply(5, 900 + n, calls=False) for n in range(4)]
+    with live(tmp_path, *replies, rules=RULES["spent"]) as one:
+        table = one.turns
+        shape = ck.frame([], per="turn").dtypes
+        other = {"table": table}  # somebody else who holds it
+        for n in range(4):
+            run(one.turn("go"))
+            assert other["table"] is one.turns
+            pd.testing.assert_series_equal(table.dtypes, shape)
+            assert table.index.tolist() == list(range(n + 1))
+            assert table["turn_input_tokens"].tolist() == [900 + k for k in range(n + 1)]
+            assert table.loc[table["turn"] == n, "turn_input_tokens"].tolist() == [900 + n]
+            pd.testing.assert_frame_equal(table.copy(), ck.frame(one.session, per="turn"))
+
+
+def test_what_is_written_before_the_next_turn_belongs_to_the_last():
+    call = ToolCall(id="c", name="echo", arguments={})
+    begun = session(user("go", turn=0), assistant("", call, turn=0))  # killed while the tool ran
+    one = agent(said("done"), at=begun, tools=[ECHO])
+    run(one.turn("and on"))
+    assert [m.turn for m in one.session.messages] == [0, 0, 0, 1, 1]
