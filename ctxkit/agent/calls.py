@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ctxkit.agent.contents import Contents, payload_bytes
 from ctxkit.agent.hearing import Hearing, named_soundly
+from ctxkit.engine import COUNTED
 from ctxkit.errors import ModelError
 from ctxkit.messages import Message, Usage
 from ctxkit.models.model import Model, Request
@@ -148,7 +149,8 @@ class Calls:
 
     def _replied(self, reply: Message, turn: Turn) -> Message:
         told = {} if self._told else {TOOLS: digest(self._tools)}
-        details = {**reply.details, **told, **self._thresholds}
+        counted = {} if reply.usage is None else {COUNTED: self._compactor.context.counted}
+        details = {**reply.details, **told, **counted, **self._thresholds}
         reply, self._told = replace(reply, context_window=self._window, details=details), True
         kept = self._transcript.add(reply, "a")
         self._compactor.context.add(kept)

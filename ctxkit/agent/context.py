@@ -8,7 +8,7 @@ import msgspec
 
 from ctxkit.agent.offloads import Offloads, Save
 from ctxkit.agent.prompts import Prompts
-from ctxkit.engine import Cut, Run, advance, believed, log_of
+from ctxkit.engine import COUNTED, Cut, Run, advance, believed, billed, log_of
 from ctxkit.errors import ModelError
 from ctxkit.policies.adaptive import last_resort
 from ctxkit.policies.chain import applied
@@ -66,7 +66,7 @@ class LiveContext:
         self.log.fixed = fixed
         self.run = Run(self.log, rules, limit)
         self._stand()
-        self._shown = self.run.shown()
+        self._shown = self._went = self.run.shown()
         self.prompts = prompts or Prompts()
         self.prompts.begin(self.run)
         self._numbered = len(session.edits)
@@ -86,18 +86,25 @@ class LiveContext:
         self.run.resume(then)
         edited = bool(self.log.recorded) and self.log.recorded[-1][0] == self.log.calls
         if self.log.calls and not edited and self.log.replies[-1] is not None:
-            call = self.log.calls - 1
-            counted = then.sizes(call, call + 1)[0]
-            self.log.fixed = self._fixed + believed(self.log.replies[-1], counted)
+            reply, call = self.log.replies[-1], self.log.calls - 1
+            said = reply.details.get(COUNTED)
+            whole = then.sizes(call, call + 1)[0]
+            counted = self._fixed + said if isinstance(said, int) else whole
+            self.log.fixed = self._fixed + believed(reply, counted)
 
     def add(self, message: Message) -> None:
         """Write a message that was said; the bill of a reply corrects the count of the prompts to come."""
         self.log.append(message)
         if message.role == "assistant" and self.run.call == self.log.calls:
-            call = self.run.call - 1
-            counted = self.run.sizes(call, call + 1)[0] - self.log.fixed_at[call] + self._fixed
-            before = self.log.fixed - self._fixed
-            self.log.fixed = self._fixed + believed(message, counted, before)
+            call, before = self.run.call - 1, self.log.fixed - self._fixed
+            known = self.run.sizes(call, call + 1)[0]
+            self.log.owe((billed(message) or self._went.tokens) - known)
+            self.log.fixed = self._fixed + believed(message, self._fixed + self.counted, before)
+
+    @property
+    def counted(self) -> int:
+        """Tokens of the messages that the last call was sent, as counted."""
+        return self._went.tokens - self.log.fixed_at[self.run.call - 1]
 
     def prepare(self, time: float, agent: str | None = None) -> Prepared:
         """Open the next call: compact where the rules say so, prune, and return what is sent."""
@@ -107,7 +114,7 @@ class LiveContext:
         if len(run.cuts) > cuts:
             self.log.fixed = self._fixed  # the last bill was of another prompt
         shown = run.shown()
-        self._shown = self._offloads.settled(run, shown)
+        self._shown = self._went = self._offloads.settled(run, shown)
         if self._shown is not shown:
             self.prompts.changed(self._shown.messages, "not offloaded")
         return Prepared(
@@ -124,10 +131,13 @@ class LiveContext:
         return last_resort(self.rules.pruning)
 
     def trimmed(self, stage: int) -> History:
-        """Return what the prepared call is sent at a stage (-1: before the first); nothing of it is kept."""
-        if stage < 0:
-            return self._shown
-        return applied(self.stages[stage], self._shown, self.run.room)
+        """Return what the prepared call is sent at a stage (-1: before the first); it goes out so.
+
+        Nothing of it is kept.
+        """
+        shown = self._shown
+        self._went = shown if stage < 0 else applied(self.stages[stage], shown, self.run.room)
+        return self._went
 
     def preview(self) -> tuple[tuple[Message, ...], int]:
         """Return what the next call would be sent without a compaction, and its tokens; nothing changes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pandas as pd
 import pytest
 from builders import assistant, session, user
@@ -19,6 +20,7 @@ from ctxkit.plots._budget import budget_data
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Count, Spent
+from ctxkit.presets.catalogue import preset
 from ctxkit.snapshots import turns
 
 RULES = {
@@ -115,16 +117,58 @@ def test_a_turn_that_fails_or_is_interrupted_has_its_row(tmp_path):
         assert same(one)["turn_input_tokens"].tolist() == [500, 400]
 
 
-def test_a_replay_of_the_record_is_the_same_frame(tmp_path):
-    steps = [reply(40, 0, calls=i % 3 != 2) for i in range(12)]
-    with live(tmp_path, *steps, rules=RULES["above"], tools=[ECHO]) as one:
-        for _ in range(4):
-            run(one.turn("go on, please"))
-        assert len(one.session.edits)
-        sizes, fixed = one.session.behind.row_sizes, one.session.sent(0)[0].tokens
-        again = ck.replay(ck.read(one.log.path), RULES["above"], tokens=sizes, fixed=fixed)
-    columns = ["turn", "agent", "compaction_occurred", "warn_at", "cutover_at", "calls_n"]
-    pd.testing.assert_frame_equal(ck.frame(again, per="turn")[columns], ck.frame(one.session, per="turn")[columns])
+REPLAYED = {
+    **RULES,
+    "mask": preset("swe_agent_mask", n=2).but(counter=COUNT),
+    "ai": preset("ai").but(counter=COUNT, window=6_000, assumed=True, reserve=500),
+    "fuseraft": preset("fuseraft", warn_at=2_000, cutover_at=5_000).but(counter=COUNT),
+}
+BILL = st.tuples(st.integers(1, 4_000), st.integers(0, 1_400))
+"""Uncached and cached tokens of a bill: some are believed as the size of a prompt, some are not.
+
+None is over a window: what an overflow forces upon a session is not made again by a replay.
+"""
+
+
+@pytest.mark.parametrize("name", REPLAYED)
+def test_a_replay_of_the_record_is_the_same_frame(name, tmp_path_factory):
+    """All columns, whatever the calls were billed; the compactions fire where they fired."""
+
+    @settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
+    @given(st.lists(st.tuples(st.integers(1, 120), BILL), min_size=4, max_size=16))
+    def check(script):
+        steps = []
+        for n, (size, (fresh, cached)) in enumerate(script):
+            usage = Usage(input_tokens=fresh, cache_read_tokens=cached, output_tokens=size)
+            step = reply(size, 0, calls=n % 3 != 2)
+            steps.append(msgspec.structs.replace(step, usage=usage, model="gpt-4o"))
+        end = said("done", usage=Usage(input_tokens=700, cache_read_tokens=9, output_tokens=1))
+        rules, folder = REPLAYED[name], tmp_path_factory.mktemp("live")
+        with live(folder, *steps, end, rules=rules, tools=[ECHO]) as one:
+            for _ in range(len(steps) // 3 + 1):
+                run(one.turn("go on, please"))
+            again = ck.replay(ck.read(one.log.path), rules, last_usage=True)
+            pd.testing.assert_frame_equal(ck.frame(again, per="turn"), one.turns)
+            cuts = [[(e.kind, e.trigger, e.targets) for e in s.edits] for s in (again, one.session)]
+            assert cuts[0] == cuts[1]
+            sums = [sum(i.tokens for i in s.sent(c)) for s in (one.session, again) for c in range(len(steps))]
+            assert sums[: len(steps)] == sums[len(steps) :]
+            runs = [one.agent.compactor.context.run, again.behind]
+            assert runs[0].prompts.tolist() == runs[1].prompts.tolist()
+            assert {r.total for r in runs} == {runs[0].prompts.sum()}
+            if all(c.message.usage for c in one.session.calls):  # none failed
+                assert runs[0].total == one.turns["turn_input_tokens"].sum()
+
+    check()
+
+
+def test_a_budget_counts_what_was_billed(tmp_path):
+    steps = [reply(200, n, calls=False) for n in (3_900, 50, 3_000, 3_000, 900)]
+    with live(tmp_path, *steps, rules=RULES["spent"]) as one:
+        for _ in range(5):
+            run(one.turn("go"))
+        assert same(one)["cumulative_input_tokens"].tolist() == [3_900, 3_950, 6_950, 3_000, 3_900]
+        assert one.turns["compaction_occurred"].tolist() == [False, False, True, False, False]
 
 
 def test_the_events_log_reads_back_with_its_compactions(tmp_path):
