@@ -12,6 +12,7 @@ from ctxkit.engine import COUNTED, Cut, Run, advance, believed, billed, log_of
 from ctxkit.errors import ModelError
 from ctxkit.policies.adaptive import last_resort
 from ctxkit.policies.chain import applied
+from ctxkit.policies.policy import name_of
 from ctxkit.policies.recorded import AsRecorded
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class LiveContext:
             if call == self.log.calls:
                 history = history.apply(edit)
         if history is not was:
-            then.by_hand(history, "recorded")
+            then.by_hand(history, "recorded", "recorded")
         self.run.resume(then)
         edited = bool(self.log.recorded) and self.log.recorded[-1][0] == self.log.calls
         if self.log.calls and not edited and self.log.replies[-1] is not None:
@@ -148,7 +149,7 @@ class LiveContext:
         """Return what a policy would do now, or None where it does nothing; nothing changes."""
         was = self.run.history.at(self.run.call)
         new = applied(policy, was, self.run.room)
-        return None if new is was else Cut(self.run.call, was, new, "manual")
+        return None if new is was else Cut(self.run.call, was, new, "manual", name_of(policy))
 
     def compact(self, policy: Policy, trigger: str = "manual") -> tuple[Edit, ...]:
         """Do what a policy does now; return the edits to keep, none where it does nothing.
@@ -159,7 +160,7 @@ class LiveContext:
         cut = self.tried(policy)
         if cut is None:
             return ()
-        done = self.run.by_hand(cut.new, trigger)
+        done = self.run.by_hand(cut.new, trigger, cut.by)
         self.log.fixed = self._fixed
         return self._edits([done])
 

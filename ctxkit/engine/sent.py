@@ -125,7 +125,9 @@ class SentCalls:
         else:
             schedule = self._schedule(call, known)
         out: dict[int, str] = {}
-        items = list(_scheduled(schedule.extend(call + 1), call, name_of(run.rules.policy), out))
+        done = (c.by for c in reversed(run.cuts) if c.call <= call)
+        by = next(filter(None, done), "") if run.rules.policy is None else name_of(run.rules.policy)
+        items = list(_scheduled(schedule.extend(call + 1), call, by or "a compaction", out))
         if rest:
             items = _called(schedule.left(call), rest, items, run, out)
         return items, out
