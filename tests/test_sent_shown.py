@@ -101,6 +101,22 @@ def test_so_do_reports_of_real_sessions(talks, name):
         framed(again)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("name", names())
+def test_so_do_reports_of_all_real_sessions(real, name):
+    shown = 0
+    for talk in ck.read_all(real, progress=False):
+        if talk.calls:
+            try:
+                again = ck.replay(talk, name)
+            except ck.BadArguments:  # its fixed part alone is over the window of these rules
+                continue
+            held(again, (0, len(talk.calls) // 2, -1, None))
+            framed(again)
+            shown += 1
+    assert shown > 200
+
+
 def test_a_diff_has_the_sizes_that_were_sent():
     rules = preset("ai", context_window=9000).but(reserve=1000)
     again = ck.replay(Session(id="t", log=tuple(late_talk(5, 60))), rules)
