@@ -92,12 +92,11 @@ def session_of(session: Session, done: Run, children: tuple[Session, ...] = ()) 
     """Return the session that a run describes."""
     prompts, fresh, shared = done.prompts.tolist(), done.fresh_tokens.tolist(), shared_tokens(done).tolist()
     cached, billed, call = session.has_cache, session.has_usage, 0
-    owing = done.log.tokens.owing
     log: list[Message | Edit] = []
     for entry in woven(session.messages, done):
         if isinstance(entry, Message) and entry.role == "assistant":
             new = fresh[call] if cached else None
-            if not (owing and billed_by(entry) == prompts[call]):  # else its bill holds as it is
+            if not (done.owing and billed_by(entry) == prompts[call]):  # else its bill holds as it is
                 entry = _reply(entry, prompts[call], new, shared[call], billed=billed)  # noqa: PLW2901
             call += 1
         log.append(entry)

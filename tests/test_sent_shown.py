@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import pytest
+from builders import assistant, session, user
 from conftest import sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +17,9 @@ import ctxkit as ck
 from ctxkit.composition import layers, report
 from ctxkit.frames import lengths
 from ctxkit.frames.cuts import cuts
+from ctxkit.messages import Usage
 from ctxkit.plots._diff import diff_data
+from ctxkit.policies.rules import Rules
 from ctxkit.presets.catalogue import names, preset
 from ctxkit.session import Session
 
@@ -115,6 +119,33 @@ def test_so_do_reports_of_all_real_sessions(real, name):
             framed(again)
             shown += 1
     assert shown > 200
+
+
+def test_one_text_in_the_place_of_two_messages_counts_as_what_each_was():
+    def quiet(history, _room):
+        return history.shorten(np.flatnonzero(history.role("user"))[:-1], "(said)", "quiet")
+
+    talk = [user("go " * 50), assistant("a"), user("mind " * 50, kind="injected"), assistant("b"), user("on"), assistant("c")]
+    again = ck.replay(session(*talk), Rules(pruning=quiet))
+    made = [report(again, call).groups() for call in range(3)]
+    stacked = layers(again).groups
+    assert [{g: n[c] for g, n in stacked.items() if n[c]} for c in range(3)] == made
+    assert made[2]["injected"] > 0 < made[2]["user"]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_replay_says_whose_figures_its_prompts_are(known):
+    def told(n):
+        return Usage(input_tokens=n, output_tokens=9)
+
+    replies = [assistant("b " * 90, usage=told(900)), assistant("c", usage=told(1_100))]
+    talk = session(user("go"), replies[0], user("on"), replies[1])
+    again = ck.replay(talk, Rules(), last_usage=known)
+    made = report(again, 1)
+    assert (made.prompt_tokens, made.prompt_source) == (1_100, "recorded" if known else "derived")
+    assert sum(p.tokens for p in made.parts) == 1_100
+    sent = sum(i.tokens for i in again.sent(1))
+    assert 900 < sent < 1_100 if known else sent == 1_100  # what was known before the bill
 
 
 def test_a_diff_has_the_sizes_that_were_sent():

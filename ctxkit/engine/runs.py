@@ -126,6 +126,11 @@ class Run:
         return self.log.counter.name
 
     @property
+    def owing(self) -> bool:
+        """True where calls were billed otherwise than was known when they were sent."""
+        return self.log.tokens.owing
+
+    @property
     def prunes(self) -> bool:
         """True where calls are sent less than what stands."""
         return self.rules.pruning is not None

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.history import History
-from ctxkit.history.items import content_key
+from ctxkit.history.items import content_at, content_key
 from ctxkit.messages import Message, Sized
 from ctxkit.policies.chain import applied, in_a_row
 from ctxkit.policies.policy import name_of
@@ -141,7 +141,8 @@ class SentCalls:
                 fixed = item.tokens
             else:
                 same = item.row >= 0 and item.changed_by is None
-                content = -item.row - 1 if same else content_key(item.message)
+                key = content_key(item.message)  # one text in two places counts as what each was
+                content = -item.row - 1 if same else content_at(item.row, key)
                 came.append(State(call, item.message, item.tokens, 0, content))
         return Turnover(call, anew=True, came=came, gone=[], fixed=fixed)
 
