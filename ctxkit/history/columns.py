@@ -76,7 +76,8 @@ class Measure:
         if not self.owing:
             return 0
         billed: NDArray[Any] = np.diff(np.array(self.Q[start : stop + 1], np.int64))
-        return billed - self.calls(start, stop)
+        billed -= self.calls(start, stop)
+        return billed
 
     def above(self, limit: float, start: int, stop: int) -> int:
         """Return the first call in start..stop with more than `limit`, or `stop`."""
