@@ -125,8 +125,8 @@ def test_one_text_in_the_place_of_two_messages_counts_as_what_each_was():
     def quiet(history, _room):
         return history.shorten(np.flatnonzero(history.role("user"))[:-1], "(said)", "quiet")
 
-    talk = [user("go " * 50), assistant("a"), user("mind " * 50, kind="injected"), assistant("b"), user("on"), assistant("c")]
-    again = ck.replay(session(*talk), Rules(pruning=quiet))
+    talk = [user("go " * 50), assistant("a"), user("mind " * 50, kind="injected"), assistant("b")]
+    again = ck.replay(session(*talk, user("on"), assistant("c")), Rules(pruning=quiet))
     made = [report(again, call).groups() for call in range(3)]
     stacked = layers(again).groups
     assert [{g: n[c] for g, n in stacked.items() if n[c]} for c in range(3)] == made

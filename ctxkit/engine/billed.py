@@ -129,7 +129,8 @@ class Billed:
                 total += size * (stop - start)
                 fresh += F[stop] - F[since] + size * (N[stop] - N[since])
                 prompt = size + C[stop - 1]
-                most = prompt if rising else size + int((tokens.calls(start, stop) + tokens.owed(start, stop)).max())
+                each = None if rising else tokens.calls(start, stop) + tokens.owed(start, stop)
+                most = prompt if each is None else size + int(each.max())
                 if most > peak:  # noqa: PLR1730  so would max()
                     peak = most
             else:

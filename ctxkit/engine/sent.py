@@ -215,15 +215,6 @@ def _called(
     return items
 
 
-def _whole(item: SentItem, message: Message, run: Run) -> SentItem:
-    """Return a message that went in the place of its stub; as it was said where that is what it says."""
-    said = item.row >= 0 and run.log.messages[item.row].parts == message.parts
-    tokens = item.raw_tokens if said else run.log.measure(message)
-    return item._replace(
-        message=message, tokens=tokens, changed_by=None if said else item.changed_by
-    )
-
-
 def _item(view: History, p: int, part: Any, known: dict[tuple[int, str], SentItem]) -> SentItem:
     item, message = view.item(p), view[p]
     before = known.get((item.row, message.id.split("~")[0]))

@@ -1,4 +1,4 @@
-"""What a server received at each call of a live session is what the session, its event and its frames say."""
+"""What a server received at each call is what a live session, its event and its frames say."""
 
 from __future__ import annotations
 

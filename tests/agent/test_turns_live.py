@@ -177,7 +177,7 @@ def test_from_what_a_replay_cannot_do_again_its_figures_are_its_own(how, tmp_pat
             run(one.turn("go on, please"))
         again = ck.replay(ck.read(one.log.path), rules, last_usage=True)
     told = [ck.frame(s, per="turn") for s in (again, one.session)]
-    calls = [[c for c in ck.frame(s, per="compaction")["call"] if c is not pd.NA][:1] for s in (again, one.session)]
+    calls = [ck.frame(s, per="compaction")["call"].dropna()[:1].tolist() for s in (again, one.session)]
     assert len(one.session.edits) > 0
     if how == "a model's words":
         assert calls[0] == calls[1]  # due at the same call
