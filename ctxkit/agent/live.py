@@ -189,7 +189,8 @@ class LiveSession:
         """The turns so far as one DataFrame, with the columns of ``ctxkit.frame(per="turn")``; it grows.
 
         It is the same object each time, a row more at each turn's end, as its log of snapshots has a
-        line more. After a branch or a restore it holds the turns that stand.
+        line more. After a branch or a restore it holds the turns that stand, as its log does: there, lines of turns
+        that were left are taken back; the session's own log keeps them.
         """
         return self._turns.frame
 

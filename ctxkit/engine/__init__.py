@@ -2,11 +2,14 @@
 
 from ctxkit.engine.advances import advance, run
 from ctxkit.engine.logs import (
+    COUNTED,
     as_known,
     believed,
+    billed,
     identified,
     log_of,
     run_behind,
+    schemas,
     sent_at,
     woven,
 )
@@ -15,6 +18,7 @@ from ctxkit.engine.runs import Run
 from ctxkit.faces import listed
 
 __all__ = [
+    "COUNTED",
     "Cut",
     "Event",
     "Held",
@@ -22,10 +26,12 @@ __all__ = [
     "advance",
     "as_known",
     "believed",
+    "billed",
     "identified",
     "log_of",
     "run",
     "run_behind",
+    "schemas",
     "sent_at",
     "woven",
 ]

@@ -22,6 +22,8 @@ class Cut(msgspec.Struct, frozen=True, gc=False):
     was: History
     new: History
     trigger: str
+    by: str = ""
+    """What did it, where that is not the policy of the rules."""
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -101,7 +101,7 @@ class Pruned(Straight):
 
     def spent(self, limit: float, start: int, stop: int, *, agent: str | None = None) -> int:
         """Return the first call before which an agent was sent so much since the last kept edit."""
-        since, log = self.history.since, self.log
+        since, log, tokens = self.history.since, self.log, self.log.tokens
         sums: dict[str, int] = {}
         for call, size in enumerate(self.sent(since, self.start) if self.sent else (), since):
             sums[log.agents[call]] = sums.get(log.agents[call], 0) + size
@@ -109,7 +109,8 @@ class Pruned(Straight):
             most = max(sums.values(), default=0) if agent is None else sums.get(agent, 0)
             if call >= start and most >= limit:
                 return call
-            sums[log.agents[call]] = sums.get(log.agents[call], 0) + self.size(call)
+            owed = tokens.Q[call + 1] - tokens.Q[call] - tokens.C[call]
+            sums[log.agents[call]] = sums.get(log.agents[call], 0) + self.size(call) + owed
         return stop
 
     # -- billing -----------------------------------------------------------------------------------

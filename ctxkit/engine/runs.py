@@ -126,6 +126,11 @@ class Run:
         return self.log.counter.name
 
     @property
+    def owing(self) -> bool:
+        """True where calls were billed otherwise than was known when they were sent."""
+        return self.log.tokens.owing
+
+    @property
     def prunes(self) -> bool:
         """True where calls are sent less than what stands."""
         return self.rules.pruning is not None
@@ -279,10 +284,10 @@ class Run:
         self.history, self.call, self.begin = past.history.at(past.call), past.call, past.call
         self.cuts, self.billed, self._noted = list(past.cuts), past.billed.copy(), set(past._noted)
 
-    def by_hand(self, new: History, trigger: str = "manual") -> Cut:
-        """Take over what a policy made of `history.at(call)`, before the next call is sent."""
+    def by_hand(self, new: History, trigger: str = "manual", by: str = "") -> Cut:
+        """Take over what a policy (`by`) made of `history.at(call)`, before the next call is sent."""
         was = self.history.at(self.call)
-        cut = Cut(self.call, was, new, trigger)
+        cut = Cut(self.call, was, new, trigger, by)
         self._unsent = self._unsent or self.history
         self.cuts.append(cut)
         self.history = new.at(self.call)

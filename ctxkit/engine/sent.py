@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.history import History
-from ctxkit.history.items import content_key
+from ctxkit.history.items import content_at, content_key
 from ctxkit.messages import Message, Sized
 from ctxkit.policies.chain import applied, in_a_row
 from ctxkit.policies.policy import name_of
@@ -125,7 +125,9 @@ class SentCalls:
         else:
             schedule = self._schedule(call, known)
         out: dict[int, str] = {}
-        items = list(_scheduled(schedule.extend(call + 1), call, name_of(run.rules.policy), out))
+        done = (c.by for c in reversed(run.cuts) if c.call <= call)
+        by = next(filter(None, done), "") if run.rules.policy is None else name_of(run.rules.policy)
+        items = list(_scheduled(schedule.extend(call + 1), call, by or "a compaction", out))
         if rest:
             items = _called(schedule.left(call), rest, items, run, out)
         return items, out
@@ -139,7 +141,8 @@ class SentCalls:
                 fixed = item.tokens
             else:
                 same = item.row >= 0 and item.changed_by is None
-                content = -item.row - 1 if same else content_key(item.message)
+                key = content_key(item.message)  # one text in two places counts as what each was
+                content = -item.row - 1 if same else content_at(item.row, key)
                 came.append(State(call, item.message, item.tokens, 0, content))
         return Turnover(call, anew=True, came=came, gone=[], fixed=fixed)
 
@@ -210,15 +213,6 @@ def _called(
             out.update({row: name_of(part) for row, _ in known if row >= 0 and row not in there})
         view = new
     return items
-
-
-def _whole(item: SentItem, message: Message, run: Run) -> SentItem:
-    """Return a message that went in the place of its stub; as it was said where that is what it says."""
-    said = item.row >= 0 and run.log.messages[item.row].parts == message.parts
-    tokens = item.raw_tokens if said else run.log.measure(message)
-    return item._replace(
-        message=message, tokens=tokens, changed_by=None if said else item.changed_by
-    )
 
 
 def _item(view: History, p: int, part: Any, known: dict[tuple[int, str], SentItem]) -> SentItem:

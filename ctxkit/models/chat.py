@@ -94,8 +94,13 @@ def _part(part: Part) -> dict[str, Any]:
         return {"type": "text", "text": part.text}
     if isinstance(part, Image) and part.data and part.kind == "image":
         return {"type": "image_url", "image_url": {"url": f"data:{part.media_type};base64,{part.data}"}}
+    return {"type": "text", "text": absent(part)}
+
+
+def absent(part: Part) -> str:
+    """Return the words that are sent in the place of what no log kept."""
     what = part.kind if isinstance(part, (Image, Sized)) else "content"
-    return {"type": "text", "text": f"[{what} not kept in the log]"}
+    return f"[{what} not kept in the log]"
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
