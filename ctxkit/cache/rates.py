@@ -1,0 +1,125 @@
+"""What several sessions teach together: rates of misses, and what is read at one."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit.cache.causes import before_reasoning, warm
+from ctxkit.cache.counts import Count, Taught
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ctxkit.cache.calls import Asked
+
+LONG = 8
+"""Calls that a session must have to be judged, or to be one of the draws; shorter ones only teach."""
+FEW = 5
+"""With fewer sessions of its own tool a prediction says so, and its interval is widened."""
+_CALLS = 12
+"""A wider pool counts for at most so many calls of a narrower one."""
+_FIRES = 3
+"""The same where a cause is named: such calls are few."""
+_UNNAMED = ("turn start", "inside a turn")
+_ON_PREFIX = ("resumed", "changed_earlier", "retry")
+"""Causes at which the part that all sessions of a tool share is still read."""
+
+
+class Rate(NamedTuple):
+    """How often a class of calls misses, and what it reads then as a share of what it could read."""
+
+    often: float
+    kept: float
+
+
+class Rates:
+    """What teachers say to a session of one tool and family: its own kind first, then wider pools."""
+
+    def __init__(
+        self, teachers: Iterable[Taught], tool: str, family: str, first: Taught | None = None
+    ) -> None:
+        self.every = list(teachers)
+        near = [t for t in self.every if t.family == family]
+        self.own = [t for t in near if t.tool == tool]
+        self.first = first
+        """What a session's own first half taught, before all others."""
+        self.drawn = next((found for each in (self.own, near, self.every) if (found := _long(each))), [])
+        """The sessions of which each draw takes one."""
+        self._pools = [_sum(each) for each in (self.own, near, self.every)]
+        if first is not None:
+            self._pools.insert(0, first.counts)
+        self._prefix = _median([r for n in _UNNAMED for r in self._reads(n)])
+
+    def after(self, first: Taught) -> Rates:
+        """Return the rates with what a session's own first half taught before all others."""
+        return Rates(self.every, first.tool, first.family, first)
+
+    @property
+    def few(self) -> bool:
+        """True where too few sessions of the same tool and provider teach."""
+        return len(self.own) < FEW
+
+    def rate(self, name: str, teacher: Taught | None = None) -> Rate:
+        """Return the rate of a class; `teacher`: as one of the sessions of the tool would have it."""
+        often, kept = _named_rate(name), 0.0
+        for pool in (*reversed(self._pools), teacher.counts if teacher else {}):
+            often, kept = _shrunk(pool.get(name, Count()), often, kept, name)
+        return Rate(often, kept)
+
+    def low(self, asked: Asked, name: str) -> int:
+        """Return what a call of a class reads at a miss, in tokens; of unnamed ones see `Rate.kept`."""
+        if name == "reasoning_dropped":
+            return before_reasoning(asked)
+        if name == "compaction" and asked.gap is not None and asked.gap >= asked.life:
+            return 0
+        if name == "too_short":
+            return 0
+        if name in _ON_PREFIX:
+            return min(self._prefix, warm(asked))
+        return min(_median(self._reads(name)), asked.prompt)
+
+    def first_reads(self) -> Sequence[int]:
+        """Return what first calls read: what another session had put there."""
+        return self._reads("cold_start") or (0,)
+
+    def _reads(self, name: str) -> Sequence[int]:
+        return next((p[name].reads for p in self._pools[:-1] if name in p and p[name].reads), ())
+
+
+def _named_rate(name: str) -> float:
+    """Return the rate before anything was seen: a cause holds, a call without one hits."""
+    return 0.02 if name in _UNNAMED else 0.9
+
+
+def _shrunk(count: Count, often: float, kept: float, name: str) -> tuple[float, float]:
+    """Return the rate of a count, drawn to a wider pool's by so many calls of it.
+
+    Of unnamed classes by tokens, not by misses: small misses come early, where little is lost.
+    """
+    if not count.calls:
+        return often, kept
+    if name not in _UNNAMED:
+        return (count.misses + _FIRES * often) / (count.calls + _FIRES), kept
+    mean = count.expected / count.calls
+    share = (count.lost + _CALLS * mean * often * (1 - kept)) / (count.expected + _CALLS * mean)
+    if count.misses:
+        held = 1 - count.lost / max(count.lost + sum(count.reads), 1)
+        kept = (count.misses * held + kept) / (count.misses + 1)
+    return min(share / (1 - kept), 1.0), kept
+
+
+def _long(teachers: Iterable[Taught]) -> list[Taught]:
+    return [t for t in teachers if sum(c.calls for c in t.counts.values()) >= LONG]
+
+
+def _sum(teachers: Iterable[Taught]) -> dict[str, Count]:
+    out: dict[str, Count] = {}
+    for t in teachers:
+        for name, count in t.counts.items():
+            out[name] = out.get(name, Count()) + count
+    return out
+
+
+def _median(values: Sequence[int]) -> int:
+    return round(median(values)) if values else 0
