@@ -47,8 +47,10 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     prompt: int
     """Tokens of the whole prompt."""
     family: str
+    last: int | None
+    """The call before; None: this is the first."""
     before: int | None
-    """Tokens of the prompt before; None: this is the first."""
+    """Tokens of its prompt."""
     reply: int
     """Tokens of the reply before; 0 where they are not known."""
     gap: float | None
@@ -161,6 +163,7 @@ def _asked(session: Session, calls: Sequence[Call]) -> Iterable[Asked]:
             call=call.index,
             prompt=_prompt(call),
             family=family(session, call.message.model),
+            last=before.index if before else None,
             before=_prompt(before) if before else None,
             reply=(before.message.usage.output_tokens or 0) if before and before.message.usage else 0,
             gap=None if then is None or now is None else max(now - then, 0.0),

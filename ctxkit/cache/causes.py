@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 Cause = Literal[
     "cold_start",
     "prefix_change",
-    "too_short",
     "compaction",
+    "too_short",
     "ttl_expiry",
     "effort_change",
     "resumed",
@@ -48,12 +48,12 @@ class Rule(NamedTuple):
 RULES = (
     Rule("prefix_change", "the first call of another model", lambda a: a.switched),
     Rule("cold_start", "the first call of an agent", lambda a: a.before is None),
+    Rule("compaction", "a compaction since the call before", lambda a: a.edited),
     Rule(
         "too_short",
         "the prompt before was shorter than what the provider caches",
         lambda a: (a.before or 0) < a.least,
     ),
-    Rule("compaction", "a compaction since the call before", lambda a: a.edited),
     Rule(
         "ttl_expiry",
         "a pause longer than the cache lives (five minutes, or an hour by the class of its writes)",

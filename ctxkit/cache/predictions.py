@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 NAIVE = ("lifetime", "all_cached", "nothing_cached")
 """Models beside which a prediction stands."""
 _LOW, _HIGH = 10, 90
-_STRETCH = 1.5
+STRETCH = 1.5
 """How far an interval is stretched where no other session's error says."""
 
 
@@ -148,7 +148,7 @@ def _judged(
 
 
 def _interval(draws: NDArray[Any], point: float, by: float) -> tuple[float, float]:
-    low, high = np.percentile(draws, [_LOW, _HIGH])
+    low, high = np.percentile(draws, [_LOW, _HIGH]).tolist()
     return max(point - (point - low) * by, 0.0), point + (high - point) * by
 
 
@@ -156,7 +156,7 @@ def stretch(rates: Rates) -> float:
     """Return by how much an interval is stretched: what holds four fifths of the teachers."""
     own = [t.stretch for t in rates.own if t.stretch is not None]
     off = own if len(own) >= FEW else [t.stretch for t in rates.every if t.stretch is not None]
-    return max(float(np.percentile(off, 80)), 1.0) if off else _STRETCH
+    return max(float(np.percentile(off, 80)), 1.0) if off else STRETCH
 
 
 def _half(

@@ -31,6 +31,8 @@ COLUMNS = (
     Column("input_usd", FLOAT, "dollars of the prompts"),
     Column("output_usd", FLOAT, "dollars of the replies"),
     Column("summaries_usd", FLOAT, "dollars of the calls that write summaries: known, else by size"),
+    Column("cost_low_usd", FLOAT, "dollars of the row if its cache did as badly foretold as the record's: 80 % interval"),
+    Column("cost_high_usd", FLOAT, "upper end of it; of the record both are what it cost"),
     Column("cost_source", TEXT, "of `cost_usd`, the weakest: recorded (the log's own prices), derived or estimated"),
     Column("table_usd", FLOAT, "the same by the table of prices, which replays are billed by"),
     Column("cuts_n", INT, "compactions"),
@@ -61,8 +63,18 @@ COLUMNS = (
     Column("window_loss", FLOAT, "of what was removed and named before the next cut, the share out of sight"),
     Column("first_use_delay", FLOAT, "median calls from a cut to the first use of something that it took"),
     Column("regret", FLOAT, "needed-later loss above that of the best set of messages under the same budget (a bound)"),
-    Column("reproduction_error", FLOAT, "modelled / recorded input-side dollars - 1 of the recorded session"),
+    Column("prediction_error", FLOAT, "foretold / recorded input-side dollars - 1, its reads not known: by others"),
+    Column("prediction_low", FLOAT, "lower end of its 80 % interval, as an error: the record is in it if low <= 0 <= high"),
+    Column("prediction_high", FLOAT, "upper end of it"),
+    Column("half_error", FLOAT, "the same error of the second half of the calls, taught by the first half"),
+    Column("split_error", FLOAT, "tokens by which the foretold reads are off call by call / all prompt tokens"),
+    Column("lifetime_error", FLOAT, "error in dollars of a model that knows the cache's lifetime alone"),
+    Column("all_cached_error", FLOAT, "of one that finds all that two prompts share"),
+    Column("nothing_cached_error", FLOAT, "of one without a cache"),
+    Column("prediction_note", TEXT, "why there is no prediction, or what it rests on where that is little"),
+    Column("closure_error", FLOAT, "modelled / recorded input-side dollars - 1, told the reads of misses: the books add up"),
     Column("unexplained_misses", FLOAT, "share of its calls that missed the cache without an explanation"),
+    Column("explained_loss", FLOAT, "share of the tokens lost at misses whose cause the log shows"),
     Column("priced", FLOAT, "share of its billed calls whose model has a price"),
     Column("counter", TEXT, "who counts tokens that no usage anchors"),
     Column("counter_error", FLOAT, "its plain count / recorded growth - 1"),
@@ -79,8 +91,10 @@ def typed(rows: list[dict[str, Any]], extra: tuple[str, ...] = ()) -> Any:
     """Return rows as a frame with these columns and types, others (`extra`) after `rules`."""
     import pandas as pd
 
+    from ctxkit.sweeps.renamed import Scores
+
     names = [*NAMES[:2], *extra, *NAMES[2:]]
     data: dict[str, Any] = {n: array([r.get(n) for r in rows], TYPES[n]) for n in NAMES}
     for name in extra:
         data[name] = pd.Series([r.get(name) for r in rows]).convert_dtypes()
-    return pd.DataFrame({n: data[n] for n in names})
+    return Scores({n: data[n] for n in names})

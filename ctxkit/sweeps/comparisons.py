@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from ctxkit.cache.words import UNKNOWN, within
 from ctxkit.engine import identified
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.markup import escape, line
 from ctxkit.readers.given import of_session
 from ctxkit.replays import replayed, session_of
 from ctxkit.sweeps.columns import typed
+from ctxkit.sweeps.renamed import Scores
 from ctxkit.sweeps.grids import Refused, labels, rules_of
 from ctxkit.sweeps.scores import Base, row_of
 
@@ -26,6 +28,8 @@ SHOWN = {
     "prompt_tokens": "prompt tokens",
     "peak_tokens": "peak",
     "cost_usd": "cost",
+    "cost_low_usd": "80 %: from",
+    "cost_high_usd": "to",
     "cuts_n": "cuts",
     "token_savings": "saved: tokens",
     "message_savings": "messages",
@@ -55,7 +59,7 @@ _SORT = (
 """A click on a head sorts the rows by its figures, the largest first; the next click turns them round."""
 
 
-class Comparison(pd.DataFrame):
+class Comparison(Scores):
     """A frame of scores, one row a setting, the recorded session first, indexed by the names of the rules.
 
     It takes every verb of a DataFrame (whose results are plain frames). Its display is in the order asked for until a
@@ -67,26 +71,22 @@ class Comparison(pd.DataFrame):
     replays: dict[str, Session]
 
     @property
-    def _constructor(self) -> Callable[..., pd.DataFrame]:
-        return pd.DataFrame
-
-    @property
     def caption(self) -> str:
         """What the figures rest on, in a sentence or two."""
         first = self.iloc[0]
         how = (
-            "Input side reproduced within " + _percent(abs(first["reproduction_error"]))
-            if _is(first["reproduction_error"])
-            else "No cache split is recorded, so the cost model could not be checked"
+            within(first["prediction_error"], first["prediction_low"], first["prediction_high"])
+            if _is(first["prediction_error"])
+            else str(first["prediction_note"] if _is(first["prediction_note"]) else UNKNOWN)
         )
         riddles = (
-            f", {_percent(first['unexplained_misses'])} of the calls missed the cache without an explanation"
+            f" {_percent(first['unexplained_misses'])} of the calls missed the cache without an explanation."
             if _is(first["unexplained_misses"])
             else ""
         )
         return (
             f"{line(str(first['session']), 60)}: {_int(first['calls_n'])} calls. Replays keep the recorded trajectory: "
-            f"they tell the bill and what was out of sight, not what the agent would have done. {how}{riddles}. "
+            f"they tell the bill and what was out of sight, not what the agent would have done. {how}{riddles} "
             f"Summaries are billed as fresh input and output.{self._prices()}"
         )
 

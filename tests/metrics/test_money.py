@@ -8,7 +8,7 @@ from builders import assistant, session, summarised, user
 import ctxkit as ck
 from ctxkit.messages import Usage
 from ctxkit.metrics.misses import misses
-from ctxkit.metrics.money import modelled, recorded, reproduction_error
+from ctxkit.metrics.money import modelled, recorded, closure_error
 from ctxkit.prices import price
 
 MODEL = "claude-sonnet-4-5"
@@ -70,7 +70,7 @@ def test_without_a_split_nothing_is_classified():
         assistant(usage=Usage(input_tokens=20)),
     )
     assert kinds(s) == [None, None]
-    assert reproduction_error(s) is None
+    assert closure_error(s) is None
 
 
 def test_the_ledger_is_disjoint_and_priced_by_class():
@@ -102,14 +102,14 @@ def test_real_bills_are_reproduced(real, name, usd):
     """Pi's session cost $37.90 on the input side; carrying its misses without anchoring was 5.5 % off."""
     s = ck.read(real / name)
     assert recorded(s).input_usd == pytest.approx(usd, abs=0.01)
-    assert abs(reproduction_error(s)) < 0.005
+    assert abs(closure_error(s)) < 0.005
 
 
 def test_every_real_session_with_a_split_is_reproduced_within_three_percent(real):
     checked = 0
     for s in ck.read_all(real, progress=False):
         for each in (s, *s.children):
-            error = reproduction_error(each)
+            error = closure_error(each)
             if error is not None:
                 checked += 1
                 assert abs(error) < 0.03, (each.path_, error)
