@@ -119,6 +119,15 @@ def missed(expected: int, read: int) -> bool:
     return expected - read > max(TOLERANCE * expected, LEAST)
 
 
+UNNAMED = (
+    "turn start",
+    "inside a turn",
+    "turn start, no clock",
+    "inside a turn, no clock",
+)
+"""Classes of the calls that no rule speaks of. Without a clock the pauses are among their misses."""
+
+
 def kind(asked: Asked) -> str:
     """Return the class whose rate of misses a call shares: its cause, finer where that tells more.
 
@@ -130,5 +139,5 @@ def kind(asked: Asked) -> str:
         gap = asked.gap or 0.0
         return f"{name} {'10m' if gap < 600 else '60m' if gap < 3600 else 'later'}"
     if name == "unexplained":
-        return "turn start" if asked.turn_starts else "inside a turn"
+        return UNNAMED[(not asked.turn_starts) + 2 * (asked.gap is None)]
     return name

@@ -71,7 +71,7 @@ def taught(session: Session, stop: int | None = None) -> Taught:
         name = kind(a)
         counts[name] = counts.get(name, Count()) + _one(a, read)
     few = {n: msgspec.structs.replace(c, reads=c.reads[:READS]) for n, c in counts.items()}
-    return Taught(session.id, head(known), session.product or session.format, of(known, session), few)
+    return Taught(session.id, head(known), session.format, of(known, session), few)
 
 
 def _one(a: Asked, read: int) -> Count:

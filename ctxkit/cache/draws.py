@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxkit.cache.causes import kind, warm
+from ctxkit.cache.causes import UNNAMED, kind, warm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,13 +37,13 @@ def drawn(known: Sequence[Asked], rates: Rates) -> NDArray[Any]:
         rows = taken == which
         often[rows] = [by_kind[k].often for k in kinds]
         kept[rows] = [by_kind[k].kept for k in kinds]
-    low[:] = [rates.low(a, k) for a, k in zip(known, kinds, strict=True)]
+    for i, (a, k) in enumerate(zip(known, kinds, strict=True)):
+        low[:, i] = np.minimum(rng.choice(rates.lows(a, k), size=DRAWS), a.prompt)
     missing = rng.random(low.shape) < often
-    unnamed = np.array([k in ("turn start", "inside a turn") for k in kinds], bool)
+    unnamed = np.array([k in UNNAMED for k in kinds], bool)
     at_miss = np.where(unnamed, kept * hit, low)
     reads = np.where(missing, at_miss, hit)
-    firsts = [i for i, k in enumerate(kinds) if k == "cold_start"]
-    for i in firsts:
-        reads[:, i] = np.minimum(rng.choice(rates.first_reads(), size=DRAWS), known[i].prompt)
+    first = np.array([k == "cold_start" for k in kinds], bool)
+    reads[:, first] = low[:, first]
     return reads
 

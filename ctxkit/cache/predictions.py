@@ -107,7 +107,7 @@ def _rates(
     session: Session, known: Sequence[Asked], teachers: Iterable[Taught] | None
 ) -> Rates:
     taken = others(table() if teachers is None else teachers, session.id, head(known))
-    return Rates(taken, session.product or session.format, of(known, session))
+    return Rates(taken, session.format, of(known, session))
 
 
 def _few(rates: Rates) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.cache.causes import before_reasoning, warm
+from ctxkit.cache.causes import UNNAMED, before_reasoning, warm
 from ctxkit.cache.counts import Count, Taught
 
 if TYPE_CHECKING:
@@ -19,9 +19,12 @@ FEW = 5
 """With fewer sessions of its own tool a prediction says so, and its interval is widened."""
 _CALLS = 12
 """A wider pool counts for at most so many calls of a narrower one."""
+_SELDOM, _MOSTLY = 0.02, 0.9
+"""Rates of classes of which no session tells: a call without a cause misses seldom."""
 _FIRES = 3
 """The same where a cause is named: such calls are few."""
-_UNNAMED = ("turn start", "inside a turn")
+_PLAIN = frozenset({"openai", "deepseek", "kimi", "gemini"})
+"""Families that bill no writes: one teaches of another where nothing else does. A router is none."""
 _ON_PREFIX = ("resumed", "changed_earlier", "retry")
 """Causes at which the part that all sessions of a tool share is still read."""
 
@@ -41,15 +44,16 @@ class Rates:
     ) -> None:
         self.every = list(teachers)
         near = [t for t in self.every if t.family == family]
+        wide = [t for t in self.every if t.family in _PLAIN] if family in _PLAIN else near
         self.own = [t for t in near if t.tool == tool]
         self.first = first
         """What a session's own first half taught, before all others."""
-        self.drawn = next((found for each in (self.own, near, self.every) if (found := _long(each))), [])
+        self.drawn = next((found for each in (self.own, near, wide) if (found := _long(each))), [])
         """The sessions of which each draw takes one."""
-        self._pools = [_sum(each) for each in (self.own, near, self.every)]
+        self._pools = [_sum(each) for each in (self.own, near, wide)]
         if first is not None:
             self._pools.insert(0, first.counts)
-        self._prefix = _median([r for n in _UNNAMED for r in self._reads(n)])
+        self._prefix = _median([r for n in UNNAMED for r in self._reads(n)])
 
     def after(self, first: Taught) -> Rates:
         """Return the rates with what a session's own first half taught before all others."""
@@ -63,33 +67,33 @@ class Rates:
     def rate(self, name: str, teacher: Taught | None = None) -> Rate:
         """Return the rate of a class; `teacher`: as one of the sessions of the tool would have it."""
         often, kept = _named_rate(name), 0.0
-        for pool in (*reversed(self._pools), teacher.counts if teacher else {}):
+        narrow = name in UNNAMED and bool(self.own)  # what no rule explains is the tool's own way
+        pools = self._pools[:-2] if narrow else self._pools
+        for pool in (*reversed(pools), teacher.counts if teacher else {}):
             often, kept = _shrunk(pool.get(name, Count()), often, kept, name)
         return Rate(often, kept)
 
-    def low(self, asked: Asked, name: str) -> int:
-        """Return what a call of a class reads at a miss, in tokens; of unnamed ones see `Rate.kept`."""
+    def lows(self, asked: Asked, name: str) -> Sequence[int]:
+        """Return what a call of a class may read at a miss, in tokens; of unnamed ones see `Rate`."""
         if name == "reasoning_dropped":
-            return before_reasoning(asked)
-        if name == "compaction" and asked.gap is not None and asked.gap >= asked.life:
-            return 0
-        if name == "too_short":
-            return 0
+            return (before_reasoning(asked),)
+        if name == "too_short" or (name == "compaction" and self._expired(asked)):
+            return (0,)
         if name in _ON_PREFIX:
-            return min(self._prefix, warm(asked))
-        return min(_median(self._reads(name)), asked.prompt)
+            return (min(self._prefix, warm(asked)),)
+        return self._reads(name) or (0,)
 
-    def first_reads(self) -> Sequence[int]:
-        """Return what first calls read: what another session had put there."""
-        return self._reads("cold_start") or (0,)
+    @staticmethod
+    def _expired(asked: Asked) -> bool:
+        return asked.gap is not None and asked.gap >= asked.life
 
     def _reads(self, name: str) -> Sequence[int]:
-        return next((p[name].reads for p in self._pools[:-1] if name in p and p[name].reads), ())
+        return next((p[name].reads for p in self._pools if name in p and p[name].reads), ())
 
 
 def _named_rate(name: str) -> float:
     """Return the rate before anything was seen: a cause holds, a call without one hits."""
-    return 0.02 if name in _UNNAMED else 0.9
+    return _SELDOM if name in UNNAMED else _MOSTLY
 
 
 def _shrunk(count: Count, often: float, kept: float, name: str) -> tuple[float, float]:
@@ -99,7 +103,7 @@ def _shrunk(count: Count, often: float, kept: float, name: str) -> tuple[float, 
     """
     if not count.calls:
         return often, kept
-    if name not in _UNNAMED:
+    if name not in UNNAMED:
         return (count.misses + _FIRES * often) / (count.calls + _FIRES), kept
     mean = count.expected / count.calls
     share = (count.lost + _CALLS * mean * often * (1 - kept)) / (count.expected + _CALLS * mean)

@@ -31,7 +31,7 @@ def apart(sessions: Iterable[Session]) -> list[Session]:
         own = taught(session)
         if len(others([t for _, t in found], own.session, own.head)) == len(found):
             found.append((session, own))
-    return sorted((s for s, _ in found), key=lambda s: (s.product or s.format, s.id))
+    return sorted((s for s, _ in found), key=lambda s: (s.format, s.id))
 
 
 def teach(sessions: Sequence[Session]) -> tuple[Taught, ...]:
