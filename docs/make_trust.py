@@ -41,7 +41,7 @@ def main() -> None:
     """Write the page, or the table."""
     warnings.simplefilter("ignore")
     if sys.argv[1:2] == ["--teach"]:
-        trust_cache.teach([Path(each) for each in sys.argv[2:]])
+        trust_cache.learn([Path(each) for each in sys.argv[2:]])
         return
     folder = Path(os.environ["CTXKIT_SESSIONS"])
     (HERE / "trust.md").write_text(page(folder), encoding="utf-8")

@@ -1,0 +1,201 @@
+"""The chapter of docs/trust.md on the prompt cache, and the table of what sessions taught."""  # noqa: INP001  beside a script
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from pathlib import Path
+from statistics import median
+
+import msgspec
+import numpy as np
+
+import ctxkit as ck
+from ctxkit.cache import noise
+from ctxkit.cache.calls import clock
+from ctxkit.cache.causes import RULES
+from ctxkit.cache.counts import Taught
+from ctxkit.cache.predictions import Prediction, prediction
+from ctxkit.cache.table import NAME, table
+from ctxkit.cache.teaching import apart, left_out, teach
+from ctxkit.metrics.misses import misses
+from ctxkit.metrics.money import closure_error
+from ctxkit.session import Session
+
+TABLE = Path(ck.__file__).parent / "cache" / NAME
+CLAUDE, MINI, PI = "claude-code", "mini-swe-agent", "pi"
+Judged = list[tuple[Session, Prediction]]
+GOALS = """
+| figure | goal | here | |
+| --- | --- | --- | --- |
+"""
+
+
+def learn(folders: list[Path]) -> None:
+    """Remake the table from folders of logs; sessions that are in it and not there stay as they are."""
+    given = apart([s for folder in folders for s in ck.read_all(folder, progress=False)])
+    new = teach(given)
+    ids, heads = {t.session for t in new}, {t.head for t in new}
+    kept = [t for t in table() if t.session not in ids and t.head not in heads]
+    every = sorted([*kept, *new], key=lambda t: (t.tool, t.session))
+    lines = ",\n".join(msgspec.json.encode(t).decode() for t in every)
+    TABLE.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+
+
+def page(folder: Path) -> str:
+    """Return the chapter."""
+    every = [s for s in ck.read_all(folder, progress=False)]
+    sessions = apart(every)
+    judged = left_out(sessions, table())
+    priced = [(s, p) for s, p in judged if p.error is not None]
+    return "\n".join(
+        [
+            "## The prompt cache, foretold\n",
+            _taught(table()),
+            "### Goals\n",
+            GOALS.strip(),
+            *_goals(priced, sessions),
+            "",
+            "### Each session, its own reads left out\n",
+            _each(priced),
+            _unpriced(judged),
+            "### Misses by cause\n",
+            _causes(sessions),
+        ]
+    )
+
+
+def _taught(rows: tuple[Taught, ...]) -> str:
+    tools = Counter(t.tool for t in rows)
+    said = ", ".join(f"{n} of {tool}" for tool, n in sorted(tools.items()))
+    return (
+        f"{len(rows)} recorded sessions and subagents teach ({said}); a session never teaches itself, nor does a "
+        "copy of its beginning. The prediction is told sizes, times, models, events and the life of the writes, "
+        "never a read. `ctxkit.score` prints it for any session.\n"
+    )
+
+
+def _goals(priced: Judged, sessions: list[Session]) -> list[str]:
+    by_tool = {tool: [x for x in priced if x[0].format == tool] for tool in (CLAUDE, MINI, PI)}
+    no_pi = [x for x in priced if x[0].format != PI]
+    rows = [
+        _row("error, one session left out, median", 0.05, _middle(priced, "error")),
+        _row("nine of ten", 0.20, _nine(priced, "error")),
+        _row("nine of ten, Claude Code and mini-SWE-agent", 0.15, _nine(by_tool[CLAUDE] + by_tool[MINI], "error")),
+        _row("median without Pi", None, _middle(no_pi, "error")),
+        _row("Pi apart", None, _middle(by_tool[PI], "error")),
+        _row("lifetime alone, median", None, _middle(priced, "lifetime_error")),
+        _row("lifetime alone, nine of ten", None, _nine(priced, "lifetime_error")),
+        _row("all cached, median", None, _middle(priced, "all_cached_error")),
+        _row("nothing cached, median", None, _middle(priced, "nothing_cached_error")),
+        _row("second half from the first, median", 0.06, _middle(priced, "half_error")),
+        _row("second half, nine of ten", 0.25, _nine(priced, "half_error")),
+    ]
+    covered = float(np.mean([p.low <= 0 <= p.high for _, p in priced]))  # type: ignore[operator]
+    width = median(p.high - p.low for _, p in priced)  # type: ignore[operator]
+    rows.append(f"| the 80 % interval covers | 70 to 90 % | {covered:.0%} | {_ok(0.7 <= covered <= 0.9)} |")
+    rows.append(_row("its median width", 0.25, width))
+    return [*rows, *_noise_rows(priced), *_cause_rows(priced, sessions)]
+
+
+def _noise_rows(priced: Judged) -> list[str]:
+    true = [p.split_error or 0.0 for _, p in priced]
+    ways = (("shuffled over the calls", noise.shuffled, 3.0), ("random", noise.random_reads, 10.0))
+    rows = [_row("split error, median", None, median(true))]
+    for words, spoil, least in ways:
+        spoilt = [prediction(spoil(s)).split_error or 0.0 for s, _ in priced]
+        times = sum(spoilt) / sum(true)
+        closed = [abs(closure_error(spoil(s)) or 0.0) for s, _ in priced]
+        rows.append(
+            f"| split error where reads are {words} | {least:.0f} times | {median(spoilt):.1%}, {times:.1f} times in "
+            f"the mean; closure error {median(closed):.2%} | {_ok(times >= least)} |"
+        )
+    chance = [noise.by_chance(s) for s, _ in priced]
+    middles = [median(c) for c in chance if c]
+    nines = [float(np.percentile(c, 90)) for c in chance if c]
+    rows.append(_row("floor: chance alone, a session's own rates known, median", None, median(middles)))
+    rows.append(_row("floor, nine of ten", None, median(nines)))
+    return rows
+
+
+def _cause_rows(priced: Judged, sessions: list[Session]) -> list[str]:
+    with_clock = [s for s in sessions if s.format == CLAUDE and clock(s)]
+    pairs = [noise.named_by_chance(s, seed) for s, _ in priced for seed in range(20)]
+    chance = sum(named for _, named in pairs) / max(sum(lost for lost, _ in pairs), 1)
+    return [
+        _least("lost tokens with a cause, Claude Code with a clock", 0.80, _named(with_clock)),
+        _least("the same, all priced", 0.50, _named([s for s, _ in priced])),
+        _row("the same where the misses are put to other calls", 0.10, chance),
+    ]
+
+
+def _named(sessions: list[Session]) -> float:
+    lost = [m for s in sessions for m in misses(s) if m is not None and m.kind != "cold_start"]
+    return sum(m.lost for m in lost if m.kind != "unexplained") / max(sum(m.lost for m in lost), 1)
+
+
+def _each(priced: Judged) -> str:
+    lines = [
+        "| session | tool | calls | recorded | error | 80 % interval | second half | split | lifetime alone | with a cause |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for s, p in sorted(priced, key=lambda x: (x[0].format, x[0].id)):
+        usd = ck.score(s, loss=False)["input_usd"]
+        half = "-" if p.half_error is None else f"{p.half_error:+.1%}"
+        lines.append(
+            f"| {s.id[:24]} | {s.format} | {len(p.reads)} | ${usd:,.2f} | {p.error:+.1%} | {p.low:+.0%} to "
+            f"{p.high:+.0%} | {half} | {p.split_error:.1%} | {p.lifetime_error:+.1%} | {_named([s]):.0%} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _unpriced(judged: Judged) -> str:
+    rest = [(s, p) for s, p in judged if p.error is None]
+    told = ", ".join(f"{s.id[:24]} ({p.split_error:.1%})" for s, p in rest)
+    return f"Without a price only the split can be checked: {told}.\n" if rest else ""
+
+
+def _causes(sessions: list[Session]) -> str:
+    found: dict[str, list[int]] = defaultdict(list)
+    for s in sessions:
+        for m in misses(s):
+            if m is not None and m.kind != "cold_start":
+                found[m.kind].append(m.lost)
+    every = sum(map(sum, found.values())) or 1
+    words = {r.name: r.words for r in RULES} | {"unexplained": "no rule holds"}
+    rows = [
+        f"| `{name}` | {words[name]} | {len(lost)} | {sum(lost):,} | {sum(lost) / every:.1%} |"
+        for name, lost in sorted(found.items(), key=lambda x: -sum(x[1]))
+    ]
+    head = "| cause | what the log shows | misses | lost tokens | share |\n| --- | --- | --- | --- | --- |"
+    return "\n".join([head, *rows]) + "\n"
+
+
+def _row(words: str, most: float | None, value: float | None) -> str:
+    if value is None:
+        return f"| {words} | | no such session | |"
+    goal = "" if most is None else f"at most {most:.0%}"
+    return f"| {words} | {goal} | {value:.1%} | {'' if most is None else _ok(value <= most)} |"
+
+
+def _least(words: str, least: float, value: float) -> str:
+    return f"| {words} | at least {least:.0%} | {value:.1%} | {_ok(value >= least)} |"
+
+
+def _ok(holds: bool) -> str:  # noqa: FBT001
+    return "reached" if holds else "**missed**"
+
+
+def _values(judged: Judged, name: str) -> list[float]:
+    return [abs(v) for _, p in judged if (v := getattr(p, name)) is not None]
+
+
+def _middle(judged: Judged, name: str) -> float | None:
+    found = _values(judged, name)
+    return median(found) if found else None
+
+
+def _nine(judged: Judged, name: str) -> float | None:
+    found = _values(judged, name)
+    return float(np.percentile(found, 90)) if found else None
+
+
