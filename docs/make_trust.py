@@ -1,9 +1,9 @@
-"""Write docs/trust.md: what the figures are worth, measured. `python docs/make_trust.py`
+"""Write docs/trust.md: what the figures are worth, measured. By `python docs/make_trust.py`.
 
 The sessions are those of CTXKIT_SESSIONS. `python docs/make_trust.py --teach FOLDER ...` remakes the
 table of what sessions taught (`ctxkit/cache/taught.json`) from folders of logs; what was said in them
 is not in it. A further chapter is a function that returns Markdown, named in `CHAPTERS`.
-"""
+"""  # noqa: INP001  a script
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 import numpy as np
@@ -13,17 +14,19 @@ import ctxkit as ck
 from ctxkit.cache import noise
 from ctxkit.cache.calls import clock
 from ctxkit.cache.causes import RULES
-from ctxkit.cache.counts import Taught
 from ctxkit.cache.predictions import Prediction, prediction
 from ctxkit.cache.table import NAME, table
 from ctxkit.cache.teaching import apart, left_out, teach
 from ctxkit.metrics.misses import misses
 from ctxkit.metrics.money import closure_error
-from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from ctxkit.cache.counts import Taught
+    from ctxkit.session import Session
 
 TABLE = Path(ck.__file__).parent / "cache" / NAME
 CLAUDE, MINI, PI = "claude-code", "mini-swe-agent", "pi"
-Judged = list[tuple[Session, Prediction]]
+Judged: TypeAlias = "list[tuple[Session, Prediction]]"
 GOALS = """
 | figure | goal | here | |
 | --- | --- | --- | --- |
@@ -43,8 +46,7 @@ def learn(folders: list[Path]) -> None:
 
 def page(folder: Path) -> str:
     """Return the chapter."""
-    every = [s for s in ck.read_all(folder, progress=False)]
-    sessions = apart(every)
+    sessions = apart(ck.read_all(folder, progress=False))
     judged = left_out(sessions, table())
     priced = [(s, p) for s, p in judged if p.error is not None]
     return "\n".join(
@@ -80,7 +82,11 @@ def _goals(priced: Judged, sessions: list[Session]) -> list[str]:
     rows = [
         _row("error, one session left out, median", 0.05, _middle(priced, "error")),
         _row("nine of ten", 0.20, _nine(priced, "error")),
-        _row("nine of ten, Claude Code and mini-SWE-agent", 0.15, _nine(by_tool[CLAUDE] + by_tool[MINI], "error")),
+        _row(
+            "nine of ten, Claude Code and mini-SWE-agent",
+            0.15,
+            _nine(by_tool[CLAUDE] + by_tool[MINI], "error"),
+        ),
         _row("median without Pi", None, _middle(no_pi, "error")),
         _row("Pi apart", None, _middle(by_tool[PI], "error")),
         _row("lifetime alone, median", None, _middle(priced, "lifetime_error")),
@@ -92,7 +98,9 @@ def _goals(priced: Judged, sessions: list[Session]) -> list[str]:
     ]
     covered = float(np.mean([p.low <= 0 <= p.high for _, p in priced]))  # type: ignore[operator]
     width = median(p.high - p.low for _, p in priced)  # type: ignore[operator]
-    rows.append(f"| the 80 % interval covers | 70 to 90 % | {covered:.0%} | {_ok(0.7 <= covered <= 0.9)} |")
+    rows.append(
+        f"| the 80 % interval covers | 70 to 90 % | {covered:.0%} | {_ok(0.7 <= covered <= 0.9)} |"
+    )
     rows.append(_row("its median width", 0.25, width))
     return [*rows, *_noise_rows(priced), *_cause_rows(priced, sessions)]
 
@@ -112,7 +120,9 @@ def _noise_rows(priced: Judged) -> list[str]:
     chance = [noise.by_chance(s) for s, _ in priced]
     middles = [median(c) for c in chance if c]
     nines = [float(np.percentile(c, 90)) for c in chance if c]
-    rows.append(_row("floor: chance alone, a session's own rates known, median", None, median(middles)))
+    rows.append(
+        _row("floor: chance alone, a session's own rates known, median", None, median(middles))
+    )
     rows.append(_row("floor, nine of ten", None, median(nines)))
     return rows
 
@@ -135,7 +145,8 @@ def _named(sessions: list[Session]) -> float:
 
 def _each(priced: Judged) -> str:
     lines = [
-        "| session | tool | calls | recorded | error | 80 % interval | second half | split | lifetime alone | with a cause |",
+        "| session | tool | calls | recorded | error | 80 % interval | second half | split | lifetime "
+        + "alone | with a cause |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for s, p in sorted(priced, key=lambda x: (x[0].format, x[0].id)):
@@ -181,7 +192,7 @@ def _least(words: str, least: float, value: float) -> str:
     return f"| {words} | at least {least:.0%} | {value:.1%} | {_ok(value >= least)} |"
 
 
-def _ok(holds: bool) -> str:  # noqa: FBT001
+def _ok(holds: bool) -> str:
     return "reached" if holds else "**missed**"
 
 
@@ -197,5 +208,3 @@ def _middle(judged: Judged, name: str) -> float | None:
 def _nine(judged: Judged, name: str) -> float | None:
     found = _values(judged, name)
     return float(np.percentile(found, 90)) if found else None
-
-

@@ -77,6 +77,8 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     """True where a call was refused since the one before, or before that one."""
     other_effort: bool
     """True where the model was set to think more or less."""
+    line: str
+    """Of whose calls it is one: the program's version as far as its second number, or a subagent."""
     headless: bool
     """True for the first call of a log whose beginning is not in the file."""
 
@@ -148,6 +150,7 @@ def asked(session: Session) -> tuple[Asked, ...]:
 
 def _asked(session: Session, calls: Sequence[Call]) -> Iterable[Asked]:
     times, life = clock(session) or {}, cache_life(session)
+    line = "subagent" if session.parent else ".".join((session.version or "").split(".")[:2])
     lost = any(isinstance(e, Message) and e.kind == LOST for e in session.path[:2])
     last: dict[tuple[str, str | None], Call] = {}
     retried: dict[tuple[str, str | None], bool] = {}
@@ -170,7 +173,9 @@ def _asked(session: Session, calls: Sequence[Call]) -> Iterable[Asked]:
             family=family(session, call.message.model),
             last=before.index if before else None,
             before=_prompt(before) if before else None,
-            reply=(before.message.usage.output_tokens or 0) if before and before.message.usage else 0,
+            reply=(before.message.usage.output_tokens or 0)
+            if before and before.message.usage
+            else 0,
             gap=None if then is None or now is None else max(now - then, 0.0),
             life=life,
             least=_least(call.message.model or session.model),
@@ -181,6 +186,7 @@ def _asked(session: Session, calls: Sequence[Call]) -> Iterable[Asked]:
             restarted=before is not None and (_restarted(since) or _told(call, "resumed")),
             retried=before is not None and (refused or retried.get(key, False)),
             other_effort=before is not None and _effort(before) != _effort(call),
+            line=line,
             headless=lost and not last,
         )
         last[key], retried[key] = call, refused

@@ -131,10 +131,13 @@ UNNAMED = (
 def kind(asked: Asked) -> str:
     """Return the class whose rate of misses a call shares: its cause, finer where that tells more.
 
-    A pause counts by its length, as OpenAI's caches have no fixed life; a call without a cause by
-    whether a turn starts with it.
+    A first call counts by the line of versions: from 2.1 on Claude Code's mostly find a prefix that
+    others put there, before it they never did. A pause counts by its length, as OpenAI's caches have
+    no fixed life; a call without a cause by whether a turn starts with it.
     """
     name = cause(asked)
+    if name == "cold_start":
+        return f"{name} {asked.line}"
     if name == "ttl_expiry":
         gap = asked.gap or 0.0
         return f"{name} {'10m' if gap < 600 else '60m' if gap < 3600 else 'later'}"

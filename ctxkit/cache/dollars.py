@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ctxkit.cache.calls import HOUR, cache_life
 from ctxkit.prices import price
@@ -13,8 +12,11 @@ from ctxkit.prices import price
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from ctxkit.cache.calls import Asked
     from ctxkit.session import Session
+
 
 class Dollars(NamedTuple):
     """The input side as a straight line: each token that is read is cheaper by so much."""
@@ -26,7 +28,7 @@ class Dollars(NamedTuple):
 
     def of(self, reads: NDArray[Any]) -> NDArray[Any]:
         """Return the dollars of calls that read so many tokens, summed over the last axis."""
-        return (self.whole - self.saved * reads).sum(axis=-1)
+        return np.asarray((self.whole - self.saved * reads).sum(axis=-1))
 
 
 def dollars(session: Session, known: Sequence[Asked]) -> Dollars | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ctxkit.cache.causes import UNNAMED, kind, warm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from ctxkit.cache.calls import Asked
     from ctxkit.cache.rates import Rates
@@ -43,7 +44,6 @@ def drawn(known: Sequence[Asked], rates: Rates) -> NDArray[Any]:
     unnamed = np.array([k in UNNAMED for k in kinds], bool)
     at_miss = np.where(unnamed, kept * hit, low)
     reads = np.where(missing, at_miss, hit)
-    first = np.array([k == "cold_start" for k in kinds], bool)
+    first = np.array([a.before is None and not a.switched for a in known], bool)
     reads[:, first] = low[:, first]
     return reads
-

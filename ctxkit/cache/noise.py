@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from ctxkit.cache.calls import asked, billed
 from ctxkit.cache.causes import cause, missed
@@ -17,6 +16,8 @@ from ctxkit.cache.rates import Rates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from ctxkit.session import Session
 
@@ -53,7 +54,9 @@ def shuffled(session: Session, seed: int = 0) -> Session:
     known = asked(session)
     shares = [r / a.prompt for a, r in zip(known, recorded_reads(session), strict=True)]
     order = np.random.default_rng(seed).permutation(len(known))
-    return with_reads(session, [int(shares[i] * a.prompt) for i, a in zip(order, known, strict=True)])
+    return with_reads(
+        session, [int(shares[i] * a.prompt) for i, a in zip(order, known, strict=True)]
+    )
 
 
 def by_chance(session: Session) -> tuple[float, ...]:

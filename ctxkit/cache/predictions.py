@@ -7,27 +7,27 @@ can fail, unlike `metrics.money.closure_error`, which checks that the books add 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from ctxkit.cache.calls import asked
 from ctxkit.cache.causes import warm
 from ctxkit.cache.counts import head, of, recorded_reads, taught
-from ctxkit.cache.dollars import dollars
+from ctxkit.cache.dollars import Dollars, dollars
 from ctxkit.cache.draws import drawn
-from ctxkit.cache.rates import FEW, Rates
+from ctxkit.cache.rates import FEW, LONG, Rates
 from ctxkit.cache.table import others, table
 from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from numpy.typing import NDArray
+
     from ctxkit.cache.calls import Asked
     from ctxkit.cache.counts import Taught
-    from ctxkit.cache.dollars import Dollars
     from ctxkit.session import Session
 
 NAIVE = ("lifetime", "all_cached", "nothing_cached")
@@ -52,7 +52,7 @@ class Prediction(msgspec.Struct, frozen=True):
     """The lower end of the 80 % interval, as an error: the record lies in it where low <= 0 <= high."""
     high: float | None = None
     half_error: float | None = None
-    """Of the second half of the calls, the first half having taught it first."""
+    """Of the second half of the calls, the first half having taught it first; of 16 calls on."""
     split_error: float | None = None
     """Tokens by which the reads are off, call by call, over all tokens of the prompts."""
     lifetime_error: float | None = None
@@ -94,62 +94,87 @@ def prediction(session: Session, teachers: Iterable[Taught] | None = None) -> Pr
         reads=tuple(middle.astype(int).tolist()),
         split_error=split_error(known, recorded_reads(session), middle),
         teachers=len(rates.own),
-        why=_few(rates),
+        why=_few(rates, len(known)),
     )
-    priced = dollars(session, known)
-    if priced is None:
+    line = dollars(session, known)
+    if line is None:
         why = "A call has no known price, so only the split of its tokens can be checked."
         return msgspec.structs.replace(found, why=why)
-    return _judged(session, known, rates, reads, priced, found)
+    case = _Case(session, known, rates, _counted(line, known), np.array(recorded_reads(session)))
+    return case.judged(reads, found)
 
 
-def _rates(
-    session: Session, known: Sequence[Asked], teachers: Iterable[Taught] | None
-) -> Rates:
+def _rates(session: Session, known: Sequence[Asked], teachers: Iterable[Taught] | None) -> Rates:
     taken = others(table() if teachers is None else teachers, session.id, head(known))
     return Rates(taken, session.format, of(known, session))
 
 
-def _few(rates: Rates) -> str | None:
-    if not rates.few:
-        return None
-    n = len(rates.own)
-    return f"Only {n} other session{'s' * (n != 1)} of its tool and provider taught the prediction."
+def _few(rates: Rates, calls: int) -> str | None:
+    told = []
+    if calls < LONG:
+        told.append(f"It has {calls} calls with a cache split, so one miss decides.")
+    if rates.few:
+        n = len(rates.own)
+        told.append(
+            f"Only {n} other session{'s' * (n != 1)} of its tool and provider taught the prediction."
+        )
+    return " ".join(told) or None
 
 
-def _judged(
-    session: Session,
-    known: Sequence[Asked],
-    rates: Rates,
-    reads: NDArray[Any],
-    priced: Dollars,
-    found: Prediction,
-) -> Prediction:
-    counted = np.array([not a.headless for a in known])  # what such a call reads nobody can tell
-    recorded = np.array(recorded_reads(session))
-    line = type(priced)(priced.whole * counted, priced.saved * counted)
-    true = float(line.of(recorded))
-    if not true:
-        return msgspec.structs.replace(found, why="Its calls cost nothing, so no share can be off.")
-    draws = line.of(reads)
-    point = float(np.median(draws))
-    low, high = _interval(draws, point, stretch(rates))
-    naive = naive_reads(known)
-    errors = {f"{n}_error": float(line.of(naive[n])) / true - 1 for n in NAIVE}
-    return msgspec.structs.replace(
-        found,
-        error=point / true - 1,
-        low=low / true - 1,
-        high=high / true - 1,
-        spread=(low / point - 1, high / point - 1),
-        half_error=_half(session, known, rates, line, recorded),
-        **errors,
-    )
+class _Case(NamedTuple):
+    """A session that is judged."""
+
+    session: Session
+    known: Sequence[Asked]
+    rates: Rates
+    line: Dollars
+    recorded: NDArray[Any]
+
+    def judged(self, reads: NDArray[Any], found: Prediction) -> Prediction:
+        """Return a prediction with the errors of its dollars."""
+        true = float(self.line.of(self.recorded))
+        if not true:
+            return msgspec.structs.replace(found, why="Its calls cost nothing, so no share is off.")
+        draws = self.line.of(reads)
+        point = float(np.median(draws))
+        low, high = _interval(draws, point, stretch(self.rates))
+        naive = naive_reads(self.known)
+        return msgspec.structs.replace(
+            found,
+            error=point / true - 1,
+            low=low / true - 1,
+            high=high / true - 1,
+            spread=(low / point - 1, high / point - 1),
+            half_error=self.half(),
+            **{f"{n}_error": float(self.line.of(naive[n])) / true - 1 for n in NAIVE},
+        )
+
+    def half(self) -> float | None:
+        """Return the error of the second half of the calls, taught by the first half before others."""
+        at = len(self.known) // 2
+        if at < LONG:
+            return None
+        reads = drawn(self.known[at:], self.rates.after(taught(self.session, at)))
+        part = Dollars(self.line.whole[at:], self.line.saved[at:])
+        true = float(part.of(self.recorded[at:]))
+        return float(np.median(part.of(reads))) / true - 1 if true else None
+
+
+def _counted(line: Dollars, known: Sequence[Asked]) -> Dollars:
+    """Leave out the first call of a log without its beginning: nobody can tell what it reads."""
+    counted = np.array([not a.headless for a in known])
+    return Dollars(line.whole * counted, line.saved * counted)
 
 
 def _interval(draws: NDArray[Any], point: float, by: float) -> tuple[float, float]:
+    """Return the ends of the interval: no side is less than half the other, nor than a hundredth.
+
+    Draws end where nothing is missed, and a model can be wrong there, too.
+    """
     low, high = np.percentile(draws, [_LOW, _HIGH]).tolist()
-    return max(point - (point - low) * by, 0.0), point + (high - point) * by
+    below, above = point - low, high - point
+    least = max(below / 2, above / 2, point / 100)
+    return max(point - max(below, least) * by, 0.0), point + max(above, least) * by
 
 
 def stretch(rates: Rates) -> float:
@@ -157,20 +182,6 @@ def stretch(rates: Rates) -> float:
     own = [t.stretch for t in rates.own if t.stretch is not None]
     off = own if len(own) >= FEW else [t.stretch for t in rates.every if t.stretch is not None]
     return max(float(np.percentile(off, 80)), 1.0) if off else STRETCH
-
-
-def _half(
-    session: Session, known: Sequence[Asked], rates: Rates, line: Dollars, recorded: NDArray[Any]
-) -> float | None:
-    """Return the error of the second half of the calls, foretold with the counts of the first."""
-    at = len(known) // 2
-    if at < 2:
-        return None
-    own = taught(session, at)
-    reads = drawn(known[at:], rates.after(own))
-    part = type(line)(line.whole[at:], line.saved[at:])
-    true = float(part.of(recorded[at:]))
-    return float(np.median(part.of(reads))) / true - 1 if true else None
 
 
 def split_error(known: Sequence[Asked], recorded: Sequence[int], reads: Any) -> float:

@@ -19,6 +19,7 @@ FEW = 5
 """With fewer sessions of its own tool a prediction says so, and its interval is widened."""
 _CALLS = 12
 """A wider pool counts for at most so many calls of a narrower one."""
+_FIRST = "cold_start"
 _SELDOM, _MOSTLY = 0.02, 0.9
 """Rates of classes of which no session tells: a call without a cause misses seldom."""
 _FIRES = 3
@@ -69,8 +70,11 @@ class Rates:
         often, kept = _named_rate(name), 0.0
         narrow = name in UNNAMED and bool(self.own)  # what no rule explains is the tool's own way
         pools = self._pools[:-2] if narrow else self._pools
+        weight: float = _CALLS
         for pool in (*reversed(pools), teacher.counts if teacher else {}):
-            often, kept = _shrunk(pool.get(name, Count()), often, kept, name)
+            count = pool.get(name, Count())
+            often, kept = _shrunk(count, often, kept, name, weight)
+            weight = _enough(count) if self.first else _CALLS
         return Rate(often, kept)
 
     def lows(self, asked: Asked, name: str) -> Sequence[int]:
@@ -88,7 +92,15 @@ class Rates:
         return asked.gap is not None and asked.gap >= asked.life
 
     def _reads(self, name: str) -> Sequence[int]:
-        return next((p[name].reads for p in self._pools if name in p and p[name].reads), ())
+        """Return the reads of a class by the nearest pool that has any; of first calls of any line."""
+        for pool in self._pools:
+            if name in pool and pool[name].reads:
+                return pool[name].reads
+            if name.startswith(_FIRST) and (
+                found := [r for k, c in pool.items() if k.startswith(_FIRST) for r in c.reads]
+            ):
+                return found
+        return ()
 
 
 def _named_rate(name: str) -> float:
@@ -96,7 +108,14 @@ def _named_rate(name: str) -> float:
     return _SELDOM if name in UNNAMED else _MOSTLY
 
 
-def _shrunk(count: Count, often: float, kept: float, name: str) -> tuple[float, float]:
+def _enough(count: Count) -> float:
+    """Return how many calls hold so many misses: beside one half of a session others count as that."""
+    return max(_CALLS, min(1.0, _CALLS / max(count.misses, 1)) * count.calls)
+
+
+def _shrunk(
+    count: Count, often: float, kept: float, name: str, weight: float
+) -> tuple[float, float]:
     """Return the rate of a count, drawn to a wider pool's by so many calls of it.
 
     Of unnamed classes by tokens, not by misses: small misses come early, where little is lost.
@@ -106,7 +125,7 @@ def _shrunk(count: Count, often: float, kept: float, name: str) -> tuple[float, 
     if name not in UNNAMED:
         return (count.misses + _FIRES * often) / (count.calls + _FIRES), kept
     mean = count.expected / count.calls
-    share = (count.lost + _CALLS * mean * often * (1 - kept)) / (count.expected + _CALLS * mean)
+    share = (count.lost + weight * mean * often * (1 - kept)) / (count.expected + weight * mean)
     if count.misses:
         held = 1 - count.lost / max(count.lost + sum(count.reads), 1)
         kept = (count.misses * held + kept) / (count.misses + 1)

@@ -1,9 +1,9 @@
 """What the calls of a session cost with the prompt cache in it: a ledger by disjoint classes, recorded and modelled.
 
-The model is told what each recorded miss read, and its lag is the mean of the recorded shortfalls: so its dollars cannot
-be far from the recorded ones, whatever was read. `closure_error` says how far they are: a check that the books add up
-and that prices are put to the right classes, and no more. What a cache does that was not looked at is told by
-`ctxkit.cache.predictions`. A replay carries the record's misses over (`metrics.bills`).
+The model is told what each recorded miss read, and its lag is the mean of the recorded shortfalls: so its
+dollars cannot be far from the recorded ones, whatever was read. `closure_error` says how far they are: a check
+that the books add up and that prices are put to the right classes, and no more. How a cache behaves that was not
+looked at is foretold in `ctxkit.cache.predictions`; a replay carries the record's misses over (`metrics.bills`).
 """
 
 from __future__ import annotations
@@ -154,7 +154,8 @@ def modelled(session: Session, found: Sequence[Miss | None] | None = None) -> Le
 def closure_error(session: Session, found: Sequence[Miss | None] | None = None) -> float | None:
     """Return modelled / recorded input-side dollars - 1, as a fraction; None without a cache split or prices.
 
-    In sample: near zero for any reads at all (`cache.predictions.prediction` is the figure that can fail). `found` are the session's misses, where they are known already.
+    In sample: near zero for any reads at all; `cache.predictions.prediction` is the figure that can
+    fail. `found` are the session's misses, where they are known already.
     """
     if not session.has_cache:
         return None

@@ -114,7 +114,9 @@ def _from(session: Session, start: int) -> tuple[Session, int]:
 
 
 def _last_prompt(session: Session, call: Call) -> int | None:
-    usages = (c.message.usage for c in reversed(session.calls[: call.index]) if c.agent == call.agent)
+    usages = (
+        c.message.usage for c in reversed(session.calls[: call.index]) if c.agent == call.agent
+    )
     return next((u.prompt_tokens for u in usages if u is not None and u.prompt_tokens), None)
 
 

@@ -13,12 +13,11 @@ from ctxkit.markup import escape, line
 from ctxkit.readers.given import of_session
 from ctxkit.replays import replayed, session_of
 from ctxkit.sweeps.columns import typed
-from ctxkit.sweeps.renamed import Scores
 from ctxkit.sweeps.grids import Refused, labels, rules_of
+from ctxkit.sweeps.renamed import Scores
 from ctxkit.sweeps.scores import Base, row_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
     from ctxkit.engine import Run
     from ctxkit.session import Session

@@ -35,7 +35,7 @@ class Scores(pd.DataFrame):
         return super().__getitem__(now(key))
 
 
-class Score(pd.Series):  # type: ignore[type-arg]  # pandas' stubs have no class without one
+class Score(pd.Series):
     """One row of scores; what its verbs return are plain series."""
 
     @property

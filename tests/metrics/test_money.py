@@ -8,7 +8,7 @@ from builders import assistant, session, summarised, user
 import ctxkit as ck
 from ctxkit.messages import Usage
 from ctxkit.metrics.misses import misses
-from ctxkit.metrics.money import modelled, recorded, closure_error
+from ctxkit.metrics.money import closure_error, modelled, recorded
 from ctxkit.prices import price
 
 MODEL = "claude-sonnet-4-5"
