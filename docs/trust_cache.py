@@ -12,7 +12,7 @@ import numpy as np
 
 import ctxkit as ck
 from ctxkit.cache import noise
-from ctxkit.cache.calls import clock
+from ctxkit.cache.calls import has_clock
 from ctxkit.cache.causes import RULES
 from ctxkit.cache.predictions import Prediction, prediction
 from ctxkit.cache.table import NAME, table
@@ -27,6 +27,30 @@ if TYPE_CHECKING:
 TABLE = Path(ck.__file__).parent / "cache" / NAME
 CLAUDE, MINI, PI = "claude-code", "mini-swe-agent", "pi"
 Judged: TypeAlias = "list[tuple[Session, Prediction]]"
+_COLUMNS = (
+    "session",
+    "tool",
+    "calls",
+    "recorded",
+    "error",
+    "80 % interval",
+    "second half",
+    "split",
+    "lifetime alone",
+    "with a cause",
+)
+IN_SIGHT = """### What was in sight
+
+The rules of causes follow a study of 43 logs, among them those of this page, so only the rates are out of sample
+here. This code was then developed on every second session of the folder (by name): 11.4 % in the median of 5. The
+form at hand when the other half was opened gave 8.6 % and 26.9 % (nine of ten) over all 10, taught by this folder
+alone. What followed was chosen in sight of it and of 44 other public logs: a pause is measured from the reply, what no
+rule explains is left to its own tool, a log without a clock is a class of its own, what is read at misses is drawn.
+Frozen so, it was put to 23 more logs that nobody had looked at (22 of mini-SWE-agent, one of Claude Code): 6.0 % and
+18.3 % (lifetime alone 6.4 % and 18.0 %), second half 2.2 % and 15.8 %, the interval held 74 % at a width of 19 %.
+After that: first calls by the line of versions, no side of an interval less than half the other, the first half beside
+as many calls of others as hold twelve misses. Those 23 teach now, so new logs are needed to judge this form.
+"""
 GOALS = """
 | figure | goal | here | |
 | --- | --- | --- | --- |
@@ -53,6 +77,7 @@ def page(folder: Path) -> str:
         [
             "## The prompt cache, foretold\n",
             _taught(table()),
+            IN_SIGHT,
             "### Goals\n",
             GOALS.strip(),
             *_goals(priced, sessions),
@@ -91,6 +116,7 @@ def _goals(priced: Judged, sessions: list[Session]) -> list[str]:
         _row("Pi apart", None, _middle(by_tool[PI], "error")),
         _row("lifetime alone, median", None, _middle(priced, "lifetime_error")),
         _row("lifetime alone, nine of ten", None, _nine(priced, "lifetime_error")),
+        _better(priced),
         _row("all cached, median", None, _middle(priced, "all_cached_error")),
         _row("nothing cached, median", None, _middle(priced, "nothing_cached_error")),
         _row("second half from the first, median", 0.06, _middle(priced, "half_error")),
@@ -103,6 +129,15 @@ def _goals(priced: Judged, sessions: list[Session]) -> list[str]:
     )
     rows.append(_row("its median width", 0.25, width))
     return [*rows, *_noise_rows(priced), *_cause_rows(priced, sessions)]
+
+
+def _better(priced: Judged) -> str:
+    pairs = [(_middle(priced, n), _nine(priced, n)) for n in ("error", "lifetime_error")]
+    (middle, nine), (alone, alone_nine) = pairs
+    holds = (middle or 0.0) < (alone or 0.0) and (nine or 0.0) < (alone_nine or 0.0)
+    each = sum(abs(p.error or 0.0) <= abs(p.lifetime_error or 0.0) for _, p in priced)
+    words = f"median and nine of ten; {each} of {len(priced)} sessions by themselves"
+    return f"| better than lifetime alone | always | {words} | {_ok(holds)} |"
 
 
 def _noise_rows(priced: Judged) -> list[str]:
@@ -128,7 +163,7 @@ def _noise_rows(priced: Judged) -> list[str]:
 
 
 def _cause_rows(priced: Judged, sessions: list[Session]) -> list[str]:
-    with_clock = [s for s in sessions if s.format == CLAUDE and clock(s)]
+    with_clock = [s for s in sessions if s.format == CLAUDE and has_clock(s)]
     pairs = [noise.named_by_chance(s, seed) for s, _ in priced for seed in range(20)]
     chance = sum(named for _, named in pairs) / max(sum(lost for lost, _ in pairs), 1)
     return [
@@ -144,11 +179,7 @@ def _named(sessions: list[Session]) -> float:
 
 
 def _each(priced: Judged) -> str:
-    lines = [
-        "| session | tool | calls | recorded | error | 80 % interval | second half | split | lifetime "
-        + "alone | with a cause |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    lines = [f"| {' | '.join(_COLUMNS)} |", "| --- " * len(_COLUMNS) + "|"]
     for s, p in sorted(priced, key=lambda x: (x[0].format, x[0].id)):
         usd = ck.score(s, loss=False)["input_usd"]
         half = "-" if p.half_error is None else f"{p.half_error:+.1%}"

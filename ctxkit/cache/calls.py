@@ -117,24 +117,31 @@ def sent_time(session: Session, call: Call) -> float | None:
     return sent_at(call.message, told)
 
 
-def clock(session: Session) -> dict[int, float] | None:
-    """Return when each call was sent, by its number; None where the log's clock does not hold.
+def has_clock(session: Session) -> bool:
+    """Say whether the times of a log are those at which its calls were made.
 
-    It does not where three calls or more bear one time, or one was sent more than a minute before
-    the one that it follows: such times say when lines were copied, not when they were written.
+    They are not where three calls or more bear one time, or one was sent more than a minute before
+    the reply that it follows: such times say when lines were copied.
     """
     times = Counter(c.message.time for c in session.calls if c.message.time is not None)
-    if max(times.values(), default=0) >= _SAME_TIME:
-        return None
-    sent = {c.index: t for c in session.calls if (t := sent_time(session, c)) is not None}
-    last: dict[str, float] = {}
+    if not times or max(times.values()) >= _SAME_TIME:
+        return False
+    last: dict[str, Call] = {}
     for call in session.calls:
-        if (now := sent.get(call.index)) is None:
-            continue
-        if now - last.get(call.agent, now) < _BACKWARDS:
-            return None
-        last[call.agent] = now
-    return sent
+        before = last.get(call.agent)
+        gap = _gap(session, before, call) if before else None
+        if gap is not None and gap < _BACKWARDS:
+            return False
+        last[call.agent] = call
+    return True
+
+
+def _gap(session: Session, before: Call, call: Call) -> float | None:
+    """Return the seconds from a reply to the sending of a call; None where one is not known."""
+    since = reversed(session.path[before.position + 1 : call.position])
+    told = next((e.time for e in since if isinstance(e, Message) and e.time is not None), None)
+    then, now = before.message.time, sent_at(call.message, told)
+    return None if then is None or now is None else now - then
 
 
 def billed(session: Session) -> list[Call]:
@@ -149,7 +156,7 @@ def asked(session: Session) -> tuple[Asked, ...]:
 
 
 def _asked(session: Session, calls: Sequence[Call]) -> Iterable[Asked]:
-    times, life = clock(session) or {}, cache_life(session)
+    clock, life = has_clock(session), cache_life(session)
     line = "subagent" if session.parent else ".".join((session.version or "").split(".")[:2])
     lost = any(isinstance(e, Message) and e.kind == LOST for e in session.path[:2])
     last: dict[tuple[str, str | None], Call] = {}
@@ -165,8 +172,7 @@ def _asked(session: Session, calls: Sequence[Call]) -> Iterable[Asked]:
         turns[call.agent] = turn, began, was
         since = session.path[before.position + 1 if before else 0 : call.position]
         refused = any(isinstance(e, Message) and e.kind == "api_error" for e in since)
-        then = before.message.time if before else None
-        now = times.get(call.index)
+        gap = _gap(session, before, call) if before and clock else None
         yield Asked(
             call=call.index,
             prompt=_prompt(call),
@@ -176,7 +182,7 @@ def _asked(session: Session, calls: Sequence[Call]) -> Iterable[Asked]:
             reply=(before.message.usage.output_tokens or 0)
             if before and before.message.usage
             else 0,
-            gap=None if then is None or now is None else max(now - then, 0.0),
+            gap=None if gap is None else max(gap, 0.0),
             life=life,
             least=_least(call.message.model or session.model),
             turn_starts=starts,

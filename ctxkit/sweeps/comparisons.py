@@ -129,7 +129,7 @@ class Comparison(Scores):
             f"<li>{escape(str(n), 60)}: {escape(str(e), 300)}</li>" for n, e in self["error"].items() if _is(e)
         )
         told = "".join(f"<br>Note: {escape(n, 400)}" for n in self.notes)
-        caption = f'<caption style="text-align:left">{escape(self.caption, 700)}{told}</caption>'
+        caption = f'<caption style="text-align:left">{escape(self.caption, 900)}{told}</caption>'
         return (
             '<div class="ctxkit-comparison" style="color:var(--jp-content-font-color1,inherit);overflow-x:auto">'
             f'<table style="border-collapse:collapse">{caption}'
@@ -210,7 +210,7 @@ def _cell(column: str, value: Any) -> str:
         return "yes" if value else "no"
     if column in _SHARES:
         return _percent(value)
-    return f"${value:,.2f}" if column == "cost_usd" else _int(value)
+    return f"${value:,.2f}" if column.endswith("_usd") else _int(value)
 
 
 def _is(value: Any) -> bool:
