@@ -52,7 +52,7 @@ class Prediction(msgspec.Struct, frozen=True):
     """The lower end of the 80 % interval, as an error: the record lies in it where low <= 0 <= high."""
     high: float | None = None
     half_error: float | None = None
-    """Of the second half of the calls, the first half having taught it first; of 16 calls on."""
+    """Of the second half of the calls, the first half having taught it first."""
     split_error: float | None = None
     """Tokens by which the reads are off, call by call, over all tokens of the prompts."""
     lifetime_error: float | None = None
@@ -152,7 +152,7 @@ class _Case(NamedTuple):
     def half(self) -> float | None:
         """Return the error of the second half of the calls, taught by the first half before others."""
         at = len(self.known) // 2
-        if at < LONG:
+        if at < 2:
             return None
         reads = drawn(self.known[at:], self.rates.after(taught(self.session, at)))
         part = Dollars(self.line.whole[at:], self.line.saved[at:])

@@ -67,6 +67,7 @@ COLUMNS = (
     Column("prediction_low", FLOAT, "lower end of its 80 % interval: the record lies in it if low <= 0 <= high"),
     Column("prediction_high", FLOAT, "upper end of it"),
     Column("half_error", FLOAT, "the same error of the second half of the calls, taught by the first half"),
+    Column("cut_error", FLOAT, "tokens by which reads after cuts are off, each foretold by the session's other cuts"),
     Column("split_error", FLOAT, "tokens by which the foretold reads are off call by call / all prompt tokens"),
     Column("lifetime_error", FLOAT, "error in dollars of a model that knows the cache's lifetime alone"),
     Column("all_cached_error", FLOAT, "of one that finds all that two prompts share"),

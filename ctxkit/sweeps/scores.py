@@ -6,6 +6,7 @@ from functools import cached_property
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.cache.cuts import after_cuts, cut_error
 from ctxkit.cache.predictions import NAIVE, prediction
 from ctxkit.engine import run_behind
 from ctxkit.frames.cuts import cuts as placed
@@ -95,6 +96,7 @@ class Base:
             "prediction_low": self.foretold.low,
             "prediction_high": self.foretold.high,
             "prediction_note": self.foretold.why,
+            "cut_error": cut_error(after_cuts(self.session)),
             "closure_error": sheet.closure,
             "unexplained_misses": sheet.unexplained,
             "explained_loss": sheet.explained,

@@ -43,7 +43,7 @@ def test_what_a_person_asked_for_is_left_out(sessions):
 def test_a_later_one_begins_with_what_the_earlier_left(sessions):
     """The preset makes its own first cut late; taken alone, the second is not moved by it."""
     second = alone(sessions[2])[1]
-    whole = [c for c in ck.frame(ck.replay(sessions[2], "pi"), per="compaction")["call"]]
+    whole = list(ck.frame(ck.replay(sessions[2], "pi"), per="compaction")["call"])
     assert abs(second.due - second.call) <= NEAR
     assert all(abs(c - second.call) > NEAR for c in whole)
 
