@@ -1,4 +1,4 @@
-"""The chapter of docs/trust.md on the prompt cache, and the table of what sessions taught."""  # noqa: INP001  beside a script
+"""The chapter on the prompt cache, and the table of what sessions taught."""  # noqa: INP001
 
 from __future__ import annotations
 
@@ -43,15 +43,17 @@ _COLUMNS = (
 )
 IN_SIGHT = """### What was in sight
 
-The rules of causes follow a study of 43 logs, among them those of this page, so only the rates are out of sample
-here. This code was then developed on every second session of the folder (by name): 11.4 % in the median of 5. The
-form at hand when the other half was opened gave 8.6 % and 26.9 % (nine of ten) over all 10, taught by this folder
-alone. What followed was chosen in sight of it and of 44 other public logs: a pause is measured from the reply, what no
-rule explains is left to its own tool, a log without a clock is a class of its own, what is read at misses is drawn.
-Frozen so, it was put to 23 more logs that nobody had looked at (22 of mini-SWE-agent, one of Claude Code): 6.0 % and
-18.3 % (lifetime alone 6.4 % and 18.0 %), second half 2.2 % and 15.8 %, the interval held 74 % at a width of 19 %.
-After that: first calls by the line of versions, no side of an interval less than half the other, the first half beside
-as many calls of others as hold twelve misses. Those 23 teach now, so new logs are needed to judge this form.
+The rules of causes follow a study of 43 logs, among them those of this page, so only the rates
+are out of sample here. This code was then developed on every second session of the folder (by
+name): 11.4 % in the median of 5. The form at hand when the other half was opened gave 8.6 % and
+26.9 % (nine of ten) over all 10, taught by this folder alone. What followed was chosen in sight
+of it and of 44 other public logs: a pause is measured from the reply, what no rule explains is
+left to its own tool, a log without a clock is a class of its own, what is read at misses is
+drawn. Frozen so, it was put to 23 more logs that nobody had looked at (22 of mini-SWE-agent, one
+of Claude Code): 6.0 % and 18.3 % (lifetime alone 6.4 % and 18.0 %), second half 2.2 % and 15.8 %,
+the interval held 74 % at a width of 19 %. After that: first calls by the line of versions, no
+side of an interval less than half the other, the first half beside as many calls of others as
+hold twelve misses. Those 23 teach now, so new logs are needed to judge this form.
 """
 GOALS = """
 | figure | goal | here | |
@@ -97,9 +99,10 @@ def _taught(rows: tuple[Taught, ...]) -> str:
     tools = Counter(t.tool for t in rows)
     said = ", ".join(f"{n} of {tool}" for tool, n in sorted(tools.items()))
     return (
-        f"{len(rows)} recorded sessions and subagents teach ({said}); a session never teaches itself, nor does a "
-        "copy of its beginning. The prediction is told sizes, times, models, events and the life of the writes, "
-        "never a read. `ctxkit.score` prints it for any session. Judged are sessions, and halves, of 8 calls or more.\n"
+        f"{len(rows)} recorded sessions and subagents teach ({said}); a session never teaches "
+        "itself, nor does a copy of its beginning. The prediction is told sizes, times, models, "
+        "events and the life of the writes, never a read. `ctxkit.score` prints it for any session. "
+        "Judged are sessions, and halves, of 8 calls or more.\n"
     )
 
 
@@ -124,11 +127,21 @@ def _goals(priced: Judged, sessions: list[Session]) -> list[str]:
         _row("nothing cached, median", None, _middle(priced, "nothing_cached_error")),
         _row("second half from the first, median", 0.06, _middle(halves, "half_error")),
         _row("second half, nine of ten", 0.25, _nine(halves, "half_error")),
-        _row("where halves are shorter than 8 calls, too: median", None, _middle(priced, "half_error")),
+        _row(
+            "where halves are shorter than 8 calls, too: median",
+            None,
+            _middle(priced, "half_error"),
+        ),
         _row("the same, nine of ten", None, _nine(priced, "half_error")),
     ]
     cut = [e for s, _ in priced if (e := cut_error(after_cuts(s))) is not None]
-    rows.append(_row("reads after a compaction, foretold from the session's others", None, max(cut, default=None)))
+    rows.append(
+        _row(
+            "reads after a compaction, foretold from the session's others",
+            None,
+            max(cut, default=None),
+        )
+    )
     covered = float(np.mean([p.low <= 0 <= p.high for _, p in priced]))  # type: ignore[operator]
     width = median(p.high - p.low for _, p in priced)  # type: ignore[operator]
     rows.append(
@@ -156,8 +169,8 @@ def _noise_rows(priced: Judged) -> list[str]:
         times = sum(spoilt) / sum(true)
         closed = [abs(closure_error(spoil(s)) or 0.0) for s, _ in priced]
         rows.append(
-            f"| split error where reads are {words} | {least:.0f} times | {median(spoilt):.1%}, {times:.1f} times in "
-            f"the mean; closure error {median(closed):.2%} | {_ok(times >= least)} |"
+            f"| split error where reads are {words} | {least:.0f} times | {median(spoilt):.1%}, "
+            f"{times:.1f} times in the mean; closure error {median(closed):.2%} | {_ok(times >= least)} |"
         )
     chance = [noise.by_chance(s) for s, _ in priced]
     middles = [median(c) for c in chance if c]
@@ -191,8 +204,9 @@ def _each(priced: Judged) -> str:
         usd = ck.score(s, loss=False)["input_usd"]
         half = "-" if p.half_error is None else f"{p.half_error:+.1%}"
         lines.append(
-            f"| {s.id[:24]} | {s.format} | {len(p.reads)} | ${usd:,.2f} | {p.error:+.1%} | {p.low:+.0%} to "
-            f"{p.high:+.0%} | {half} | {p.split_error:.1%} | {p.lifetime_error:+.1%} | {_named([s]):.0%} |"
+            f"| {s.id[:24]} | {s.format} | {len(p.reads)} | ${usd:,.2f} | {p.error:+.1%} "
+            f"| {p.low:+.0%} to {p.high:+.0%} | {half} | {p.split_error:.1%} "
+            f"| {p.lifetime_error:+.1%} | {_named([s]):.0%} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -215,8 +229,8 @@ def _causes(sessions: list[Session]) -> str:
         f"| `{name}` | {words[name]} | {len(lost)} | {sum(lost):,} | {sum(lost) / every:.1%} |"
         for name, lost in sorted(found.items(), key=lambda x: -sum(x[1]))
     ]
-    head = "| cause | what the log shows | misses | lost tokens | share |\n| --- | --- | --- | --- | --- |"
-    return "\n".join([head, *rows]) + "\n"
+    head = "| cause | what the log shows | misses | lost tokens | share |"
+    return "\n".join([head, "| --- | --- | --- | --- | --- |", *rows]) + "\n"
 
 
 def _row(words: str, most: float | None, value: float | None) -> str:

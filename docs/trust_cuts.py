@@ -1,4 +1,4 @@
-"""The chapter of docs/trust.md on recorded compactions beside their presets'."""  # noqa: INP001  beside a script
+"""The chapter on recorded compactions beside their presets'."""  # noqa: INP001
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from ctxkit.sweeps.alone import Alone
 
 HEAD = (
-    "| session | compaction | preset | before call | at tokens | preset's: before call | at tokens | cause |\n"
+    "| session | compaction | preset | before call | at tokens | preset's: before call "
+    "| at tokens | cause |\n"
     "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
 )
 
@@ -27,8 +28,8 @@ def page(folder: Path) -> str:
     left = sum(not a.near and "does not show" in a.cause for a in real)
     return (
         "## Automatic compactions beside their presets'\n\n"
-        "Each is taken alone: the preset begins with what the log's own compactions before it had left, so that an "
-        "early difference does not carry over. What a person asked for is left out.\n\n"
+        "Each is taken alone: the preset begins with what the log's own compactions before it had "
+        "left, so that an early difference does not carry over. What a person asked for is left out.\n\n"
         f"{near} of {len(real)} come within {NEAR} calls ({share:.0%}; goal: 80 %, "
         f"{'reached' if share >= 0.8 else '**missed**'}), {left} of the others without a cause. "
         f"{len(found) - len(real)} more stand in logs that show shapes and no conversation.\n\n"
@@ -40,8 +41,8 @@ def page(folder: Path) -> str:
 def _row(a: Alone) -> str:
     due = "none" if a.due is None else str(a.due)
     return (
-        f"| {a.session[:24]} | {a.compaction} | {a.rules} | {a.call} | {_n(a.before)} | {due} | {_n(a.at)} | "
-        f"{a.cause or 'within two calls'} |\n"
+        f"| {a.session[:24]} | {a.compaction} | {a.rules} | {a.call} | {_n(a.before)} "
+        f"| {due} | {_n(a.at)} | {a.cause or 'within two calls'} |\n"
     )
 
 

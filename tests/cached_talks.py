@@ -17,7 +17,9 @@ MODEL = "claude-sonnet-4-5"
 
 def reply(prompt: int, read: int = 0, *, time: float | None = None, **more: Any):
     usage = Usage(cache_read_tokens=read, cache_write_tokens=prompt - read, output_tokens=100)
-    return assistant("ok", usage=more.pop("usage", usage), model=more.pop("model", MODEL), time=time, **more)
+    return assistant(
+        "ok", usage=more.pop("usage", usage), model=more.pop("model", MODEL), time=time, **more
+    )
 
 
 def fresh(prompt: int, read: int = 0) -> Usage:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FIVE_MINUTES, HOUR = 300.0, 3600.0
 SMALLEST = 1024
-"""Where the table does not say from how many tokens on a prompt is cached (Anthropic's, OpenAI's)."""
+"""Tokens from which on a prompt is cached where the table does not say (Anthropic's, OpenAI's)."""
 _FAMILIES = (
     ("anthropic", ("claude",)),
     ("openai", ("gpt", "codex", "o1", "o3", "o4")),
@@ -38,7 +38,7 @@ _RESTARTS = ("/exit", "/model", "/mcp", "/plugin", "/clear", "/resume")
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False):
-    """One billed call as it may be known before its reply, beside the call before in the same cache.
+    """One billed call as it may be known before its reply, beside the one before in its cache.
 
     A cache belongs to one agent and one model.
     """
@@ -78,7 +78,7 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     other_effort: bool
     """True where the model was set to think more or less."""
     line: str
-    """Of whose calls it is one: the program's version as far as its second number, or a subagent."""
+    """Of whose calls it is one: the program's version to its second number, or a subagent."""
     headless: bool
     """True for the first call of a log whose beginning is not in the file."""
 
@@ -100,8 +100,8 @@ def family(session: Session, model: str | None) -> str:
 def cache_life(session: Session) -> float:
     """Return the seconds that a session's cache lives.
 
-    Anthropic bills a write by its life: an hour where most writes were so, else five minutes. OpenAI
-    and Gemini keep a prefix for some minutes; the others bill no writes and keep it for longer.
+    Anthropic bills a write by its life: an hour where most writes were so, else five minutes.
+    OpenAI and Gemini keep a prefix for some minutes; the others bill no writes and keep it longer.
     """
     usages = [c.message.usage for c in session.calls if c.message.usage]
     hour = sum(u.cache_write_1h_tokens or 0 for u in usages)

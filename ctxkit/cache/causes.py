@@ -1,8 +1,8 @@
 """Why a call does not find in the cache what the call before put there: one testable rule a cause.
 
-Each rule looks at what the log shows before the reply, never at what was read. A cache can also lose
-a prefix because it was full, or because the call came to another machine: no log shows that before
-the read is known, so neither is a cause here, and such misses count as unexplained.
+Each rule looks at what the log shows before the reply, never at what was read. A cache can also
+lose a prefix because it was full, or because the call came to another machine: no log shows that
+before the read is known, so neither is a cause here, and such misses count as unexplained.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ def cause(asked: Asked) -> Cause:
 
 
 def warm(asked: Asked) -> int:
-    """Return what a call reads whose cache is there: what it shares with the prompt before, in blocks.
+    """Return what a call reads whose cache is there: what it shares with the one before.
 
-    Measured: Anthropic reads all of it, OpenAI whole blocks of 128 tokens, Kimi of 256, and DeepSeek
-    blocks of 64 of the prompt **and its reply**.
+    Measured: Anthropic reads all of it, OpenAI whole blocks of 128 tokens, Kimi of 256, and
+    DeepSeek blocks of 64 of the prompt **and its reply**.
     """
     whole = (asked.before or 0) + (asked.reply if asked.family in _REPLIES else 0)
     return floored(min(whole, asked.prompt), asked.family)
@@ -125,15 +125,15 @@ UNNAMED = (
     "turn start, no clock",
     "inside a turn, no clock",
 )
-"""Classes of the calls that no rule speaks of. Without a clock the pauses are among their misses."""
+"""Classes of calls that no rule speaks of. Without a clock the pauses are among their misses."""
 
 
 def kind(asked: Asked) -> str:
     """Return the class whose rate of misses a call shares: its cause, finer where that tells more.
 
-    A first call counts by the line of versions: from 2.1 on Claude Code's mostly find a prefix that
-    others put there, before it they never did. A pause counts by its length, as OpenAI's caches have
-    no fixed life; a call without a cause by whether a turn starts with it.
+    A first call counts by the line of versions: from 2.1 on Claude Code's mostly find a prefix
+    that others put there, before it they never did. A pause counts by its length, as OpenAI's
+    caches have no fixed life; a call without a cause by whether a turn starts with it.
     """
     name = cause(asked)
     if name == "cold_start":

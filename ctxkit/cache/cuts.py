@@ -45,11 +45,13 @@ def after_cuts(session: Session) -> tuple[AfterCut, ...]:
     for i, (a, read) in enumerate(cut):
         others = [r for k, (_, r) in enumerate(cut) if k != i and not dead[k]]
         told = 0 if dead[i] and len(cut) > 1 else round(median(others)) if others else None
-        found.append(AfterCut(a.call, a.prompt, read, told if told is None else min(told, a.prompt)))
+        found.append(
+            AfterCut(a.call, a.prompt, read, told if told is None else min(told, a.prompt))
+        )
     return tuple(found)
 
 
 def cut_error(found: Sequence[AfterCut]) -> float | None:
-    """Return by how many tokens those reads are off, over the prompts; None where none is foretold."""
+    """Return by how many tokens those reads are off, over the prompts; None where none is told."""
     told = [(c.prompt, abs(c.read - c.foretold)) for c in found if c.foretold is not None]
     return sum(off for _, off in told) / sum(n for n, _ in told) if told else None

@@ -24,8 +24,8 @@ _SEED = 17
 def drawn(known: Sequence[Asked], rates: Rates) -> NDArray[Any]:
     """Return reads by draw and call, in tokens.
 
-    Each draw takes the rates of one teaching session at random, drawn to those of its tool (or those
-    of the session's own first half, where it teaches), and then chance call by call.
+    Each draw takes the rates of one teaching session at random, drawn to those of its tool (or
+    those of the session's own first half, where it teaches), and then chance call by call.
     """
     rng = np.random.default_rng(_SEED)
     kinds = [kind(a) for a in known]

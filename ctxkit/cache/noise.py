@@ -1,4 +1,4 @@
-"""Sessions with other reads than they had, and chance alone: what a figure must tell from the record."""
+"""Sessions with other reads than they had, and chance alone: what a figure must tell apart."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def with_reads(session: Session, reads: Sequence[int]) -> Session:
-    """Return a session whose billed calls read so many tokens; sizes of prompts are as they were."""
+    """Return a session whose billed calls read so many tokens; its prompts are as they were."""
     new = {c.position: _reply(c.message, n) for c, n in zip(billed(session), reads, strict=True)}
     places = {session.indices[position]: reply for position, reply in new.items()}
     return replace(session, log=tuple(places.get(i, e) for i, e in enumerate(session.log)))
@@ -73,7 +73,7 @@ def by_chance(session: Session) -> tuple[float, ...]:
 
 
 def named_by_chance(session: Session, seed: int = 0) -> tuple[int, int]:
-    """Return the tokens that misses put to other calls would lose, and those of them with a cause."""
+    """Return what misses put to other calls would lose, in tokens, and how much has a cause."""
     known = [a for a in asked(session) if a.before is not None]
     reads = dict(zip((a.call for a in asked(session)), recorded_reads(session), strict=True))
     n = sum(missed(a.shared, reads[a.call]) for a in known)

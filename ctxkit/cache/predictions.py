@@ -1,8 +1,8 @@
 """How far the input side of a session is foretold: by other sessions, and by its own first half.
 
 Told to a prediction: sizes, times, models, events, and whether writes are billed and live five
-minutes or an hour. Never told: a read of the session (or of the half) that is judged. So this figure
-can fail, unlike `metrics.money.closure_error`, which checks that the books add up.
+minutes or an hour. Never told: a read of the session (or of the half) that is judged. So this
+figure can fail, unlike `metrics.money.closure_error`, which checks that the books add up.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Prediction(msgspec.Struct, frozen=True):
     error: float | None = None
     """Of the middle of the draws in dollars, other sessions having taught them."""
     low: float | None = None
-    """The lower end of the 80 % interval, as an error: the record lies in it where low <= 0 <= high."""
+    """Lower end of the 80 % interval, as an error; it holds the record where low <= 0 <= high."""
     high: float | None = None
     half_error: float | None = None
     """Of the second half of the calls, the first half having taught it first."""
@@ -116,7 +116,7 @@ def _few(rates: Rates, calls: int) -> str | None:
     if rates.few:
         n = len(rates.own)
         told.append(
-            f"Only {n} other session{'s' * (n != 1)} of its tool and provider taught the prediction."
+            f"Only {n} other session{'s' * (n != 1)} of its tool and provider taught it."
         )
     return " ".join(told) or None
 
@@ -150,7 +150,7 @@ class _Case(NamedTuple):
         )
 
     def half(self) -> float | None:
-        """Return the error of the second half of the calls, taught by the first half before others."""
+        """Return the error of the second half of the calls, taught by the first half first."""
         at = len(self.known) // 2
         if at < 2:
             return None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ctxkit.cache.calls import Asked
 
 LONG = 8
-"""Calls that a session must have to be judged, or to be one of the draws; shorter ones only teach."""
+"""Calls that a session must have to be judged, or drawn; shorter ones only teach."""
 FEW = 5
 """With fewer sessions of its own tool a prediction says so, and its interval is widened."""
 _CALLS = 12
@@ -25,20 +25,20 @@ _SELDOM, _MOSTLY = 0.02, 0.9
 _FIRES = 3
 """The same where a cause is named: such calls are few."""
 _PLAIN = frozenset({"openai", "deepseek", "kimi", "gemini"})
-"""Families that bill no writes: one teaches of another where nothing else does. A router is none."""
+"""Families that bill no writes: one teaches of another where nothing else does, no router."""
 _ON_PREFIX = ("resumed", "changed_earlier", "retry")
 """Causes at which the part that all sessions of a tool share is still read."""
 
 
 class Rate(NamedTuple):
-    """How often a class of calls misses, and what it reads then as a share of what it could read."""
+    """How often a class of calls misses, and the share that it still reads then."""
 
     often: float
     kept: float
 
 
 class Rates:
-    """What teachers say to a session of one tool and family: its own kind first, then wider pools."""
+    """What teachers say to a session of one tool and family: its own kind first, then wider."""
 
     def __init__(
         self, teachers: Iterable[Taught], tool: str, family: str, first: Taught | None = None
@@ -66,7 +66,7 @@ class Rates:
         return len(self.own) < FEW
 
     def rate(self, name: str, teacher: Taught | None = None) -> Rate:
-        """Return the rate of a class; `teacher`: as one of the sessions of the tool would have it."""
+        """Return the rate of a class; `teacher`: as one session of the tool has it."""
         often, kept = _named_rate(name), 0.0
         narrow = name in UNNAMED and bool(self.own)  # what no rule explains is the tool's own way
         pools = self._pools[:-2] if narrow else self._pools
@@ -78,7 +78,7 @@ class Rates:
         return Rate(often, kept)
 
     def lows(self, asked: Asked, name: str) -> Sequence[int]:
-        """Return what a call of a class may read at a miss, in tokens; of unnamed ones see `Rate`."""
+        """Return what a call may read at a miss, in tokens; of unnamed classes see `Rate`."""
         if name == "reasoning_dropped":
             return (before_reasoning(asked),)
         if name == "too_short" or (name == "compaction" and self._expired(asked)):
@@ -92,7 +92,7 @@ class Rates:
         return asked.gap is not None and asked.gap >= asked.life
 
     def _reads(self, name: str) -> Sequence[int]:
-        """Return the reads of a class by the nearest pool that has any; of first calls of any line."""
+        """Return the reads of a class by the nearest pool that has any, of first calls any."""
         for pool in self._pools:
             if name in pool and pool[name].reads:
                 return pool[name].reads
@@ -109,7 +109,7 @@ def _named_rate(name: str) -> float:
 
 
 def _enough(count: Count) -> float:
-    """Return how many calls hold so many misses: beside one half of a session others count as that."""
+    """Return how many calls hold twelve misses: beside one half others count as that."""
     return max(_CALLS, min(1.0, _CALLS / max(count.misses, 1)) * count.calls)
 
 

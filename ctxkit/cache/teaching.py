@@ -1,4 +1,4 @@
-"""Sessions as teachers of each other: what `docs/make_trust.py` writes to the table, and measures."""
+"""Sessions as teachers of each other: what `docs/make_trust.py` writes and measures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def apart(sessions: Iterable[Session]) -> list[Session]:
 
 
 def teach(sessions: Sequence[Session]) -> tuple[Taught, ...]:
-    """Return what sessions teach, each with how far off its own interval was, taught by the others."""
+    """Return what sessions teach, each with how far off its own interval was."""
     plain = [taught(s) for s in sessions]
     return tuple(
         replace(t, stretch=_stretch(prediction(s, plain)) if len(asked(s)) >= LONG else None)

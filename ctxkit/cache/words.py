@@ -20,6 +20,6 @@ def foretold(found: Prediction) -> str:
 def within(error: float, low: float, high: float) -> str:
     """Return the sentence for one session's prediction error and its interval."""
     return (
-        f"Foretold by other sessions, without its reads, the input side is {error:+.1%} off the record "
-        f"(80 % interval {low:+.0%} to {high:+.0%})."
+        f"Foretold by other sessions, without its reads, the input side is {error:+.1%} off the "
+        f"record (80 % interval {low:+.0%} to {high:+.0%})."
     )

@@ -2,8 +2,8 @@
 
 The cache model is fitted on the record (`money.Fit`) and gets from a replay only the sizes of its
 prompts and what each shares with prompts before it. A replay is not foretold by
-`cache.predictions`: it carries over what the record itself missed, cause or none, as other prompts at
-the same times would most likely have missed it, too; how far such dollars can be off is what a
+`cache.predictions`: it carries over what the record itself missed, cause or none, as other prompts
+at the same times would most likely have missed it, too; how far such dollars can be off is what a
 prediction without the record's reads says (`prediction_low`, `prediction_high`), and the columns
 `cost_low_usd` and `cost_high_usd` put that to each row. Assumptions, which every report states:
 

@@ -32,7 +32,7 @@ class Miss(msgspec.Struct, frozen=True, gc=False):
     kept: int
     """Tokens that were read all the same."""
     gap: float | None
-    """Seconds since the call before; None where the log has no times, or its clock does not hold."""
+    """Seconds since the reply before; None where the log has no clock that holds."""
 
     @property
     def lost(self) -> int:
@@ -44,12 +44,15 @@ class Miss(msgspec.Struct, frozen=True, gc=False):
 def misses(session: Session, *, anchored: Sizes | None = None) -> tuple[Miss | None, ...]:
     """Return for each call its miss, or None for a hit or where the log does not tell cached from uncached.
 
-    A cache belongs to one model, so a call is held against the last one of its agent and model. The kind is the first
-    rule of `cache.causes.RULES` that holds: each looks at what the log shows before the reply, never at the read.
-    `unexplained` where none does.
+    A cache belongs to one model, so a call is held against the last one of its agent and model. The
+    kind is the first rule of `cache.causes.RULES` that holds: each looks at what the log shows
+    before the reply, never at the read. `unexplained` where none does.
     """
     out: list[Miss | None] = [None] * len(session.calls)
-    for a in asked(session):
+    known = asked(session)
+    if anchored is None and any(a.edited for a in known):
+        anchored = sizes(session)
+    for a in known:
         out[a.call] = _miss(session, a, anchored)
     return tuple(out)
 
@@ -69,8 +72,8 @@ def _miss(session: Session, a: Asked, anchored: Sizes | None) -> Miss | None:
     read = (usage.cache_read_tokens or 0) if usage else 0
     if a.before is None:
         return Miss(a.call, cause(a), a.prompt, read, None)
-    if a.edited:
-        shared = _shared_after_edit(session, a, anchored or sizes(session))
+    if a.edited and anchored is not None:
+        shared = _shared_after_edit(session, a, anchored)
         return Miss(a.call, cause(a), min(shared, a.prompt), read, a.gap)
     return Miss(a.call, cause(a), a.shared, read, a.gap) if missed(a.shared, read) else None
 

@@ -1,9 +1,10 @@
 """What the calls of a session cost with the prompt cache in it: a ledger by disjoint classes, recorded and modelled.
 
-The model is told what each recorded miss read, and its lag is the mean of the recorded shortfalls: so its
-dollars cannot be far from the recorded ones, whatever was read. `closure_error` says how far they are: a check
-that the books add up and that prices are put to the right classes, and no more. How a cache behaves that was not
-looked at is foretold in `ctxkit.cache.predictions`; a replay carries the record's misses over (`metrics.bills`).
+The model is told what each recorded miss read, and its lag is the mean of the recorded shortfalls:
+so its dollars cannot be far from the recorded ones, whatever was read. `closure_error` says how far
+they are: a check that the books add up and that prices are put to the right classes, and no more.
+How a cache behaves that was not looked at is foretold in `ctxkit.cache.predictions`; a replay
+carries the record's misses over (`metrics.bills`).
 """
 
 from __future__ import annotations
@@ -257,6 +258,7 @@ def _line(index: int, u: Usage, usd: float | None) -> Line:
 def __getattr__(name: str) -> Any:
     """Return what has another name now, with a warning for one version."""
     if name == "reproduction_error":
-        warn("metrics.money.reproduction_error is closure_error now.", DeprecationWarning, stacklevel=2)
+        told = "metrics.money.reproduction_error is closure_error now."
+        warn(told, DeprecationWarning, stacklevel=2)
         return closure_error
     raise AttributeError(name)

@@ -36,8 +36,9 @@ _KINDS = {
     "unexplained": "unexplained",
 }
 
+_UNTOLD = "The record does not tell cached from uncached input, so nothing can be said."
 _LOOKS = (0, 3, 5, 6, 8, 11, 13, 14, 15, 16, 7)
-"""Looks of the marks: colours that the areas do not have, with another sign where one comes again."""
+"""Looks of the marks: colours that the areas do not have; one that comes again has another sign."""
 
 
 class CacheCall(NamedTuple):
@@ -113,11 +114,11 @@ def _chart(name: str, data: Sequence[CacheCall], trust: str, *, replayed: bool) 
         _misses(kind, data, i) for kind, i in zip(_KINDS, _LOOKS, strict=True) if any(c.miss == kind for c in data)
     ]
     source = "as the record's cache behaviour would have it (derived)" if replayed else "as recorded"
-    told = f"Prompt tokens of each call by class, {source}. Marks are misses. {trust}" if data else ""
+    told = f"Prompt tokens of each call by class, {source}. Marks are misses. {trust}"
     axes = Axes(x="call", y="tokens in the prompt", traces=tuple(traces), stacked=True)
     return Chart(
         title=f"Prompt cache of {name}",
-        caption=told or "The record does not tell cached from uncached input, so nothing can be said.",
+        caption=told if data else _UNTOLD,
         drawing=axes,
         head=("outcome", "calls", "tokens sent again"),
         rows=tuple(_rows(data)),

@@ -119,9 +119,12 @@ def trust(runs: pd.DataFrame) -> str:
     each = runs.drop_duplicates("session")
     errors, riddles = each["prediction_error"].dropna().abs(), each["unexplained_misses"].dropna()
     if errors.empty:
-        return " No session tells cached from uncached input, or none has prices: the cache model could not be checked."
+        return (
+            " No session tells cached from uncached input, or none has prices: the cache model "
+            "could not be checked."
+        )
     return (
-        f" Foretold without their reads, the input sides of {len(errors)} of {len(each)} sessions are "
-        f"{float(errors.median()):.1%} off in the median, {float(errors.max()):.1%} at most; "
+        f" Foretold without their reads, the input sides of {len(errors)} of {len(each)} sessions "
+        f"are {float(errors.median()):.1%} off in the median, {float(errors.max()):.1%} at most; "
         f"{float(riddles.mean()):.1%} of the calls missed the cache without an explanation."
     )

@@ -126,7 +126,8 @@ class Chain:
             self._go(record)
             reply = claude_lines.to_reply(record, m, parts, self.log.new_id(record.get("uuid")))
             if self.resumed and reply.role == "assistant":
-                reply, self.resumed = msgspec.structs.replace(reply, details={"resumed": True}), False
+                reply = msgspec.structs.replace(reply, details={"resumed": True})
+                self.resumed = False
             self.model = reply.model or self.model
             index = self.log.add(reply)
             if own is not None and reply.role == "assistant":

@@ -90,7 +90,7 @@ _RESTARTS = ("SessionStart:resume", "SessionStart:clear")
 
 
 def is_restart(record: dict[str, Any]) -> bool:
-    """Say whether a line tells that the program was started anew: its hook, or titles read again."""
+    """Say whether a line tells that the program began anew: its hook, or titles read again."""
     told = mapping(record.get("data")) or mapping(record.get("attachment"))
     return word(told.get("hookName")) in _RESTARTS or record.get("type") == "summary"
 

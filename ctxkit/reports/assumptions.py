@@ -1,4 +1,4 @@
-"""What a report rests on, said first: how well the cache was foretold, what counts, what a replay is."""
+"""What a report rests on, said first: how the cache was foretold, what counts, what a replay is."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def of_session(session: Session) -> list[str]:
     anchored, sheet = sizes(base), Sheet.of(base)
     found = prediction(base)
     errors = (found.error, found.low, found.high, sheet.closure)
-    basis = Basis(base.id, *errors, sheet.unexplained, sheet.priced, anchored.counter, anchored.error)
+    counted = (anchored.counter, anchored.error)
+    basis = Basis(base.id, *errors, sheet.unexplained, sheet.priced, *counted)
     return [*_told([basis], replayed=session.origin is not None), *told]
 
 
@@ -86,8 +87,9 @@ def _error(bases: Sequence[Basis]) -> str:
     errors = {b.session: b.error for b in bases if b.error is not None}
     if not errors:
         return (
-            "Prediction error: unknown. Without cached input told apart and known prices the cache model cannot be "
-            "checked against the record, so trust its dollars less than their order."
+            "Prediction error: unknown. Without cached input told apart and known prices the cache "
+            "model cannot be checked against the record, so trust its dollars less than their "
+            "order."
         )
     worst = max(errors, key=lambda name: abs(errors[name]))
     if len(bases) == 1:
@@ -96,12 +98,15 @@ def _error(bases: Sequence[Basis]) -> str:
     else:
         told = (
             "Prediction error, without the reads of the session: median "
-            f"{median(map(abs, errors.values())):.1%}, largest {errors[worst]:+.1%} ({line(worst, 60)}), over "
-            f"{len(errors)} of {len(bases)} sessions."
+            f"{median(map(abs, errors.values())):.1%}, largest {errors[worst]:+.1%} "
+            f"({line(worst, 60)}), over {len(errors)} of {len(bases)} sessions."
         )
     closures = [abs(b.closure) for b in bases if b.closure is not None]
     if closures:
-        told += f" The books close within {max(closures):.2%}, which says that prices are put right, and no more."
+        told += (
+            f" The books close within {max(closures):.2%}, which says that prices are put right, "
+            "and no more."
+        )
     if abs(errors[worst]) > _MILD:
         told += " Differences in dollars of about that size mean nothing."
     return told

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 PRESETS = {"pi": "pi", "claude-code": "claude_code", "codex": "codex"}
 """The preset of the program that wrote a log of this format."""
 _OLDER_CLAUDE = (2, 1, 20)
-"""Versions of Claude Code before this one (seen: 2.0.76, 2.1.19) fired at 155,000 of 200,000 tokens:
-they kept 32,000 for the answer, where later ones keep 20,000 (seen: 2.1.29 on)."""
+"""Versions of Claude Code before this one (seen: 2.0.76, 2.1.19) fired at 155,000 of 200,000: they
+kept 32,000 for the answer, where later ones keep 20,000 (seen: 2.1.29 on)."""
 NEAR = 2
 """So many calls sooner or later is the same place."""
 _TRIMMED, _SMALL = 20, 50_000
-"""A log with fewer billed calls, compacted below so many tokens, shows shapes, not a conversation."""
+"""A log with fewer billed calls, compacted below so many tokens, shows shapes and no talk."""
 
 
 class Alone(msgspec.Struct, frozen=True):
@@ -54,12 +54,12 @@ def alone(session: Session, rules: str | None = None) -> tuple[Alone, ...]:
     """Return each automatic compaction of a log beside its preset's.
 
     Each is taken alone: the preset begins with what the log's own compactions before it had left,
-    and goes by recorded sizes, so that an early difference does not carry over to later ones. What a
-    person asked for is left out.
+    and goes by recorded sizes, so that an early difference does not carry over to later ones. What
+    a person asked for is left out.
 
     Args:
         session: a recorded session, or the path of a log.
-        rules: the name of a preset; None: that of the program that wrote the log, as its version was.
+        rules: the name of a preset; None: that of the program of the log, as its version was.
 
     Raises:
         BadArguments: there is no such preset.
@@ -105,7 +105,7 @@ def _alone(session: Session, rules: Rules, number: int, call: Call, start: int) 
 
 
 def _from(session: Session, start: int) -> tuple[Session, int]:
-    """Return a session that begins with what is shown from a place on, and how many calls that is."""
+    """Return a session that begins with what stands at a place, and how many calls that is."""
     head = msgspec.structs.replace(session, log=session.path[:start], parents=(), leaf=-1)
     shown = [msgspec.structs.replace(m, usage=None) for m in head.view()] if start else []
     log = (*shown, *session.path[start:])
@@ -128,8 +128,8 @@ def _cause(session: Session, made: Alone) -> str:
     if made.before is not None and (made.due is None or made.due > made.call):
         fired = "never" if made.at is None else f"at {made.at:,}"
         return (
-            f"made at {made.before:,} tokens, where the preset's trigger holds {fired}: by hand, which this format "
-            "does not mark, or under other settings"
+            f"made at {made.before:,} tokens, where the preset's trigger holds {fired}: by hand, "
+            "which this format does not mark, or under other settings"
         )
     if made.due is not None and _turn(session, made.due) == _turn(session, made.call - 1):
         return "the program waits for the end of the turn in which the preset fires"

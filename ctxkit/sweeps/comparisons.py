@@ -79,13 +79,15 @@ class Comparison(Scores):
             else str(first["prediction_note"] if _is(first["prediction_note"]) else UNKNOWN)
         )
         riddles = (
-            f" {_percent(first['unexplained_misses'])} of the calls missed the cache without an explanation."
+            f" {_percent(first['unexplained_misses'])} of the calls missed the cache without an "
+            "explanation."
             if _is(first["unexplained_misses"])
             else ""
         )
         return (
             f"{line(str(first['session']), 60)}: {_int(first['calls_n'])} calls. Replays keep the recorded trajectory: "
-            f"they tell the bill and what was out of sight, not what the agent would have done. {how}{riddles} "
+            f"they tell the bill and what was out of sight, not what the agent would have done. "
+            f"{how}{riddles} "
             f"Summaries are billed as fresh input and output.{self._prices()}"
         )
 

@@ -1,4 +1,4 @@
-"""Columns that have another name now: the old one still finds them, with a warning, for one version."""
+"""Columns with another name now: the old one finds them, with a warning, for one version."""
 
 from __future__ import annotations
 

@@ -134,7 +134,8 @@ def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Ser
     from ctxkit.sweeps.renamed import Score
 
     row = row_of(session, loss=loss, reuse=reuse)
-    return Score({n: pd.NA if row.get(n) is None else row[n] for n in NAMES}, name=row["rules"], dtype=object)
+    values = {n: pd.NA if row.get(n) is None else row[n] for n in NAMES}
+    return Score(values, name=row["rules"], dtype=object)
 
 
 def row_of(
@@ -262,7 +263,7 @@ def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:
 def within(
     total: float | None, prompts: float | None, foretold: Prediction
 ) -> dict[str, float | None]:
-    """Return within which dollars a replay's are known: its prompts by the prediction's interval."""
+    """Return within which dollars a replay's lie: its prompts by the prediction's interval."""
     if total is None or prompts is None or foretold.spread is None:
         return {}
     low, high = foretold.spread

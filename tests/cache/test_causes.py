@@ -73,9 +73,16 @@ def test_the_life_goes_by_the_class_of_the_writes():
 
 
 def test_providers_cache_in_blocks_of_their_own():
-    assert [floored(1000, f) for f in ("anthropic", "openai", "deepseek", "kimi")] == [1000, 896, 960, 768]
+    assert [floored(1000, f) for f in ("anthropic", "openai", "deepseek", "kimi")] == [
+        1000,
+        896,
+        960,
+        768,
+    ]
     deepseek = between(user(time=10), model="deepseek-chat", prompt=30_000)
-    assert warm(asked(deepseek)[-1]) == (20_000 + 100) // 64 * 64  # the reply is cached with its prompt
+    assert (
+        warm(asked(deepseek)[-1]) == (20_000 + 100) // 64 * 64
+    )  # the reply is cached with its prompt
     assert warm(asked(between(user(time=10)))[-1]) == 20_000
 
 
@@ -95,5 +102,3 @@ def test_without_a_clock_a_pause_is_unknown_and_not_short(times):
 def test_three_calls_at_one_time_have_lost_the_clock():
     s = session(*(m for i in range(3) for m in (user(), reply(20_000 + i, time=5.0))))
     assert [a.gap for a in asked(s)] == [None] * 3
-
-

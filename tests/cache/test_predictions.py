@@ -69,13 +69,17 @@ def test_a_prediction_is_always_the_same():
 
 
 def short(n=3, **more):
-    return session(*(m for i in range(n) for m in (user(), reply(20_000 + i, time=10.0 * i, **more))))
+    return session(
+        *(m for i in range(n) for m in (user(), reply(20_000 + i, time=10.0 * i, **more)))
+    )
 
 
 BARE = {
     "no usage": (session(user(), assistant(), user(), assistant()), "no usage"),
     "no split": (
-        session(*(m for _ in range(3) for m in (user(), assistant(usage=Usage(input_tokens=9_000))))),
+        session(
+            *(m for _ in range(3) for m in (user(), assistant(usage=Usage(input_tokens=9_000))))
+        ),
         "no cache split",
     ),
     "one call": (short(1), "one call"),
@@ -89,7 +93,9 @@ def test_where_there_is_no_figure_it_is_missing_with_its_reason(name):
     s, why = BARE[name]
     p = prediction(s)
     assert why in p.why
-    assert {f: getattr(p, f) for f in FIGURES if f != "split_error" and getattr(p, f) is not None} == {}
+    assert {
+        f: getattr(p, f) for f in FIGURES if f != "split_error" and getattr(p, f) is not None
+    } == {}
     assert (p.split_error is None) == (name != "no price")
     row = ck.score(s, loss=False)
     assert ck.score(s, loss=False)["prediction_note"] == p.why
@@ -122,7 +128,9 @@ def test_each_row_says_within_which_dollars_it_is_known():
     recorded, none = rows.iloc[0], rows.iloc[1]
     assert recorded["cost_low_usd"] == recorded["cost_usd"] == recorded["cost_high_usd"]
     assert none["cost_low_usd"] == pytest.approx(none["cost_usd"] + p.spread[0] * none["input_usd"])
-    assert none["cost_high_usd"] == pytest.approx(none["cost_usd"] + p.spread[1] * none["input_usd"])
+    assert none["cost_high_usd"] == pytest.approx(
+        none["cost_usd"] + p.spread[1] * none["input_usd"]
+    )
     assert f"{p.error:+.1%} off the record" in rows.caption
 
 
@@ -130,11 +138,13 @@ def test_the_table_holds_counts_alone():
     rows = table()
     assert len(rows) > 20
     assert len({t.session for t in rows}) == len(rows)
-    assert all(c.misses <= c.calls and c.lost <= c.expected for t in rows for c in t.counts.values())
+    assert all(
+        c.misses <= c.calls and c.lost <= c.expected for t in rows for c in t.counts.values()
+    )
 
 
 def test_teachers_are_judged_by_each_other_and_copies_teach_once():
-    given = [growing(own="a"), growing(15, own="copy of a"), growing(12, step=200.0, own="b" )]
+    given = [growing(own="a"), growing(15, own="copy of a"), growing(12, step=200.0, own="b")]
     found = apart([*given, replace(given[0], id="too short", log=given[0].log[:2])])
     assert [s.id for s in found] == ["copy of a"]
     assert [t.stretch is not None for t in teach(found)] == [True]

@@ -63,7 +63,9 @@ def test_random_splits_are_off_in_dollars_where_the_books_still_close(judged):
 
 def test_the_interval_holds_most_records_and_few_random_ones(judged):
     held = fmean(p.low <= 0 <= p.high for _, p in judged)
-    by_chance = fmean((q := prediction(noise.random_reads(s))).low <= 0 <= q.high for s, _ in judged)
+    by_chance = fmean(
+        (q := prediction(noise.random_reads(s))).low <= 0 <= q.high for s, _ in judged
+    )
     assert 0.6 <= held <= 1.0
     assert by_chance <= 0.3
 
@@ -78,7 +80,13 @@ def test_lost_tokens_have_causes_and_misses_put_elsewhere_have_none(judged):
 
 def test_claude_codes_losses_with_a_clock_have_causes(real):
     found = apart(ck.read_all(real / "claude-code", progress=False))
-    lost = [m for s in found if has_clock(s) for m in misses(s) if m is not None and m.kind != "cold_start"]
+    lost = [
+        m
+        for s in found
+        if has_clock(s)
+        for m in misses(s)
+        if m is not None and m.kind != "cold_start"
+    ]
     assert sum(m.lost for m in lost if m.kind != "unexplained") / sum(m.lost for m in lost) >= 0.8
 
 

@@ -7,7 +7,11 @@ import pytest
 import ctxkit as ck
 from ctxkit.sweeps.alone import NEAR, alone
 
-LOGS = ("claude-code/entire-198393f2.jsonl", "claude-code/entire-7f78a542.jsonl", "pi/before-compaction.jsonl")
+LOGS = (
+    "claude-code/entire-198393f2.jsonl",
+    "claude-code/entire-7f78a542.jsonl",
+    "pi/before-compaction.jsonl",
+)
 
 
 @pytest.fixture(scope="module")
