@@ -1,8 +1,8 @@
 """Write docs/trust.md: what the figures are worth, measured. By `python docs/make_trust.py`.
 
-The sessions are those of CTXKIT_SESSIONS. `python docs/make_trust.py --teach FOLDER ...` remakes the
-table of what sessions taught (`ctxkit/cache/taught.json`) from folders of logs; what was said in them
-is not in it. A further chapter is a function that returns Markdown, named in `CHAPTERS`.
+The sessions are those of CTXKIT_SESSIONS. `python docs/make_trust.py --teach FOLDER ...` remakes
+the table of what sessions taught (`ctxkit/cache/taught.json`) from folders of logs; what was said
+in them is not in it. A further chapter is a function that returns Markdown, named in `CHAPTERS`.
 """  # noqa: INP001  a script
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ CHAPTERS: tuple[Callable[[Path], str], ...] = (trust_cache.page, trust_cuts.page
 """The chapters in their order; each is given the folder of sessions."""
 HEAD = """# What the figures are worth
 
-Written by `python docs/make_trust.py` from the sessions of CTXKIT_SESSIONS. Each figure here is held
-against something that was not used to make it, and `tests/truth/` feeds each of them noise and sees
-it fail.
+Written by `python docs/make_trust.py` from the sessions of CTXKIT_SESSIONS. Each figure here is
+held against something that was not used to make it, and `tests/truth/` feeds each of them noise and
+sees it fail.
 """
 
 

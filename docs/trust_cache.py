@@ -62,7 +62,7 @@ GOALS = """
 
 
 def learn(folders: list[Path]) -> None:
-    """Remake the table from folders of logs; sessions that are in it and not there stay as they are."""
+    """Remake the table from folders of logs; sessions of it that are not there stay as they are."""
     given = apart([s for folder in folders for s in ck.read_all(folder, progress=False)])
     new = teach(given)
     ids, heads = {t.session for t in new}, {t.head for t in new}
@@ -101,8 +101,11 @@ def _taught(rows: tuple[Taught, ...]) -> str:
     return (
         f"{len(rows)} recorded sessions and subagents teach ({said}); a session never teaches "
         "itself, nor does a copy of its beginning. The prediction is told sizes, times, models, "
-        "events and the life of the writes, never a read. `ctxkit.score` prints it for any session. "
-        "Judged are sessions, and halves, of 8 calls or more.\n"
+        "events and the life of the writes, never a read. `ctxkit.score` has it of any session. "
+        "Judged are sessions, and halves, of 8 calls or more. The logs are public: those of this "
+        "folder, and others of entireio/cli, obra/episodic-memory, moredip/session-share, "
+        "badlogic/pi-mono, MoonLadderStudios/MoonMind, Monotoba/OpenPrintKit, "
+        "jazzyalex/agent-sessions and SWE-agent/mini-swe-agent.\n"
     )
 
 
@@ -170,7 +173,8 @@ def _noise_rows(priced: Judged) -> list[str]:
         closed = [abs(closure_error(spoil(s)) or 0.0) for s, _ in priced]
         rows.append(
             f"| split error where reads are {words} | {least:.0f} times | {median(spoilt):.1%}, "
-            f"{times:.1f} times in the mean; closure error {median(closed):.2%} | {_ok(times >= least)} |"
+            f"{times:.1f} times in the mean; closure error {median(closed):.2%} "
+            f"| {_ok(times >= least)} |"
         )
     chance = [noise.by_chance(s) for s, _ in priced]
     middles = [median(c) for c in chance if c]

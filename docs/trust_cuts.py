@@ -29,7 +29,8 @@ def page(folder: Path) -> str:
     return (
         "## Automatic compactions beside their presets'\n\n"
         "Each is taken alone: the preset begins with what the log's own compactions before it had "
-        "left, so that an early difference does not carry over. What a person asked for is left out.\n\n"
+        "left, so that an early difference does not carry over. What a person asked for is left "
+        "out.\n\n"
         f"{near} of {len(real)} come within {NEAR} calls ({share:.0%}; goal: 80 %, "
         f"{'reached' if share >= 0.8 else '**missed**'}), {left} of the others without a cause. "
         f"{len(found) - len(real)} more stand in logs that show shapes and no conversation.\n\n"

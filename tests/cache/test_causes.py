@@ -29,22 +29,30 @@ def wrapper(command: str) -> Message:
     return Message(role="user", id="w", kind="wrapper", parts=(Text(text),))
 
 
+def effort(level: str):
+    return {"details": {"effort": level}}
+
+
 WITH = {
     "prefix_change": (between(user(time=10), then="claude-haiku-4-5"), between(user(time=10))),
     "compaction": (between(summarised, user(time=10)), between(user(time=10))),
     "too_short": (between(user(time=10), before=800), between(user(time=10))),
     "ttl_expiry": (between(user(time=310), time=320), between(user(time=290), time=320)),
     "effort_change": (
-        between(user(time=9), first={"details": {"effort": "off"}}, second={"details": {"effort": "high"}}),
-        between(user(time=9), first={"details": {"effort": "high"}}, second={"details": {"effort": "high"}}),
+        between(user(time=9), first=effort("off"), second=effort("high")),
+        between(user(time=9), first=effort("high"), second=effort("high")),
     ),
     "resumed": (between(wrapper("/exit"), user(time=10)), between(wrapper("/cost"), user(time=10))),
     "reasoning_dropped": (
         between(user(time=10), prompt=19_900, model="gpt-5", first={"usage": fresh(20_000)}),
         between(user(time=10), prompt=20_100, model="gpt-5", first={"usage": fresh(20_000)}),
     ),
-    "changed_earlier": (between(user(time=10), prompt=18_000), between(user(time=10), prompt=19_500)),
-    "retry": (between(event("api_error"), user(time=10)), between(event("synthetic"), user(time=10))),
+    "changed_earlier": (
+        between(user(time=10), prompt=18_000), between(user(time=10), prompt=19_500),
+    ),
+    "retry": (
+        between(event("api_error"), user(time=10)), between(event("synthetic"), user(time=10)),
+    ),
 }  # fmt: skip
 
 

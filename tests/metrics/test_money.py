@@ -89,7 +89,7 @@ def test_an_unknown_model_has_no_price_and_is_counted():
 
 
 def test_fresh_and_written_tokens_are_not_told_apart_by_the_model():
-    """Two logs with the same prompts, pauses and reads get the same dollars, whatever was written of the rest."""
+    """Two logs with the same prompts, pauses and reads get the same dollars."""
     one = session(user(), reply(0, 0, 20_000, 0), user(), reply(0, 20_000, 1_000, 5))
     other = session(user(), reply(0, 0, 20_000, 0), user(), reply(400, 20_000, 600, 5))
     assert modelled(one).input_usd == pytest.approx(modelled(other).input_usd)

@@ -40,7 +40,7 @@ def test_the_dollars_are_foretold_better_than_by_the_lifetime_alone(judged):
 
 
 def test_no_session_teaches_itself(judged):
-    """Teachers that hold the session twice over change nothing: it is left out by its id and its head."""
+    """Teachers that hold the session twice over change nothing: it is left out by its id."""
     s, p = judged[0]
     assert prediction(s, [*table(), *(t for t in table() if t.session == s.id)]) == p
 
@@ -91,7 +91,7 @@ def test_claude_codes_losses_with_a_clock_have_causes(real):
 
 
 def test_pis_unexplained_misses_stay_unexplained(real):
-    """Eviction and restarts that the log does not show are no causes: 8 starts of turns read nothing."""
+    """What the log does not show is no cause: 8 starts of turns read nothing."""
     found = [m for m in misses(ck.read(real / "pi/before-compaction.jsonl")) if m is not None]
     assert sum(m.kind == "unexplained" for m in found) == 8
 
