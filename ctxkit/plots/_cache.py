@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.cache.predictions import prediction
+from ctxkit.cache.predictions import Prediction, prediction
 from ctxkit.cache.words import foretold
 from ctxkit.metrics.bills import Sheet
 from ctxkit.metrics.misses import misses
@@ -96,7 +96,8 @@ def cache(session: Session) -> Chart:
         BadArguments: it is no session.
     """
     data = cache_data(session)
-    trust = foretold(prediction(session.origin or session)) if data else ""
+    p = prediction(session.origin or session) if data else Prediction()
+    trust = foretold(p.error, p.low, p.high, p.why)
     return _chart(session.id, data, trust, replayed=session.origin is not None)
 
 

@@ -6,7 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.cache.predictions import prediction
-from ctxkit.cache.words import within
+from ctxkit.cache.words import foretold
 from ctxkit.markup import line
 from ctxkit.metrics.bills import Sheet
 from ctxkit.plots.words import notes_of
@@ -28,7 +28,13 @@ _MILD = 0.03
 """A prediction error up to here is small beside the differences that a report is read for."""
 
 
-_ERRORS = ("prediction_error", "prediction_low", "prediction_high", "closure_error")
+_ERRORS = (
+    "prediction_error",
+    "prediction_low",
+    "prediction_high",
+    "prediction_note",
+    "closure_error",
+)
 
 
 class Basis(NamedTuple):
@@ -39,6 +45,7 @@ class Basis(NamedTuple):
     """The prediction error of its input side."""
     low: float | None
     high: float | None
+    note: str | None
     closure: float | None
     unexplained: float | None
     priced: float | None
@@ -52,7 +59,7 @@ def of_session(session: Session) -> list[str]:
     told = notes_of(base)
     anchored, sheet = sizes(base), Sheet.of(base)
     found = prediction(base)
-    errors = (found.error, found.low, found.high, sheet.closure)
+    errors = (found.error, found.low, found.high, found.why, sheet.closure)
     counted = (anchored.counter, anchored.error)
     basis = Basis(base.id, *errors, sheet.unexplained, sheet.priced, *counted)
     return [*_told([basis], replayed=session.origin is not None), *told]
@@ -94,7 +101,7 @@ def _error(bases: Sequence[Basis]) -> str:
     worst = max(errors, key=lambda name: abs(errors[name]))
     if len(bases) == 1:
         (one,) = bases
-        told = f"Prediction error: {within(errors[worst], one.low or 0.0, one.high or 0.0)}"
+        told = f"Prediction error: {foretold(one.error, one.low, one.high, one.note)}"
     else:
         told = (
             "Prediction error, without the reads of the session: median "

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ctxkit.cache.words import UNKNOWN, within
+from ctxkit.cache.words import foretold
 from ctxkit.engine import identified
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.markup import escape, line
@@ -73,11 +73,8 @@ class Comparison(Scores):
     def caption(self) -> str:
         """What the figures rest on, in a sentence or two."""
         first = self.iloc[0]
-        how = (
-            within(first["prediction_error"], first["prediction_low"], first["prediction_high"])
-            if _is(first["prediction_error"])
-            else str(first["prediction_note"] if _is(first["prediction_note"]) else UNKNOWN)
-        )
+        names = ("prediction_error", "prediction_low", "prediction_high", "prediction_note")
+        how = foretold(*(first[n] if _is(first[n]) else None for n in names))
         riddles = (
             f" {_percent(first['unexplained_misses'])} of the calls missed the cache without an "
             "explanation."
