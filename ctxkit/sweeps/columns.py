@@ -31,6 +31,8 @@ COLUMNS = (
     Column("input_usd", FLOAT, "dollars of the prompts"),
     Column("output_usd", FLOAT, "dollars of the replies"),
     Column("summaries_usd", FLOAT, "dollars of the calls that write summaries: known, else by size"),
+    Column("cost_low_usd", FLOAT, "lower end of `cost_usd` by the prediction's 80 % interval"),
+    Column("cost_high_usd", FLOAT, "upper end of it; of the record both are what it cost"),
     Column("cost_source", TEXT, "of `cost_usd`, the weakest: recorded (the log's own prices), derived or estimated"),
     Column("table_usd", FLOAT, "the same by the table of prices, which replays are billed by"),
     Column("cuts_n", INT, "compactions"),
@@ -61,8 +63,19 @@ COLUMNS = (
     Column("window_loss", FLOAT, "of what was removed and named before the next cut, the share out of sight"),
     Column("first_use_delay", FLOAT, "median calls from a cut to the first use of something that it took"),
     Column("regret", FLOAT, "needed-later loss above that of the best set of messages under the same budget (a bound)"),
-    Column("reproduction_error", FLOAT, "modelled / recorded input-side dollars - 1 of the recorded session"),
+    Column("prediction_error", FLOAT, "foretold / recorded input dollars - 1, reads not known"),
+    Column("prediction_low", FLOAT, "its 80 % interval: it holds the record if low <= 0 <= high"),
+    Column("prediction_high", FLOAT, "upper end of it"),
+    Column("half_error", FLOAT, "the same of the second half of the calls, taught by the first"),
+    Column("cut_error", FLOAT, "share by which reads after cuts are off, foretold by other cuts"),
+    Column("split_error", FLOAT, "share of prompt tokens by which reads are off, call by call"),
+    Column("lifetime_error", FLOAT, "of a model that knows the cache's lifetime alone"),
+    Column("all_cached_error", FLOAT, "of one that finds all that two prompts share"),
+    Column("nothing_cached_error", FLOAT, "of one without a cache"),
+    Column("prediction_note", TEXT, "why there is no prediction, or that it rests on little"),
+    Column("closure_error", FLOAT, "of a model that is told reads of misses: the books add up"),
     Column("unexplained_misses", FLOAT, "share of its calls that missed the cache without an explanation"),
+    Column("explained_loss", FLOAT, "share of the tokens lost at misses whose cause the log shows"),
     Column("priced", FLOAT, "share of its billed calls whose model has a price"),
     Column("counter", TEXT, "who counts tokens that no usage anchors"),
     Column("counter_error", FLOAT, "its plain count / recorded growth - 1"),
@@ -79,8 +92,10 @@ def typed(rows: list[dict[str, Any]], extra: tuple[str, ...] = ()) -> Any:
     """Return rows as a frame with these columns and types, others (`extra`) after `rules`."""
     import pandas as pd
 
+    from ctxkit.sweeps.renamed import Scores
+
     names = [*NAMES[:2], *extra, *NAMES[2:]]
     data: dict[str, Any] = {n: array([r.get(n) for r in rows], TYPES[n]) for n in NAMES}
     for name in extra:
         data[name] = pd.Series([r.get(name) for r in rows]).convert_dtypes()
-    return pd.DataFrame({n: data[n] for n in names})
+    return Scores({n: data[n] for n in names})

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from ctxkit.cache.words import foretold
 from ctxkit.engine import identified
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.markup import escape, line
@@ -13,10 +14,10 @@ from ctxkit.readers.given import of_session
 from ctxkit.replays import replayed, session_of
 from ctxkit.sweeps.columns import typed
 from ctxkit.sweeps.grids import Refused, labels, rules_of
+from ctxkit.sweeps.renamed import Scores
 from ctxkit.sweeps.scores import Base, row_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
     from ctxkit.engine import Run
     from ctxkit.session import Session
@@ -26,6 +27,8 @@ SHOWN = {
     "prompt_tokens": "prompt tokens",
     "peak_tokens": "peak",
     "cost_usd": "cost",
+    "cost_low_usd": "80 %: from",
+    "cost_high_usd": "to",
     "cuts_n": "cuts",
     "token_savings": "saved: tokens",
     "message_savings": "messages",
@@ -55,7 +58,7 @@ _SORT = (
 """A click on a head sorts the rows by its figures, the largest first; the next click turns them round."""
 
 
-class Comparison(pd.DataFrame):
+class Comparison(Scores):
     """A frame of scores, one row a setting, the recorded session first, indexed by the names of the rules.
 
     It takes every verb of a DataFrame (whose results are plain frames). Its display is in the order asked for until a
@@ -67,26 +70,21 @@ class Comparison(pd.DataFrame):
     replays: dict[str, Session]
 
     @property
-    def _constructor(self) -> Callable[..., pd.DataFrame]:
-        return pd.DataFrame
-
-    @property
     def caption(self) -> str:
         """What the figures rest on, in a sentence or two."""
         first = self.iloc[0]
-        how = (
-            "Input side reproduced within " + _percent(abs(first["reproduction_error"]))
-            if _is(first["reproduction_error"])
-            else "No cache split is recorded, so the cost model could not be checked"
-        )
+        names = ("prediction_error", "prediction_low", "prediction_high", "prediction_note")
+        how = foretold(*(first[n] if _is(first[n]) else None for n in names))
         riddles = (
-            f", {_percent(first['unexplained_misses'])} of the calls missed the cache without an explanation"
+            f" {_percent(first['unexplained_misses'])} of the calls missed the cache without an "
+            "explanation."
             if _is(first["unexplained_misses"])
             else ""
         )
         return (
             f"{line(str(first['session']), 60)}: {_int(first['calls_n'])} calls. Replays keep the recorded trajectory: "
-            f"they tell the bill and what was out of sight, not what the agent would have done. {how}{riddles}. "
+            f"they tell the bill and what was out of sight, not what the agent would have done. "
+            f"{how}{riddles} "
             f"Summaries are billed as fresh input and output.{self._prices()}"
         )
 
@@ -130,7 +128,7 @@ class Comparison(pd.DataFrame):
             f"<li>{escape(str(n), 60)}: {escape(str(e), 300)}</li>" for n, e in self["error"].items() if _is(e)
         )
         told = "".join(f"<br>Note: {escape(n, 400)}" for n in self.notes)
-        caption = f'<caption style="text-align:left">{escape(self.caption, 700)}{told}</caption>'
+        caption = f'<caption style="text-align:left">{escape(self.caption, 900)}{told}</caption>'
         return (
             '<div class="ctxkit-comparison" style="color:var(--jp-content-font-color1,inherit);overflow-x:auto">'
             f'<table style="border-collapse:collapse">{caption}'
@@ -211,7 +209,7 @@ def _cell(column: str, value: Any) -> str:
         return "yes" if value else "no"
     if column in _SHARES:
         return _percent(value)
-    return f"${value:,.2f}" if column == "cost_usd" else _int(value)
+    return f"${value:,.2f}" if column.endswith("_usd") else _int(value)
 
 
 def _is(value: Any) -> bool:

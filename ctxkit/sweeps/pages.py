@@ -22,8 +22,7 @@ A recorded session is billed as recorded: by the log's own prices where it has t
 table, which replays are billed by), and a summary that it does not price is estimated as a replay's is.
 
 A replay is billed over the calls that the record bills, by a cache model that
-is fitted on the record and told only the sizes of prompts, what each shares with the one before, and the record's
-misses:
+is told the sizes of prompts, what each shares with the one before, and what the record's misses read:
 
 - a shared prefix is read, the rest is written (fresh where the provider bills no writes, or the prompt is too short);
 - where the record missed the cache for another reason than a compaction, a replay keeps at most what the record kept;
@@ -32,7 +31,24 @@ misses:
 - the call that writes a summary sends what it summarises as fresh input, or reads the cached prompt with `reuse=True`;
   texts worked out from the record (intents, evidence, digests) cost nothing.
 
-`reproduction_error` says how far the model's input side is from the record's own, under the recorded policy.
+## Within which error
+
+`prediction_error` says how far the input side is off that `cache.predictions` foretells for the recorded session from
+sizes, times and events alone: its reads are not known to it, other sessions taught it (`docs/trust.md`: which, and how
+well it did). `prediction_low` and `prediction_high` are its 80 % interval in the same measure. `half_error` is that of
+the second half of the calls, the first half having taught it first; `cut_error` that of the reads after compactions,
+each foretold from the session's others. Dollars alone are a weak test, for reads given to
+other calls cost about the same: `split_error` compares call by call. Beside them stand models that know next to
+nothing. `cost_low_usd` and `cost_high_usd` put the interval to each row: a replay carries over what the record missed,
+and may be as far off as a prediction without the record's reads.
+
+A miss has a cause where a rule of `cache.causes` holds that looks at the log before the reply and never at the read: a
+pause longer than the cache lives, a compaction, another model or effort, a restart, old reasoning taken out, earlier
+messages changed, a refused call, a prompt before that was too short. Eviction and routing are seen in the reads alone,
+so they are no causes. `explained_loss` is the share of lost tokens with one.
+
+`closure_error` (`reproduction_error` until this version) is told what each miss read. It says that the books add up,
+and stays near zero for any reads at all.
 
 A replay keeps the recorded number of calls, while real runs under summaries may take more.
 `metrics.elongation.elongated(runs, 0.15)` returns the rows of a sweep with those runs longer by a share (the 15 % that

@@ -6,6 +6,8 @@ from functools import cached_property
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.cache.cuts import after_cuts, cut_error
+from ctxkit.cache.predictions import NAIVE, prediction
 from ctxkit.engine import run_behind
 from ctxkit.frames.cuts import cuts as placed
 from ctxkit.frames.occupancy import prompts as plain_prompts
@@ -34,9 +36,13 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from ctxkit.cache.predictions import Prediction
     from ctxkit.engine import Run
     from ctxkit.metrics.compaction import Compaction
     from ctxkit.session import Session
+
+
+_FORETOLD = ("half_error", "split_error", *(f"{n}_error" for n in NAIVE))
 
 
 class Base:
@@ -54,6 +60,11 @@ class Base:
     def sheet(self) -> Sheet:
         """What it tells about the cost of replays."""
         return Sheet.of(self.session, self.anchored)
+
+    @cached_property
+    def foretold(self) -> Prediction:
+        """What other sessions foretell of its input side."""
+        return prediction(self.session)
 
     @cached_property
     def index(self) -> Index:
@@ -80,8 +91,15 @@ class Base:
         return {
             "calls_n": int(sheet.billed.sum()),
             "output_tokens": int(sheet.output[sheet.billed].sum()) if sheet.has_output else None,
-            "reproduction_error": sheet.error,
+            **{n: getattr(self.foretold, n) for n in _FORETOLD},
+            "prediction_error": self.foretold.error,
+            "prediction_low": self.foretold.low,
+            "prediction_high": self.foretold.high,
+            "prediction_note": self.foretold.why,
+            "cut_error": cut_error(after_cuts(self.session)),
+            "closure_error": sheet.closure,
             "unexplained_misses": sheet.unexplained,
+            "explained_loss": sheet.explained,
             "priced": sheet.priced,
             "counter": self.anchored.counter,
             "counter_error": self.anchored.error,
@@ -113,8 +131,11 @@ def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Ser
     """
     import pandas as pd
 
+    from ctxkit.sweeps.renamed import Score
+
     row = row_of(session, loss=loss, reuse=reuse)
-    return pd.Series({n: pd.NA if row.get(n) is None else row[n] for n in NAMES}, name=row["rules"], dtype=object)
+    values = {n: pd.NA if row.get(n) is None else row[n] for n in NAMES}
+    return Score(values, name=row["rules"], dtype=object)
 
 
 def row_of(
@@ -192,6 +213,7 @@ def _row(
         "prompt_tokens": invoice.prompts,
         "peak_tokens": invoice.peak,
         "cost_usd": invoice.total_usd,
+        **within(invoice.total_usd, invoice.input_usd, base.foretold),
         "input_usd": invoice.input_usd,
         "output_usd": invoice.output_usd,
         "summaries_usd": invoice.summaries_usd,
@@ -218,6 +240,8 @@ def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:
         "prompt_tokens": sum(known) if known else None,
         "peak_tokens": max(known, default=None),
         "cost_usd": ledger.own_usd,
+        "cost_low_usd": ledger.own_usd,
+        "cost_high_usd": ledger.own_usd,
         "cost_source": ledger.own_source,
         "table_usd": ledger.total_usd if sheet.has_output else None,
         "input_usd": ledger.input_usd,
@@ -234,6 +258,16 @@ def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:
                 "cache_write_tokens": ledger.sum("write") + ledger.sum("write_1h"),
             }
     return row | _recorded_view(session)
+
+
+def within(
+    total: float | None, prompts: float | None, foretold: Prediction
+) -> dict[str, float | None]:
+    """Return within which dollars a replay's lie: its prompts by the prediction's interval."""
+    if total is None or prompts is None or foretold.spread is None:
+        return {}
+    low, high = foretold.spread
+    return {"cost_low_usd": total + prompts * low, "cost_high_usd": total + prompts * high}
 
 
 def _recorded_view(session: Session) -> dict[str, Any]:
