@@ -34,6 +34,8 @@ Fate = Literal["retained", "recoverable", "lost"]
 FATES: tuple[Fate, ...] = get_args(Fate)
 NEVER = 1 << 62
 """A call that never comes."""
+RULES = FAMILIES.index("constraint")
+"""The family of what the user asked for."""
 HARDEST = 16
 """Moments at which the best set of messages is looked for: those with the most out of sight that is
 still needed.
@@ -87,16 +89,23 @@ class Forgotten:
     @cached_property
     def seen(self) -> Spans:
         """When each item that is gone, and each path of a file, is in sight."""
-        memory, shown = self.memory, self.shown
         wanted = self.is_gone.copy()
-        wanted[memory.paths] = True
+        wanted[self.memory.paths] = True
+        return self._sight(wanted, texts=True)
+
+    def _sight(self, wanted: Flags, *, texts: bool) -> Spans:
+        """Return when some items are in sight; without texts: as if all that was put in said
+        nothing.
+        """
+        memory, shown = self.memory, self.shown
         mine = wanted[memory.names_item]
         item, row = memory.names_item[mine], memory.names_row[mine]
         parts = [(item, 2 * memory.arrival[row], shown.until[row])]
         for which, start, end in shown.again.tolist():
             found = memory.named.of(which)
             parts.append((found, start, end))
-        parts += [(shown.said[which], start, end) for which, start, end in shown.texts.tolist()]
+        if texts:
+            parts += [(shown.said[which], *span) for which, *span in shown.texts.tolist()]
         items = np.concatenate([p[0] for p in parts])
         keep = wanted[items]
         starts, ends = (
@@ -164,6 +173,32 @@ class Forgotten:
         item, at = np.unique(taken.item[told], return_index=True)
         at = told[at]
         return Charged(item, taken.needed[at] - taken.time[at] // 2, taken.found[at])
+
+    @cached_property
+    def staked(self) -> tuple[Ints, Ints]:
+        """Items named later that cuts took as they were said, each once, and when: from then on
+        only what was put in their place could say them. What is `charged` is among them.
+        """
+        bare = self._sight(self.due, texts=False)
+        item, time = bare.things, bare.ends
+        went = (time >= self.gone[item]) & (time < self.shown.end)
+        item, at = np.unique(item[went], return_index=True)
+        time = time[went][at]
+        needed = self.memory.last_use[item] >= time // 2
+        return item[needed], time[needed]
+
+    @property
+    def recall(self) -> float | None:
+        """The share of what was at stake that the texts put in said until it was named, by weight.
+
+        0 for texts that say nothing, 1 for such that say all; None where none was put in, or
+        nothing was at stake.
+        """
+        weight = self.memory.weight
+        stake = float(weight[self.staked[0]].sum())
+        if not stake or not len(self.shown.texts):
+            return None
+        return 1 - float(weight[self.charged.item].sum()) / stake
 
     @cached_property
     def window(self) -> tuple[Ints, Ints, Flags]:
@@ -238,12 +273,14 @@ class Forgotten:
 
     def columns(self) -> dict[str, Any]:
         """Return the columns of loss of a score."""
-        again, n = self.memory.again, int((len(self.times) - self.first[self.is_gone]).sum())
+        again, weight = len(self.memory.again), self.memory.weight
+        n = int((len(self.times) - self.first[self.is_gone]).sum())
         retained, at_hand = (
             int(np.subtract(*of.counts(self.times)[::-1]).sum()) for of in self._both
         )
         missed, (_, _, in_sight) = self.charged, self.window
-        lost = len(missed.item)
+        lost, heavy = len(missed.item), float(weight[self.memory.again].sum())
+        empty = None if len(self.times) else 0.0
         return {
             "items_n": n,
             "retained": retained / n if n else None,
@@ -252,12 +289,22 @@ class Forgotten:
             "used_again_n": again,
             "needed_later_n": int(self.due.sum()),
             "needed_lost_n": lost,
-            "needed_later_loss": lost / again if again else 0.0,
-            "needed_later_gone": int((~missed.found).sum()) / again if again else 0.0,
-            "window_loss": int((~in_sight).sum()) / len(in_sight) if len(in_sight) else 0.0,
+            "needed_later_loss": lost / again if again else empty,
+            "needed_later_gone": int((~missed.found).sum()) / again if again else empty,
+            "weighted_loss": float(weight[missed.item].sum()) / heavy if again else empty,
+            "at_stake_n": len(self.staked[0]),
+            "summary_recall": self.recall,
+            "rules_kept": self._kept(self.memory.family == RULES),
+            "window_loss": int((~in_sight).sum()) / len(in_sight) if len(in_sight) else empty,
             "first_use_delay": float(median(missed.delay.tolist())) if lost else None,
             "regret": max(lost - self.least, 0.0) / again if again and lost else 0.0,
         }
+
+    def _kept(self, mine: Flags) -> float | None:
+        """Return the share of some items, of those removed so far, that is in sight, over moments."""
+        n = int((len(self.times) - self.first[mine & self.is_gone]).sum())
+        start, stop = self._retained.counts(self.times)
+        return int((stop - start)[mine[self._retained.things]].sum()) / n if n else None
 
     @property
     def _both(self) -> tuple[Spans, Spans]:
@@ -268,7 +315,8 @@ class Forgotten:
 
         Counted are the items removed since the start that are retained, recoverable, lost; those of
         all of them that were named before the next moment, and of these those out of sight; what
-        this moment took, and of that what was named later, before it was taken again.
+        this moment took, and of that what was named later, before it was taken again; and what it
+        put at stake, and of that what the texts put in said until it was named.
         """
         moments, n, of = len(self.times), len(FAMILIES), self.memory.family
         item, moment, in_sight = self.window
@@ -282,6 +330,9 @@ class Forgotten:
 
         more = [counted(item, moment), counted(item[~in_sight], moment[~in_sight])]
         more += [counted(taken.item, at), counted(taken.item[needed], at[needed])]
+        stake, since = self.staked
+        since, kept = np.searchsorted(self.times, since), ~np.isin(stake, self.charged.item)
+        more += [counted(stake, since), counted(stake[kept], since[kept])]
         return np.concatenate((self._fates(of, n), more))
 
     def cohorts(self) -> Ints:

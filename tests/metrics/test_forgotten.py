@@ -31,6 +31,9 @@ WORDS += [
     "#4711",
     "deadbeef01",
     "never delete the table",
+    "Never delete the table of runs. Thank you",
+    "the table of runs must not be deleted",
+    "fin-import-7",
     "TODO: the rest",
     "word " * 150,
 ]
