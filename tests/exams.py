@@ -34,7 +34,9 @@ class Trial(NamedTuple):
         """The session with Pi's preset compacting before the questions, by a given summary."""
         resumed, text = len(self.session.calls) - 2, self.summary if summary is None else summary
         rules = ck.presets.pi(context_window=272_000, summariser=lambda _: text)
-        return ck.replay(self.session, rules.but(trigger=lambda history, _: history.call == resumed))
+        return ck.replay(
+            self.session, rules.but(trigger=lambda history, _: history.call == resumed)
+        )
 
 
 def trials(sessions: Path) -> list[Trial]:

@@ -5,8 +5,8 @@ nothing clever.
 from __future__ import annotations
 
 from ctxkit.engine.stretches import stretches
-from ctxkit.metrics.indexes import Index
 from ctxkit.messages import Text
+from ctxkit.metrics.indexes import Index
 from ctxkit.metrics.items import Found, items, names
 from ctxkit.metrics.memories import USER_WEIGHT, _files
 from ctxkit.metrics.wordings import Wordings

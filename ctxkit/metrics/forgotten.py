@@ -297,7 +297,7 @@ class Forgotten:
             "rules_kept": self._kept(self.memory.family == RULES),
             "window_loss": int((~in_sight).sum()) / len(in_sight) if len(in_sight) else empty,
             "first_use_delay": float(median(missed.delay.tolist())) if lost else None,
-            "regret": max(lost - self.least, 0.0) / again if again and lost else 0.0,
+            "regret": max(lost - self.least if lost else 0.0, 0.0) / again if again else empty,
         }
 
     def _kept(self, mine: Flags) -> float | None:

@@ -55,7 +55,7 @@ _NAME = re.compile(  # X-Bill-Trace, MAX_RETRIES
     r"|[A-Z0-9]{0,40}(?:_[A-Z0-9]{1,40}){1,9})(?!-?\w|/|\.\w)"
 )
 _EVERYWHERE = frozenset(
-    "utf-8 utf-16 utf-32 utf-8-sig iso-8859-1 sha-1 sha-256 sha-512 x86-64 base-64 a-za-z0-9".split()
+    ["utf-8", "utf-16", "utf-32", "utf-8-sig", "iso-8859-1", "sha-1", "sha-256", "sha-512", "x86-64", "base-64", "a-za-z0-9"]
 )
 """What is spelled like a code and names nothing of anybody's."""
 _NUMBER = re.compile(

@@ -1,4 +1,8 @@
-"""When to compact: break-even, ceiling, floor and pauses, worked out from a reader's own log."""
+"""When to compact: break-even, ceiling, floor and pauses, worked out from a reader's own log.
+
+Dollars alone would compact far too early: each token carried costs. So what must stay bounds the
+floor from below, and what compactions of a size would lose bounds the ceiling.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,27 @@ import msgspec
 from ctxkit.errors import BadArguments
 from ctxkit.markup import escape
 from ctxkit.metrics.breakeven import best_trigger, requests_until_reset_pays
+from ctxkit.metrics.indexes import Index
+from ctxkit.metrics.memories import Memory
 from ctxkit.metrics.paces import Pace
+from ctxkit.metrics.stays import Risk, Stays, stays
 from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
     from ctxkit.session import Session
 
 __all__ = ["Ceiling", "When", "when"]
+
+
+MORE_LOSS = 0.05
+"""Share of what is used again that a ceiling may put at stake above what the window itself does."""
+NEAR = 1.05
+"""Ceilings that cost at most so many times the best are about as good."""
+
+
+STEPS = 200
+"""Sizes on either side of the best that are looked at for about the same cost."""
+HEADS = ("tokens", "requests between", "a request", "at stake")
 
 
 class Ceiling(NamedTuple):
@@ -27,6 +45,10 @@ class Ceiling(NamedTuple):
     requests: float
     """From one compaction to the next."""
     usd: float
+    loss: float | None = None
+    """Share of what is used again that compactions at this size would take before its use: at most
+    so much is lost, by summaries that keep nothing. None: nothing is used again, or no text.
+    """
 
 
 class When(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +76,19 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
     wait_at_most: float
     """For how many calls a due compaction may wait for a cold one before waiting costs more than it saves."""
     best: int
-    """The size at which a compaction is cheapest, at most the window."""
+    """The size at which a compaction is cheapest among those that put little more at stake than the
+    window does, at most the window.
+    """
+    low: int
+    """The smallest such size at which a request costs at most `NEAR` times as much as at the best."""
+    high: int
+    """The largest."""
+    cheapest: int
+    """The size that is best in dollars alone, whatever it loses."""
+    stays: Stays
+    """What no compaction can take out."""
+    most_loss: float | None
+    """The share of what is used again that may be at stake; None: that cannot be said."""
     pays_after: float
     """Requests after which a compaction there has paid for itself."""
     kept_usd: float
@@ -73,11 +107,27 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
         """Return the answer in plain words."""
         return (
             f"A request adds {self.growth:,.0f} tokens; a compaction leaves {self.floor:,} ({self.floor_source}).",
-            f"Ceiling: compact at {self.best:,} tokens{' (the window)' if self.best == self.window else ''}.",
+            self._ceiling(),
             f"There a compaction costs {_usd(self.reset_usd)} and has paid for itself after {_calls(self.pays_after)}.",
-            f"Floor: in dollars the lowest is best; 1,000 tokens more kept cost {_usd(self.kept_usd)} a request.",
+            f"Floor: {self.stays.total:,} must stay ({self.stays}); 1,000 tokens more kept cost "
+            f"{_usd(self.kept_usd)} a request.",
             self._waiting(),
         )
+
+    def _ceiling(self) -> str:
+        """Return the ceiling, its interval, and why it is not that of dollars alone."""
+        window = " (the window)" if self.best == self.window else ""
+        told = f"Ceiling: compact at {self.best:,} tokens{window}"
+        if self.low < self.high:
+            told += f"; {self.low:,} to {self.high:,} cost about the same"
+        at = {c.name: c.loss for c in self.ceilings}
+        alone, most = at.get("dollars alone"), self.most_loss
+        if alone is not None and most is not None:
+            told += (
+                f". In dollars alone {self.cheapest:,}, but there {alone:.0%} of what is used again "
+                f"would be taken before its use (at most {most:.0%} may be)"
+            )
+        return told + "."
 
     def _waiting(self) -> str:
         if self.cold_every is None:
@@ -96,13 +146,17 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
         return (
             f"Prices of {self.model}; window {self.window:,} ({self.window_source}). Of what is carried the cache "
             f"missed {lost}. Growth is taken as even and the trajectory as recorded; the summary's call sends what it "
-            "summarises. What a low floor loses is not in this sum."
+            "summarises. What is taken before its use is at stake: a summary may still say it. One session carries this, "
+            f"{self.session}: ask others, or advise for many."
             + "".join(f" Note: {note}" for note in self.notes)
         )
 
     def __repr__(self) -> str:
-        rows = [f"{c.name:<10}{c.tokens:>10,}{c.requests:>10,.0f}{_usd(c.usd):>12}" for c in self.ceilings]
-        head = f"{'ceiling':<10}{'tokens':>10}{'requests':>10}{'a request':>12}"
+        rows = [
+            f"{c.name:<14}{c.tokens:>10,}{c.requests:>10,.0f}{_usd(c.usd):>12}{_share(c.loss):>10}"
+            for c in self.ceilings
+        ]
+        head = f"{'ceiling':<14}{'tokens':>10}{'requests':>10}{'a request':>12}{'at stake':>10}"
         return "\n".join([*self.sentences(), head, *rows, self.assumptions()])
 
     def _repr_html_(self) -> str:
@@ -110,10 +164,11 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
         left = 'style="text-align:left;padding:2px 10px 2px 0"'
         rows = "".join(
             f'<tr><th scope="row" {left}>{escape(c.name)}</th><td {right}>{c.tokens:,}</td>'
-            f"<td {right}>{c.requests:,.0f}</td><td {right}>{_usd(c.usd)}</td></tr>"
+            f"<td {right}>{c.requests:,.0f}</td><td {right}>{_usd(c.usd)}</td>"
+            f"<td {right}>{_share(c.loss)}</td></tr>"
             for c in self.ceilings
         )
-        heads = "".join(f'<th scope="col" {right}>{h}</th>' for h in ("tokens", "requests between", "a request"))
+        heads = "".join(f'<th scope="col" {right}>{h}</th>' for h in HEADS)
         return (
             '<div class="ctxkit-when" style="color:var(--jp-content-font-color1,inherit)"><ul>'
             + "".join(f"<li>{escape(s)}</li>" for s in self.sentences())
@@ -123,21 +178,36 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @of_session
-def when(session: Session, *, floor: int | None = None, summary_tokens: int | None = None) -> When:
-    """Return at which size to compact, to which, and whether to wait for a pause, in dollars alone.
+def when(
+    session: Session,
+    *,
+    floor: int | None = None,
+    summary_tokens: int | None = None,
+    memory: Memory | None = None,
+) -> When:
+    """Return at which size to compact, to which, and whether to wait for a pause.
 
-    The cost of a request that is compacted at `h` and comes down to `s` is ``c (s + h) / 2 + A g / (h - s)``: `g` is
-    the growth a request, `A` the dollars of a compaction whatever it is made from, `c` the price of a carried token.
-    The best `h` is context-compaction-lab's (`breakeven.best_trigger`) with `c` in place of the read price: after a
-    pause what is carried is written again. A due compaction may wait for a cold call for
-    ``(p_w - p_r) s / (p_r (h - s) - p_w g)`` calls, so many extra reads cost what writing the floor twice would; but
-    no longer than to the next compaction, nor past the window.
+    In dollars, the cost of a request that is compacted at `h` and comes down to `s` is
+    ``c (s + h) / 2 + A g / (h - s)``: `g` is the growth a request, `A` the dollars of a compaction
+    whatever it is made from, `c` the price of a carried token. The cheapest `h` is
+    context-compaction-lab's (`breakeven.best_trigger`) with `c` in place of the read price: after a
+    pause what is carried is written again.
+
+    Two things bound it. The floor is at least what must stay (`stays.stays`: system and tools, the
+    last turn, the items needed later). And the ceiling puts at most `MORE_LOSS` more of what is used
+    again at stake than compacting at the window does, by replays of the record that compact at that
+    size to that floor (`stays.Risk`).
+
+    A due compaction may wait for a cold call for ``(p_w - p_r) s / (p_r (h - s) - p_w g)`` calls, so
+    many extra reads cost what writing the floor twice would; but no longer than to the next
+    compaction, nor past the window.
 
     Args:
         session: a recorded session with usage, of a model that has a price.
-        floor: tokens that a compaction leaves; None: what the log's own left (median), else its smallest prompt and
-            a summary.
+        floor: tokens that a compaction leaves; None: what the log's own left (median), else its
+            smallest prompt and a summary; but at least what must stay.
         summary_tokens: tokens of a summary; None: those of the log's own (median), else 1,000.
+        memory: the items of the session, where they are known.
 
     Raises:
         BadArguments: the log has no usage or no price, its prompts do not grow, or the floor is no
@@ -145,16 +215,40 @@ def when(session: Session, *, floor: int | None = None, summary_tokens: int | No
     """
     pace = Pace(session)
     summary = summary_tokens or pace.summary
-    kept, source = (floor, "given") if floor is not None else pace.floor(summary)
+    if memory is None and session.has_text:
+        memory = Memory(session, Index(pace.anchored))
+    must = stays(session, pace.anchored, memory)
+    kept, source = _floor(pace, must, summary) if floor is None else (floor, "given")
     window, window_source = pace.window
     if not 0 <= kept < window:
-        raise BadArguments(f"A floor of {kept:,} tokens does not lie in a window of {window:,}: give a lower one.")
+        raise BadArguments(
+            f"A floor of {kept:,} tokens does not lie in a window of {window:,}: give a lower one."
+        )
     bill = _Bill(pace, kept, summary)
-    trigger = best_trigger(floor=kept, start=kept, growth=pace.growth, cost_usd=bill.fixed, read_price=bill.carry)
-    best = min(max(round(trigger), kept + 1), window)
-    others = {"best": best, "half": (best + kept) // 2, "double": 2 * best - kept, "window": window, **pace.recorded}
-    rows = [bill.ceiling(name, size) for name, size in others.items() if kept < size <= window]
-    slack, room = bill.read * (best - kept) - bill.write * pace.growth, (window - best) / pace.growth
+    trigger = best_trigger(
+        floor=kept, start=kept, growth=pace.growth, cost_usd=bill.fixed, read_price=bill.carry
+    )
+    cheapest = min(max(round(trigger), kept + 1), window)
+    risk = Risk(memory, kept, min(must.fixed, kept)) if memory is not None else None
+    lost = None if risk is None else risk.at(window)
+    most = None if lost is None else lost + MORE_LOSS
+    best = cheapest
+    if risk is not None and most is not None and (risk.at(cheapest) or 0.0) > most:
+        best = risk.least(cheapest, window, most)
+    low, high = bill.near(best, window, bounded=best > cheapest)
+    others = {"best": best, "half": (best + kept) // 2, "double": 2 * best - kept}
+    others |= {"window": window, **pace.recorded}
+    others |= {"dollars alone": cheapest} if cheapest < best else {}
+    rows = [
+        bill.ceiling(name, size)._replace(loss=None if risk is None else risk.at(size))
+        for name, size in others.items()
+        if kept < size <= window
+    ]
+    slack = bill.read * (best - kept) - bill.write * pace.growth
+    room = (window - best) / pace.growth
+    wait = bill.rewrite / slack if slack > 0 else inf
+    back = bill.reset(best) - bill.rewrite
+    grown = pace.growth / max(best - kept, 1)
     return When(
         session=session.id,
         notes=session.notes,
@@ -164,20 +258,31 @@ def when(session: Session, *, floor: int | None = None, summary_tokens: int | No
         growth=pace.growth,
         floor=kept,
         floor_source=source,
+        stays=must,
         reset_usd=bill.reset(best),
         read_price=bill.read,
         write_price=bill.write,
         carry_price=bill.carry,
         missed=pace.missed,
         cold_every=pace.cold_every,
-        wait_at_most=min(bill.rewrite / slack if slack > 0 else inf, (best - kept) / pace.growth, room),
+        wait_at_most=min(wait, (best - kept) / pace.growth, room),
         best=best,
+        low=low,
+        high=high,
+        cheapest=cheapest,
+        most_loss=most,
         pays_after=requests_until_reset_pays(
-            best, kept, cost_usd=bill.reset(best) - bill.rewrite, read_price=bill.carry, write_price=bill.write
+            best, kept, cost_usd=back, read_price=bill.carry, write_price=bill.write
         ),
-        kept_usd=1_000 * (bill.carry + (bill.write - bill.read) * pace.growth / max(best - kept, 1)),
+        kept_usd=1_000 * (bill.carry + (bill.write - bill.read) * grown),
         ceilings=tuple(sorted(rows, key=lambda c: (c.tokens, c.name))),
     )
+
+
+def _floor(pace: Pace, must: Stays, summary: int) -> tuple[int, str]:
+    """Return what a compaction leaves, and who says so: no less than what must stay."""
+    kept, source = pace.floor(summary)
+    return (kept, source) if kept >= must.total else (must.total, "what must stay")
 
 
 class _Bill:
@@ -197,10 +302,22 @@ class _Bill:
         """Return the dollars of a compaction: its summary is made from all that it stands for."""
         return self.fixed + self.input * (size - self.floor)
 
+    def near(self, best: int, window: int, *, bounded: bool) -> tuple[int, int]:
+        """Return the smallest and largest size that cost about what the best does."""
+        most = NEAR * self.ceiling("", best).usd
+        steps = [best + (window - best) * k // STEPS for k in range(STEPS + 1)]
+        low = [self.floor + (best - self.floor) * k // STEPS for k in range(1, STEPS + 1)]
+        fits = [n for n in [*(low if not bounded else ()), best, *steps] if self.ceiling("", n).usd <= most]
+        return min(fits), max(fits)
+
     def ceiling(self, name: str, size: int) -> Ceiling:
         cycle = max((size - self.floor) / self.growth, 1.0)
         grown = (self.write - self.read) * self.growth
         return Ceiling(name, size, cycle, self.carry * (self.floor + size) / 2 + grown + self.reset(size) / cycle)
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.0%}"
 
 
 def _usd(value: float) -> str:

@@ -26,7 +26,13 @@ def test_a_rule_that_the_user_had_to_say_again_is_told():
     row, score = one(user("go"), assistant("done"), again, assistant("sorry"))
     assert row["rules_restated"] == row["rules_lost"] == BAN.rstrip(".")
     assert score["rules_restated_n"] == 1
-    row, score = one(user("go"), assistant("done"), again, assistant(), summary="config/live.yaml must never be written to: finance's.")
+    row, score = one(
+        user("go"),
+        assistant("done"),
+        again,
+        assistant(),
+        summary="config/live.yaml must never be written to: finance's.",
+    )
     assert (row["rules_lost"], score["rules_restated_n"]) == ("", 0)
 
 
@@ -36,7 +42,9 @@ def test_a_rule_that_the_user_had_to_say_again_is_told():
 )  # fmt: skip
 def test_the_first_act_against_a_lost_ban_is_found_and_a_look_is_none(name, path, call):
     done = tool_call(name, path=path)
-    row, score = one(user("go"), assistant("first"), assistant("", done), result("ok", done), assistant())
+    row, score = one(
+        user("go"), assistant("first"), assistant("", done), result("ok", done), assistant()
+    )
     assert (row["breach_call"] if call else None) == call
     if call:
         assert (row["breached"], score["breach_calls"]) == (BAN.rstrip("."), 1.0)
@@ -44,12 +52,22 @@ def test_the_first_act_against_a_lost_ban_is_found_and_a_look_is_none(name, path
 
 def test_an_act_after_the_ban_is_in_sight_again_is_not_one_against_a_lost_ban():
     done = tool_call("write_file", path="config/live.yaml")
-    row, _ = one(user("go"), assistant("first"), user(BAN), assistant("", done), result("ok", done), assistant())
+    row, _ = one(
+        user("go"),
+        assistant("first"),
+        user(BAN),
+        assistant("", done),
+        result("ok", done),
+        assistant(),
+    )
     assert row["breached"] is None or row["breached"] != row["breached"]
 
 
 def test_calls_to_resume_are_those_until_something_new_is_asked():
-    looks, runs = step("read_file", "x = 1", path="src/a.py"), step("bash", "fine", command="pytest -q")
+    looks, runs = (
+        step("read_file", "x = 1", path="src/a.py"),
+        step("bash", "fine", command="pytest -q"),
+    )
     _, score = one(user("go"), *looks, *step("read_file", "y", path="src/b.py"), *runs)
     assert score["resume_calls"] == 2
     _, score = one(user("go"), *runs, assistant())
@@ -59,7 +77,11 @@ def test_calls_to_resume_are_those_until_something_new_is_asked():
 
 
 def test_an_old_value_put_in_beside_the_new_one_is_stale_and_the_new_one_is_not():
-    for summary, stale in (("The retry limit is 3.", "retry limit = 3 (now 5)"), ("Retry limit: 5.", ""), ("ok", "")):
+    for summary, stale in (
+        ("The retry limit is 3.", "retry limit = 3 (now 5)"),
+        ("Retry limit: 5.", ""),
+        ("ok", ""),
+    ):
         row, score = one(user("go"), assistant(), summary=summary)
         assert (row["stale"], score["stale_n"]) == (stale, int(bool(stale)))
 

@@ -45,7 +45,9 @@ def test_another_value_a_lifted_ban_or_a_bare_name_does_not(text):
 
 
 def test_a_sentence_does_not_end_at_the_dot_of_a_number():
-    found = {f.text for f in items(user(f"{RULE}. Thank you very much.")) if f.family == "constraint"}
+    found = {
+        f.text for f in items(user(f"{RULE}. Thank you very much.")) if f.family == "constraint"
+    }
     assert found == {RULE}
 
 
@@ -57,7 +59,10 @@ def told_in(summary: str) -> tuple[float, float]:
 
 
 def test_a_summary_in_other_words_keeps_a_rule_and_an_empty_one_loses_it():
-    assert told_in("Do not write directly to table billing_runs; Python 3.9 only.") == (1.0, "retained")
+    assert told_in("Do not write directly to table billing_runs; Python 3.9 only.") == (
+        1.0,
+        "retained",
+    )
     assert told_in("ok") == (0.0, "lost")
 
 

@@ -92,7 +92,6 @@ def test_the_recall_of_real_summaries_lies_between_an_empty_and_a_full_one(exam,
     for trial, replay in zip(exam[:2], replays[:2], strict=True):
         full = "\n".join(value for value, _ in trial.asked)
         low, real, high = (
-            ck.score(s)["summary_recall"]
-            for s in (trial.replay("ok"), replay, trial.replay(full))
+            ck.score(s)["summary_recall"] for s in (trial.replay("ok"), replay, trial.replay(full))
         )
         assert low == 0 < real < 0.5 < high == 1
