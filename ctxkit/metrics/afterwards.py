@@ -77,7 +77,7 @@ class Acts:
         """Return the calls that write or run what a ban names, in order."""
         if item not in self._against:
             told = rule(self.names[item].text)
-            banned = told.values if told.forbids else ()
+            banned = told.exact if told.forbids else ()
             self._against[item] = [
                 call
                 for call, acts in enumerate(self._acts if banned else ())
@@ -145,7 +145,8 @@ class Afterwards:
             told = tuple(acts.names[i].text for i, _ in gone)
             texts = (shown.words[i] for i in came.get(2 * call + 1, ()))
             stale = dict.fromkeys(s for text in texts for s in acts.stale(text, call))
-            out.append(Cut(number, call, told, again, *(breach or (None, None)), resume, (*stale,)))
+            act, ban = breach or (None, None)
+            out.append(Cut(number, call, told, again, act, ban, resume, tuple(stale)))
         return tuple(out)
 
     def columns(self) -> dict[str, Any]:

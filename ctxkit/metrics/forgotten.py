@@ -94,8 +94,9 @@ class Forgotten:
         return self._sight(wanted, texts=True)
 
     def _sight(self, wanted: Flags, *, texts: bool) -> Spans:
-        """Return when some items are in sight; without texts: as if all that was put in said
-        nothing.
+        """Return when some items are in sight.
+
+        Without texts it is as if all that was put in said nothing.
         """
         memory, shown = self.memory, self.shown
         mine = wanted[memory.names_item]
@@ -176,8 +177,10 @@ class Forgotten:
 
     @cached_property
     def staked(self) -> tuple[Ints, Ints]:
-        """Items named later that cuts took as they were said, each once, and when: from then on
-        only what was put in their place could say them. What is `charged` is among them.
+        """Items named later that cuts took as they were said, each once, and when.
+
+        From then on only what was put in their place could say them. What is `charged` is among
+        them.
         """
         bare = self._sight(self.due, texts=False)
         item, time = bare.things, bare.ends

@@ -1,5 +1,4 @@
-"""What a text holds that a summary can lose: paths, URLs, ids, names, numbers, commands, errors,
-constraints, decisions, open ends.
+"""What a text holds that a summary can lose: paths, ids, names, numbers, commands, rules and more.
 
 Every pattern begins where no character of its own stands before, and repeats are bounded, so that a word of a megabyte
 costs no more than it is long.
@@ -55,7 +54,7 @@ _NAME = re.compile(  # X-Bill-Trace, MAX_RETRIES
     r"|[A-Z0-9]{0,40}(?:_[A-Z0-9]{1,40}){1,9})(?!-?\w|/|\.\w)"
 )
 _EVERYWHERE = frozenset(
-    ["utf-8", "utf-16", "utf-32", "utf-8-sig", "iso-8859-1", "sha-1", "sha-256", "sha-512", "x86-64", "base-64", "a-za-z0-9"]
+    ("utf-8", "utf-16", "utf-8-sig", "iso-8859-1", "sha-1", "sha-256", "x86-64", "a-za-z0-9")
 )
 """What is spelled like a code and names nothing of anybody's."""
 _NUMBER = re.compile(
@@ -137,19 +136,24 @@ def of_text(text: str) -> Iterator[Found]:
     for hit in _ID.findall(bare):
         if not hit.isalpha() and (hit.isdigit() or hit[0] == "#" or "-" in hit or _mixed(hit)):
             yield Found("id", hit.casefold())
-    if "-" in bare:
-        for hit in _CODE.findall(bare):
-            code = hit.casefold()
-            if any(c.isdigit() for c in hit) and code not in _EVERYWHERE:
-                yield Found("id", code)
-    if "-" in bare or "_" in bare:
-        for hit in _NAME.findall(bare):
-            if not any(c.isdigit() for c in hit) or "_" in hit:
-                yield Found("name", hit)
+    yield from _spelled(bare)
     for hit in _NUMBER.findall(bare):
         yield Found("number", hit.replace(" ", ""))
     for hit in _ERROR.findall(bare):
         yield Found("error", normal(hit))
+
+
+def _spelled(text: str) -> Iterator[Found]:
+    """Yield codes and names, by how they are spelled."""
+    if "-" in text:
+        for hit in _CODE.findall(text):
+            code = hit.casefold()
+            if any(c.isdigit() for c in hit) and code not in _EVERYWHERE:
+                yield Found("id", code)
+    if "-" in text or "_" in text:
+        for hit in _NAME.findall(text):
+            if "_" in hit or not any(c.isdigit() for c in hit):
+                yield Found("name", hit)
 
 
 def endings(path: str) -> Iterator[Found]:

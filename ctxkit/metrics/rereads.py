@@ -57,8 +57,9 @@ class Rereads:
         )
 
     def resumed(self, call: int) -> int | None:
-        """Return how many calls after a cut the agent went on: asked for what it had not asked
-        before, and read no file for it; None where it never did.
+        """Return how many calls after a cut the agent went on; None where it never did.
+
+        That is when it asked for what it had not asked before, other than a file's content.
         """
         at = int(np.searchsorted(self._new, self._first[call]))
         if at == len(self._new):

@@ -115,8 +115,9 @@ class Risk:
         return Rules(policy=policy, trigger=triggers.Above(max(size, self._floor + 1)))
 
     def at(self, size: int) -> float | None:
-        """Return the share of the items used again that such compactions would have taken before
-        their use: at most so much is lost. None where nothing is used again.
+        """Return the share of what is used again that such compactions would take before its use.
+
+        At most so much is lost. None where nothing is used again.
         """
         again = len(self._memory.again)
         return fmean(self._lost(round(size * j)) for j in JITTER) / again if again else None

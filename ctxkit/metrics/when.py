@@ -109,8 +109,8 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
             f"A request adds {self.growth:,.0f} tokens; a compaction leaves {self.floor:,} ({self.floor_source}).",
             self._ceiling(),
             f"There a compaction costs {_usd(self.reset_usd)} and has paid for itself after {_calls(self.pays_after)}.",
-            f"Floor: {self.stays.total:,} must stay ({self.stays}); 1,000 tokens more kept cost "
-            f"{_usd(self.kept_usd)} a request.",
+            f"Floor: {self.stays.total:,} must stay ({self.stays}).",
+            f"1,000 tokens more kept cost {_usd(self.kept_usd)} a request.",
             self._waiting(),
         )
 
@@ -146,8 +146,8 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
         return (
             f"Prices of {self.model}; window {self.window:,} ({self.window_source}). Of what is carried the cache "
             f"missed {lost}. Growth is taken as even and the trajectory as recorded; the summary's call sends what it "
-            "summarises. What is taken before its use is at stake: a summary may still say it. One session carries this, "
-            f"{self.session}: ask others, or advise for many."
+            "summarises. What is taken before its use is at stake: a summary may still say it. "
+            f"One session carries this, {self.session}: ask others, or advise for many."
             + "".join(f" Note: {note}" for note in self.notes)
         )
 

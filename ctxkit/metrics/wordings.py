@@ -30,61 +30,11 @@ _FORBIDS = re.compile(
 )
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _EMPTY = frozenset(
-    [
-        "the",
-        "and",
-        "for",
-        "are",
-        "was",
-        "were",
-        "been",
-        "its",
-        "this",
-        "that",
-        "with",
-        "from",
-        "you",
-        "your",
-        "she",
-        "they",
-        "them",
-        "then",
-        "than",
-        "but",
-        "all",
-        "any",
-        "can",
-        "will",
-        "would",
-        "has",
-        "have",
-        "had",
-        "not",
-        "never",
-        "none",
-        "without",
-        "must",
-        "should",
-        "always",
-        "only",
-        "make",
-        "sure",
-        "keep",
-        "ensure",
-        "please",
-        "need",
-        "does",
-        "doesn",
-        "don",
-        "dont",
-        "isn",
-        "avoid",
-        "user",
-        "said",
-        "asked",
-        "also",
-        "when",
-    ]
+    _WORD.findall(
+        "the and for are was were been its this that with from you your she they them then than "
+        "but all any can will would has have had not never none without must should always only "
+        "make sure keep ensure please need does doesn don dont isn avoid user said asked also when"
+    )
 )
 """Words that say nothing of what a rule is about; those that forbid are looked at apart."""
 
@@ -93,7 +43,8 @@ class Rule(NamedTuple):
     """What a sentence is about."""
 
     stems: frozenset[str]
-    values: tuple[str, ...]
+    exact: tuple[str, ...]
+    """Its numbers, dates, paths and identifiers."""
     forbids: bool
 
 
@@ -144,7 +95,7 @@ class Wordings:
         return {
             n
             for n in near
-            if self._rules[n].forbids == forbids and not missing(self._rules[n].values, text)
+            if self._rules[n].forbids == forbids and not missing(self._rules[n].exact, text)
         }
 
     def _near(self, number: int, common: int, words: int) -> bool:
