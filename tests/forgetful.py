@@ -7,7 +7,7 @@ from __future__ import annotations
 from ctxkit.engine.stretches import stretches
 from ctxkit.messages import Text
 from ctxkit.metrics.indexes import Index
-from ctxkit.metrics.items import Found, items, names
+from ctxkit.metrics.items import Found, items, names, stands
 from ctxkit.metrics.memories import USER_WEIGHT, _files
 from ctxkit.metrics.wordings import Wordings
 
@@ -64,7 +64,7 @@ def by_definition(session, views, moments, elsewhere=()):
 
     def within(item, text):
         if (item, text) not in known:
-            known[item, text] = item.text in text
+            known[item, text] = stands(item.text, text)
         return known[item, text]
 
     counts, was = dict.fromkeys(("items", "retained", "recoverable", "lost"), 0), set()
@@ -88,15 +88,15 @@ def by_definition(session, views, moments, elsewhere=()):
         words = [" ".join(m.text.split()) for m in texts]
         was = shown
 
-        def stands(item, said=said, words=words):
+        def in_sight(item, said=said, words=words):
             return item in said or any(within(item, text) for text in words)
 
-        def at_hand(item, stands=stands, kept=kept):
+        def at_hand(item, in_sight=in_sight, kept=kept):
             return item in kept or any(
-                stands(Found("path", p)) for p in held[item] if p != item.text
+                in_sight(Found("path", p)) for p in held[item] if p != item.text
             )
 
-        away = {i for i in gone if not stands(i)}
+        away = {i for i in gone if not in_sight(i)}
         told += [(call, i, at_hand(i)) for i in sorted(away - out)]
         out = away
         if call in moments:

@@ -156,6 +156,22 @@ def _spelled(text: str) -> Iterator[Found]:
                 yield Found("name", hit)
 
 
+def stands(words: str, text: str) -> bool:
+    """Say whether an item stands in a text as it is: `fin-import-1` does not in `fin-import-10`."""
+    at = text.find(words)
+    while at >= 0:
+        if not (_inside(text, at) or _inside(text, at + len(words))):
+            return True
+        at = text.find(words, at + 1)
+    return False
+
+
+def _inside(text: str, at: int) -> bool:
+    """Say whether a place lies inside of a word."""
+    pair = text[max(at - 1, 0) : at + 1]
+    return len(pair) > 1 and all(c.isalnum() or c == "_" for c in pair)
+
+
 def endings(path: str) -> Iterator[Found]:
     """Yield a path and its endings of at least two parts."""
     yield Found("path", path)

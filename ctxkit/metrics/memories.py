@@ -9,7 +9,7 @@ import numpy as np
 
 from ctxkit.history.items import content_key
 from ctxkit.messages import Text, ToolCall
-from ctxkit.metrics.items import FAMILIES, SEARCHED, Found, items, names
+from ctxkit.metrics.items import FAMILIES, SEARCHED, Found, items, names, stands
 from ctxkit.metrics.wordings import Wordings
 from ctxkit.tools.names import reads, writes
 
@@ -169,7 +169,7 @@ class Memory(Rows):
         told = by_letters.keys() & {text[i : i + 3] for i in range(len(text) - 2)}
         texts = self._item_texts
         near = {*short, *(at for three in told for at in by_letters[three])} - named
-        return np.array(sorted(named.union(at for at in near if texts[at] in text)), np.int64)
+        return np.array(sorted(named.union(at for at in near if stands(texts[at], text))), np.int64)
 
     def _by_letters(self) -> tuple[dict[str, list[int]], list[int]]:
         """Return the items by three letters that few others have, and those that are shorter."""

@@ -69,6 +69,7 @@ COLUMNS = (
     Column("window_loss", FLOAT, "of what was removed and named before the next cut, the share out of sight"),
     Column("first_use_delay", FLOAT, "median calls from a cut to the first use of something that it took"),
     Column("regret", FLOAT, "needed-later loss above that of the best set of messages under the same budget (a bound)"),
+    Column("loss_note", TEXT, "why a figure of loss is missing"),
     Column("reproduction_error", FLOAT, "modelled / recorded input-side dollars - 1 of the recorded session"),
     Column("unexplained_misses", FLOAT, "share of its calls that missed the cache without an explanation"),
     Column("priced", FLOAT, "share of its billed calls whose model has a price"),

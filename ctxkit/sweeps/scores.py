@@ -140,14 +140,28 @@ def lost(base: Base, session: Session | None, done: Run | None = None) -> dict[s
         calls = shown.moments.tolist()
     unknown = done is None and session is not None and session.details.get("replay", {}).get("pruning")
     found: dict[str, Any] = {}
-    if base.session.has_text and not unknown:
+    if not base.session.has_text:
+        found["loss_note"] = "The log holds no text, so what was lost cannot be said."
+    elif unknown:
+        found["loss_note"] = "What the pruning hid is not in the file, so loss cannot be said."
+    else:
         forgotten = Forgotten(base.memory, shown)
         found = forgotten.columns() | Afterwards(forgotten, base.acts).columns()
+        found["loss_note"] = _why_missing(found)
     told = [base.acts.rereads.after(shown, call) for call in dict.fromkeys(calls) if 0 < call < base.memory.calls]
     rates, firsts = ([v for v in of if v is not None] for of in zip(*told, strict=True)) if told else ([], [])
     found["reread_rate"] = fmean(rates) if rates else None
     found["reorientation_calls"] = float(median(firsts)) if firsts else None
     return found
+
+
+def _why_missing(found: dict[str, Any]) -> str | None:
+    """Return why the shares of loss are missing where there is text."""
+    if found["needed_later_loss"] is None:
+        return "Nothing that was said is named again later, so what was needed cannot be said."
+    if found["summary_recall"] is None and found["at_stake_n"]:
+        return "No text was put in, so there is no summary to be judged."
+    return None
 
 
 def run_row(base: Base, done: Run, label: str, *, loss: bool = False, reuse: bool = False) -> dict[str, Any]:
