@@ -6,6 +6,7 @@ floor from below, and what compactions of a size would lose bounds the ceiling.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import inf, isinf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -131,7 +132,10 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
 
     def _waiting(self) -> str:
         if self.cold_every is None:
-            return "Pauses: the log has no times, so whether to wait for one cannot be said."
+            return (
+                "Pauses: the log has no times that can be used, so whether to wait for one cannot "
+                "be said."
+            )
         if isinf(self.cold_every):
             return "Pauses: none was longer than the cache lives, so there is no cold call to wait for."
         verdict = "wait for it" if self.wait else "do not wait"
@@ -264,7 +268,7 @@ def when(
         write_price=bill.write,
         carry_price=bill.carry,
         missed=pace.missed,
-        cold_every=pace.cold_every,
+        cold_every=None if _backwards(session) else pace.cold_every,
         wait_at_most=min(wait, (best - kept) / pace.growth, room),
         best=best,
         low=low,
@@ -277,6 +281,12 @@ def when(
         kept_usd=1_000 * (bill.carry + (bill.write - bill.read) * grown),
         ceilings=tuple(sorted(rows, key=lambda c: (c.tokens, c.name))),
     )
+
+
+def _backwards(session: Session) -> bool:
+    """Say whether the clock of a log runs backwards, so that its pauses mean nothing."""
+    times = [c.message.time for c in session.calls if c.message.time is not None]
+    return len(times) > 1 and sum(b < a for a, b in pairwise(times)) * 2 > len(times) - 1
 
 
 def _floor(pace: Pace, must: Stays, summary: int) -> tuple[int, str]:
