@@ -61,7 +61,7 @@ def test_the_bound_comes_from_what_is_used_again_and_not_from_the_size():
 
 
 def test_loss_at_a_size_falls_as_the_size_grows_and_is_nothing_where_nothing_is_cut():
-    anchored, memory, must = parts(working())
+    _anchored, memory, must = parts(working())
     risk = Risk(memory, must.total, must.fixed)
     found = [risk.at(size) for size in (30_000, 60_000, 90_000, 10**7)]
     assert found == sorted(found, reverse=True)
@@ -76,7 +76,7 @@ def test_a_wrong_window_is_seen():
 
 
 def test_what_must_stay_holds_the_turn_and_the_items():
-    anchored, memory, must = parts(working())
+    _anchored, _memory, must = parts(working())
     assert 0 < must.needed < 2_000
     assert must.turn == TURN
     assert must.fixed <= 4_000
