@@ -10,6 +10,7 @@ not seen.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.metrics.items import sentences
@@ -24,6 +25,8 @@ COMMON = 0.6
 """Share of the words of the shorter sentence that both must have."""
 LEAST = 3
 """Words that both must have, where the rule has so many."""
+KEPT = 1 << 16
+"""Sentences of which it is remembered which rules they are near to."""
 _FORBIDS = re.compile(
     r"(?<!\w)(?:not|never|no|none|without|avoid|forbidden|prohibited|\w{2,8}n['’]t|dont|cannot)(?!\w)",
     re.IGNORECASE,
@@ -67,6 +70,7 @@ class Wordings:
 
     def __init__(self, given: Iterable[tuple[int, Found]]) -> None:
         self._rules = {number: rule(found.text) for number, found in given}
+        self._known: dict[str, tuple[int, ...]] = {}
         self._by_stem: dict[str, list[int]] = {}
         for number, told in self._rules.items():
             for stem in told.stems:
@@ -79,25 +83,27 @@ class Wordings:
             return out
         plain = text.casefold()
         for sentence in sentences(text):
-            out |= self._in_sentence(sentence, plain, out)
+            for number in self._near(sentence):
+                if number not in out and not missing(self._rules[number].exact, plain):
+                    out.add(number)
         return out
 
-    def _in_sentence(self, sentence: str, text: str, known: set[int]) -> set[int]:
-        stems = {w[:5] for w in _WORD.findall(sentence.lower()) if w not in _EMPTY}
-        common: dict[int, int] = {}
-        for stem in stems & self._by_stem.keys():
-            for number in self._by_stem[stem]:
-                common[number] = common.get(number, 0) + 1
-        near = {n for n, k in common.items() if n not in known and self._near(n, k, len(stems))}
-        if not near:
-            return near
-        forbids = _FORBIDS.search(sentence) is not None
-        return {
-            n
-            for n in near
-            if self._rules[n].forbids == forbids and not missing(self._rules[n].exact, text)
-        }
+    def _near(self, sentence: str) -> tuple[int, ...]:
+        """Return the rules whose words a sentence has; texts that share it ask once."""
+        known = self._known.get(sentence)
+        if known is None:
+            if len(self._known) >= KEPT:
+                self._known.clear()
+            known = self._known[sentence] = self._look(sentence)
+        return known
 
-    def _near(self, number: int, common: int, words: int) -> bool:
+    def _look(self, sentence: str) -> tuple[int, ...]:
+        stems = {w[:5] for w in _WORD.findall(sentence.lower()) if w not in _EMPTY}
+        common = Counter(n for stem in stems & self._by_stem.keys() for n in self._by_stem[stem])
+        near = [n for n, k in common.items() if self._alike(n, k, len(stems))]
+        forbids = bool(near) and _FORBIDS.search(sentence) is not None
+        return tuple(n for n in near if self._rules[n].forbids == forbids)
+
+    def _alike(self, number: int, common: int, words: int) -> bool:
         own = len(self._rules[number].stems)
         return common >= min(LEAST, own) and common >= COMMON * min(own, words)
