@@ -7,14 +7,14 @@ floor from below, and what compactions of a size would lose bounds the ceiling.
 from __future__ import annotations
 
 from itertools import pairwise
-from math import inf, isinf
-from typing import TYPE_CHECKING, NamedTuple
+from math import isinf
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ctxkit.errors import BadArguments
 from ctxkit.markup import escape
-from ctxkit.metrics.breakeven import best_trigger, requests_until_reset_pays
+from ctxkit.metrics.ceilings import Ceiling, Ceilings
 from ctxkit.metrics.indexes import Index
 from ctxkit.metrics.memories import Memory
 from ctxkit.metrics.paces import Pace
@@ -29,27 +29,7 @@ __all__ = ["Ceiling", "When", "when"]
 
 MORE_LOSS = 0.05
 """Share of what is used again that a ceiling may put at stake above what the window itself does."""
-NEAR = 1.05
-"""Ceilings that cost at most so many times the best are about as good."""
-
-
-STEPS = 200
-"""Sizes on either side of the best that are looked at for about the same cost."""
-HEADS = ("tokens", "requests between", "a request", "at stake")
-
-
-class Ceiling(NamedTuple):
-    """What a request costs on average if the context is compacted at this size."""
-
-    name: str
-    tokens: int
-    requests: float
-    """From one compaction to the next."""
-    usd: float
-    loss: float | None = None
-    """Share of what is used again that compactions at this size would take before its use: at most
-    so much is lost, by summaries that keep nothing. None: nothing is used again, or no text.
-    """
+_HEADS = ("tokens", "requests between", "a request", "at stake")
 
 
 class When(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +152,7 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
             f"<td {right}>{_share(c.loss)}</td></tr>"
             for c in self.ceilings
         )
-        heads = "".join(f'<th scope="col" {right}>{h}</th>' for h in HEADS)
+        heads = "".join(f'<th scope="col" {right}>{h}</th>' for h in _HEADS)
         return (
             '<div class="ctxkit-when" style="color:var(--jp-content-font-color1,inherit)"><ul>'
             + "".join(f"<li>{escape(s)}</li>" for s in self.sentences())
@@ -228,31 +208,19 @@ def when(
         raise BadArguments(
             f"A floor of {kept:,} tokens does not lie in a window of {window:,}: give a lower one."
         )
-    bill = _Bill(pace, kept, summary)
-    trigger = best_trigger(
-        floor=kept, start=kept, growth=pace.growth, cost_usd=bill.fixed, read_price=bill.carry
-    )
-    cheapest = min(max(round(trigger), kept + 1), window)
+    costs = Ceilings(pace, kept, summary)
+    cheapest = costs.cheapest(window)
     risk = Risk(memory, kept, min(must.fixed, kept)) if memory is not None else None
-    lost = None if risk is None else risk.at(window)
-    most = None if lost is None else lost + MORE_LOSS
-    best = cheapest
-    if risk is not None and most is not None and (risk.at(cheapest) or 0.0) > most:
-        best = risk.least(cheapest, window, most)
-    low, high = bill.near(best, window, bounded=best > cheapest)
+    most, best = _bounded(risk, cheapest, window)
+    low, high = costs.near(best, window, least=best if best > cheapest else kept + 1)
     others = {"best": best, "half": (best + kept) // 2, "double": 2 * best - kept}
     others |= {"window": window, **pace.recorded}
     others |= {"dollars alone": cheapest} if cheapest < best else {}
     rows = [
-        bill.ceiling(name, size)._replace(loss=None if risk is None else risk.at(size))
+        costs.at(name, size)._replace(loss=None if risk is None else risk.at(size))
         for name, size in others.items()
         if kept < size <= window
     ]
-    slack = bill.read * (best - kept) - bill.write * pace.growth
-    room = (window - best) / pace.growth
-    wait = bill.rewrite / slack if slack > 0 else inf
-    back = bill.reset(best) - bill.rewrite
-    grown = pace.growth / max(best - kept, 1)
     return When(
         session=session.id,
         notes=session.notes,
@@ -263,22 +231,20 @@ def when(
         floor=kept,
         floor_source=source,
         stays=must,
-        reset_usd=bill.reset(best),
-        read_price=bill.read,
-        write_price=bill.write,
-        carry_price=bill.carry,
+        reset_usd=costs.reset(best),
+        read_price=costs.read,
+        write_price=costs.write,
+        carry_price=costs.carry,
         missed=pace.missed,
         cold_every=None if _backwards(session) else pace.cold_every,
-        wait_at_most=min(wait, (best - kept) / pace.growth, room),
+        wait_at_most=costs.wait_at_most(best, window),
         best=best,
         low=low,
         high=high,
         cheapest=cheapest,
         most_loss=most,
-        pays_after=requests_until_reset_pays(
-            best, kept, cost_usd=back, read_price=bill.carry, write_price=bill.write
-        ),
-        kept_usd=1_000 * (bill.carry + (bill.write - bill.read) * grown),
+        pays_after=costs.pays_after(best),
+        kept_usd=costs.kept_usd(best),
         ceilings=tuple(sorted(rows, key=lambda c: (c.tokens, c.name))),
     )
 
@@ -289,41 +255,20 @@ def _backwards(session: Session) -> bool:
     return len(times) > 1 and sum(b < a for a, b in pairwise(times)) * 2 > len(times) - 1
 
 
+def _bounded(risk: Risk | None, cheapest: int, window: int) -> tuple[float | None, int]:
+    """Return the share that may be at stake, and the ceiling that keeps to it."""
+    lost = None if risk is None else risk.at(window)
+    if risk is None or lost is None:
+        return None, cheapest
+    most = lost + MORE_LOSS
+    fits = (risk.at(cheapest) or 0.0) <= most
+    return most, cheapest if fits else risk.least(cheapest, window, most)
+
+
 def _floor(pace: Pace, must: Stays, summary: int) -> tuple[int, str]:
     """Return what a compaction leaves, and who says so: no less than what must stay."""
     kept, source = pace.floor(summary)
     return (kept, source) if kept >= must.total else (must.total, "what must stay")
-
-
-class _Bill:
-    """The prices of one session, and what a ceiling costs at them."""
-
-    def __init__(self, pace: Pace, floor: int, summary: int) -> None:
-        p = pace.price
-        self.growth, self.floor, self.input = pace.growth, floor, p.input
-        self.read = p.input if p.cache_read is None else p.cache_read
-        self.write = p.input if p.cache_write is None else p.cache_write
-        self.carry = self.read + (pace.missed or 0.0) * max(self.write - self.read, 0.0)
-        self.rewrite = (self.write - self.read) * floor
-        self.fixed = summary * (p.input + p.output) + self.rewrite
-        """What a compaction costs at any ceiling; to this comes what the summary is made from."""
-
-    def reset(self, size: int) -> float:
-        """Return the dollars of a compaction: its summary is made from all that it stands for."""
-        return self.fixed + self.input * (size - self.floor)
-
-    def near(self, best: int, window: int, *, bounded: bool) -> tuple[int, int]:
-        """Return the smallest and largest size that cost about what the best does."""
-        most = NEAR * self.ceiling("", best).usd
-        steps = [best + (window - best) * k // STEPS for k in range(STEPS + 1)]
-        low = [self.floor + (best - self.floor) * k // STEPS for k in range(1, STEPS + 1)]
-        fits = [n for n in [*(low if not bounded else ()), best, *steps] if self.ceiling("", n).usd <= most]
-        return min(fits), max(fits)
-
-    def ceiling(self, name: str, size: int) -> Ceiling:
-        cycle = max((size - self.floor) / self.growth, 1.0)
-        grown = (self.write - self.read) * self.growth
-        return Ceiling(name, size, cycle, self.carry * (self.floor + size) / 2 + grown + self.reset(size) / cycle)
 
 
 def _share(value: float | None) -> str:

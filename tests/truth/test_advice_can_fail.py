@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
+from ctxkit.metrics.ceilings import NEAR
 from ctxkit.metrics.indexes import Index
 from ctxkit.metrics.memories import Memory
 from ctxkit.metrics.stays import TURN, Risk, stays
-from ctxkit.metrics.when import MORE_LOSS, NEAR, when
+from ctxkit.metrics.when import MORE_LOSS, when
 from ctxkit.sizes import sizes
 from ctxkit.sweeps.advice import MOST_OF_ONE, carried
 
