@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from ctxkit.metrics.items import FAMILIES
+from ctxkit.metrics.regrets import Best
 from ctxkit.metrics.spans import Spans, spread, tallied
 
 if TYPE_CHECKING:
@@ -36,10 +37,6 @@ NEVER = 1 << 62
 """A call that never comes."""
 RULES = FAMILIES.index("constraint")
 """The family of what the user asked for."""
-HARDEST = 16
-"""Moments at which the best set of messages is looked for: those with the most out of sight that is
-still needed.
-"""
 
 
 class Taken(NamedTuple):
@@ -142,13 +139,14 @@ class Forgotten:
         )
 
     @cached_property
-    def _retained(self) -> Spans:
+    def retained(self) -> Spans:
+        """When what is gone is in sight again."""
         return self.seen.since(self.gone)
 
     @cached_property
     def _at_hand(self) -> Spans:
         """When what is gone is retained or recoverable."""
-        return self._retained.joined(self._found.since(self.gone))
+        return self.retained.joined(self._found.since(self.gone))
 
     # -- what was taken, and needed ----------------------------------------------------------------
 
@@ -216,62 +214,6 @@ class Forgotten:
         item, moment = key // (len(self.times) + 1), key % (len(self.times) + 1)
         return item, moment, self.seen.hold(item, self.times[moment])
 
-    # -- the best that could have been kept --------------------------------------------------------
-
-    @cached_property
-    def least(self) -> float:
-        """How many needed items no messages of the same size could have kept, at least.
-
-        It is that of the moment where this is hardest, of the `HARDEST` with the most out of sight.
-        """
-        out, least = self._out(), 0.0
-        for moment in np.argsort(-out, kind="stable")[:HARDEST].tolist():
-            if out[moment] > least:
-                least = max(least, self.missing(moment))
-        return least
-
-    def _out(self) -> Ints:
-        """Return for each moment how many items are out of sight that are still needed."""
-        n = len(self.times)
-        mine = np.flatnonzero(self.due)
-        due = tallied((n,), (), self.first[mine], np.maximum(self.last[mine], self.first[mine]))
-        item = self._retained.things
-        start, stop = self._retained.counts(self.times)
-        stop = np.minimum(stop, self.last[item])
-        keep = self.due[item] & (start < stop)
-        return np.asarray(due - tallied((n,), (), start[keep], stop[keep]))
-
-    def missing(self, moment: int) -> float:
-        """Return what is due at a moment less what the best messages said so far could hold of it.
-
-        A fractional knapsack by size into what is shown; an item that several messages hold counts
-        for each: a bound.
-        """
-        memory, shown = self.memory, self.shown
-        time, call = int(self.times[moment]), int(shown.moments[moment])
-        due = (self.gone <= time) & (memory.last_use >= call)
-        n = int(due.sum())
-        upto = int(np.searchsorted(memory.arrival, call, "right"))
-        end = memory.named.starts[upto]
-        counts = np.bincount(
-            memory.named.owner[:end][due[memory.named.values[:end]]], minlength=upto
-        )
-        holders = np.flatnonzero(counts)
-        value, size = counts[holders], np.maximum(memory.size[holders], 1)
-        best = np.argsort(-value / size, kind="stable")
-        value, size = value[best], size[best]
-        left = self._room(time, upto) - np.cumsum(size) + size
-        return n - min(float((value * np.clip(left / size, 0.0, 1.0)).sum()), float(n))
-
-    def _room(self, time: int, upto: int) -> float:
-        """Return the tokens of what is shown at a time."""
-        shown, size = self.shown, self.memory.size
-        room = int(size[:upto][shown.until[:upto] > time].sum())
-        for rows, sizes in ((shown.again, size), (shown.texts, shown.size)):
-            at = (rows[:, 1] <= time) & (time < rows[:, 2])
-            room += int(sizes[rows[at, 0]].sum())
-        return float(room)
-
     # -- figures -----------------------------------------------------------------------------------
 
     def columns(self) -> dict[str, Any]:
@@ -300,18 +242,18 @@ class Forgotten:
             "rules_kept": self._kept(self.memory.family == RULES),
             "window_loss": int((~in_sight).sum()) / len(in_sight) if len(in_sight) else empty,
             "first_use_delay": float(median(missed.delay.tolist())) if lost else None,
-            "regret": max(lost - self.least if lost else 0.0, 0.0) / again if again else empty,
+            "regret": max(lost - Best(self).least if lost else 0.0, 0.0) / again if again else empty,
         }
 
     def _kept(self, mine: Flags) -> float | None:
         """Return the share of some items, of those removed so far, that is in sight, over moments."""
         n = int((len(self.times) - self.first[mine & self.is_gone]).sum())
-        start, stop = self._retained.counts(self.times)
-        return int((stop - start)[mine[self._retained.things]].sum()) / n if n else None
+        start, stop = self.retained.counts(self.times)
+        return int((stop - start)[mine[self.retained.things]].sum()) / n if n else None
 
     @property
     def _both(self) -> tuple[Spans, Spans]:
-        return self._retained, self._at_hand
+        return self.retained, self._at_hand
 
     def families(self) -> Ints:
         """Return counts by what was counted, family and moment.

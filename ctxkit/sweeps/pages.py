@@ -73,6 +73,11 @@ replay has its run beside it, so not for one that was read from a file. `metrics
 `metrics.audits`, `metrics.drift`, `metrics.planted` and, with the extra `ctxkit[semantic]`, `metrics.meaning` look
 further.
 
+*Regret* is the needed-later loss above that of the best messages that the same room could have held at the cut where
+this is hardest, chosen with the record's future in hand (a fractional knapsack by size, counting an item once for
+each message that holds it): a bound that no policy can beat. Looked at are the 16 cuts with the most out of sight
+that is still needed.
+
 ### How hard was cut, how well was summarised
 
 Needed-later loss is mostly how much was cut: on eight recorded sessions a summariser that answers "ok" lost 23.9 % of
@@ -109,11 +114,6 @@ For prose (constraints, decisions, open ends) it is a bound: other words may say
 then gave again (`rules_restated_n`), the first call that writes or runs something which a lost ban names
 (`breach_calls`: a hint to look at, as a name is no act), the calls until the agent asked for something new
 (`resume_calls`), and values in what was put in that others had replaced before (`stale_n`).
-
-*Regret* is the needed-later loss above that of the best messages that the same room could have held at the cut where
-this is hardest, chosen with the record's future in hand (a fractional knapsack by size, counting an item once for
-each message that holds it): a bound that no policy can beat. Looked at are the 16 cuts with the most out of sight
-that is still needed.
 
 ## When to compact, and what to take
 

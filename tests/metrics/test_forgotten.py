@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.engine import run
-from ctxkit.metrics.forgotten import HARDEST, Forgotten
+from ctxkit.metrics.forgotten import Forgotten
+from ctxkit.metrics.regrets import HARDEST
 from ctxkit.metrics.shown import shown_by, shown_in
 from ctxkit.policies import triggers, window
 from ctxkit.policies.rules import Rules
