@@ -22,7 +22,7 @@ from ctxkit.metrics.meaning import missing
 from ctxkit.metrics.rereads import Rereads
 from ctxkit.metrics.wordings import rule
 from ctxkit.readers.given import of_session
-from ctxkit.tools.names import among, reads
+from ctxkit.tools.names import looks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,6 @@ _PAIR = re.compile(
 )
 KEPT = 4096
 """Texts of which it is remembered what values they give."""
-_SEARCHING = ("*search*", "*grep*", "*find*", "*list*", "ls", "*query*")
 
 
 class Cut(NamedTuple):
@@ -59,7 +58,7 @@ class Cut(NamedTuple):
     breached: str | None
     """That ban."""
     resume_calls: int | None
-    """Calls until the agent asked for something new that is no file's content; None: it never did."""
+    """Calls until the agent did something new and not only looked; None: it never did."""
     stale: tuple[str, ...]
     """Values put in that others had replaced before, as ``name = old (now new)``."""
 
@@ -89,7 +88,7 @@ class Acts:
     def _acts(self) -> list[list[str]]:
         """For each call what its tool calls write or run, in lower case."""
         return [
-            [_plain(call.message, done.id) for done in call.message.tool_calls if _acts(done.name)]
+            [_plain(call.message, c.id) for c in call.message.tool_calls if not looks(c.name)]
             for call in self.memory.session.calls
         ]
 
@@ -191,10 +190,6 @@ def pairs(text: str) -> Iterator[tuple[str, str]]:
     """Yield names and the values with a digit that a text gives them: `port: 80`, `limit is now 3`."""
     for name, value in _PAIR.findall(text[:SEARCHED]):
         yield name.casefold().removeprefix("the "), value.rstrip(".:")
-
-
-def _acts(name: str) -> bool:
-    return not reads(name) and not among(name, _SEARCHING)
 
 
 def _plain(message: Message, call_id: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.tools.names import reads, writes
+from ctxkit.tools.names import looks, writes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,8 +38,8 @@ class Rereads:
         self._first = np.searchsorted([at for at, _ in told], replies)
         """For each call the first tool call from its reply on."""
         at = np.unique(self._keys, return_index=True)[1]
-        self._new = np.array(sorted(i for i in at.tolist() if not reads(told[i][1].name)), np.int64)
-        """The tool calls that go on: what they ask for was not asked before, and no file's content."""
+        self._new = np.array(sorted(i for i in at.tolist() if not looks(told[i][1].name)), np.int64)
+        """The tool calls that go on: they do what was not done before, and are no look."""
         asked: dict[str, int] = {}
         """By the id of a call what it asks for; ids may be used again, then the last one counts."""
         pairs, numbers, row = list[tuple[int, int]](), iter(self._keys.tolist()), 0
@@ -59,7 +59,7 @@ class Rereads:
     def resumed(self, call: int) -> int | None:
         """Return how many calls after a cut the agent went on; None where it never did.
 
-        That is when it asked for what it had not asked before, other than a file's content.
+        That is when it did what it had not done before, and not only looked at something.
         """
         at = int(np.searchsorted(self._new, self._first[call]))
         if at == len(self._new):

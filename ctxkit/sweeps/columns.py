@@ -42,7 +42,7 @@ COLUMNS = (
     Column("thrash", BOOL, "True after three cuts without progress in a row, or where most did not pay"),
     Column("reread_rate", FLOAT, "of the 24 tool calls after a cut, the share that repeats one that went with it"),
     Column("reorientation_calls", FLOAT, "median tool calls from a cut to the first that writes"),
-    Column("resume_calls", FLOAT, "median calls from a cut until a tool call asks for what was not asked before"),
+    Column("resume_calls", FLOAT, "median calls from a cut until the agent did something new and not only looked"),
     Column("rules_restated_n", INT, "rules of the user's that a cut took and that the user then gave again"),
     Column("breach_calls", FLOAT, "median calls from a cut to the first that acts on what a lost ban names"),
     Column("stale_n", INT, "values that were put in though others had replaced them before"),

@@ -112,8 +112,8 @@ For prose (constraints, decisions, open ends) it is a bound: other words may say
 
 `metrics.afterwards.afterwards(session)` has a row for each cut: the user's rules that it took, those that the user
 then gave again (`rules_restated_n`), the first call that writes or runs something which a lost ban names
-(`breach_calls`: a hint to look at, as a name is no act), the calls until the agent asked for something new
-(`resume_calls`), and values in what was put in that others had replaced before (`stale_n`).
+(`breach_calls`: a hint to look at, as a name is no act), the calls until the agent did something new, and not only
+looked (`resume_calls`), and values in what was put in that others had replaced before (`stale_n`).
 
 ## When to compact, and what to take
 
