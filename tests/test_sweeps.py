@@ -155,8 +155,10 @@ def test_losses_are_worked_out_on_request():
     s, rules = small()
     runs = ck.sweep(s, rules[:1], loss=True)
     one = ck.score(ck.replay(s, rules[0]))
+    assert (one["used_again_n"], one["at_stake_n"]) == (0, 0)
     for name in ("items_n", "retained", "needed_later_loss", "regret"):
-        assert runs[name][0] == one[name], name
+        assert runs[name][0] is one[name] is pd.NA or runs[name][0] == one[name], name
+    assert one["needed_later_loss"] is pd.NA  # something was cut and nothing was ever named again
     assert ck.sweep(s, rules[:1])["items_n"].isna().all()
 
 

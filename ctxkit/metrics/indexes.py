@@ -8,8 +8,6 @@ from ctxkit.messages import Sized
 from ctxkit.metrics.items import items, names, used
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ctxkit.messages import Message
     from ctxkit.metrics.items import Found
     from ctxkit.sizes import Sizes
@@ -25,7 +23,6 @@ class Index:
     def __init__(self, anchored: Sizes | None = None) -> None:
         self._held: dict[int, tuple[Any, frozenset[Found], frozenset[Found]]] = {}
         self._used: dict[int, frozenset[Found]] = {}
-        self._again: dict[tuple[int, ...], frozenset[Found]] = {}
         self._size: dict[int, int] = {}
         if anchored is not None:
             messages = anchored.session.messages
@@ -46,20 +43,6 @@ class Index:
         if key not in self._used:
             self._used[key] = used(message)
         return self._used[key]
-
-    def used_again(self, messages: Iterable[Message]) -> frozenset[Found]:
-        """Return the items that a reply names after an earlier message said them: the same under any rules."""
-        every = [m for m in messages if m.visible]
-        key = tuple(id(m.parts) for m in every)
-        if key not in self._again:
-            said: set[Found] = set()
-            again: set[Found] = set()
-            for message in every:
-                if message.role == "assistant":
-                    again |= self.used(message) & said
-                said |= self.items(message)
-            self._again[key] = frozenset(again)
-        return self._again[key]
 
     def size(self, message: Message) -> int:
         """Return the tokens of a message: anchored where it is of the record, else a quarter of its characters."""

@@ -58,6 +58,8 @@ class Shown(NamedTuple):
     """The items that stand in each text."""
     size: Ints
     """The tokens of each text."""
+    words: list[str]
+    """What each text says."""
     elsewhere: Ints
     """Rows that went and are kept elsewhere: columns row, time."""
     moments: Ints
@@ -86,7 +88,7 @@ class _Telling:
         self._again: list[tuple[int, ...]] = []
         self._spans: list[tuple[int, ...]] = []
         self._texts: dict[Any, int] = {}
-        self._said: list[tuple[Ints, int]] = []
+        self._said: list[tuple[Ints, int, str]] = []
         self.elsewhere: list[tuple[int, ...]] = []
         self.flagged: set[int] = set()
         """Times at which all that went is kept elsewhere."""
@@ -98,7 +100,7 @@ class _Telling:
         size = self._rows.tokens(message)
         key = key_of(message), size
         if key not in self._texts:
-            self._said.append((self._rows.stands_in(message), size))
+            self._said.append((self._rows.stands_in(message), size, message.text))
             self._texts[key] = -len(self._said)
         return self._texts[key]
 
@@ -152,8 +154,9 @@ class _Telling:
             until=until,
             again=again,
             texts=_table(self._spans),
-            said=[items for items, _ in self._said],
-            size=np.array([n for _, n in self._said], np.int64),
+            said=[items for items, _, _ in self._said],
+            size=np.array([n for _, n, _ in self._said], np.int64),
+            words=[text for _, _, text in self._said],
             elsewhere=_table(self.elsewhere, 2),
             moments=np.array(calls, np.int64),
             numbers=tuple(self.moments[call] for call in calls),

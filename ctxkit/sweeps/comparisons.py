@@ -39,11 +39,12 @@ SHOWN = {
     "hidden_messages_n": "hidden messages",
     "hidden_results_n": "results",
     "needed_later_loss": "needed, lost",
+    "summary_recall": "kept by summaries",
 }
 """Columns of the display and their heads; the frame has them all."""
 _SAME = 0.01
 """Own prices of a log and those of the table that differ by less are the same."""
-_SHARES = ("token_savings", "message_savings", "needed_later_loss")
+_SHARES = ("token_savings", "message_savings", "needed_later_loss", "summary_recall")
 _NUMBER = "text-align:right;padding:2px 5px;font-variant-numeric:tabular-nums"
 _TEXT = "text-align:left;padding:2px 5px"
 _HEAD = "background:none;border:0;padding:0;margin:0;font:inherit;color:inherit;text-align:inherit;cursor:pointer"

@@ -11,6 +11,7 @@ from ctxkit.cache.predictions import NAIVE, prediction
 from ctxkit.engine import run_behind
 from ctxkit.frames.cuts import cuts as placed
 from ctxkit.frames.occupancy import prompts as plain_prompts
+from ctxkit.metrics.afterwards import Acts, Afterwards
 from ctxkit.metrics.bills import Sheet
 from ctxkit.metrics.compaction import Sizes as Prompts
 from ctxkit.metrics.compaction import held
@@ -20,7 +21,6 @@ from ctxkit.metrics.memories import Memory
 from ctxkit.metrics.money import recorded
 from ctxkit.metrics.prompts import Sent, SentByRun
 from ctxkit.metrics.quick import Prompts as QuickPrompts
-from ctxkit.metrics.rereads import Rereads
 from ctxkit.metrics.shown import shown_by, shown_in
 from ctxkit.metrics.size import sent, spots_in, spots_of
 from ctxkit.metrics.tallies import bill
@@ -77,9 +77,9 @@ class Base:
         return Memory(self.session, self.index)
 
     @cached_property
-    def rereads(self) -> Rereads:
-        """Its tool calls."""
-        return Rereads(self.memory)
+    def acts(self) -> Acts:
+        """What its calls did."""
+        return Acts(self.memory)
 
     def head(self, rules: str, source: str | None) -> dict[str, Any]:
         """Return the columns that do not depend on a run."""
@@ -160,12 +160,29 @@ def lost(base: Base, session: Session | None, done: Run | None = None) -> dict[s
         shown = shown_in(base.memory, session)
         calls = shown.moments.tolist()
     unknown = done is None and session is not None and session.details.get("replay", {}).get("pruning")
-    found = {} if unknown or not base.session.has_text else Forgotten(base.memory, shown).columns()
-    told = [base.rereads.after(shown, call) for call in dict.fromkeys(calls) if 0 < call < base.memory.calls]
+    found: dict[str, Any] = {}
+    if not base.session.has_text:
+        found["loss_note"] = "The log holds no text, so what was lost cannot be said."
+    elif unknown:
+        found["loss_note"] = "What the pruning hid is not in the file, so loss cannot be said."
+    else:
+        forgotten = Forgotten(base.memory, shown)
+        found = forgotten.columns() | Afterwards(forgotten, base.acts).columns()
+        found["loss_note"] = _why_missing(found)
+    told = [base.acts.rereads.after(shown, call) for call in dict.fromkeys(calls) if 0 < call < base.memory.calls]
     rates, firsts = ([v for v in of if v is not None] for of in zip(*told, strict=True)) if told else ([], [])
     found["reread_rate"] = fmean(rates) if rates else None
     found["reorientation_calls"] = float(median(firsts)) if firsts else None
     return found
+
+
+def _why_missing(found: dict[str, Any]) -> str | None:
+    """Return why the shares of loss are missing where there is text."""
+    if found["needed_later_loss"] is None:
+        return "Nothing that was said is named again later, so what was needed cannot be said."
+    if found["summary_recall"] is None and found["at_stake_n"]:
+        return "No text was put in, so there is no summary to be judged."
+    return None
 
 
 def run_row(base: Base, done: Run, label: str, *, loss: bool = False, reuse: bool = False) -> dict[str, Any]:
