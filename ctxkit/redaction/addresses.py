@@ -36,10 +36,11 @@ _COMMANDS = (
     "redis-cli ",
     "ldapsearch ",
     "http ",
+    *("smbclient ", "zip ", "7z ", "7za "),
 )
 _ARGUMENTS = re.compile(r"[^\r\n|&;]{0,600}")
 _OPTION = re.compile(
-    r"[ \t](?:(?:-u|--user|--proxy-user)[ =]?[\"']?[^\s:\"']{1,100}:|-p ?|-a |-w )"
+    r"[ \t](?:(?:-[uU]|--user|--proxy-user)[ =]?[\"']?[^\s:\"']{1,100}[:%]|-[pP] ?|-a |-w )"
     r"[\"']?([^\s\"'@]{6,200})"
 )
 

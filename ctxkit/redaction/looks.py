@@ -48,9 +48,15 @@ def _random_chunk(chunk: str) -> bool:
         or any(r.isdigit() and len(r) > 6 for r in runs)
     ):
         return True
-    if len(runs) >= 4 and len(chunk) < 3 * len(runs):
+    if len(runs) >= 4 and len(chunk) < (3.5 if len(chunk) >= 24 else 3) * len(runs):
         return True
     return any(not r.isdigit() and not word(r) for r in runs)
+
+
+def mixed(value: str) -> bool:
+    """Return True where capitals, small letters and digits change at least at every fourth place."""
+    kinds = ["A" if c.isupper() else "a" if c.islower() else "0" for c in value if c.isalnum()]
+    return 4 * sum(a != b for a, b in zip(kinds, kinds[1:], strict=False)) >= len(kinds)
 
 
 def word(letters: str) -> bool:
