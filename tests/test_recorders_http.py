@@ -92,7 +92,11 @@ def ollama_bodies(system="Be short."):
     more = [{"role": "assistant", "content": "", "tool_calls": [call]},
             {"role": "tool", "tool_name": "double", "content": "42"}]  # fmt: skip
     for messages in (said, said + more):
-        yield {"model": "own-model", "messages": messages, "tools": [{"type": "function", "function": TOOL}]}
+        yield {
+            "model": "own-model",
+            "messages": messages,
+            "tools": [{"type": "function", "function": TOOL}],
+        }
 
 
 BODIES = {
@@ -395,7 +399,9 @@ def test_what_geminis_and_ollamas_apis_say_is_kept():
     assert said["usage"]["completion_tokens"] == 12
     assert said["usage"]["prompt_tokens_details"] == {"cached_tokens": 60}
     line = json.dumps({"message": {"content": "half"}}).encode()
-    _, _, said = call_of("ollama", "http://x/api/chat", {}, line + b'\n{"error": "out of memory"}\n')
+    _, _, said = call_of(
+        "ollama", "http://x/api/chat", {}, line + b'\n{"error": "out of memory"}\n'
+    )
     assert said["choices"][0]["finish_reason"] == "error"
     assert "out of memory" in str(said)
 

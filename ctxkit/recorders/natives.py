@@ -152,7 +152,11 @@ def ollama(body: Dict, said: Iterable[Dict]) -> tuple[Dict, Dict]:
     message = _ollama({"role": "assistant", **whole}, calls)
     request = {"model": body.get("model"), "messages": messages, "tools": body.get("tools") or []}
     counts = last.get("prompt_eval_count"), last.get("eval_count")
-    usage = None if None in counts else dict(zip(("prompt_tokens", "completion_tokens"), counts, strict=True))
+    usage = (
+        None
+        if None in counts
+        else dict(zip(("prompt_tokens", "completion_tokens"), counts, strict=True))
+    )
     return request, _response(message, last.get("done_reason"), usage, last.get("model"))
 
 
@@ -181,7 +185,11 @@ def _message(text: str, thought: str, calls: list[Dict]) -> Dict:
 
 def _response(message: Dict, stop: Any, usage: Dict | None, model: Any) -> Dict:
     stop = "tool_calls" if message.get("tool_calls") and stop in (None, "stop") else stop
-    return {"model": model, "usage": usage, "choices": [{"message": message, "finish_reason": stop}]}
+    return {
+        "model": model,
+        "usage": usage,
+        "choices": [{"message": message, "finish_reason": stop}],
+    }
 
 
 def _dicts(value: Any) -> list[Dict]:

@@ -79,9 +79,9 @@ def _cut(text: str, start: int) -> int | None:
 
 def unfinished(text: str) -> int | None:
     """Return where a block begins that is still open at the end of the text, or None."""
-    lines = text.rfind("Private-Lines:")
-    if lines >= 0 and "Private-MAC" not in text[lines:] and _PUTTED.fullmatch(text, lines):
-        return lines
+    putty = text.rfind("Private-Lines:")
+    if putty >= 0 and _PUTTED.fullmatch(text, putty):
+        return putty
     at = text.rfind("-----BEGIN ")
     if at < 0 or _END.search(text, at):
         return None

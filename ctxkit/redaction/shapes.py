@@ -187,10 +187,7 @@ SHAPES: tuple[Shape, ...] = (
         Shape(f"xox{kind}-", rf"xox{kind}-(?:\d{{6,}}|\d-)[\w-]{{3,}}+") for kind in "abceoprs"
     ),  # Slack
     Shape("hf_", r"hf_(?P<exact>[A-Za-z]{34})(?![\w-])"),
-    *(
-        Shape(h, rf"{h}(?P<exact>[\w-]{{20}})(?![\w-])")
-        for h in ("glpat-", "glrt-", "gldt-")
-    ),
+    *(Shape(h, rf"{h}(?P<exact>[\w-]{{20}})(?![\w-])") for h in ("glpat-", "glrt-", "gldt-")),
     Shape("AKIA", r"AKIA(?=[A-Z]*[2-7])[A-Z2-7]{16}(?![\w-])"),
     Shape("ASIA", r"ASIA(?=[A-Z]*[2-7])[A-Z2-7]{16}(?![\w-])"),
     Shape("sess-", r"sess-(?P<exact>[A-Za-z0-9]{40})(?![\w-])"),  # OpenAI's sessions

@@ -56,7 +56,9 @@ def test_what_is_clicked_is_what_is_done(tmp_path: Path):
     cells = ("%load_ext ctxkit", TALK, "%context use talk;", TURN)
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     cells = [new_markdown_cell("# Asks"), *map(new_code_cell, cells)]
-    nbformat.write(new_notebook(cells=cells, metadata={"kernelspec": kernel}), folder / "asks.ipynb")
+    nbformat.write(
+        new_notebook(cells=cells, metadata={"kernelspec": kernel}), folder / "asks.ipynb"
+    )
     asked: list[str] = []
     left: list[dict] = []
     ran: list[str] = []
@@ -76,7 +78,9 @@ def test_what_is_clicked_is_what_is_done(tmp_path: Path):
         seen = run_notebook(playwright, folder / "asks.ipynb", tmp_path, shots, act=use)
     assert seen.problems == []
     assert [f"text: <b>call {n}</b>" in said for n, said in enumerate(asked, 1)] == [True] * 3
-    assert ran == ["'<b>call 2</b>|<b>call 3</b>|<b>call 4</b>'"]  # one was denied; the last was not asked for
+    assert ran == [
+        "'<b>call 2</b>|<b>call 3</b>|<b>call 4</b>'"
+    ]  # one was denied; the last was not asked for
     [shown] = [out["data"] for out in left]
     assert set(shown) == {"text/html", "text/plain"}  # what is saved needs no kernel
     assert "All is kept." in str(shown["text/plain"])

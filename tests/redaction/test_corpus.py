@@ -85,7 +85,9 @@ def test_a_key_of_an_object_can_be_a_secret_itself():
 PHRASE = "abandon ability able about above absent absorb abstract absurd abuse access accident"
 
 
-@pytest.mark.parametrize("form", ['MNEMONIC="{}"', "seed phrase: {}", '{{"recovery_phrase": "{}"}}'])
+@pytest.mark.parametrize(
+    "form", ['MNEMONIC="{}"', "seed phrase: {}", '{{"recovery_phrase": "{}"}}']
+)
 def test_the_words_of_a_wallet_go(form):
     assert redact(form.format(PHRASE)) == form.format(MARK)
     assert redact(form.format("is what opens it")) == form.format("is what opens it")
