@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 
 import pytest
 from models.wires import FORMATS, OUT, PROMPT, WRITERS, Play, wire
 from talkers import ECHO, agent, run
 
+from ctxkit.agent import Limits
 from ctxkit.messages import Message
 from ctxkit.models.provider import Provider
 from ctxkit.models.retries import Patience
@@ -156,6 +158,19 @@ def test_a_wait_that_is_too_long_is_named(kind):
     assert (held.outcome.ended, held.first, held.waits) == ("error", 1, [])
     assert "ask again in 86,400 s" in held.outcome.why
     lives(held)
+
+
+@every()
+def test_a_limit_of_the_turn_ends_a_wait(kind):
+    """The server asks for 21 s, the turn has one."""
+    with wire(kind, LIMIT) as up:
+        own = {"api_base": up.url, "api_key": "none"}
+        model = Provider(FORMATS[kind][0], context_window=50_000, options=own)
+        began = time.monotonic()
+        outcome = run(agent(model=model, limits=Limits(seconds=1.5), clock=time.monotonic).turn("go"))
+    assert outcome.ended == "limit"
+    assert time.monotonic() - began < 12
+    assert len(up.asked) <= 1
 
 
 @every("chat", "responses", "anthropic")
