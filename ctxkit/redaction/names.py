@@ -26,7 +26,7 @@ _CHOSEN = (
     "pwd",
     "pw",
     "identified by",
-    *("sshpass", "dbpass", "keypass", "storepass", "userpass", "rootpass", "adminpass"),
+    *("psk", "sshpass", "dbpass", "keypass", "storepass", "userpass", "rootpass", "adminpass"),
     *("kennwort", "wachtwoord", "mot de passe", "contraseña", "contrasena", "senha"),
     *("пароль", "密码", "密碼", "パスワード"),
 )
@@ -34,6 +34,7 @@ _CHOSEN = (
 _DRAWN = (
     *(
         "secret",
+        "secretstring",
         "token",
         "credential",
         "credentials",
@@ -69,7 +70,7 @@ _DRAWN = (
 """Words for what a machine draws."""
 _SQL = ("password", "identified by")
 """Words after which SQL writes a password without a sign between."""
-_APART = frozenset({"pass", "pwd", "pw", "auth", "jwt", "pat", "dsn", "salt", "private"})
+_APART = frozenset({"psk", "pass", "pwd", "pw", "auth", "jwt", "pat", "dsn", "salt", "private"})
 """Words that count only where no letter stands before them."""
 _QUERIED = frozenset({"sig", "code"})
 """Words that count in the query of a URL only."""
@@ -127,6 +128,7 @@ _WORDS = re.compile(r"[\\\"'`:= \t]{1,12}((?:[a-z]{3,8} ){11,23}[a-z]{3,8})\b")
 """The words that a wallet is made of (BIP 39)."""
 _LONG = 80
 """Characters of a right side in which no other name is looked for."""
+_SET = re.compile(r"\bset[ \t]+(?:--\w{1,20}[ \t]+)?\S{0,60}$")
 _FLAG = re.compile(r"(?<![\w-])--?[\w-]{0,60}$")
 _ALONE = re.compile(r"(?:export |set |ENV |ARG |- )?[ \t]*[\w.-]*$")
 _QUOTES = re.compile(r"[\"'`\\]")
@@ -219,12 +221,13 @@ def _beside(text: str, at: int, word: str, hit: re.Match[str]) -> tuple[int, int
 
 
 def _listed(text: str, at: int, word: str, hit: re.Match[str]) -> bool:
-    """Return True for `ENV API_TOKEN x1...`: the name of a variable, and what a machine drew."""
+    """Return True for `ENV API_TOKEN x1...` and `config set token x1...`, drawn by a machine."""
     begin = max(at - 60, 0)
     before = re.search(r"[A-Z0-9_]*$", text[begin:at])
     name = (before[0] if before else "") + text[at : at + len(word)]
     value = hit["bare"] if hit["inside"] is None else hit["inside"]
     named = "_" in name and name.isupper() and text[begin:at][-len(name) :][:1] != "$"
+    named = named or bool(_SET.search(text, begin, at))
     return named and len(value) >= 16 and looks.machine_made(value)
 
 

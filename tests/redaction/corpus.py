@@ -218,7 +218,9 @@ INNOCENT = [
     "fc-cache -f -v", "pa-system-announcement-of-the-station-hall-a",
     '{"kty": "RSA", "kid": "signing-key-of-the-month", "n": "1"}',
     "TOKEN_TYPE bearer-token-of-the-client", "MAX_TOKEN 128000 by default",
-    "unzip -p archive.zip readme.txt", "zip -r backup2024.zip src/",
+    "npm login --registry=https://r.example.com/v2", "docker login registry2.example.com:5000",
+    "set the token budget_of_2024_again", "az login --tenant contoso2024.example.com",
+    "ssh login node0123.cluster.example.org", "unzip -p archive.zip readme.txt", "zip -r backup2024.zip src/",
 ]  # fmt: skip
 """Texts without a secret: identifiers, code, placeholders, checksums, ids, prose."""
 
