@@ -58,8 +58,8 @@ class Agent:
         limits: of each turn.
         clock: seconds since 1970.
         hear: is told every event.
-        approve: asked before each tool call, given as the tool will run it; None: all may run. The time it takes
-            counts for no limit.
+        approve: asked before each tool call, given as the tool will run it; None: all may run.
+            The time it takes counts for no limit.
         offload: keeps results that are too large.
         summary_model: writes summaries; None: `model`, unless that is a scripted one (then the rules' own summariser).
         summary_seconds: how long a summary may take.

@@ -129,7 +129,8 @@ class Handle:
         text = (
             f"Turn of session {self.name!r} beside the notebook: `.result()` waits for its answer."
         )
-        box.display = display({**bundle, "text/plain": text}, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        shown = {**bundle, "text/plain": text}
+        box.display = display(shown, raw=True, display_id=True)  # type: ignore[no-untyped-call]
         self._leave(box)
 
     def show(self, shown: Shown) -> None:

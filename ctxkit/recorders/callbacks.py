@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NOTHING = (
-    "Recording {name!r} saw no call. It sees LiteLLM, and SDKs that send through httpx to an API of OpenAI's, "
-    "Anthropic's, Gemini's or Ollama's kind; not an engine of another kind (DSPy 3.4 has one), and not other processes."
+    "Recording {name!r} saw no call. It sees LiteLLM, and SDKs that send through httpx to an API "
+    "of OpenAI's, Anthropic's, Gemini's or Ollama's kind; not an engine of another kind (DSPy 3.4 "
+    "has one), and not other processes."
 )
 _asking: ContextVar[str | None] = ContextVar("ctxkit_asking", default=None)
 """LiteLLM's id of the call that it is about to send."""
@@ -86,9 +87,9 @@ def _callback(recording: Recording) -> Any:
 def record(name: str = "recorded") -> Iterator[Recording]:
     """Record every call of a model made inside the `with` block, of whichever framework, streams and tools included.
 
-    Seen are LiteLLM and what sends through `httpx` or `httpx2` to an API of the kind of
-    OpenAI's, Anthropic's, Gemini's or Ollama's: their SDKs, pydantic-ai, langchain-openai, OpenAI Agents. LiteLLM is
-    imported by whoever uses it, not here. A recording of nothing warns.
+    Seen are LiteLLM and what sends through `httpx` or `httpx2` to an API of the kind of OpenAI's,
+    Anthropic's, Gemini's or Ollama's: their SDKs, pydantic-ai, langchain-openai, OpenAI Agents.
+    LiteLLM is imported by whoever uses it, not here. A recording of nothing warns.
 
     Example:
         ``with ck.record("my-agent") as live: agent.run("...")``, then ``ck.plots.growth(live.session)``.
@@ -123,8 +124,9 @@ def record(name: str = "recorded") -> Iterator[Recording]:
 
 def _forget(litellm: Any, callback: Any) -> None:
     """Take a callback out of LiteLLM: it copies its callbacks, and has no public way back."""
-    for known in (litellm.callbacks, litellm.success_callback, litellm.failure_callback, litellm.input_callback,
-                  litellm._async_success_callback, litellm._async_failure_callback):  # noqa: SLF001  # fmt: skip
+    lists = [litellm.callbacks, litellm.success_callback, litellm.failure_callback]
+    lists += [litellm.input_callback, litellm._async_success_callback]  # noqa: SLF001
+    for known in (*lists, litellm._async_failure_callback):  # noqa: SLF001
         while callback in known:
             known.remove(callback)
 
