@@ -98,11 +98,3 @@ def test_prompts_of_one_small_size_have_one_threshold():
     found = ck.calibrate(same)
     assert not found.triggers.duplicated(["estimator", "threshold"]).any()
     assert "fires at call" in calibration(found).to_text()
-
-
-def test_prompts_of_one_size_are_charted_too():
-    """No estimate has a slope there, and no error."""
-    log = [m for _ in range(3) for m in (user("b" * 360), assistant("a" * 40, usage=usage(100)))]
-    chart = calibration(ck.calibrate(session(*log), ["chars/4"]))
-    assert [len(t["x"]) for t in chart.to_plotly()["data"]][:1] == [3]
-    assert "unknown" in chart.to_text()
