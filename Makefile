@@ -31,13 +31,13 @@ test-all: $(STAMP)  ## everything, also what is long: all mutations, all kills, 
 	CTXKIT_TEST_ALL=1 $(BIN)/python -m pytest -n 2 tests
 	$(BIN)/python -m pytest --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
 
-test-peers: with-peers with-peers-older  ## the presets beside the packages they follow (OpenHands: PYTHON=python3.12)
+test-peers: with-peers with-peers-older  ## presets and recorders beside the packages they follow (OpenHands: PYTHON=python3.12)
 	.venv-peers/bin/python docs/make_conformance.py
 
 with-%:
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
-	CTXKIT_PEERS=docs/peers.json .venv-$*/bin/python -m pytest -q tests/peers
+	CTXKIT_PEERS=docs/peers.json .venv-$*/bin/python -m pytest -q tests/peers tests/test_recorders.py tests/test_recorders_http.py
 
 check: $(STAMP)  ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

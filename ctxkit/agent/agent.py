@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ctxkit.agent.offloads import Save
-    from ctxkit.messages import Edit
+    from ctxkit.messages import Edit, ToolCall
     from ctxkit.models.model import Model
     from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
@@ -58,6 +59,7 @@ class Agent:
         clock: seconds since 1970.
         hear: is told every event.
         approve: asked before each tool call, given as the tool will run it; None: all may run.
+            The time it takes counts for no limit.
         offload: keeps results that are too large.
         summary_model: writes summaries; None: `model`, unless that is a scripted one (then the rules' own summariser).
         summary_seconds: how long a summary may take.
@@ -214,7 +216,7 @@ class Agent:
             self._tell("tool_call", {"tool_name": call.name, "args": call.arguments})
             try:
                 result = await run_tool(
-                    asked, self.tools, approve=self.approve, offload=self._offload
+                    asked, self.tools, approve=self._approver(turn), offload=self._offload
                 )
             except asyncio.CancelledError:
                 why = f"{turn.over.capitalize()}, before it ended." if turn.late else INTERRUPTED
@@ -229,6 +231,19 @@ class Agent:
             )
 
     # -- inside --------------------------------------------------------------------------------------------------
+
+    def _approver(self, turn: Turn) -> Approve | None:
+        """Return what allows the calls of a turn; the time that it takes does not count."""
+        approve = self.approve
+        if approve is None:
+            return None
+
+        async def approved(call: ToolCall) -> bool:
+            async with turn.paused(self._clock):
+                answer = approve(call)
+                return bool(await answer if inspect.isawaitable(answer) else answer)
+
+        return approved
 
     def _stand(self, transcript: Transcript) -> None:
         schemas = tuple(t.schema for t in self.tools.values())

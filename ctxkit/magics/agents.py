@@ -116,7 +116,7 @@ def foreground(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> 
 
 def background(kit: CtxKit, live: LiveSession, prompt: str, out: str | None, confirmed: frozenset[str]) -> Handle:
     """Take a turn beside the notebook; the variable that was asked for has the handle at once."""
-    handle = Handle(live.name)
+    handle = Handle(live.name, leaves=not kit.seed)  # with a seed no output is changed afterwards
     live.agent.approve = Approvals(confirmed, kit.lives.always(live.name), handle.ask)
     screen = Screen(live, handle if kit.rich else Printed())
 
