@@ -25,6 +25,8 @@ from ctxkit.tools.tool import Tool, tool
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ctxkit.injected import Sections
+
     from ctxkit.agent.offloads import Save
     from ctxkit.messages import Edit
     from ctxkit.models.model import Model
@@ -64,6 +66,7 @@ class Agent:
         save: keeps what the stubs of the pruning `offload` name (id, text); None: results stay whole.
         prompts: what knows the prompts that were sent before; None: nothing was.
         memory: the folder in which `memory/` lies, for rules that save before they compact; None: nothing is saved.
+        sections: what is put into prompts before anybody speaks; None: nothing.
     """
 
     def __init__(
@@ -84,7 +87,9 @@ class Agent:
         memory: Root | None = None,
         save: Save | None = None,
         prompts: Prompts | None = None,
+        sections: Sections | None = None,
     ) -> None:
+        self.sections = sections
         self.model, self.rules, self.limits = model, rules, limits or Limits()
         self.tools = {t.name: t for t in (*tools, replace(COMPACT, run=self._asked_to_compact))}
         self.approve, self._hear, self._offload, self._clock = approve, hear, offload, clock
@@ -165,6 +170,8 @@ class Agent:
             self._said(self.transcript.unrun(call, LOST))
         self.transcript.begin()
         self.compactor.budget.begin()
+        if self.sections and (due := self.sections.due(self.transcript.session, self._clock())):
+            self._said(self.transcript.add(due, due.role[0]))
         self._said(self.transcript.user(prompt))
         self._tell("turn_start", {"content_chars": len(prompt)})
         return turn

@@ -41,6 +41,7 @@ class CtxKit(Magics):
     root = Unicode("", help="The folder of the file tools; empty: a scratch folder.").tag(config=True)
     allow = Unicode("", help="Protected names the file tools may write.").tag(config=True)
     system = Unicode("", help="Instructions of new sessions: a text, a file, a variable.").tag(config=True)
+    sections = Unicode("on", help="Sections put into prompts: on, off, names, or -name.").tag(config=True)
     approve = Unicode("", help="Tools that ask before each call, or files, or all.").tag(config=True)
     seed = CUnicode("", help="Ids of new sessions follow from it; empty: by chance.").tag(config=True)
 
