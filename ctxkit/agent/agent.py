@@ -25,9 +25,8 @@ from ctxkit.tools.tool import Tool, tool
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ctxkit.injected import Sections
-
     from ctxkit.agent.offloads import Save
+    from ctxkit.injected import Sections
     from ctxkit.messages import Edit
     from ctxkit.models.model import Model
     from ctxkit.policies.policy import Policy

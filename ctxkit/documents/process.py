@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     """Names of pieces, each with what gives its text, asked only where the piece is wanted."""
 
 
+_BLANK = 3
+"""Empty rows in a row that are written as they are; more are counted."""
+
+
 class Refused(Exception):
     """A document that is not read; its words are for the user."""
 
@@ -43,7 +47,7 @@ def main() -> None:
     except RecursionError:
         _fail("it is nested too deep")
     except Exception as e:  # noqa: BLE001  a library may raise anything on a damaged file
-        _fail(f"it is damaged, or no {asked['kind']} ({type(e).__name__}: {str(e)[:200]})")
+        _fail(f"it is damaged, too large, or no {asked['kind']} ({type(e).__name__}: {str(e)[:200]})")
 
 
 def lines(data: bytes, asked: dict[str, Any]) -> Iterator[dict[str, str]]:
@@ -131,14 +135,20 @@ def xlsx(data: bytes, asked: dict[str, Any]) -> Pieces:
 def _sheet(sheet: Any, cells: list[int]) -> str:
     """Return a sheet as lines; `cells` is what may still be read, of all sheets together."""
     out: list[str] = []
+    blank = 0
     for row in sheet.iter_rows(values_only=True):
-        cells[0] -= max(len(row), 1)
+        cells[0] -= len(row)
         if cells[0] < 0:
             out.append("[the bound of cells was reached here: the rest was not read]")
             break
         said = "\t".join("" if v is None else str(v) for v in row).rstrip("\t")
+        if not said:
+            blank += 1
+            continue
+        out.extend([""] * blank if blank <= _BLANK else [f"[{blank:,} empty rows]"])
         out.append(said)
-    return "\n".join(out).rstrip("\n")
+        blank = 0
+    return "\n".join(out)
 
 
 READERS: dict[str, Any] = {"pdf": pdf, "docx": docx, "pptx": pptx, "xlsx": xlsx}

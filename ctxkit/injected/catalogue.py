@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Maker = Callable[[Surroundings, float], Block | None]
-"""Makes a section: ``(surroundings, seconds since 1970) -> block``; None where there is nothing to say."""
+"""Makes a section: ``(surroundings, seconds since 1970) -> block``; None: nothing to say."""
 
 _BASE = (
     "You are an agent that works for a user, in a notebook, with the tools that are given to you. "
@@ -52,7 +52,7 @@ SECTIONS: dict[str, Maker] = {
 }
 """The time is last: a prompt's cache holds up to the first word that is another one."""
 BEGINNING = ("base", "own")
-"""Those that a session begins with and that stay; the others are said again when they have changed."""
+"""Those that a session begins with and that stay; others are said again when they changed."""
 ON, OFF = "on", "off"
 
 
@@ -87,5 +87,5 @@ def _check(name: str, known: Sequence[str]) -> None:
         return
     if name == "tools":
         raise BadArguments("Tool schemas go with the tools: `--tools` names fewer of them.")
-    near = did_you_mean(name, known)
-    raise BadArguments(f"There is no section {name[:60]!r}; there are {', '.join(known)}, on and off.{near}")
+    said = f"There is no section {name[:60]!r}; there are {', '.join(known)}, on and off."
+    raise BadArguments(f"{said}{did_you_mean(name, known)}")

@@ -1,4 +1,4 @@
-"""Where an agent runs: system, architecture, shell, folder, and what time it is (fuseraft's runtime block)."""
+"""Where an agent runs: system, architecture, shell, folder, and the time (as fuseraft has it)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from pathlib import Path
 from ctxkit.injected.blocks import Block, Surroundings, block
 
 _SYSTEMS = {"Darwin": "macOS"}
-_MACHINES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64", "i386": "x86", "i686": "x86"}
+_MACHINES = {
+    "x86_64": "x64",
+    "amd64": "x64",
+    "aarch64": "arm64",
+    "arm64": "arm64",
+    "i386": "x86",
+    "i686": "x86",
+}
 _SHELLS = {"Windows": "cmd.exe", "Darwin": "zsh"}
 
 
@@ -34,7 +41,9 @@ def time(_: Surroundings, now: float) -> Block | None:
     local = datetime.fromtimestamp(now).astimezone()
     offset = local.strftime("%z")
     zone = _zone() or local.tzname() or "local"
-    return block("time", f"Date/time: {local:%Y-%m-%d %H:%M:%S} {offset[:3]}:{offset[3:5]} ({zone})")
+    return block(
+        "time", f"Date/time: {local:%Y-%m-%d %H:%M:%S} {offset[:3]}:{offset[3:5]} ({zone})"
+    )
 
 
 def _zone() -> str:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
 from ctxkit.injected.catalogue import BEGINNING, SECTIONS
-from ctxkit.messages import INJECTED, SECTIONS as KEY, Message, Text
+from ctxkit.messages import INJECTED, Message, Text
+from ctxkit.messages import SECTIONS as KEY
 from ctxkit.redaction import redact
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class Sections:
             text, time = shown.get(name, (None, None))
             if name == "time" and text is not None and now - (time or now) < HOUR:
                 continue
-            (made,) = self._made([name], now) or [None]
+            made = SECTIONS[name](self.around, now)
             gone = _GONE.format(name=name)
             if made is not None and made.text != text:
                 yield made

@@ -1,4 +1,4 @@
-"""The context store: files imported for the agents of a project, in fuseraft's folder and format."""
+"""The context store: files imported for the agents of a project, in fuseraft's format."""
 
 from __future__ import annotations
 

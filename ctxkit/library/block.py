@@ -1,4 +1,4 @@
-"""The index of the context store as it stands in a prompt, in fuseraft's words (`SystemPromptBuilder.cs`)."""
+"""The index of the context store as it stands in a prompt (`SystemPromptBuilder.cs`)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def index_block(items: Mapping[str, Item]) -> str:
     for path, item in sorted(items.items(), key=lambda each: each[1].name):
         said = _item(path, item)
         if size + sum(map(len, said)) + len(said) > MOST_CHARS:
-            lines.append(f"  ({len(items) - n} more are not named here: list_files on the folder names them)")
+            lines.append(f"  ({len(items) - n} more are not named here: use list_files)")
             break
         lines += said
         size, n = size + sum(map(len, said)) + len(said), n + 1

@@ -1,4 +1,4 @@
-"""`index.json` of a context store, as fuseraft writes it (`ContextModels.cs`): camelCase, items by name.
+"""`index.json` of a context store, as fuseraft writes it (`ContextModels.cs`): items by name.
 
 A store may come with a folder from anybody: names, paths and texts in it are data. What is not
 sound is left out.
@@ -29,7 +29,7 @@ class Kept(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     size_bytes: int
     """Of the text that is kept."""
     raw_bytes: int | None = None
-    """Of the file that it was taken from, where that is another one (ours; fuseraft has no such key)."""
+    """Of the file that it was taken from, where that is another one; fuseraft has no such key."""
 
 
 class Item(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -55,7 +55,7 @@ class Library:
     # -- what is there -----------------------------------------------------------------------------
 
     def items(self) -> dict[str, Item]:
-        """Return by their path what is there whole: `HOME/context/NAME` to item, ours before fuseraft's."""
+        """Return what is there whole, by its path `HOME/context/NAME`, ours before fuseraft's."""
         return self._found[0]
 
     def faults(self) -> list[str]:
@@ -173,8 +173,8 @@ class Library:
             raise BadArguments(f"Name a store of {', '.join(HOMES)}, and at least one file.")
         kept = tuple(Kept(path, len(data), raw if raw != len(data) else None)
                      for path, (data, raw) in sorted(files.items()))  # fmt: skip
-        item = Item(name, line(description, 300) or None, source,
-                    datetime.now(UTC).isoformat(timespec="seconds"), kept, info or None)  # fmt: skip
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        item = Item(name, line(description, 300) or None, source, now, kept, info or None)
         fresh = f".new-{secrets.token_hex(4)}"
         with self._shelf(home, make=0o700) as shelf:
             try:
@@ -251,4 +251,4 @@ def _remove(shelf: Folder, name: str) -> None:
         shelf.remove(name)
         return
     path, where = shelf.at(name)
-    shutil.rmtree(path, **where)
+    shutil.rmtree(path, dir_fd=where.get("dir_fd"))

@@ -1,4 +1,4 @@
-"""What is taken of a file or a folder for the context store: text as it is, documents as their text."""
+"""What the context store takes of a file or a folder: text as it is, documents as their text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Taken(NamedTuple):
 
 
 def taken(source: str | Path) -> Taken:
-    """Return what is taken of a file or a folder: in a folder, links and binary files are passed over.
+    """Return what is taken of a file or a folder; links and binary files in it are passed over.
 
     Raises:
         BadArguments: there is no such file or folder, it is no text, or there is too much of it.
@@ -75,7 +75,8 @@ def _folder(place: Path) -> Taken:
             found.left.append(f"{line(each.path, 80)} ({why})")
         size = sum(len(data) for data, _ in found.files.values())
         if size > ALL_BYTES:
-            raise BadArguments(f"{line(str(place), 200)!r} holds more than {ALL_BYTES:,} bytes of text: add less.")
+            said = f"{line(str(place), 200)!r} holds more than {ALL_BYTES:,} bytes of text"
+            raise BadArguments(f"{said}: add less.")
     found.left.extend(f"{line(p, 80)} (not looked into)" for p in walk.missed)
     if next(iter(_more(walk, len(found.files) + len(found.left))), None):
         found.left.append(f"all after {FILES:,} files")

@@ -40,8 +40,8 @@ def rehearse(
     context = stand.compactor.context
     if not session.log and not sections.names and sections.around.own:
         stand.instruct(sections.around.own)
-    elif sections.names and (due := sections.due(session, time.time())):
-        context.add(replace(due, id="dry-run-sections"))
+    elif sections.names and (said := sections.due(session, time.time())):
+        context.add(replace(said, id="dry-run-sections"))
     context.add(Message(role="user", id="dry-run", parts=(Text(prompt),)))
     shown, tokens = context.preview()
     rows = [f"{n:>9,}  {name}" for name, n in _parts(shown, context.log.counter, context.log.fixed)]

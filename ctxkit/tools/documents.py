@@ -25,7 +25,10 @@ def document_tool(root: Root, shelves: Shelves | None = None) -> Tool:
     """Return the tool `document`, confined to a root folder and shelves."""
 
     def document(path: str, part: str = "", start: int = 1, end: int | None = None) -> str:
-        """Read a pdf, docx, pptx or xlsx file as text. Without `part`: its parts and their sizes. `part`: a sheet's name, a page or slide number, a range such as 3-7, or `all`; `start` and `end`: line numbers of that text."""  # noqa: E501  one paragraph is what the model reads
+        """Read a pdf, docx, pptx or xlsx file as text.
+        Without `part`: its parts and their sizes. `part`: a sheet's name, a page or slide number,
+        a range such as 3-7, or `all`; `start` and `end`: line numbers of that text.
+        """  # noqa: D205  one paragraph is what the model reads
         with opened(root, shelves, path) as file:
             found = read(file, path, _wanted(path, part))
         if part and not found.pieces:

@@ -1,4 +1,4 @@
-"""What each section of the prompts costs in a session: its tokens at every call, and dollars by the one bill."""
+"""What each section of the prompts costs in a session: tokens at every call, and dollars."""
 
 from __future__ import annotations
 
@@ -21,13 +21,20 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     Column("session", TEXT, "", "id of the session"),
-    Column("section", TEXT, "", "its name; `tool schemas`; `time, at the top`: what saying it anew there would add"),
+    Column(
+        "section", TEXT, "", "its name; `time, at the top`: what saying it anew there would add"
+    ),
     Column("said_n", INT, "messages", "times that it was said"),
-    Column("raw_chars", INT, "characters", "of what it was made from; missing where the log does not say"),
+    Column("raw_chars", INT, "characters", "of what it was made from, where the log says it"),
     Column("chars", INT, "characters", "as it was put in"),
     Column("tokens", INT, "tokens", "as it was put in, all times together"),
-    Column("billed_tokens", INT, "tokens", "the prompts of all calls with it, less those without it"),
-    Column("usd", FLOAT, "US dollars", "the bill with it less the bill without it; missing where no price is known"),
+    Column("billed_tokens", INT, "tokens", "prompts of all calls with it, less those without"),
+    Column(
+        "usd",
+        FLOAT,
+        "US dollars",
+        "the bill with it less the bill without it; missing without a price",
+    ),
     Column("source", TEXT, "", "derived from recorded usage, or estimated"),
 )
 TOOLS, TOP = "tool schemas", "time, at the top"
@@ -35,7 +42,7 @@ TOOLS, TOP = "tool schemas", "time, at the top"
 
 @of_session
 def sections(session: Session, rules: AnyRules | None = None) -> pd.DataFrame:
-    """Return what each section of a session's prompts costs, one row a section, in the order of the prompt.
+    """Return what each section of a session's prompts costs: one row a section, in their order.
 
     A row's dollars are those of the whole session: "without this section, so many dollars less".
     Each is worked out alone, by the cache's behaviour in the record (see `metrics.bills`). The last
@@ -58,8 +65,8 @@ class _Asked:
         self.session, self.invoices = session, Invoices(session, rules)
         self.found = [named(m) for m in session.messages]
         self.names = list(dict.fromkeys(name for each in self.found for name, _ in each))
-        self.parts = [_tokens(m, n, f) for m, n, f in
-                      zip(session.messages, self.invoices.sizes.tokens, self.found, strict=True)]  # fmt: skip
+        held = zip(session.messages, self.invoices.sizes.tokens, self.found, strict=True)
+        self.parts = [_tokens(m, n, f) for m, n, f in held]
         self.done = self.invoices.run(session)
         self.whole = self.invoices.bill(self.done)
 

@@ -43,12 +43,19 @@ class Invoices:
         """For each call the tokens that no message holds."""
 
     def run(
-        self, session: Session, tokens: Sequence[int] | None = None, fixed: Sequence[int] | None = None
+        self,
+        session: Session,
+        tokens: Sequence[int] | None = None,
+        fixed: Sequence[int] | None = None,
     ) -> Run:
         """Return the run of a session with the same calls whose messages have other sizes."""
-        return replayed(session, self.rules, tokens=tokens or self.sizes.tokens, fixed=fixed or self.fixed)
+        return replayed(
+            session, self.rules, tokens=tokens or self.sizes.tokens, fixed=fixed or self.fixed
+        )
 
-    def bill(self, done: Run, shared: Mapping[int, int] | None = None, base: Base | None = None) -> Bill:
+    def bill(
+        self, done: Run, shared: Mapping[int, int] | None = None, base: Base | None = None
+    ) -> Bill:
         """Return the bill of a run.
 
         Args:

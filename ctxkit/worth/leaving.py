@@ -60,10 +60,13 @@ def _left(message: Message, names: Collection[str]) -> Message:
         return message
     if message.sections:
         told = message.details[SECTIONS]
-        kept = [(t, p) for t, p, s in zip(told, message.parts, found, strict=True) if s[0] not in names]
+        kept = [
+            (t, p) for t, p, s in zip(told, message.parts, found, strict=True) if s[0] not in names
+        ]
         details = {**message.details, SECTIONS: [t for t, _ in kept]}
         parts = tuple(p for _, p in kept)
-        return replace(message, parts=parts, details=details, visible=bool(parts) and message.visible)
+        sent = bool(parts) and message.visible
+        return replace(message, parts=parts, details=details, visible=sent)
     others = [p for p in message.parts if not isinstance(p, Text)]
     text = "".join(text for name, text in found if name not in names)
     parts = (*([Text(text)] if text.strip() else []), *others)

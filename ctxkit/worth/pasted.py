@@ -29,7 +29,9 @@ COLUMNS = (
     Column("session", TEXT, "", "id of the session"),
     Column("way", TEXT, "", "as it ran: index and reads on demand; or pasted whole"),
     Column("calls_n", INT, "calls", "that are billed"),
-    Column("store_tokens", INT, "tokens", "of the store in the first prompt: its index, or all its text"),
+    Column(
+        "store_tokens", INT, "tokens", "of the store in the first prompt: its index, or all text"
+    ),
     Column("prompt_tokens", INT, "tokens", "of the prompts of all calls"),
     Column("peak_tokens", INT, "tokens", "of the largest prompt"),
     Column("cache_read_tokens", INT, "tokens", "of them read from the cache"),
@@ -42,7 +44,7 @@ _STORE = "store"
 
 
 class _Other(NamedTuple):
-    """The session as it would have been, and the places of its messages and calls in the real one."""
+    """The session as it would have been, and where its messages and calls are in the real one."""
 
     session: Session
     kept: list[int]
@@ -53,7 +55,7 @@ class _Other(NamedTuple):
 def index_or_paste(
     session: Session, store: Library | None = None, *, rules: AnyRules | None = None
 ) -> pd.DataFrame:
-    """Return what a session cost with the index of its context store, and would have with all text pasted: two rows.
+    """Return what a session cost with an index of its context store, and with all text pasted.
 
     Pasted, the whole text of the items that its index names stands in the place of the index, and
     calls that did nothing but read the store are not made, with what they were answered. What else
@@ -70,7 +72,8 @@ def index_or_paste(
     first = next((m for m in session.messages if any(n == _STORE for n, _, _ in m.sections)), None)
     if first is None:
         raise BadArguments(
-            "The session was shown no index of a context store: `%context add FILE --name N` before it begins."
+            "The session was shown no index of a context store: fill one before it begins, with "
+            "`%context add FILE --name N`."
         )
     text = _text(first, store or Library())
     asked, other = Invoices(session, rules), _pasted(session, first, text)
@@ -85,7 +88,12 @@ def index_or_paste(
     base = Base(other.session)
     rows = [
         (ON_DEMAND, index, asked.base, asked.bill(asked.run(session))),
-        (PASTED, index + more, base, asked.bill(asked.run(other.session, tokens, fixed), base=base)),
+        (
+            PASTED,
+            index + more,
+            base,
+            asked.bill(asked.run(other.session, tokens, fixed), base=base),
+        ),
     ]
     told = [_row(session, *row) for row in rows]
     return build(COLUMNS, {c.name: [row[c.name] for row in told] for c in COLUMNS})
@@ -116,7 +124,9 @@ def _text(first: Message, store: Library) -> str:
     index = next(text for name, text, _ in first.sections if name == _STORE)
     paths = [path for path in store.items() if f"{path}/" in index]
     if not paths:
-        raise BadArguments("The context store has nothing of what the session's index names: give the store it had.")
+        raise BadArguments(
+            "The context store has nothing of what the session's index names: give the one it had."
+        )
     return "\n\n".join(f"## {path}\n\n{store.text(path)}" for path in paths)
 
 

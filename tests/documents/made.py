@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import io
 import zipfile
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
-def pdf(path: Path, *pages: str) -> Path:
-    """A PDF written by hand: one line of text a page."""
+def pdf(path: Path, *pages: str, packed: bytes = b"") -> Path:
+    """A PDF written by hand: one line of text a page; `packed` is the deflated content of each."""
     kids = " ".join(f"{4 + 2 * n} 0 R" for n in range(len(pages)))
     objects = [b"<< /Type /Catalog /Pages 2 0 R >>",
                f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>".encode(),
                b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"]  # fmt: skip
     for n, text in enumerate(pages):
-        said = f"BT /F1 12 Tf 72 700 Td ({text}) Tj ET".encode()
+        said = packed or f"BT /F1 12 Tf 72 700 Td ({text}) Tj ET".encode()
+        how = b" /Filter /FlateDecode" if packed else b""
         objects.append(
             f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 + 2 * n} 0 R "
             "/Resources << /Font << /F1 3 0 R >> >> >>".encode()
         )
-        objects.append(b"<< /Length %d >>\nstream\n%b\nendstream" % (len(said), said))
+        objects.append(b"<< /Length %d%b >>\nstream\n%b\nendstream" % (len(said), how, said))
     out, places = io.BytesIO(), []
     out.write(b"%PDF-1.4\n")
     for n, body in enumerate(objects, 1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from documents import made
@@ -15,6 +15,9 @@ from ctxkit.errors import BadArguments, StoreError
 from ctxkit.library import Library, index_block, taken
 from ctxkit.library.block import HEAD, MOST_CHARS
 from ctxkit.library.index import decoded, parts_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def add(base: Path, source: Path, name: str, **more) -> Library:
@@ -102,9 +105,8 @@ def test_paths_that_lead_out_are_not_used(base, path):
     library = Library(base)
     assert library.items() == {}
     assert "1 entry is not used" in library.faults()[0]
-    with pytest.raises(StoreError):
-        with library.opened(f".ctxkit/context/bad/{path}"):
-            pass
+    with pytest.raises(StoreError), library.opened(f".ctxkit/context/bad/{path}"):
+        pass
 
 
 def test_links_in_a_strangers_store_are_not_followed(base, tmp_path):
@@ -120,9 +122,8 @@ def test_links_in_a_strangers_store_are_not_followed(base, tmp_path):
     library = Library(base)
     assert list(library.items()) == [".ctxkit/context/ok"]
     for name in ("file", "folder"):
-        with pytest.raises(StoreError):
-            with library.opened(f".ctxkit/context/{name}/f.txt"):
-                pass
+        with pytest.raises(StoreError), library.opened(f".ctxkit/context/{name}/f.txt"):
+            pass
 
 
 @pytest.mark.parametrize("link", [".ctxkit", ".ctxkit/context", ".ctxkit/context/index.json"])

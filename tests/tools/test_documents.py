@@ -39,8 +39,8 @@ def test_what_is_not_there_is_said(root, tmp_path):
     made.xlsx(root.folder / "a.xlsx")
     with pytest.raises(BadArguments, match="has no part 'Rate'; it has 'Rates', 'Notes 2026'"):
         read("a.xlsx", "Rate")
+    (root.folder / "a.txt").write_text("x")
     with pytest.raises(BadArguments, match="is no document"):
-        (root.folder / "a.txt").write_text("x")
         read("a.txt")
     made.pdf(tmp_path / "out.pdf", "out")
     (root.folder / "link.pdf").symlink_to(tmp_path / "out.pdf")
