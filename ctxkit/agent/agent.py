@@ -169,10 +169,11 @@ class Agent:
             self._said(self.transcript.unrun(call, LOST))
         self.transcript.begin()
         self.compactor.budget.begin()
-        if self.sections and (due := self.sections.due(self.transcript.session, self._clock())):
-            self._said(self.transcript.add(due, due.role[0]))
+        put_in = self._put_in()
         self._said(self.transcript.user(prompt))
         self._tell("turn_start", {"content_chars": len(prompt)})
+        if put_in:
+            self._tell("sections_said", put_in)
         return turn
 
     async def _answer(self, turn: Turn) -> str:
@@ -233,6 +234,15 @@ class Agent:
             self._tell(
                 "tool_result", {"tool_name": call.name, "result_chars": len(kept.text), "is_error": kept.is_error}
             )
+
+    def _put_in(self) -> dict[str, Any]:
+        """Say the sections that are due; return what is told of them, nothing where none was."""
+        due = self.sections and self.sections.due(self.transcript.session, self._clock())
+        if not due:
+            return {}
+        kept = self._said(self.transcript.add(due, due.role[0]))
+        names = [name for name, _, _ in kept.sections]
+        return {"names": names, "chars": len(kept.text), "top": kept.role == "system"}
 
     # -- inside --------------------------------------------------------------------------------------------------
 

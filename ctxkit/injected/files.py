@@ -61,7 +61,8 @@ def gitignore(around: Surroundings, _: float) -> Block | None:
         return None
     lines = found.text.splitlines()
     more = len(lines) > MOST_LINES
-    cut = f"\n(truncated to {MOST_LINES} of {len(lines):,} lines)" if more else ""
+    many = f"{'more than ' * (found.size > _LOOKED_AT)}{len(lines):,}"
+    cut = f"\n(truncated to {MOST_LINES} of {many} lines)" if more else ""
     shown = "\n".join(each[:1000] for each in lines[:MOST_LINES])
     return block("gitignore", f"{_IGNORED}{cut}\n{fenced(shown)}", len(found.text))
 

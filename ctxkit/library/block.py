@@ -15,7 +15,7 @@ HEAD = "CONTEXT — reference material imported for this session (use read_file 
 MOST_CHARS = 8_000
 """Characters of the block; what does not fit is counted in its last line."""
 MOST_FILES = 20
-"""Files of an item that are named."""
+"""Files of an item that are named (`shelves.LOOKED_AT`)."""
 
 
 def index_block(items: Mapping[str, Item]) -> str:

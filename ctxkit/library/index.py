@@ -17,6 +17,8 @@ from ctxkit.markup import line
 INDEX = "index.json"
 MOST_BYTES = 4_000_000
 """Of an index; a larger one is none."""
+MOST_ITEMS = 500
+"""Items that are used of an index, in the order of their names."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PART = re.compile(r"[^/\\\x00-\x1f\x7f]{1,200}")
 _DEEP = 32
@@ -86,9 +88,9 @@ def decoded(data: bytes) -> tuple[dict[str, Item], int]:
         told = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_Index).items
     except (msgspec.DecodeError, RecursionError):
         return {}, 1
-    found = {name: _item(name, raw) for name, raw in sorted(told.items())}
+    found = {n: _item(n, raw) for n, raw in sorted(told.items())[:MOST_ITEMS]}
     sound = {name: item for name, item in found.items() if item is not None}
-    return sound, len(found) - len(sound)
+    return sound, len(told) - len(sound)
 
 
 def _item(name: str, raw: msgspec.Raw) -> Item | None:

@@ -34,6 +34,9 @@ HOMES = (".ctxkit", ".fuseraft")
 """Folders whose `context/` is a context store: our own, and fuseraft's."""
 CONTEXT = "context"
 LISTED = 500
+"""Files that are listed at once."""
+LOOKED_AT = 20
+"""Files of an item that must be there for it to be used: those that an index names."""
 
 
 class Library:
@@ -55,7 +58,7 @@ class Library:
     # -- what is there -----------------------------------------------------------------------------
 
     def items(self) -> dict[str, Item]:
-        """Return what is there whole, by its path `HOME/context/NAME`, ours before fuseraft's."""
+        """Return what is there, by its path `HOME/context/NAME`, ours before fuseraft's."""
         return self._found[0]
 
     def faults(self) -> list[str]:
@@ -69,8 +72,8 @@ class Library:
         for home in HOMES:
             known, unsound = self._index(home)
             for name, item in known.items():
-                there = [f for f in item.files if self._is_there(home, name, f)]
-                if len(there) == len(item.files) > 0:
+                shown = item.files[:LOOKED_AT]
+                if shown and all(self._is_there(home, name, f) for f in shown):
                     items[f"{home}/{CONTEXT}/{name}"] = item
                 else:
                     unsound += 1

@@ -152,6 +152,7 @@ def standing(kit: CtxKit, name: str | None) -> Page:
         f"Model: {agent_.model.name}" + (f" ({agent_.model.notice})" if agent_.model.notice else ""),
         f"Rules: {agent_.rules.label} · Limits of a turn: {agent_.limits}",
         f"Tools: {', '.join(agent_.tools)} in {live.root.folder}",
+        *([f"Sections: {', '.join(agent_.sections.names)}"] if agent_.sections else []),
         f"Kept in: {live.log.path}",
     ]
     return Page("\n".join(lines))

@@ -70,6 +70,9 @@ def test_a_gitignore_is_cut_to_a_hundred_lines_and_that_is_said(root):
     assert "(truncated to 100 of 250 lines)" in cut.text
     assert ("dir99/" in cut.text, "dir100/" in cut.text) == (True, False)
     assert cut.raw_chars > 2 * len(cut.text) - 300
+    with (root.folder / ".gitignore").open("w") as file:
+        file.write("build/\n" * 200_000)
+    assert re.search(r"of more than 142,\d\d\d lines", made("gitignore", root).text)
 
 
 def test_a_projects_words_are_read_bounded_once_and_as_the_projects(root):

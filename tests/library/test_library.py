@@ -161,6 +161,24 @@ def test_hostile_names_and_words_cannot_break_out_of_the_block(base):
     assert "\u202e" not in block
 
 
+def test_a_strangers_index_of_very_many_items_is_bounded(base):
+    import time
+
+    home = base / ".ctxkit/context"
+    files = [{"relativePath": f"{n}.md", "sizeBytes": 1} for n in range(40)]
+    items = {f"i{n:05}": {"name": f"i{n:05}", "files": files} for n in range(1_500)}
+    write(home / "index.json", json.dumps({"items": items}))
+    for n in range(30):
+        write(home / "i00000" / f"{n}.md", "x")
+    began = time.process_time()
+    library = Library(base)
+    assert list(library.items()) == [".ctxkit/context/i00000"]  # what it names is there
+    assert time.process_time() - began < 1
+    assert library.faults()[0].startswith("1499 entries are not used")
+    with pytest.raises(StoreError), library.opened(".ctxkit/context/i00000/39.md"):
+        pass
+
+
 def test_a_large_store_has_a_bounded_block(base):
     library = Library(base)
     for n in range(60):

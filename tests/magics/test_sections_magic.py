@@ -123,7 +123,9 @@ def test_sections_are_kept_and_obeyed_in_another_kernel(begin, capsys):
     capsys.readouterr()
     changed = run(begin(), "%%agent --sections base,time,runtime\nMore").session
     assert [names(m) for m in changed.messages if m.sections] == [["base", "time"], ["runtime"]]
-    assert "sections: base,time before, base,time,runtime from here on" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "sections: base,time before, base,time,runtime from here on" in told
+    assert "said with the prompt: runtime" in told
 
 
 def test_sections_are_switched_in_a_running_session(begin):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from conftest import sample
 from worth.talks import BLOCKS, MODEL, talk
 
 import ctxkit as ck
@@ -142,3 +143,35 @@ def test_compactions_of_what_was_not_read_are_left_out(store):
     log = [*session.log[:7], cut, drop, *session.log[7:]]
     table = ck.index_or_paste(replace(session, log=tuple(log)), store)
     assert (table.prompt_tokens > 0).all()
+
+
+# -- real sessions -----------------------------------------------------------------------------------
+
+REAL = ("mini-swe-agent/*", "openhands/llm-log-*", "swe-agent/*", "tau-bench/*", "kimi-cli/*", "inspect-ai/*", "codex/*")
+
+
+def test_of_real_sessions_the_rows_add_up_to_the_bill_without_all(real):
+    from ctxkit.worth.invoices import Invoices
+
+    seen = 0
+    for pattern in REAL:
+        for path in sample(sorted(real.glob(pattern)), 2):
+            if not path.is_file() or path.stat().st_size > 3_000_000:
+                continue
+            for session in ck.read_all(path)[:2]:
+                table = ck.sections(session)
+                rows = table[~table.section.isin(["tool schemas", TOP])]
+                if rows.empty or session.edits:
+                    continue
+                seen += 1
+                system = sum(n for m, n in zip(session.messages, Invoices(session).sizes.tokens, strict=True)
+                             if m.role == "system" and m.visible)  # fmt: skip
+                assert rows.tokens.sum() == system
+                bare = ck.without(session, *rows.section)
+                assert all(m.role != "system" for c in range(len(bare.calls)) for m in bare.view(c))
+                asked = Invoices(session)
+                none = [0 if m.role == "system" else n
+                        for m, n in zip(session.messages, asked.sizes.tokens, strict=True)]  # fmt: skip
+                less = asked.bill(asked.run(bare, none)).prompts
+                assert asked.bill(asked.run(session)).prompts - less == rows.billed_tokens.sum()
+    assert seen > 3
