@@ -93,9 +93,18 @@ def docx(data: bytes, _: dict[str, Any]) -> Pieces:
 def _blocks(held: Any) -> Iterator[str]:
     for block in held.iter_inner_content():
         if hasattr(block, "rows"):
-            yield from ("\t".join(c.text for c in row.cells) for row in block.rows)
+            yield from ("\t".join(_cells(row)) for row in block.rows)
         else:
             yield block.text
+
+
+def _cells(row: Any) -> Iterator[str]:
+    """Yield the cells of a row, merged ones once, with the tables in them."""
+    before = None
+    for cell in row.cells:
+        if cell._tc is not before:  # noqa: SLF001  merged cells are one element
+            yield " ".join(t for t in _blocks(cell) if t)
+        before = cell._tc  # noqa: SLF001  as above
 
 
 def pptx(data: bytes, _: dict[str, Any]) -> Pieces:

@@ -112,7 +112,7 @@ class Library:
             StoreError: it is no regular file, is missing, or a part of the path is a link.
         """
         parts = _parts(path)
-        if parts is None or len(parts) < 4 or not self._root.is_file(parts):
+        if parts is None or len(parts) < 4:
             raise StoreError(f"There is no file {line(path, 200)!r} in the context store.")
         with self._root.opened_at(parts) as file:
             yield file

@@ -45,6 +45,9 @@ def docx(path: Path) -> Path:
     made.add_paragraph("Amounts are minor units.")
     table = made.add_table(1, 2)
     table.rows[0].cells[0].text, table.rows[0].cells[1].text = "ISK", "exponent 0"
+    merged = made.add_table(1, 3).rows[0].cells
+    merged[0].merge(merged[1]).text = "wide"
+    merged[2].add_table(1, 1).rows[0].cells[0].text = "inner"
     made.add_paragraph("The end.")
     made.save(str(path))
     return path

@@ -95,11 +95,12 @@ def test_a_store_as_fuseraft_writes_it_is_read(base):
 
 
 @pytest.mark.parametrize("path", [
-    "../../secret", "/etc/passwd", "a/../../secret", "a\\..\\b", "", "a\nb", "a\0b", ".", "x/" * 40 + "y", "a" * 300,
+    "../../../secret", "/etc/passwd", "a/../../secret", "a\\..\\b", "", "a\nb", "a\0b", ".", "x/" * 40 + "y", "a" * 300,
 ])
 def test_paths_that_lead_out_are_not_used(base, path):
     write(base / "secret", "secret")
     home = base / ".ctxkit/context"
+    (home / "bad").mkdir(parents=True)
     write(home / "index.json", json.dumps({"items": {
         "bad": {"name": "bad", "files": [{"relativePath": path, "sizeBytes": 1}]}}}))
     library = Library(base)
@@ -212,7 +213,7 @@ def test_what_cannot_be_taken_is_said(tmp_path, base):
         Library(base).remove("lost")
 
 
-@given(st.text(max_size=30))
+@given(st.text(alphabet="./\\a\0", max_size=12))
 def test_no_path_has_a_part_that_leads_up(path):
     parts = parts_of(path)
     assert parts is None or not {"..", ".", ""} & set(parts)
