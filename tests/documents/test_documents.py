@@ -25,6 +25,7 @@ def read(path: Path, *wanted: str, **bounds):
 
 
 def test_each_kind_gives_its_text_piece_by_piece(tmp_path):
+    """F11: pdf, docx, pptx and xlsx files give their text."""
     pages = read(made.pdf(tmp_path / "a.pdf", "Page one", "Page two"))
     assert pages.pieces == (("page 1", "Page one"), ("page 2", "Page two"))
     assert pages.raw_bytes == (tmp_path / "a.pdf").stat().st_size

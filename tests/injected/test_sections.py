@@ -35,6 +35,7 @@ def made(name: str, root: Root, **more):
 
 
 def test_the_runtime_block_says_where_the_agent_runs(root, monkeypatch):
+    """F3: System, architecture, shell and folder stand in every system prompt."""
     monkeypatch.setenv("SHELL", "/usr/bin/fish")
     text = made("runtime", root).text
     assert text.startswith("## Runtime Environment\nOS: ")
@@ -48,6 +49,7 @@ def test_the_runtime_block_says_where_the_agent_runs(root, monkeypatch):
     ("UTC", "2026-05-28 20:26:40 +00:00 (UTC)"),
 ])
 def test_the_time_has_its_zone(root, monkeypatch, zone, said):
+    """F3: So do date, time and zone."""
     import time
 
     monkeypatch.setenv("TZ", zone)
@@ -60,6 +62,7 @@ def test_the_time_has_its_zone(root, monkeypatch, zone, said):
 
 
 def test_a_gitignore_is_cut_to_a_hundred_lines_and_that_is_said(root):
+    """F4, F5: The folder's `.gitignore` is put in, at most 100 lines; without one nothing is said."""
     assert made("gitignore", root) is None
     (root.folder / ".gitignore").write_text("\n".join(f"dir{n}/" for n in range(100)))
     whole = made("gitignore", root)

@@ -39,6 +39,7 @@ def base(tmp_path):
 
 
 def test_a_file_is_kept_listed_read_and_removed(base, tmp_path):
+    """F7: A file is kept under a name."""
     library = add(base, write(tmp_path / "schema.sql", "create table x;"), "db-schema", description="Tables")
     assert index_block(library.items()) == f"{HEAD}\n  [db-schema] — Tables: .ctxkit/context/db-schema/schema.sql"
     with library.opened(".ctxkit/context/db-schema/schema.sql") as file:
@@ -53,6 +54,7 @@ def test_a_file_is_kept_listed_read_and_removed(base, tmp_path):
 
 
 def test_a_folder_is_kept_with_its_documents_as_text(base, tmp_path):
+    """F8, F11: A folder is kept; documents in it as their text."""
     for module in ("openpyxl", "pypdf"):
         pytest.importorskip(module)
     specs = tmp_path / "specs"
@@ -85,6 +87,7 @@ def test_the_same_name_again_takes_the_place_of_the_old_one(base, tmp_path):
 
 
 def test_a_store_as_fuseraft_writes_it_is_read(base):
+    """F6: A store that was filled before the session is found in `.fuseraft/context/`."""
     home = base / ".fuseraft/context"
     write(home / "design/design.txt", "Design")
     write(home / "index.json", json.dumps({"items": {"design": {

@@ -42,6 +42,7 @@ def names(message) -> list[str]:
 
 
 def test_a_session_begins_with_its_sections_unless_they_are_off(begin):
+    """F1, F3, T1: Each section is on without being asked for, and is switched by itself."""
     shell = begin()
     first = run(shell, "%%agent --system 'In verse.'\nGo").session.messages[0]
     assert (first.role, names(first)) == ("system", ["base", "own", "runtime", "time"])
@@ -98,6 +99,7 @@ def test_live_log_and_replay_agree_to_the_token(begin):
 
 
 def test_the_report_has_raw_and_injected_sizes(begin):
+    """T7, T8: The report has the size of each section, raw and as it was put in."""
     shell = begin()
     Path("root").mkdir()
     Path("root/.gitignore").write_text("build/\n" * 1000)
@@ -159,6 +161,7 @@ def test_a_dry_run_counts_them_and_makes_nothing(begin):
 
 
 def test_the_store_is_filled_listed_and_emptied(begin, capsys):
+    """F7, F9: `%context add` fills the store, and its index stands in the system prompt."""
     shell = begin()
     Path("schema.sql").write_text("create table x;")
     said = repr(run(shell, "%context add schema.sql --name db --desc 'All tables'"))
@@ -181,6 +184,7 @@ def test_the_store_is_filled_listed_and_emptied(begin, capsys):
 
 
 def test_an_agent_reads_the_store_from_a_scratch_root(begin):
+    """F10: `read_file` gives the whole content, whatever the root."""
     from ctxkit.messages import Message, Text, ToolCall
     from ctxkit.session import Session
 

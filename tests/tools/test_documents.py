@@ -21,6 +21,7 @@ def root(tmp_path):
 
 
 def test_a_single_sheet_a_page_and_a_range(root):
+    """F12: Documents met in a session are read by a tool, single sheets too."""
     read = document_tool(root).run
     made.xlsx(root.folder / "a.xlsx")
     made.pdf(root.folder / "a.pdf", "one", "two", "three")
