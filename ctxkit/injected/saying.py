@@ -30,12 +30,13 @@ class Sections:
     """The sections of a session.
 
     Args:
-        names: those that are switched on.
+        names: those that are switched on; instructions of its own are among them where there are any.
         around: what they are made of.
     """
 
     def __init__(self, names: Sequence[str], around: Surroundings) -> None:
-        self.names, self.around = tuple(names), around
+        wanted = {*names, "own"} if names and around.own else {*names}
+        self.names, self.around = tuple(n for n in SECTIONS if n in wanted), around
 
     def due(self, session: Session, now: float) -> Message | None:
         """Return what must be said before the next prompt of a session; None: nothing new.

@@ -63,7 +63,8 @@ def sections(kit: CtxKit, asked: Switch) -> pd.DataFrame | Page:
         return Page(f"Sections of new sessions: {', '.join(names) or 'none'}.")
     live = kit.lives.get(wanted)
     kit.lives.free(live.name)
-    live.inject(asked.words.strip())
+    own = "" if live.session.log else kit.lives.system(live.settings)
+    live.inject(asked.words.strip(), own)
     live.settings["sections"] = asked.words.strip()
     live.limit(live.agent.limits)  # it is kept with the session
     lines = [f"Sections of {live.name} from the next prompt on: {', '.join(names) or 'none'}."]

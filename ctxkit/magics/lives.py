@@ -100,7 +100,8 @@ class Lives:
         self.free(name)
         settings = self.settings(name, asked)
         parts = self.parts(settings)  # what does not exist is refused before anything is closed
-        system = self.system(settings) if asked.get("system") or name not in self._known else ""
+        begun = name in self._known and bool(self._known[name].session.log)
+        system = self.system(settings) if asked.get("system") or not begun else ""
         chosen(settings["sections"])
         heard: tuple[Listener, ...] = ()
         again = name in self._known

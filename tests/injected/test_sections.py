@@ -202,6 +202,12 @@ def test_what_a_compaction_took_away_is_said_again(root, tmp_path):
     assert names(again) == ["store"]
 
 
+def test_instructions_of_its_own_are_never_left_out_but_by_off(root):
+    with_own = around(root, own="In verse.")
+    assert names(Sections(("base",), with_own).due(Session(id="s"), NOW)) == ["base", "own"]
+    assert Sections((), with_own).names == ()
+
+
 def test_a_memory_is_asked_before_each_turn(root):
     facts = ["MEMORY\n[fact] a: 1"]
     sections = Sections(("base", "memory"), around(root, memory=lambda: facts[0]))

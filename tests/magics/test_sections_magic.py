@@ -143,6 +143,19 @@ def test_sections_are_switched_in_a_running_session(begin):
     assert kit.lives.get("main").settings["sections"] == "-runtime"
 
 
+def test_instructions_outlive_a_reset_and_a_switch(begin):
+    shell = begin()
+    run(shell, "%%agent --system 'In verse.'\nGo")
+    run(shell, "%context reset")
+    run(shell, "%context sections -time")
+    first = run(shell, "%%agent\nGo").session.messages[0]
+    assert names(first) == ["base", "own", "runtime"]
+    assert "In verse." in first.text
+    with pytest.raises(BadArguments, match="began with other instructions"):
+        run(shell, "%%agent --system 'In prose.'\nGo")
+    run(shell, "%%agent --system 'In verse.'\nGo")
+
+
 def test_sections_of_new_sessions_are_switched_before_there_is_one(begin):
     shell = begin()
     assert "new sessions: base." in repr(run(shell, "%context sections base"))
