@@ -70,7 +70,7 @@ def replayed(
     rules: AnyRules,
     *,
     tokens: Sequence[int] | None = None,
-    fixed: int | None = None,
+    fixed: int | Sequence[int] | None = None,
     last_usage: bool = False,
 ) -> Run:
     """Return the run behind a replay: prompts, fresh tokens, compactions, what was held back, events."""

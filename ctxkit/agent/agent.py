@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ctxkit.agent.offloads import Save
+    from ctxkit.injected import Sections
     from ctxkit.messages import Edit, ToolCall
     from ctxkit.models.model import Model
     from ctxkit.policies.policy import Policy
@@ -66,6 +67,7 @@ class Agent:
         save: keeps what the stubs of the pruning `offload` name (id, text); None: results stay whole.
         prompts: what knows the prompts that were sent before; None: nothing was.
         memory: the folder in which `memory/` lies, for rules that save before they compact; None: nothing is saved.
+        sections: what is put into prompts before anybody speaks; None: nothing.
     """
 
     def __init__(
@@ -86,7 +88,9 @@ class Agent:
         memory: Root | None = None,
         save: Save | None = None,
         prompts: Prompts | None = None,
+        sections: Sections | None = None,
     ) -> None:
+        self.sections = sections
         self.model, self.rules, self.limits = model, rules, limits or Limits()
         self.tools = {t.name: t for t in (*tools, replace(COMPACT, run=self._asked_to_compact))}
         self.approve, self._hear, self._offload, self._clock = approve, hear, offload, clock
@@ -167,8 +171,11 @@ class Agent:
             self._said(self.transcript.unrun(call, LOST))
         self.transcript.begin()
         self.compactor.budget.begin()
+        put_in = self._put_in()
         self._said(self.transcript.user(prompt))
         self._tell("turn_start", {"content_chars": len(prompt)})
+        if put_in:
+            self._tell("sections_said", put_in)
         return turn
 
     async def _answer(self, turn: Turn) -> str:
@@ -229,6 +236,15 @@ class Agent:
             self._tell(
                 "tool_result", {"tool_name": call.name, "result_chars": len(kept.text), "is_error": kept.is_error}
             )
+
+    def _put_in(self) -> dict[str, Any]:
+        """Say the sections that are due; return what is told of them, nothing where none was."""
+        due = self.sections and self.sections.due(self.transcript.session, self._clock())
+        if not due:
+            return {}
+        kept = self._said(self.transcript.add(due, due.role[0]))
+        names = [name for name, _, _ in kept.sections]
+        return {"names": names, "chars": len(kept.text), "top": kept.role == "system"}
 
     # -- inside --------------------------------------------------------------------------------------------------
 

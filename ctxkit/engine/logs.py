@@ -33,7 +33,7 @@ def log_of(
     rules: Rules | None = None,
     *,
     tokens: Sequence[int] | None = None,
-    fixed: int | None = None,
+    fixed: int | Sequence[int] | None = None,
     as_recorded: bool = False,
     last_usage: bool = False,
 ) -> Log:
@@ -43,7 +43,8 @@ def log_of(
         session: any session; its subagents are logs of their own.
         rules: their counter and estimator are used.
         tokens: one size a message of `session.messages`; None: the sizes anchored on recorded usage.
-        fixed: tokens of each prompt that no message holds; None: as far as recorded usage tells.
+        fixed: tokens of each prompt that no message holds, for all calls or each; None: as far as recorded usage
+            tells.
         as_recorded: let the fixed part change at each call as recorded, also where a compaction changed it, and leave
             out what the record shows to have gone unsent (old reasoning, for one); else only an agent or a model
             changes it, and all that is shown is sent: what would have gone unsent of another view, no log says.
@@ -181,8 +182,12 @@ def sent_at(reply: Message, told: float | None) -> float | None:
     return min(told, reply.time)
 
 
-def _fixed_parts(session: Session, anchored: Sizes | None, fixed: int | None, as_recorded: bool) -> list[int]:
+def _fixed_parts(
+    session: Session, anchored: Sizes | None, fixed: int | Sequence[int] | None, as_recorded: bool
+) -> list[int]:
     """Return the fixed part of each call's prompt."""
+    if fixed is not None and not isinstance(fixed, int):
+        return list(fixed)
     if fixed is not None or anchored is None or not anchored.fixed_at:
         return [fixed or 0] * len(session.calls)
     if as_recorded:
