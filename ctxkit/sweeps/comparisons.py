@@ -9,6 +9,7 @@ import pandas as pd
 from ctxkit.engine import identified
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.markup import escape, line
+from ctxkit.metrics.elongation import FLOOR, LEVEL
 from ctxkit.readers.given import of_session
 from ctxkit.replays import replayed, session_of
 from ctxkit.sweeps.columns import typed
@@ -26,6 +27,9 @@ SHOWN = {
     "prompt_tokens": "prompt tokens",
     "peak_tokens": "peak",
     "cost_usd": "cost",
+    "cost_low_usd": "from",
+    "cost_high_usd": "to",
+    "told_apart": "told apart",
     "cuts_n": "cuts",
     "token_savings": "saved: tokens",
     "message_savings": "messages",
@@ -41,6 +45,8 @@ SHOWN = {
 _SAME = 0.01
 """Own prices of a log and those of the table that differ by less are the same."""
 _SHARES = ("token_savings", "message_savings", "needed_later_loss")
+_DOLLARS = ("cost_usd", "cost_low_usd", "cost_high_usd")
+_ORDER = {"cheaper": -1.0, "not told apart": 0.0, "dearer": 1.0}
 _NUMBER = "text-align:right;padding:2px 5px;font-variant-numeric:tabular-nums"
 _TEXT = "text-align:left;padding:2px 5px"
 _HEAD = "background:none;border:0;padding:0;margin:0;font:inherit;color:inherit;text-align:inherit;cursor:pointer"
@@ -87,7 +93,17 @@ class Comparison(pd.DataFrame):
         return (
             f"{line(str(first['session']), 60)}: {_int(first['calls_n'])} calls. Replays keep the recorded trajectory: "
             f"they tell the bill and what was out of sight, not what the agent would have done. {how}{riddles}. "
-            f"Summaries are billed as fresh input and output.{self._prices()}"
+            f"Summaries are billed as fresh input and output.{self._prices()}{self._apart()}"
+        )
+
+    def _apart(self) -> str:
+        """Say what the intervals of the costs are of, where there are some."""
+        if not self["cost_low_usd"].notna().any():
+            return ""
+        return (
+            f" From and to: by how much longer or shorter real runs were under such policies "
+            f"({LEVEL:.0%} interval). Not told apart: the interval comes within {FLOOR:.0%} of the "
+            "record, which is noise."
         )
 
     def _prices(self) -> str:
@@ -116,7 +132,9 @@ class Comparison(pd.DataFrame):
 
     def _repr_html_(self) -> str:
         heads = _head("rules", _TEXT) + "".join(_head(h, _NUMBER) for h in SHOWN.values())
-        values = self[list(SHOWN)].astype(float).to_numpy(na_value=float("nan")).tolist()
+        apart = self["told_apart"].map(_ORDER).astype("Float64")
+        shown = pd.DataFrame(self)[list(SHOWN)].assign(told_apart=apart)
+        values = shown.astype(float).to_numpy(na_value=float("nan")).tolist()
         body = "".join(
             f'<tr><th scope="row" style="{_TEXT};min-width:9em" data-value="{-i}">{escape(r[0], 80)}</th>'
             + "".join(
@@ -130,7 +148,7 @@ class Comparison(pd.DataFrame):
             f"<li>{escape(str(n), 60)}: {escape(str(e), 300)}</li>" for n, e in self["error"].items() if _is(e)
         )
         told = "".join(f"<br>Note: {escape(n, 400)}" for n in self.notes)
-        caption = f'<caption style="text-align:left">{escape(self.caption, 700)}{told}</caption>'
+        caption = f'<caption style="text-align:left">{escape(self.caption, 1000)}{told}</caption>'
         return (
             '<div class="ctxkit-comparison" style="color:var(--jp-content-font-color1,inherit);overflow-x:auto">'
             f'<table style="border-collapse:collapse">{caption}'
@@ -211,7 +229,9 @@ def _cell(column: str, value: Any) -> str:
         return "yes" if value else "no"
     if column in _SHARES:
         return _percent(value)
-    return f"${value:,.2f}" if column == "cost_usd" else _int(value)
+    if column == "told_apart":
+        return line(str(value), 40)
+    return f"${value:,.2f}" if column in _DOLLARS else _int(value)
 
 
 def _is(value: Any) -> bool:
