@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.metrics.elongation import family_of
+from ctxkit.metrics.elongation import expected, family_of, studies
 from ctxkit.studies.growth import first_prompt, foretold
 from ctxkit.studies.ratios import paired, ratio
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-__all__ = ["COLUMNS", "cells"]
+__all__ = ["COLUMNS", "cells", "left_out"]
 
 COLUMNS = {
     "before": "policy of the runs that are compared with: raw, mask, summary or hybrid",
@@ -101,3 +101,26 @@ def _figures(
 
 def _each(now: NDArray[Any], before: NDArray[Any]) -> float:
     return float(np.median(np.abs(now - before) / np.maximum(now, before)))
+
+
+def left_out() -> pd.DataFrame:
+    """Return for each model what was expected of it from all others, and what it did.
+
+    One row a model and policy: turns after / turns before as measured, the factor that the other
+    models' studies give with its 80 % interval, and whether that holds the measured one.
+    """
+    import pandas as pd
+
+    rows = []
+    for study in studies():
+        if study.before != "raw" or study.after == "hybrid":
+            continue
+        rest = [s for s in studies() if (s.scaffold, s.model) != (study.scaffold, study.model)]
+        found = expected(study.after, "raw", "other", tuple(rest))  # type: ignore[arg-type]
+        rows.append(
+            {"after": study.after, "scaffold": study.scaffold, "model": study.model}
+            | {"measured": study.ratio, "expected": found.factor}
+            | {"low": found.low, "high": found.high}
+            | {"held": found.low <= study.ratio <= found.high}
+        )
+    return pd.DataFrame(rows)
