@@ -116,7 +116,7 @@ def left_out() -> pd.DataFrame:
         if study.before != "raw" or study.after == "hybrid":
             continue
         rest = [s for s in studies() if (s.scaffold, s.model) != (study.scaffold, study.model)]
-        found = expected(study.after, "raw", "other", tuple(rest))  # type: ignore[arg-type]
+        found = expected(study.after, "raw", "other", tuple(rest))
         rows.append(
             {"after": study.after, "scaffold": study.scaffold, "model": study.model}
             | {"measured": study.ratio, "expected": found.factor}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.metrics.elongation import FLOOR
-from ctxkit.plots.axes import Axes, Limit, Trace
+from ctxkit.plots.axes import Axes, Trace
 from ctxkit.plots.chart import Chart
+from ctxkit.plots.palette import TEXT
 from ctxkit.studies import masks
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["behaviour", "loop", "windows"]
 
-_UNITS = {"chars": "sized in characters", "o200k": "sized in tokens of o200k"}
+_UNITS: dict[masks.Unit, str] = {"chars": "sized in characters", "o200k": "sized in tokens of o200k"}
 _MODELS = {
     "gemini-2.5-flash": "flash",
     "gemini-2.5-flash, thinking": "flash+",
@@ -32,7 +33,7 @@ def windows(runs: pd.DataFrame) -> Chart:
     Args:
         runs: the table `masks`.
     """
-    found = {unit: masks.by_window(runs, unit).dropna() for unit in ("chars", "o200k")}  # type: ignore[arg-type]
+    found = {unit: masks.by_window(runs, unit).dropna() for unit in _UNITS}
     traces = [
         _line(f"{what}, {told}", rows, column, look)
         for look, (unit, told, column, what) in enumerate(
@@ -72,10 +73,13 @@ def behaviour(ratios: pd.DataFrame, figure: str = "turns") -> Chart:
     """
     kept = ratios[(ratios["before"] == "raw") & (ratios["tasks"] > _WIDE)]
     kept = kept.sort_values(["after", "scaffold", "model", figure]).reset_index(drop=True)
-    names = tuple(_place(r) for r in kept.to_dict("records"))
-    traces: list[Trace] = []
-    for look, (after, rows) in enumerate(kept.groupby("after", sort=True)):
-        traces += _intervals(str(after), rows, figure, look, names)
+    rows: list[dict[str, Any]] = [{str(k): v for k, v in r.items()} for r in kept.to_dict("records")]
+    names = tuple(map(_place, rows))
+    ends = [0, len(rows) - 1]
+    even = Trace(name="as without", x=ends, y=[1.0, 1.0], look=7, colour=TEXT, dash="longdash")
+    traces = [even]
+    for look, (after, group) in enumerate(kept.groupby("after", sort=True)):
+        traces += _intervals(str(after), group, figure, look, names)
     word = {"turns": "Turns", "usd": "Dollars"}[figure]
     band = f" A second run of the same policy over 50 tasks lies within {FLOOR:.0%}." * (figure == "usd")
     return Chart(
@@ -85,11 +89,11 @@ def behaviour(ratios: pd.DataFrame, figure: str = "turns") -> Chart:
             x="model (OH: OpenHands, else SWE-agent; M: results kept)",
             y=f"{word.lower()}, as a multiple",
             traces=tuple(traces),
-            limits=(Limit(y=1.0, label="as without management"),),
             ticks=names,
+            y_small=True,
         ),
         head=("policy", "model", "tasks", word.lower(), "80 %"),
-        rows=tuple(_told(r, n, figure) for r, n in zip(kept.to_dict("records"), names, strict=True)),
+        rows=tuple(_told(r, n, figure) for r, n in zip(rows, names, strict=True)),
         shown=20,
     )
 
@@ -157,6 +161,7 @@ def loop(found: pd.DataFrame, figure: str = "usd") -> Chart:
                 Trace(name="real", x=x, y=real, kind="points", look=1, hover=shown(real)),
             ),
             ticks=names,
+            y_small=figure == "usd",
         ),
         head=("policy", f"{word} foretold", "real", "missed"),
         rows=tuple(

@@ -46,14 +46,16 @@ def masked(turns: int, first: float, reply: float, result: float, keep: int) -> 
     """Return the prompt of each call under a mask of all but the last `keep` results."""
     before: NDArray[Any] = np.arange(turns)
     whole = np.minimum(before, keep)
-    return first + reply * before + result * whole + LINE * (before - whole)
+    out: NDArray[Any] = first + reply * before + result * whole + LINE * (before - whole)
+    return out
 
 
 def summarised(turns: int, first: float, step: float, keep: int, chunk: int) -> NDArray[Any]:
     """Return the prompt of each call where `chunk` turns are summarised once `keep` more stand."""
     before: NDArray[Any] = np.arange(turns)
     times: NDArray[Any] = np.maximum(before - keep, 0) // chunk
-    return first + SUMMARY * (times > 0) + step * (before - chunk * times)
+    out: NDArray[Any] = first + SUMMARY * (times > 0) + step * (before - chunk * times)
+    return out
 
 
 def foretold(raw: pd.DataFrame, policy: str, setting: str, first: float) -> NDArray[Any]:

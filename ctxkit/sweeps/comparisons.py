@@ -27,8 +27,7 @@ SHOWN = {
     "prompt_tokens": "prompt tokens",
     "peak_tokens": "peak",
     "cost_usd": "cost",
-    "cost_low_usd": "from",
-    "cost_high_usd": "to",
+    "cost_low_usd": "of real runs",
     "told_apart": "told apart",
     "cuts_n": "cuts",
     "token_savings": "saved: tokens",
@@ -45,7 +44,6 @@ SHOWN = {
 _SAME = 0.01
 """Own prices of a log and those of the table that differ by less are the same."""
 _SHARES = ("token_savings", "message_savings", "needed_later_loss")
-_DOLLARS = ("cost_usd", "cost_low_usd", "cost_high_usd")
 _ORDER = {"cheaper": -1.0, "not told apart": 0.0, "dearer": 1.0}
 _NUMBER = "text-align:right;padding:2px 5px;font-variant-numeric:tabular-nums"
 _TEXT = "text-align:left;padding:2px 5px"
@@ -101,7 +99,7 @@ class Comparison(pd.DataFrame):
         if not self["cost_low_usd"].notna().any():
             return ""
         return (
-            f" From and to: by how much longer or shorter real runs were under such policies "
+            f" Of real runs: the cost with as many calls as such policies were found to take "
             f"({LEVEL:.0%} interval). Not told apart: the interval comes within {FLOOR:.0%} of the "
             "record, which is noise."
         )
@@ -214,7 +212,15 @@ def _replayed(session: Session, rules: Any) -> Run:
 
 
 def _rows(frame: pd.DataFrame) -> list[list[str]]:
-    return [[line(str(name), 80), *(_cell(column, row[column]) for column in SHOWN)] for name, row in frame.iterrows()]
+    return [[line(str(name), 80), *(_shown(column, row) for column in SHOWN)] for name, row in frame.iterrows()]
+
+
+def _shown(column: str, row: Any) -> str:
+    """Return a cell; an interval stands in one, and is sorted by its lower end."""
+    if column != "cost_low_usd" or not _is(row[column]):
+        return _cell(column, row[column])
+    low, high = row[column], row["cost_high_usd"]
+    return _cell("cost_usd", low) + (f"–{high:,.2f}" if high > low else "")
 
 
 def _head(name: str, style: str) -> str:
@@ -231,7 +237,7 @@ def _cell(column: str, value: Any) -> str:
         return _percent(value)
     if column == "told_apart":
         return line(str(value), 40)
-    return f"${value:,.2f}" if column in _DOLLARS else _int(value)
+    return f"${value:,.2f}" if column == "cost_usd" else _int(value)
 
 
 def _is(value: Any) -> bool:
