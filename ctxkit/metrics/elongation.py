@@ -1,14 +1,14 @@
-"""How many calls real runs took under a policy that was not used: a distribution, by what was studied.
+"""How many calls real runs take under a policy that was not used: a distribution from studies.
 
 A replay keeps the recorded trajectory. Real runs do not: under masks and summaries they took from
 0.9 to 2.2 times the turns of the same model's unmanaged runs of the same tasks (The Complexity
-Trap, arXiv 2508.21433: five models, two scaffolds). So what a replay costs is told with an interval:
-the calls of the record times a factor whose distribution is chosen by the family of the policy and
-that of the model. Figures made with it are estimated.
+Trap, arXiv 2508.21433: five models, two scaffolds). So what a replay costs is told with an
+interval: the calls of the record times a factor whose distribution is chosen by the family of the
+policy and that of the model. Figures made with it are estimated.
 
-The factor's logarithm is taken to be normal between models (a random-effects mean by DerSimonian and
-Laird, and the prediction interval of Higgins, Thompson and Spiegelhalter 2009, with one degree of
-freedom less than there are studies): the interval is where a further model is expected.
+The factor's logarithm is taken to be normal between models: a random-effects mean (DerSimonian and
+Laird 1986) and the prediction interval of Higgins, Thompson and Spiegelhalter (2009), here with one
+degree of freedom less than there are studies. It is where a further model is expected.
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ def studies() -> tuple[Study, ...]:
     """Return what was studied: `elongation.csv`, which `make studies` writes."""
     lines = _TABLE.read_text(encoding="utf-8").splitlines()
     rows = [r.split(";") for r in lines if r and not r.startswith("#")][1:]
-    return tuple(Study(a, b, c, d, e, int(n), float(y), float(s)) for a, b, c, d, e, n, y, s in rows)
+    return tuple(
+        Study(a, b, c, d, e, int(n), float(y), float(s)) for a, b, c, d, e, n, y, s in rows
+    )
 
 
 def family_of(model: str | None) -> str:
@@ -132,7 +134,9 @@ def _between(known: Sequence[Study], before: str, after: str) -> list[Study]:
     apart than models do under one setting.
     """
     straight = [s for s in known if (s.before, s.after) == (before, after)]
-    turned = [s._replace(ratio=1 / s.ratio) for s in known if (s.after, s.before) == (before, after)]
+    turned = [
+        s._replace(ratio=1 / s.ratio) for s in known if (s.after, s.before) == (before, after)
+    ]
     of_one = [s for s in known if s.before == "raw" and s.after in (after, before)]
     managed = [s for s in known if s.before == "raw"]
     return next(f for f in (straight, turned, of_one if after == before else [], managed) if f)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ctxkit.faces import listed
 from ctxkit.metrics.elongation import expected, family_of, studies
 from ctxkit.studies.growth import first_prompt, foretold
 from ctxkit.studies.ratios import paired, ratio
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["COLUMNS", "cells", "left_out"]
+__dir__ = listed(__all__)
 
 COLUMNS = {
     "before": "policy of the runs that are compared with: raw, mask, summary or hybrid",
@@ -71,7 +73,7 @@ def cells(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _pairs(group: pd.DataFrame) -> Iterator[tuple[str, tuple[str, str], pd.DataFrame]]:
-    """Yield the pairs of a model's runs, each once: policy before, policy and setting after, tasks."""
+    """Yield the pairs of a model's runs, each once: policy before, policy after, tasks."""
     found: list[tuple[Any, pd.DataFrame]] = list(group.groupby(["policy", "setting"]))
     sets = sorted(found, key=lambda s: _ORDER.index(s[0][0]))
     for (before, first), (after, then) in combinations(sets, 2):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.faces import listed
 from ctxkit.metrics.elongation import FLOOR
 from ctxkit.plots.axes import Axes, Trace
 from ctxkit.plots.chart import Chart
@@ -14,8 +15,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["behaviour", "loop", "windows"]
+__dir__ = listed(__all__)
 
-_UNITS: dict[masks.Unit, str] = {"chars": "sized in characters", "o200k": "sized in tokens of o200k"}
+_UNITS: dict[masks.Unit, str] = {
+    "chars": "sized in characters",
+    "o200k": "sized in tokens of o200k",
+}
 _MODELS = {
     "gemini-2.5-flash": "flash",
     "gemini-2.5-flash, thinking": "flash+",
@@ -45,11 +50,16 @@ def windows(runs: pd.DataFrame) -> Chart:
     ]
     return Chart(
         title="The bill of a mask, by the window that is replayed",
-        caption=f"Size of foretold / recorded prompt tokens - 1 over {len(runs)} runs that were shown their "
-        f"last {masks.KEPT} observations; the constant is fitted on the other tasks.",
-        drawing=Axes(x="observations that the mask keeps", y="error", traces=tuple(traces), y_share=True),
+        caption=f"Size of foretold / recorded prompt tokens - 1 over {len(runs)} runs that were "
+        f"shown their last {masks.KEPT} observations; the constant is fitted on the other tasks.",
+        drawing=Axes(
+            x="observations that the mask keeps", y="error", traces=tuple(traces), y_share=True
+        ),
         head=("window", *(f"{t}: median" for t in _UNITS.values()), "80 %", "nine of ten"),
-        rows=tuple(_row(*each) for each in zip(*(f.to_dict("records") for f in found.values()), strict=True)),
+        rows=tuple(
+            _row(*each)
+            for each in zip(*(f.to_dict("records") for f in found.values()), strict=True)
+        ),
     )
 
 
@@ -73,7 +83,9 @@ def behaviour(ratios: pd.DataFrame, figure: str = "turns") -> Chart:
     """
     kept = ratios[(ratios["before"] == "raw") & (ratios["tasks"] > _WIDE)]
     kept = kept.sort_values(["after", "scaffold", "model", figure]).reset_index(drop=True)
-    rows: list[dict[str, Any]] = [{str(k): v for k, v in r.items()} for r in kept.to_dict("records")]
+    rows: list[dict[str, Any]] = [
+        {str(k): v for k, v in r.items()} for r in kept.to_dict("records")
+    ]
     names = tuple(map(_place, rows))
     ends = [0, len(rows) - 1]
     even = Trace(name="as without", x=ends, y=[1.0, 1.0], look=7, colour=TEXT, dash="longdash")
@@ -81,10 +93,12 @@ def behaviour(ratios: pd.DataFrame, figure: str = "turns") -> Chart:
     for look, (after, group) in enumerate(kept.groupby("after", sort=True)):
         traces += _intervals(str(after), group, figure, look, names)
     word = {"turns": "Turns", "usd": "Dollars"}[figure]
-    band = f" A second run of the same policy over 50 tasks lies within {FLOOR:.0%}." * (figure == "usd")
+    band = f" A second run of the same policy over 50 tasks lies within {FLOOR:.0%}." * (
+        figure == "usd"
+    )
     return Chart(
         title=f"{word} of managed runs over those of the same model without management",
-        caption=f"Totals over the same tasks (The Complexity Trap), 80 % intervals over tasks.{band}",
+        caption=f"Totals over the same tasks (The Complexity Trap), with 80 % intervals.{band}",
         drawing=Axes(
             x="model (OH: OpenHands, else SWE-agent; M: results kept)",
             y=f"{word.lower()}, as a multiple",
@@ -150,14 +164,21 @@ def loop(found: pd.DataFrame, figure: str = "usd") -> Chart:
     ]
     return Chart(
         title=f"Foretold and real {word} of an agent that looks again for what is gone",
-        caption="One record without management, replayed under each policy; and the same agent run under it. "
-        "The distance is what an open loop misses.",
+        caption="One record without management, replayed under each policy; and the same agent "
+        "run under it. The distance is what an open loop misses.",
         drawing=Axes(
             x="policy",
             y=word,
             traces=(
                 *gaps,
-                Trace(name="foretold by the replay", x=x, y=told, kind="points", look=0, hover=shown(told)),
+                Trace(
+                    name="foretold by the replay",
+                    x=x,
+                    y=told,
+                    kind="points",
+                    look=0,
+                    hover=shown(told),
+                ),
                 Trace(name="real", x=x, y=real, kind="points", look=1, hover=shown(real)),
             ),
             ticks=names,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ctxkit.faces import listed
 from ctxkit.metrics.elongation import LEVEL
 from ctxkit.studies.ratios import DRAWS, paired, ratio
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["COLUMNS", "TASKS", "floors", "repeats"]
+__dir__ = listed(__all__)
 
 COLUMNS = {
     "figure": "turns or usd",

@@ -1,9 +1,9 @@
 """The size of a run's prompts under another policy, by a growth model that is stated.
 
 The published runs have totals alone, so a run is taken to grow evenly: its prompt at call `t` is
-`first + (t - 1) (reply + result)`, where `reply` is its own mean output, `first` the smallest prompts
-of that scaffold, and `result` follows from its own mean prompt. On the same calls (open loop, as a
-replay does it)
+`first + (t - 1) (reply + result)`, where `reply` is its own mean output, `first` the smallest
+prompts of that scaffold, and `result` follows from its own mean prompt. On the same calls (open
+loop, as a replay does it)
 
 - a mask of the last `M` results makes each older one a line of `LINE` tokens;
 - a summary takes the oldest `N` turns away each time that `M + N` stand whole, and puts `SUMMARY`
@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ctxkit.faces import listed
+
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
 __all__ = ["LINE", "SUMMARY", "first_prompt", "foretold", "masked", "plain", "summarised"]
+__dir__ = listed(__all__)
 
 LINE = 12
 """Tokens of the line in the place of a masked result."""
@@ -32,7 +35,7 @@ _SMALLEST = 0.01
 
 
 def first_prompt(raw: pd.DataFrame) -> float:
-    """Return the tokens of a first prompt: what the mean prompt of one run in a hundred is below."""
+    """Return the tokens of a first prompt: what one mean prompt in a hundred is below."""
     return float((raw["tokens"] / raw["turns"]).quantile(_SMALLEST))
 
 

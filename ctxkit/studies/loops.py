@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit import tokens
+from ctxkit.faces import listed
 from ctxkit.messages import Edit, Message
 from ctxkit.presets.naming import as_rules
 from ctxkit.session import Session
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ctxkit.studies.seekers import World
 
 __all__ = ["COLUMNS", "PRICED", "lived", "loop"]
+__dir__ = listed(__all__)
 
 PRICED = "claude-sonnet-4-5"
 """The model by whose prices the scripted agent is billed."""
@@ -54,7 +56,7 @@ def lived(rules: AnyRules = "none", at: World | None = None, *, blind: bool = Fa
     Args:
         rules: rules, a preset or its name.
         at: the world; None: `seekers.world()`.
-        blind: the agent does not look at its prompt, so that its steps are the same under any rules.
+        blind: the agent does not look at its prompt, so that no rules change its steps.
     """
     from ctxkit.agent import Agent
     from ctxkit.agent.threads import Background
@@ -82,7 +84,7 @@ def lived(rules: AnyRules = "none", at: World | None = None, *, blind: bool = Fa
 
 
 def priced(session: Session) -> Session:
-    """Return a scripted session as if a model with a price had answered it and written its summaries.
+    """Return a scripted session as if a model with a price had answered and summarised.
 
     The summaries were made without a model; a replay bills them as if one had written them, so the
     agent's bill has to hold the same.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ctxkit.faces import listed
 from ctxkit.frames.lengths import part_chars
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 Unit = Literal["chars", "o200k"]
 
 __all__ = ["COLUMNS", "KEPT", "NONE", "WINDOWS", "by_window", "errors", "measured"]
+__dir__ = listed(__all__)
 
 KEPT = 5
 """Observations that the recorded runs were shown whole."""
@@ -44,7 +46,7 @@ COLUMNS = {
 
 
 def measured(folder: Path) -> pd.DataFrame:
-    """Return one row for each run of a folder whose replies are as many as its calls (see `COLUMNS`).
+    """Return one row for each run that has as many replies as calls (see `COLUMNS`).
 
     Others made a last call whose reply is not in the file, so what was sent cannot be compared.
     """
@@ -98,7 +100,7 @@ def errors(
 
 
 def by_window(runs: pd.DataFrame, unit: Unit = "chars") -> pd.DataFrame:
-    """Return for each window the size of the error: its median with an 80 % interval, and nine tenths.
+    """Return for each window the size of the error: median with 80 % interval, nine tenths.
 
     `window` is missing for no mask; `rate` is the median of units a billed token.
     """

@@ -20,7 +20,7 @@ _SEED = 1729
 
 
 class Ratio(NamedTuple):
-    """The total of one run over that of another, with its interval and the error of its logarithm."""
+    """The total of one run over another's, its interval, and the error of its logarithm."""
 
     ratio: float
     low: float
@@ -44,5 +44,5 @@ def ratio(now: NDArray[Any], before: NDArray[Any], draws: int = DRAWS) -> Ratio:
 
 
 def paired(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
-    """Return the tasks of both runs, the columns of the first as `x_before`, of the other `x_now`."""
+    """Return the tasks of both runs: columns `x_before` of the first, `x_now` of the other."""
     return before.merge(now, on="task", suffixes=("_before", "_now"), validate="one_to_one")

@@ -1,4 +1,4 @@
-"""The runs of The Complexity Trap as a tidy frame: the same tasks under several context policies."""
+"""The runs of The Complexity Trap as a tidy frame: the same tasks under several policies."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.errors import BadArguments
+from ctxkit.faces import listed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["COLUMNS", "read"]
+__dir__ = listed(__all__)
 
 COLUMNS = {
     "scaffold": "sweagent or openhands",
@@ -89,7 +91,9 @@ def read(path: Path) -> pd.DataFrame:
     out = pd.DataFrame(
         {
             "scaffold": raw["scaffold"],
-            **{f: names.map({k: getattr(v, f) for k, v in told.items()}) for f in Named._fields[:3]},
+            **{
+                f: names.map({k: getattr(v, f) for k, v in told.items()}) for f in Named._fields[:3]
+            },
             "repeat": names.map({k: v.small and v in again for k, v in told.items()}),
             "task": raw["instance_id"],
             "turns": raw["turn_count"],

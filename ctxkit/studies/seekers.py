@@ -1,4 +1,4 @@
-"""A scripted agent whose next step depends on what it is shown, and the small world that it works in.
+"""A scripted agent whose next step depends on what it is shown, and the world it works in.
 
 The world is a folder of made-up configuration files. Each question of the user asks for the sum of
 numbers that stand in some of them. The agent looks for them in the messages of its prompt; a number
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from ctxkit.faces import listed
 from ctxkit.messages import Message, Text, ToolCall
 from ctxkit.models.scripted import Scripted
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ctxkit.tokens import Counter
 
 __all__ = ["GIVEN_UP", "INSTRUCTIONS", "PATIENCE", "SOON", "World", "seeker", "seen", "world"]
+__dir__ = listed(__all__)
 
 SOON = 6
 """Ports asked for last, from which the next are drawn where a question is near."""

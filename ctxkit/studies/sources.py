@@ -1,4 +1,4 @@
-"""Where the published runs lie that the tables are made from; nothing of them ships with the kit."""
+"""Where the published runs lie that the tables are made from; none of them ships here."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 
 from ctxkit.errors import BadArguments
+from ctxkit.faces import listed
 
 __all__ = ["COMPLEXITY_TRAP", "MASKED", "folder"]
+__dir__ = listed(__all__)
 
 COMPLEXITY_TRAP = "complexity-trap/experiment_instance_costs_combined.csv"
 """One row a task and run: github.com/Recursive-Safeguarding/the-complexity-trap, commit 1b07dec,

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.faces import listed
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["names", "table"]
+__dir__ = listed(__all__)
 
 FOLDER = Path(__file__).parent / "tables"
 SEPARATOR = ";"

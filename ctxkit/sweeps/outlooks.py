@@ -1,4 +1,4 @@
-"""What a row of scores says of real runs: how many calls they would take, and what is told apart."""
+"""What a row of scores says of real runs: how many calls they take, what is told apart."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Outlook:
 
 
 def recorded_kind(session: Session) -> Kind | None:
-    """Return the family of the policy that a session was recorded under; None: its log cannot say."""
+    """Return the family of the policy that a record was made under; None: its log cannot say."""
     if any(edit.inserted for edit in session.edits):
         return "summary"
     if session.edits:

@@ -100,9 +100,7 @@ def test_pooled_studies_lie_within_their_interval_and_agree_with_the_plain_mean(
     assert found.factor == pytest.approx(exp(np.mean(logs)))  # equal errors: equal weights
     assert found.low <= found.factor <= found.high
     spread = max(np.var(logs, ddof=1), error**2)
-    t = log(found.high / found.factor) / sqrt(
-        spread * (1 + 1 / len(logs)) - error**2 + 1e-12
-    )
+    t = log(found.high / found.factor) / sqrt(spread * (1 + 1 / len(logs)) - error**2 + 1e-12)
     assert 1.2 < t < 3.2
 
 

@@ -12,7 +12,9 @@ from ctxkit.studies.sources import COMPLEXITY_TRAP, folder
 def published():
     found = folder()
     if found is None:
-        pytest.skip("neither CTXKIT_STUDIES nor a folder beside CTXKIT_SESSIONS holds the published runs")
+        pytest.skip(
+            "neither CTXKIT_STUDIES nor a folder beside CTXKIT_SESSIONS holds the published runs"
+        )
     return found
 
 

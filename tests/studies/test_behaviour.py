@@ -1,4 +1,4 @@
-"""Turns and dollars of real runs under policies, beside permuted policies, which must show nothing."""
+"""Turns and dollars of real runs under policies; permuted policies must show nothing."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def test_a_policy_that_doubles_the_turns_is_found(tmp_path):
     found = behaviour.cells(made(tmp_path, {"raw": 1.0, "mask": 2.0, "summary": 1.0}))
     rows = found.set_index(["before", "after"])
     assert rows.loc[("raw", "mask"), "turns_low"] < 2 < rows.loc[("raw", "mask"), "turns_high"]
-    assert rows.loc[("raw", "summary"), "turns_low"] < 1 < rows.loc[("raw", "summary"), "turns_high"]
+    assert (
+        rows.loc[("raw", "summary"), "turns_low"] < 1 < rows.loc[("raw", "summary"), "turns_high"]
+    )
     assert rows.loc[("mask", "summary"), "turns"] == pytest.approx(0.5, abs=0.05)
     assert rows.loc[("raw", "mask"), "usd"] == pytest.approx(rows.loc[("raw", "mask"), "turns"])
 
@@ -92,7 +94,9 @@ def test_runs_that_failed_before_they_began_are_left_out(trap, published):
 
 def test_names_of_experiments():
     assert runs.named(NAMES["summary"])[1:3] == ("summary", "N=21 M=10")
-    hybrid = "local-Qwen3-Coder_480B-agent-summary_N_43_M_10_obs_masking_M_10_combined.0-verified-50"
+    hybrid = (
+        "local-Qwen3-Coder_480B-agent-summary_N_43_M_10_obs_masking_M_10_combined.0-verified-50"
+    )
     assert runs.named(hybrid) == ("qwen3-coder-480b", "hybrid", "N=43 M=10", False)
     wide = "gemini-2.5-flash_maxiter_250_N_v0.43.0-no-hint-observation_masking-M_72-verified_50-x"
     assert runs.named(wide) == ("gemini-2.5-flash", "mask", "M=72", True)

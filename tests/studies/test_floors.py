@@ -14,7 +14,11 @@ def pair(factor: float = 1.0, n: int = 50, noise: float = 0.6):
     random = np.random.default_rng(2)
     base = random.lognormal(0, 1, n)
     now, before = (base * random.lognormal(0, noise, n) for _ in range(2))
-    figures = {f"{f}_{w}": v for f in ("turns", "usd") for w, v in (("now", now * factor), ("before", before))}
+    figures = {
+        f"{f}_{w}": v
+        for f in ("turns", "usd")
+        for w, v in (("now", now * factor), ("before", before))
+    }
     return pd.DataFrame(figures)
 
 

@@ -33,7 +33,10 @@ def test_a_run_that_is_not_managed_is_foretold_as_it_was():
     raw = pd.DataFrame({"turns": [30, 1], "tokens": [30 * 5_000, 900], "output": [80, 10]})
     whole = foretold(raw, "mask", "M=1000", first=1_000.0)
     assert whole.tolist() == pytest.approx([150_000, 900])
-    assert foretold(raw, "hybrid", "N=21 M=10", 1_000.0)[0] <= foretold(raw, "mask", "M=10", 1_000.0)[0]
+    assert (
+        foretold(raw, "hybrid", "N=21 M=10", 1_000.0)[0]
+        <= foretold(raw, "mask", "M=10", 1_000.0)[0]
+    )
 
 
 def test_published_summaries_are_as_many_as_the_model_says(trap):

@@ -1,4 +1,4 @@
-"""An agent that does not look does what was foretold, to the last token; one that looks shows what was missed."""
+"""An agent that does not look does what was foretold; one that looks shows what was missed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from ctxkit.studies.pages import closed_rules
 from ctxkit.studies.seekers import GIVEN_UP, seen, world
 
 SMALL = {"questions": 24, "services": 12, "lines": 60}
-RULES = ["none", *(ck.presets.swe_agent_mask(n=n).but(name=f"mask {n}") for n in (1, 3)), *closed_rules()[4:]]
+RULES = [
+    "none",
+    *(ck.presets.swe_agent_mask(n=n).but(name=f"mask {n}") for n in (1, 3)),
+    *closed_rules()[4:],
+]
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +44,17 @@ def test_the_foretelling_of_other_rules_does_not_come_true(blind):
     managed = blind.drop(index="none")
     shifted = managed["tokens_foretold"].to_numpy()[[*range(1, len(managed)), 0]]
     assert (shifted != managed["tokens_real"]).any()
-    off = abs(managed["usd_foretold"].sample(frac=1, random_state=1).to_numpy() / managed["usd_real"] - 1)
+    off = abs(
+        managed["usd_foretold"].sample(frac=1, random_state=1).to_numpy() / managed["usd_real"] - 1
+    )
     assert off.max() > 0.1
 
 
 def test_with_its_eyes_open_it_looks_again_for_what_is_gone(seeing, blind):
-    assert seeing.loc["none", ["again", "out_of_sight", "missed_calls", "missed_usd"]].tolist() == [0] * 4
+    assert (
+        seeing.loc["none", ["again", "out_of_sight", "missed_calls", "missed_usd"]].tolist()
+        == [0] * 4
+    )
     mask = seeing.loc["mask 3"]
     assert mask["calls_real"] == mask["calls_foretold"] + mask["again"]
     assert 0 < mask["again"] <= mask["out_of_sight"]

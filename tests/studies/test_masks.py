@@ -1,4 +1,4 @@
-"""A replayed mask foretells what masked runs sent; another window, or another run's record, does not."""
+"""A replayed mask foretells what masked runs sent; other windows and other records do not."""
 
 from __future__ import annotations
 

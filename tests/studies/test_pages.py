@@ -14,9 +14,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "trust-studies.md"
 
 
 def test_the_section_is_not_behind():
-    assert PAGE.read_text(encoding="utf-8") == page(), (
-        "run: python -c \"from ctxkit.studies.pages import page; print(page(), end='')\" > docs/trust-studies.md"
-    )
+    made = "python -c \"from ctxkit.studies.pages import page; print(page(), end='')\""
+    assert PAGE.read_text(encoding="utf-8") == page(), f"run: {made} > docs/trust-studies.md"
 
 
 @pytest.mark.parametrize("figure", ["turns", "usd"])
