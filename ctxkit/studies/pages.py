@@ -74,6 +74,7 @@ def closed_rules() -> list[Any]:
     window = 16_000
     rules = [presets.swe_agent_mask(n=n).but(name=f"mask {n}") for n in (2, 5, 10, 20)]
     rules += [presets.pi(context_window=window, reserve_tokens=4_000, keep_recent_tokens=3_000)]
+    rules += [presets.claude_code(context_window=40_000)]
     return [*rules, "strands", presets.tyrum(context_window=window, reserved_input_tokens=2_000)]
 
 

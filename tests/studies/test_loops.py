@@ -10,10 +10,13 @@ from ctxkit.studies.pages import closed_rules
 from ctxkit.studies.seekers import GIVEN_UP, seen, world
 
 SMALL = {"questions": 24, "services": 12, "lines": 60}
+ATTACHES = ck.presets.claude_code(context_window=37_000)
+"""It puts files beside its summary: no model wrote them, so no bill may count them as output."""
 RULES = [
     "none",
     *(ck.presets.swe_agent_mask(n=n).but(name=f"mask {n}") for n in (1, 3)),
-    *closed_rules()[4:],
+    *(r for r in closed_rules()[4:] if getattr(r, "name", "") != "claude_code"),
+    ATTACHES,
 ]
 
 
