@@ -82,7 +82,7 @@ def behaviour(ratios: pd.DataFrame, figure: str = "turns") -> Chart:
         figure: `turns` or `usd`.
     """
     kept = ratios[(ratios["before"] == "raw") & (ratios["tasks"] > _WIDE)]
-    kept = kept.sort_values(["after", "scaffold", "model", figure]).reset_index(drop=True)
+    kept = kept.sort_values(["after", "scaffold", "model", "setting"]).reset_index(drop=True)
     rows: list[dict[str, Any]] = [
         {str(k): v for k, v in r.items()} for r in kept.to_dict("records")
     ]
@@ -100,7 +100,7 @@ def behaviour(ratios: pd.DataFrame, figure: str = "turns") -> Chart:
         title=f"{word} of managed runs over those of the same model without management",
         caption=f"Totals over the same tasks (The Complexity Trap), with 80 % intervals.{band}",
         drawing=Axes(
-            x="model (OH: OpenHands, else SWE-agent; M: results kept)",
+            x="model (OH: flash in OpenHands; all else: SWE-agent; M: results kept)",
             y=f"{word.lower()}, as a multiple",
             traces=tuple(traces),
             ticks=names,

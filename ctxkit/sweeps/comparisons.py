@@ -29,6 +29,7 @@ SHOWN = {
     "cost_usd": "cost",
     "cost_low_usd": "of real runs",
     "told_apart": "told apart",
+    "needed_later_loss": "needed, lost",
     "cuts_n": "cuts",
     "token_savings": "saved: tokens",
     "message_savings": "messages",
@@ -38,7 +39,6 @@ SHOWN = {
     "suppressed_n": "suppressed",
     "hidden_messages_n": "hidden messages",
     "hidden_results_n": "results",
-    "needed_later_loss": "needed, lost",
 }
 """Columns of the display and their heads; the frame has them all."""
 _SAME = 0.01
