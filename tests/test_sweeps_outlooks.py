@@ -13,7 +13,7 @@ from ctxkit.sweeps.outlooks import recorded_kind
 
 MODEL = "claude-opus-4-5"
 RULES = ["none", "swe_agent_mask:n=2", "tyrum"]
-COLUMNS = ["longer", "longer_low", "longer_high", "cost_low_usd", "cost_high_usd", "told_apart"]
+COLUMNS = ["longer", "longer_low", "longer_high", "real_low_usd", "real_high_usd", "told_apart"]
 
 
 def made(*, calls: int = 30, cut: bool = False, **more):
@@ -34,7 +34,7 @@ def test_a_record_without_management_is_raw_and_its_own_replay_is_no_longer():
     assert rows.loc["recorded", COLUMNS].isna().all()
     none = rows.loc["none"]
     assert none[["longer", "longer_low", "longer_high"]].tolist() == [1, 1, 1]
-    assert none["cost_low_usd"] == none["cost_high_usd"] == pytest.approx(none["cost_usd"])
+    assert none["real_low_usd"] == none["real_high_usd"] == pytest.approx(none["cost_usd"])
     assert none["told_apart"] == "not told apart"
 
 
@@ -45,7 +45,7 @@ def test_a_mask_and_a_summary_have_the_factors_of_their_kind():
     ]
     found = expected("mask", "raw")
     assert mask[COLUMNS[:3]].tolist() == pytest.approx(list(found[:3]))
-    assert mask["cost_low_usd"] == pytest.approx(mask["cost_usd"] * found.low)
+    assert mask["real_low_usd"] == pytest.approx(mask["cost_usd"] * found.low)
 
 
 def test_a_record_that_was_summarised_is_compared_as_such():
@@ -104,7 +104,7 @@ def test_a_difference_is_told_apart_only_beyond_the_floor():
     }
     text = rows.to_text()
     assert "not told apart" in text
-    low, high = rows.loc["strands", ["cost_low_usd", "cost_high_usd"]]
+    low, high = rows.loc["strands", ["real_low_usd", "real_high_usd"]]
     assert f"${low:,.2f}–{high:,.2f}" in text
     assert "told apart" in rows._repr_html_()
 
@@ -112,7 +112,7 @@ def test_a_difference_is_told_apart_only_beyond_the_floor():
 def test_real_sessions_have_bounds_around_each_cost(real):
     for name in ("claude-code/entire-7f78a542.jsonl",):
         rows = ck.compare(real / name, ["pi", "none", "strands"], loss=False, progress=False)
-        told = rows.dropna(subset=["cost_low_usd"])
+        told = rows.dropna(subset=["real_low_usd"])
         assert len(told) == 3
-        assert (told["cost_low_usd"] <= told["cost_usd"]).all() or "none" in told.index
-        assert (told["cost_low_usd"] < told["cost_high_usd"]).all()
+        assert (told["real_low_usd"] <= told["cost_usd"]).all() or "none" in told.index
+        assert (told["real_low_usd"] < told["real_high_usd"]).all()

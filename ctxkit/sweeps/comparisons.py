@@ -27,7 +27,7 @@ SHOWN = {
     "prompt_tokens": "prompt tokens",
     "peak_tokens": "peak",
     "cost_usd": "cost",
-    "cost_low_usd": "of real runs",
+    "real_low_usd": "of real runs",
     "told_apart": "told apart",
     "needed_later_loss": "needed, lost",
     "cuts_n": "cuts",
@@ -96,7 +96,7 @@ class Comparison(pd.DataFrame):
 
     def _apart(self) -> str:
         """Say what the intervals of the costs are of, where there are some."""
-        if not self["cost_low_usd"].notna().any():
+        if not self["real_low_usd"].notna().any():
             return ""
         return (
             f" Of real runs: the cost with as many calls as such policies were found to take "
@@ -217,9 +217,9 @@ def _rows(frame: pd.DataFrame) -> list[list[str]]:
 
 def _shown(column: str, row: Any) -> str:
     """Return a cell; an interval stands in one, and is sorted by its lower end."""
-    if column != "cost_low_usd" or not _is(row[column]):
+    if column != "real_low_usd" or not _is(row[column]):
         return _cell(column, row[column])
-    low, high = row[column], row["cost_high_usd"]
+    low, high = row[column], row["real_high_usd"]
     return _cell("cost_usd", low) + (f"–{high:,.2f}" if high > low else "")
 
 

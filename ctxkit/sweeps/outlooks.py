@@ -47,7 +47,7 @@ class Outlook:
             return out
         ends = tuple((cost - summaries) * f + summaries for f in (found.low, found.high))
         apart = verdict((ends[0], ends[1]), usd)
-        return {**out, "cost_low_usd": ends[0], "cost_high_usd": ends[1], "told_apart": apart}
+        return {**out, "real_low_usd": ends[0], "real_high_usd": ends[1], "told_apart": apart}
 
 
 def recorded_kind(session: Session) -> Kind | None:

@@ -40,7 +40,7 @@ A replay keeps the recorded calls. Real runs do not: under another policy the sa
 over the same tasks. `longer` is the factor that is expected, `longer_low` and `longer_high` its 80 % interval for a
 model that was not studied, chosen by the family of the replayed policy (results masked or cleared; summaries; both;
 anything else), that of the policy that the record was made under, and that of the model (Gemini, Qwen; others: all
-models together). `cost_low_usd` and `cost_high_usd` are the cost with that many calls; missing where the log cannot say
+models together). `real_low_usd` and `real_high_usd` are the cost with that many calls; missing where the log cannot say
 under which policy it was made. The factors are those of whole runs under a policy, also where it came into force late.
 
 The same policy run twice over 50 tasks gives totals within 21 % of each other in 80 of 100 cases (9, 14 and 2 % in

@@ -43,7 +43,7 @@ def test_only_runs_with_summaries_get_longer_by_a_share(runs):
 
 @pytest.mark.parametrize(
     ("end", "cost"),
-    [("longer_low", "cost_low_usd"), ("longer_high", "cost_high_usd")],
+    [("longer_low", "real_low_usd"), ("longer_high", "real_high_usd")],
 )
 def test_each_row_is_as_long_as_its_own_studies_say(runs, end, cost):
     now = elongated(runs, end=end)
