@@ -74,7 +74,9 @@ def _estimate(session: Session, cut: Cut, sizes: Sizes, *, reuse: bool) -> float
     p = price(_model(session, cut.position))
     if p is None:
         return None
-    source = sizes.before if reuse else max(sizes.before - sizes.after + sizes.summary, 0)
+    told = sum(e.details.get("source_tokens", 0) for e in cut.edits)
+    went = told or max(sizes.before - sizes.after + sizes.summary, 0)
+    source = sizes.before if reuse else went
     at = p.at(source)
     rate = at.cache_read if reuse and at.cache_read is not None else at.input
     return source * rate + sizes.summary * at.output

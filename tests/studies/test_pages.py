@@ -1,0 +1,35 @@
+"""The section on the studies is what the tables and a closed loop say, and the charts draw them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ctxkit import studies
+from ctxkit.studies import charts
+from ctxkit.studies.pages import page
+
+PAGE = Path(__file__).parents[2] / "docs" / "trust-studies.md"
+
+
+def test_the_section_is_not_behind():
+    made = "python -c \"from ctxkit.studies.pages import page; print(page(), end='')\""
+    assert PAGE.read_text(encoding="utf-8") == page(), f"run: {made} > docs/trust-studies.md"
+
+
+@pytest.mark.parametrize("figure", ["turns", "usd"])
+def test_the_chart_of_behaviour_has_every_main_run(figure):
+    ratios = studies.table("ratios")
+    chart = charts.behaviour(ratios, figure)
+    assert len(chart.rows) == 13
+    drawn = chart.to_plotly()
+    assert sum(len(t["x"]) for t in drawn["data"] if t.get("mode") == "markers") == 13
+    assert drawn["layout"]["yaxis"]["tickformat"] == "~f"
+    assert "<svg" in chart.to_html()
+
+
+def test_the_chart_of_windows_has_every_window():
+    chart = charts.windows(studies.table("masks"))
+    assert [r[0] for r in chart.rows] == [str(n) for n in studies.masks.WINDOWS]
+    assert len(chart.to_plotly()["data"]) == 4
