@@ -54,6 +54,15 @@ class Prefixes:
         """
         self.parted.append(Parted(call - 1, same, rest))
 
+    def shared(self, call: int, last: Numbers, now: Numbers) -> int:
+        """Return how many first messages a prompt shares with the last one, or any that is alive."""
+        same = alike(last, now)
+        if same < len(last):
+            self.part(call, same, last[same:])
+            if not self._clock.cold[call]:
+                same = self.longest(call, same, now)
+        return same
+
     def longest(self, call: int, same: int, now: Numbers) -> int:
         """Return how many first messages a prompt shares with any before it that is alive.
 
@@ -91,9 +100,11 @@ class Past(NamedTuple):
 def alike(a: Numbers, b: Numbers) -> int:
     """Return how many first values of two arrays are equal."""
     n = min(len(a), len(b))
+    if not n or a[0] != b[0]:
+        return 0
     differ = a[:n] != b[:n]
-    first = int(differ.argmax()) if n else 0
-    return first if n and differ[first] else n
+    first = int(differ.argmax())
+    return first if differ[first] else n
 
 
 def contents(history: History) -> Numbers:

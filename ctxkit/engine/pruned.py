@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.engine.prefixes import Past, Prefixes, alike, contents
+from ctxkit.engine.prefixes import Past, Prefixes, contents
 from ctxkit.engine.tracks import Tracks
 from ctxkit.history import History
 from ctxkit.policies.chain import applied, in_a_row
@@ -193,7 +193,7 @@ class _Called:
     ) -> None:
         known, self._rest = parts
         self._schedule = Schedule(history, known, room)
-        self._room, self._clock, self._call = room, clock, history.call
+        self._room, self._call = room, history.call
         self.prefixes = past.prefixes if past else Prefixes(clock)
         self._last = past.last if past else None
 
@@ -210,14 +210,7 @@ class _Called:
     def _same(self, call: int, now: NDArray[Any]) -> int | None:
         """Return how many first messages a prompt shares, as `Tracks` does; None: it is the first."""
         last, self._last = self._last, now
-        if last is None:
-            return None
-        same = alike(last, now)
-        if same < len(last):
-            self.prefixes.part(call, same, last[same:])
-            if not self._clock.cold[call]:
-                same = self.prefixes.longest(call, same, now)
-        return same
+        return None if last is None else self.prefixes.shared(call, last, now)
 
     def left(self, call: int) -> History:
         view = self._schedule.left(call)
