@@ -11,7 +11,7 @@ from ctxkit.messages import Text
 from ctxkit.schedules.layers import Added, Event
 from ctxkit.schedules.rows import NEVER, State
 from ctxkit.schedules.sums import RESULT_CHARS, TOKENS, Sums
-from ctxkit.tokens.growing import Growing
+from ctxkit.tokens.encoders import Remembering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,8 +53,6 @@ class Changes:
         self._new: set[int] = set()
         self._makers: dict[int, Callable[[], Message | None]] = {}
         self._added: dict[int, Added | None] = {}
-        self._last: tuple[str, Growing | None] = "", None
-        """The text that was counted last among those at the ends of calls."""
         self._sums = Sums(self.rows)
 
     # -- what the schedule says --------------------------------------------------------------------
@@ -240,19 +238,12 @@ class Changes:
         return Added(cast("Callable[[], Message]", make), *sizes)
 
     def _size(self, message: Message) -> int:
-        """Return what `Log.measure` does; of a list that grew at its end, only the end is counted."""
-        log = self.rows.log
-        counter: Any = log.counter
-        alone = len(message.parts) == 1 and isinstance(message.parts[0], Text)
-        if not alone or not hasattr(counter, "cut") or log.known(message) is not None:
-            return log.measure(message)
-        text, (last, growing) = message.text, self._last
-        if not last or not text.startswith(last):
-            self._last = text, None
-            return log.measure(message)
-        growing = growing or Growing(counter, last)
-        self._last = text, growing
-        return round(growing.append(text[len(last) :]) * log.scale)
+        """Return what `Log.measure` does; of a long list, only the items that are new are counted."""
+        log, parts = self.rows.log, message.parts
+        if len(parts) == 1 and isinstance(parts[0], Text) and isinstance(log.counter, Remembering):
+            known = log.known(message)
+            return round(log.counter.listed(parts[0].text) * log.scale) if known is None else known
+        return log.measure(message)
 
     def total(self, call: int, kind: int) -> int:
         """Return a sum over a call's messages, as `Layer.total` says."""

@@ -211,7 +211,7 @@ class ScheduleView:
                 continue
             known = rows.arrival(p) < call
             if now.message is None:
-                at(call).went.append(p) if known else at(call).came.remove(p)
+                (at(call).went.append if known else at(call).came.remove)(p)
             elif was.message is None and known:
                 insort(at(call).came, p)
         for call, p in rows.came_to_stay(self.start, self.stop):
