@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ctxkit.policies.policy import Part
     from ctxkit.tokens.counters import Room
 
-_FIRST, _MOST = 16, 4096
-"""Calls that are worked out at once: first so many, then twice as many each time, up to this."""
+_FIRST = 16
+"""Calls that are worked out at once, ahead of what is asked: so many, later half of those that are."""
 _KEPT = 16
 """Prunings of which a log remembers what they made of it."""
 
@@ -41,11 +41,10 @@ class Pruned(Straight):
         clock: tells at which calls no cache is left.
         start: the first call that is asked about.
         sent: what was billed for the calls before, from the last kept edit on.
-        near: within so many calls the next edit is likely (0: none is known of).
         past: the prompts before the first one; None: there are none, or they are not known.
     """
 
-    __slots__ = ("_bill", "_piece", "_prompts", "_shared", "called", "pruning", "start")
+    __slots__ = ("_bill", "_prompts", "_shared", "called", "pruning", "start")
 
     def __init__(
         self,
@@ -56,7 +55,6 @@ class Pruned(Straight):
         start: int,
         *,
         sent: Sent | None = None,
-        near: int = 0,
         past: Past | None = None,
     ) -> None:
         super().__init__(history, room, sent)
@@ -70,7 +68,6 @@ class Pruned(Straight):
         self.start = start
         self._prompts: list[int] = []
         self._shared: list[int] = []
-        self._piece = max(near, _FIRST)
 
     @property
     def end(self) -> int:
@@ -80,11 +77,10 @@ class Pruned(Straight):
     def _reach(self, call: int, stop: int) -> None:
         """Work out all before a call; where schedules say it, some more, but none from `stop` on."""
         while self.end < call:
-            end = call if self.called else min(max(self.end + self._piece, call), stop)
-            prompts, shared = self._bill.extend(end)
+            ahead = 0 if self.called else max(len(self._prompts) // 2, _FIRST)
+            prompts, shared = self._bill.extend(max(min(self.end + ahead, stop), call))
             self._prompts += prompts
             self._shared += shared
-            self._piece = min(2 * self._piece, _MOST)
 
     # -- searches of triggers ----------------------------------------------------------------------
 

@@ -171,28 +171,23 @@ class Run:
 
     # -- the bill ----------------------------------------------------------------------------------------------------
 
-    def look_from(self, call: int, *, near: int = 0) -> Straight:
-        """Return what the coming calls will be like if nothing is edited; it is kept and goes on.
-
-        `near`: within so many calls the next edit is likely (0: none is known of).
-        """
+    def look_from(self, call: int) -> Straight:
+        """Return what the coming calls will be like if nothing is edited; it is kept and goes on."""
         look, history, pruning = self._look, self.history, self.rules.pruning
         if pruning is None:
             self._look = look = Straight(history, self.room, self.sizes)
         elif not (isinstance(look, Pruned) and look.looks_at(history) and look.start <= call):
-            self._look = look = self._pruned(pruning, call, near)
+            self._look = look = self._pruned(pruning, call)
         assert look is not None  # noqa: S101  made above
         return look
 
-    def _pruned(self, pruning: Part, call: int, near: int) -> Pruned:
+    def _pruned(self, pruning: Part, call: int) -> Pruned:
         look, history = self._look, self.history
         if not call and not history.head.size:
             return whole(self.log, self.room, pruning, self.clock)
         past = look.past(call) if isinstance(look, Pruned) and look.start < call else None
         start = call if past or call == self.begin else call - 1
-        return Pruned(
-            history, self.room, pruning, self.clock, start, sent=self.sizes, near=near, past=past
-        )
+        return Pruned(history, self.room, pruning, self.clock, start, sent=self.sizes, past=past)
 
     def bill(self, look: Straight, start: int, stop: int) -> None:
         """Write down the calls start..stop, of which the outlook knows the sizes."""
@@ -232,7 +227,7 @@ class Run:
         call, new = cut.call, cut.new
         if isinstance(look, Pruned):
             self.history = new
-            look = self.look_from(call, near=max((call - cut.was.since) * 5 // 4, 1))
+            look = self.look_from(call)
             self.bill(look, call, call + 1)
         else:
             plain = self._unsent is None and len(new.steps) == 1

@@ -109,16 +109,12 @@ class Tracks:
     """The bill of a schedule: one track for each layer of which a call may be given one."""
 
     def __init__(self, schedule: Schedule, clock: Clock, past: Past | None = None) -> None:
-        self._schedule, self._clock, self._past = schedule, clock, past
+        self._schedule, self._past = schedule, past
         self.prefixes = past.prefixes if past else Prefixes(clock)
         self._tracks: list[Track] = []
         self._last: Track
         self._call = schedule.rows.begin
-        self._gave_way: set[tuple[int, int]] = set()
-        """Positions with contents that others took the place of."""
         self._adds = False
-        self._mixed = bool(past and past.prefixes.parted)
-        """There are prompts whose contents are not all among them."""
 
     def extend(self) -> tuple[list[int], list[int]]:
         """Return the prompts of the calls of the last extension, and what each shares with others.
@@ -170,7 +166,6 @@ class Tracks:
         n, gone = old.n, new.step(call)
         if old is not new:
             place = alike(old.contents, new.contents)
-            self._mixed = True
         else:
             place = gone[0][0] if gone else n
         if place == n and not (self._adds and top.added(call - 1)):
@@ -178,7 +173,6 @@ class Tracks:
         else:
             last = old.past(place, n, gone if old is new else ())
             done = self._parted(call, place, self._with_added(call - 1, last))
-        self._gave_way.update(gone)
         for track in self._tracks:
             if track is not new:
                 track.step(call)
@@ -194,14 +188,14 @@ class Tracks:
         """
         new = self._last
         here = new.contents[place:]
-        same = alike(last, self._with_added(call, here[here != 0] if new.hides else here))
+        here = self._with_added(call, here[here != 0] if new.hides else here)
+        same = alike(last, here)
         if same < len(last):
-            lead = new.count(place) if new.hides else place
-            self.prefixes.part(call, lead + same, last[same:])
-            back = place < new.n and (place, int(here[0])) in self._gave_way
-            if (self._mixed or back) and not self._clock.cold[call]:
+            before = same + (new.count(place) if new.hides else place)
+            says = int(here[same]) if same < len(here) else 0
+            if self.prefixes.part(call, before, last[same:], says):
                 now = self._with_added(call, new.shown)
-                return self._behind(call, new, self.prefixes.longest(call, lead + same, now))
+                return self._behind(call, new, self.prefixes.longest(call, before, now))
         return self._behind(call, new, same, place)
 
     def _behind(self, call: int, track: Track, same: int, place: int = 0) -> int:
