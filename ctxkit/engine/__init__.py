@@ -10,14 +10,14 @@ from ctxkit.engine.logs import (
     sent_at,
     woven,
 )
-from ctxkit.engine.marks import Cut, Event, Held
+from ctxkit.engine.marks import Event, Held, Kept
 from ctxkit.engine.runs import Run
 from ctxkit.faces import listed
 
 __all__ = [
-    "Cut",
     "Event",
     "Held",
+    "Kept",
     "Run",
     "advance",
     "as_known",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ctxkit.engine.marks import Cut, Held
+from ctxkit.engine.marks import Held, Kept
 from ctxkit.engine.runs import Run
 from ctxkit.errors import ModelError
 from ctxkit.history import History
@@ -53,7 +53,7 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
         run.due = "" if rules.trigger is None else rules.trigger.why(look, due)
         new = _compacted(run, policy, rules.guards, was)
         if new is not was:
-            look = run.take(Cut(due, was, new, run.due), look)
+            look = run.take(Kept(due, was, new, run.due), look)
             told = plain
         elif not told:
             run.bill(look, due, due + 1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.engine.billed import Billed
-from ctxkit.engine.marks import Cut, Event, Held
+from ctxkit.engine.marks import Event, Held, Kept
 from ctxkit.engine.prefixes import common
 from ctxkit.engine.pruned import Pruned, whole
 from ctxkit.engine.sent import SentCalls, SentItem
@@ -51,7 +51,7 @@ class Run:
         self.called = 0
         """Calls at which a pruning had to be asked by itself, as it says no schedule."""
         self.history = History.start(self.log)
-        self.cuts: list[Cut] = []
+        self.cuts: list[Kept] = []
         self.due = ""
         """What made the latest compaction due, in the field's words, whether anything came of it or not."""
         self.held: list[Held] = []
@@ -222,7 +222,7 @@ class Run:
         if self.clock.cold[call]:
             self.in_common[call] = kept
 
-    def take(self, cut: Cut, look: Straight) -> Straight:
+    def take(self, cut: Kept, look: Straight) -> Straight:
         """Write down a compaction and the call that follows it; return the outlook after it."""
         call, new = cut.call, cut.new
         if isinstance(look, Pruned):
@@ -274,10 +274,10 @@ class Run:
         self.history, self.call, self.begin = past.history.at(past.call), past.call, past.call
         self.cuts, self.billed, self._noted = list(past.cuts), past.billed.copy(), set(past._noted)
 
-    def by_hand(self, new: History, trigger: str = "manual") -> Cut:
+    def by_hand(self, new: History, trigger: str = "manual") -> Kept:
         """Take over what a policy made of `history.at(call)`, before the next call is sent."""
         was = self.history.at(self.call)
-        cut = Cut(self.call, was, new, trigger)
+        cut = Kept(self.call, was, new, trigger)
         self._unsent = self._unsent or self.history
         self.cuts.append(cut)
         self.history = new.at(self.call)

@@ -12,7 +12,7 @@ from ctxkit.schedules import Schedule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxkit.engine.marks import Cut
+    from ctxkit.engine.marks import Kept
     from ctxkit.engine.runs import Run
 
 
@@ -23,7 +23,7 @@ class Stretch(NamedTuple):
     stop: int
     history: History
     """What is in force at its first call, before any pruning."""
-    cut: Cut | None
+    cut: Kept | None
     """The compaction that it begins with; None: the run's beginning."""
     schedule: Schedule | None
     """What the pruning changes when, for all its calls; None without a pruning."""
@@ -42,7 +42,7 @@ def stretches(run: Run) -> Iterator[Stretch]:
     """Yield the stretches of a run; of compactions before one call only the last has calls."""
     parts = () if run.rules.pruning is None else in_a_row(run.rules.pruning)
     known = next((n for n, part in enumerate(parts) if not says_when(part)), len(parts))
-    begin: list[tuple[int, History, Cut | None]] = [
+    begin: list[tuple[int, History, Kept | None]] = [
         (run.begin, History.start(run.log, run.begin), None)
     ]
     begin += [(cut.call, cut.new, cut) for cut in run.cuts]

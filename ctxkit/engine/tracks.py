@@ -164,10 +164,8 @@ class Tracks:
         top, old = self._schedule.top, self._last
         self._last = new = self._tracks[top.taken(call)]
         n, gone = old.n, new.step(call)
-        if old is not new:
-            place = alike(old.contents, new.contents)
-        else:
-            place = gone[0][0] if gone else n
+        changed = gone[0][0] if gone else n
+        place = changed if old is new else alike(old.contents, new.contents)
         if place == n and not (self._adds and top.added(call - 1)):
             done = new.behind(n) + self._added_tokens(call)
         else:

@@ -111,11 +111,11 @@ class Past(Protocol):
     """The first call of the run."""
 
     @property
-    def cuts(self) -> Sequence[Cut]:
+    def cuts(self) -> Sequence[PastCut]:
         """The compactions that were kept, in order."""
 
 
-class Cut(Protocol):
+class PastCut(Protocol):
     """One compaction that was kept."""
 
     @property

@@ -59,9 +59,7 @@ class Changes:
 
     def change(self, p: int, rule: Rule) -> None:
         """Take down a rule for a position."""
-        first = self.rows.arrival(p)
-        if first < self.start:
-            first = self.start
+        first = max(self.start, self.rows.arrival(p))
         if not first <= rule.since < self.stop or rule.until <= rule.since:
             self._refuse(p, rule, first)
         rules = self._rules.get(p)
@@ -178,14 +176,10 @@ class Changes:
                 was = self._changed(p, was, was.message, what, rule.smaller, call)
         return was
 
-    def _changed(  # noqa: PLR0913, PLR0917  a rule taken apart
+    def _changed(  # noqa: PLR0917  a rule taken apart
         self, p: int, was: State, message: Message, what: str | Change | None, smaller: bool, call: int
     ) -> State:
-        new: Message | None
-        if isinstance(what, str):
-            new = with_text(message, what)
-        else:
-            new = None if what is None else what(message)
+        new = with_text(message, what) if isinstance(what, str) else what and what(message)
         if new is None:
             return State(call, None, 0, 0, 0)
         if new is message or (new.parts == message.parts and new.role == message.role):

@@ -167,7 +167,7 @@ class Rows:
     def arrival(self, p: int) -> int:
         """Return the first call at which a position is there."""
         call = 0 if p < self.head else self.log.first_calls[p + self._ahead]
-        return call if call > self.begin else self.begin
+        return max(self.begin, call)
 
     def stays_from(self, p: int) -> int:
         """Return the call from which no pruning may touch a position; `NEVER`."""
@@ -220,7 +220,7 @@ class Rows:
         upto, every, lo, sums = self.log.upto, len(self.log.messages), self.lo, self._columns[kind]
         more = self._head_sums[kind] - sums[lo]
         rows = upto[start:stop] if stop <= len(upto) else [*upto[start:], every]
-        return [more + sums[row if row > lo else lo] for row in rows]
+        return [more + sums[max(lo, row)] for row in rows]
 
 
 def _chars_of(log: Log) -> tuple[list[int], list[int]]:

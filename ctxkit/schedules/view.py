@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ctxkit.messages import Message, ToolCall
     from ctxkit.schedules.changes import AsItCame, Changes, What
-    from ctxkit.schedules.layers import Event, Layer
+    from ctxkit.schedules.layers import Layer
     from ctxkit.schedules.rows import Rows, State
 
     Choose = Callable[[int, Callable[[int], int]], int]

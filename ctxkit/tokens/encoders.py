@@ -162,7 +162,7 @@ class Exact(Remembering):
         """
         first, *more = text.split("\n- ")
         items = [first, *[f"- {item}" for item in more]]
-        if not more or any([not item or item[-1].isspace() for item in items[:-1]]):
+        if not more or any(not item or item[-1].isspace() for item in items[:-1]):
             return self.fresh(text)
         return sum([self[f"{item}\n"] for item in items[:-1]]) + self[items[-1]]
 
