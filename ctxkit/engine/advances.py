@@ -12,7 +12,7 @@ from ctxkit.history import History
 from ctxkit.policies.chain import as_history
 from ctxkit.policies.dues import Never
 from ctxkit.policies.guards import called, held_by
-from ctxkit.policies.policy import Part, name_of
+from ctxkit.policies.policy import Part, call_alone, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,7 @@ def _first(run: Run, rules: Rules) -> First:
     if policy is None or trigger is None or not rules.auto:
         return Never().first
     wanted: First = partial(_wanted, policy, trigger)
-    if type(policy).first is Part.first:  # it can always do something
+    if type(policy).first is Part.first or call_alone(policy, "first"):  # it may always do something
         wanted = trigger.first
     return partial(_unguarded, run, guards, wanted) if guards else wanted
 

@@ -10,11 +10,15 @@ from ctxkit.engine.prefixes import Past, Prefixes, contents
 from ctxkit.engine.tracks import Tracks
 from ctxkit.history import History
 from ctxkit.policies.chain import applied, in_a_row
+from ctxkit.policies.hinges import written
 from ctxkit.policies.outlooks import Straight
-from ctxkit.policies.scheduled import says_when
+from ctxkit.policies.plain import Called
+from ctxkit.policies.scheduled import split
 from ctxkit.schedules import Schedule
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from ctxkit.history import Log
@@ -59,12 +63,12 @@ class Pruned(Straight):
     ) -> None:
         super().__init__(history, room, sent)
         self.pruning = pruning
-        parts = in_a_row(pruning)
-        known = next((n for n, part in enumerate(parts) if not says_when(part)), len(parts))
-        self.called = known < len(parts)
+        known, rest = split(pruning)
+        self.called = bool(rest)
         """True where each call is asked by itself."""
-        made = _Called if self.called else _Scheduled
-        self._bill = made(history.at(start), (parts[:known], parts[known:]), room, clock, past)
+        schedule = Schedule(history.at(start), known, room)
+        bill = _Called(schedule, rest, room, clock, past) if rest else _Scheduled(schedule, clock, past)
+        self._bill: _Called | _Scheduled = bill
         self.start = start
         self._prompts: list[int] = []
         self._shared: list[int] = []
@@ -148,10 +152,8 @@ class Pruned(Straight):
 def whole(log: Log, room: Room, pruning: Part, clock: Clock) -> Pruned:
     """Return what all calls of a log are sent without an edit; kept with the log for a while."""
     known: dict[Any, Pruned] = log.memo.setdefault("pruned", {})
-    try:
-        key: Any = (hash(pruning), pruning, room.limit, room.reserve, clock.life)
-    except TypeError:  # settings that cannot be hashed
-        key = (id(pruning), room.limit, room.reserve, clock.life)
+    parts = tuple(_identity(part) for part in in_a_row(pruning))
+    key = parts, room.limit, room.reserve, clock.life
     found = known.get(key)
     if found is None:
         while len(known) >= _KEPT:
@@ -160,14 +162,26 @@ def whole(log: Log, room: Room, pruning: Part, clock: Clock) -> Pruned:
     return found
 
 
+def _identity(part: Part) -> Any:
+    """Return what is equal for parts that do the same, as far as their class can tell.
+
+    One whose class does not itself say what makes two of them equal may hold more than its base
+    knows of, so it equals itself alone; it is kept with what was made of it.
+    """
+    if "__eq__" in vars(type(part)) and not isinstance(part, Called):
+        try:
+            return type(part), hash(part), part
+        except TypeError:  # settings that cannot be hashed
+            return id(part)
+    return id(written(part))
+
+
 class _Scheduled:
     """The bill of parts that all say a schedule."""
 
-    def __init__(
-        self, history: History, parts: Any, room: Room, clock: Clock, past: Past | None
-    ) -> None:
-        self._schedule = Schedule(history, parts[0], room)
-        self._tracks = Tracks(self._schedule, clock, past)
+    def __init__(self, schedule: Schedule, clock: Clock, past: Past | None) -> None:
+        self._schedule = schedule
+        self._tracks = Tracks(schedule, clock, past)
         self.prefixes = self._tracks.prefixes
 
     def extend(self, stop: int) -> tuple[list[int], list[int]]:
@@ -185,11 +199,15 @@ class _Called:
     """The bill where a part must be asked call by call, behind those that say a schedule."""
 
     def __init__(
-        self, history: History, parts: Any, room: Room, clock: Clock, past: Past | None
+        self,
+        schedule: Schedule,
+        rest: Sequence[Part],
+        room: Room,
+        clock: Clock,
+        past: Past | None,
     ) -> None:
-        known, self._rest = parts
-        self._schedule = Schedule(history, known, room)
-        self._room, self._call = room, history.call
+        self._schedule, self._rest = schedule, rest
+        self._room, self._call = room, schedule.rows.begin
         self.prefixes = past.prefixes if past else Prefixes(clock)
         self._last = past.last if past else None
 

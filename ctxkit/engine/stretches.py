@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.history import History
-from ctxkit.policies.chain import applied, in_a_row
-from ctxkit.policies.scheduled import says_when
+from ctxkit.policies.chain import applied
+from ctxkit.policies.scheduled import split
 from ctxkit.schedules import Schedule
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ class Stretch(NamedTuple):
 
 def stretches(run: Run) -> Iterator[Stretch]:
     """Yield the stretches of a run; of compactions before one call only the last has calls."""
-    parts = () if run.rules.pruning is None else in_a_row(run.rules.pruning)
-    known = next((n for n, part in enumerate(parts) if not says_when(part)), len(parts))
+    known, rest = split(run.rules.pruning)
     begin: list[tuple[int, History, Kept | None]] = [
         (run.begin, History.start(run.log, run.begin), None)
     ]
@@ -52,7 +51,7 @@ def stretches(run: Run) -> Iterator[Stretch]:
         if run.rules.pruning is None:
             yield Stretch(start, stop, history, cut, None, ())
             continue
-        schedule = Schedule(history.at(start), parts[:known], run.room)
+        schedule = Schedule(history.at(start), known, run.room)
         if stop > start:
             schedule.extend(stop)
-        yield Stretch(start, stop, history, cut, schedule, parts[known:])
+        yield Stretch(start, stop, history, cut, schedule, rest)

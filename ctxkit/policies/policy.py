@@ -180,6 +180,16 @@ class Part:
         return Chain.of(other, self)
 
 
+def call_alone(part: object, method: str) -> bool:
+    """Return True where a class redefines the call below the inherited method that says it too.
+
+    Then the call alone counts: the method speaks for a call that is no more.
+    """
+    kinds = type(part).__mro__
+    first = next((kind for kind in kinds if method in vars(kind) or "__call__" in vars(kind)), None)
+    return first is not None and method not in vars(first)
+
+
 def name_of(part: object) -> str:
     """Return what anything calls itself: its `name`, a function's, else the name of its class."""
     name = getattr(part, "name", None) or getattr(part, "__name__", None)

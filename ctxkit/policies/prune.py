@@ -65,12 +65,12 @@ class Prune(Scheduled):
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Drop a call as soon as no message that names it is among the last, or stays."""
         pruned: _Pruned = view.memory.setdefault("pruned", _Pruned(self))
-        for event in view.before.events:
-            if event.position not in pruned.told:
-                pruned.say(view, event.position, event.call, emptied=True)
-        for call, came, went, settled in view.news():
-            for p in sorted(pruned.follow(view, came, went, settled, call)):
-                pruned.say(view, p, call)
+        changed, news = view.events(), {call: new for call, *new in view.news()}
+        for call in sorted(changed.keys() | news.keys()):
+            emptied = set(changed.get(call, ())) - pruned.told
+            todo = pruned.follow(view, *news[call], call) if call in news else set()
+            for p in sorted(todo | emptied):
+                pruned.say(view, p, call, emptied=p in emptied)
 
     @property
     def last(self) -> int | None:

@@ -62,16 +62,9 @@ class Changes:
         first = max(self.start, self.rows.arrival(p))
         if not first <= rule.since < self.stop or rule.until <= rule.since:
             self._refuse(p, rule, first)
-        rules = self._rules.get(p)
-        if rules is None:
-            if rule.what is AS_IT_CAME:
-                return
-            rules = self._rules[p] = []
-        elif rules[-1].since < rule.since < rules[-1].until < NEVER:
-            raise BadArguments(
-                f"The schedule of {self.name} gave message {p} a change at call {rule.since} while "
-                f"one until call {rules[-1].until} holds: let the first end before."
-            )
+        rules = self._rules.setdefault(p, [])
+        if rules and not rules[-1].since <= rule.since >= rules[-1].until % NEVER:
+            self._refuse_behind(p, rules[-1], rule)
         rules.append(rule)
         if self.stop <= rule.until < NEVER:
             self._ends.setdefault(rule.until, set()).add(p)
@@ -87,6 +80,19 @@ class Changes:
             f"The schedule of {self.name} spoke of call {rule.since} for message {p}, but was "
             f"asked about the calls {first} to {self.stop - 1}."
         )
+
+    def _refuse_behind(self, p: int, before: Rule, rule: Rule) -> None:
+        if rule.since < before.since:
+            raise BadArguments(
+                f"The schedule of {self.name} spoke of message {p} at call {rule.since} after it had "
+                f"spoken of it at call {before.since}: say what becomes of a message in the order of "
+                "calls."
+            )
+        if before.since < rule.since:
+            raise BadArguments(
+                f"The schedule of {self.name} gave message {p} a change at call {rule.since} while "
+                f"one until call {before.until} holds: let the first end before."
+            )
 
     def append(self, call: int, make: Callable[[], Message | None]) -> None:
         """Take down what stands at the end of a call alone; it is made when it is asked for."""

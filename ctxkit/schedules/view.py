@@ -68,6 +68,9 @@ class ScheduleView:
     ) -> None:
         """Let a message say something else at the calls since..until; what was said last counts.
 
+        What becomes of one message is said in the order of calls, so that it is the same whether
+        they are asked about at once, one by one, or the last one alone.
+
         Args:
             p: its position.
             what: a text (tool calls remain); None: it is hidden; a function of the message as the
