@@ -15,7 +15,7 @@ from ctxkit.session import apply_edit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ctxkit.engine.marks import Cut
+    from ctxkit.engine.marks import Kept
     from ctxkit.messages import Message, ToolSchema
     from ctxkit.policies.rules import Rules
     from ctxkit.session import Session
@@ -198,7 +198,7 @@ def _fixed_parts(
 def woven(messages: Iterable[Message], done: Run) -> Iterator[Message | Edit]:
     """Yield what was said with the edits of a run, each before the reply of the call at which it was made."""
     log, name = done.log, done.rules.label
-    before: dict[int, list[tuple[int, Cut]]] = {}
+    before: dict[int, list[tuple[int, Kept]]] = {}
     for n, cut in enumerate(done.cuts):
         reply = log.replies[cut.call] if cut.call < log.calls else None
         if reply is None and cut.call < log.calls and log.upto[cut.call] < len(log):
@@ -212,6 +212,6 @@ def woven(messages: Iterable[Message], done: Run) -> Iterator[Message | Edit]:
         yield from _named(name, n, cut)
 
 
-def _named(name: str, n: int, cut: Cut) -> Iterator[Edit]:
+def _named(name: str, n: int, cut: Kept) -> Iterator[Edit]:
     for i, edit in enumerate(cut.edits):
         yield _replace(edit, id=f"{name}-{n}.{i}")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.engine import Cut, Run
+    from ctxkit.engine import Kept, Run
     from ctxkit.engine.stretches import Stretch
     from ctxkit.history import History
     from ctxkit.metrics.memories import Rows
@@ -258,7 +258,7 @@ class _Base(NamedTuple):
         return self.head.get(key, key if key >= self.lo else None)
 
 
-def _flag(telling: _Telling, cut: Cut) -> None:
+def _flag(telling: _Telling, cut: Kept) -> None:
     texts = [step.new[0].message(cut.new.log).text[:200] for step in cut.steps if step.new]
     if _kept_elsewhere(*(w for step in cut.steps for w in step.words[1:3]), *texts):
         telling.flagged.add(2 * cut.call + 1)

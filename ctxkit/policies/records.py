@@ -88,11 +88,6 @@ def intent(action: Action, *, quirks: bool = False) -> str:
     return f"  {MARKS[action.outcome]} {action.tool}{what}{tail}"
 
 
-def files_read(acts: Iterable[Action]) -> tuple[str, ...]:
-    """Return paths that were read, each once."""
-    return tuple(dict.fromkeys(a.path for a in acts if a.path and reads(a.tool)))
-
-
 def files_written(acts: Iterable[Action]) -> tuple[str, ...]:
     """Return paths that were written or patched with success, each once."""
     return tuple(dict.fromkeys(a.path for a in acts if a.path and writes(a.tool) and a.outcome == "done"))
