@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxkit.history.items import Item, Maker
+from ctxkit.history.items import Item, Maker, content_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,7 +133,7 @@ class Head(msgspec.Struct, gc=False):
         return tuple(np.flatnonzero(firm).tolist())
 
     def column(self, log: Log, name: str) -> NDArray[Any]:
-        """Return one value an item; beside the log's columns: `rows`, `stands`, `keys`."""
+        """Return one value an item; beside the log's columns: `rows`, `stands`, `keys`, `contents`."""
         if self.columns_ is None:
             self.columns_ = {}
         found = self.columns_.get(name)
@@ -142,6 +142,8 @@ class Head(msgspec.Struct, gc=False):
         return found
 
     def _made(self, log: Log, name: str) -> NDArray[Any]:
+        if name == "contents":
+            return self._contents(log)
         if name in ("rows", "stands", "keys", "tokens", "estimates"):
             get: Callable[[Item], int] = {
                 "rows": lambda i: i.row,
@@ -160,6 +162,15 @@ class Head(msgspec.Struct, gc=False):
             at = np.flatnonzero(self.column(log, "keys"))
             values[at] = self._values(log, name, at, values[at].tolist())
         return values
+
+    def _contents(self, log: Log) -> NDArray[Any]:
+        """Return a number an item, equal where the same is said at the same row; below 0: as said."""
+        rows, keys, makers = self.column(log, "rows"), self.column(log, "keys"), self.makers
+        found: NDArray[Any] = -rows - 1
+        at = np.flatnonzero(keys)
+        changed = zip(rows[at].tolist(), keys[at].tolist(), strict=True)
+        found[at] = [content_at(row, makers[key].content) for row, key in changed]
+        return found
 
     def _values(self, log: Log, name: str, at: NDArray[Any], was: list[Any]) -> list[Any]:
         """Return what changed and new messages have in a column; `was` is what the rows had that they stand for."""
