@@ -24,6 +24,8 @@ LONGEST = 300
 """Characters of a sentence, an error line or a command that is looked at; of longer ones the beginning."""
 SEARCHED = 400_000
 """Characters of one text that are searched; what lies behind is not looked at."""
+SPEAKERS = ("user", "assistant")
+"""Roles whose sentences are looked at; what anyone else says is read line by line."""
 
 
 class Found(NamedTuple):
@@ -152,7 +154,7 @@ def _commands(call: ToolCall) -> Iterator[Found]:
 
 def _spoken(role: str, text: str) -> Iterator[Found]:
     """Yield what the user asked for, what the agent decided, and what either left open."""
-    if role not in ("user", "assistant"):
+    if role not in SPEAKERS:
         return
     for hit in _SENTENCE.findall(text):
         if role == "user" and _MUST.search(hit):
