@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from ctxkit.messages import Message
 
 
+_KNOWN = 1 << 16
+"""Changed messages of which a log remembers the number of what they say."""
+
+
 class Front(msgspec.Struct, frozen=True, gc=False):
     """The items at the front of a head that no policy may remove; a cut behind them keeps them as they are."""
 
@@ -93,6 +97,14 @@ class Head(msgspec.Struct, gc=False):
         row, key = int(self.columns_["rows"][place]), int(self.columns_["keys"][place])
         return self.makers[key].message(log, row) if key else log.messages[row]
 
+    def messages(self, log: Log) -> list[Message]:
+        """Return what all items say."""
+        if self.tuple_ is not None or self.columns_ is None:
+            return [i.message(log) for i in self.items]
+        makers, said, c = self.makers, log.messages, self.columns_
+        rows = zip(c["rows"].tolist(), c["keys"].tolist(), strict=True)
+        return [makers[key].message(log, row) if key else said[row] for row, key in rows]
+
     def row(self, place: int) -> int:
         """Return the row of one item, or -1."""
         if self.tuple_ is not None or self.columns_ is None:
@@ -167,9 +179,15 @@ class Head(msgspec.Struct, gc=False):
         """Return a number an item, equal where the same is said at the same row; below 0: as said."""
         rows, keys, makers = self.column(log, "rows"), self.column(log, "keys"), self.makers
         found: NDArray[Any] = -rows - 1
+        known: dict[tuple[int, int], int] = log.memo.setdefault("contents", {})
         at = np.flatnonzero(keys)
-        changed = zip(rows[at].tolist(), keys[at].tolist(), strict=True)
-        found[at] = [content_at(row, makers[key].content) for row, key in changed]
+        if len(known) > _KNOWN:
+            known.clear()
+        changed = list(zip(rows[at].tolist(), keys[at].tolist(), strict=True))
+        for row, key in changed:
+            if (row, key) not in known:
+                known[row, key] = content_at(row, makers[key].content)
+        found[at] = [known[each] for each in changed]
         return found
 
     def _values(self, log: Log, name: str, at: NDArray[Any], was: list[Any]) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter as Tally
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from ctxkit.metrics.spans import spread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -47,9 +46,14 @@ class _ByCode:
 
     def __init__(self, texts: list[str], mine: list[int], width: int) -> None:
         self._width = width
-        some = [_samples(_codes(texts[at], width)) for at in mine]
-        often = Tally(code for each in some for code in each)
-        codes = np.array([min(each, key=often.__getitem__) for each in some], np.uint64)
+        lengths = np.array([len(texts[at]) for at in mine], np.int64)
+        starts, several = lengths.cumsum() - lengths, lengths - width + 1
+        step = np.maximum(several // SAMPLES, 1)
+        n = -(-several // step)
+        some = _codes("".join([texts[at] for at in mine]), width)[
+            np.repeat(starts, n) + spread(np.zeros_like(n), n) * np.repeat(step, n)
+        ]
+        codes = _rarest(some, n)
         order = np.argsort(codes, kind="stable")
         self._codes, self._numbers = codes[order], np.array(mine, np.int64)[order]
         self._likely = np.zeros(1 << 16, bool)
@@ -64,9 +68,14 @@ class _ByCode:
         return found
 
 
-def _samples(codes: Codes) -> Sequence[int]:
-    found: list[int] = codes[:: max(len(codes) // SAMPLES, 1)].tolist()
-    return found
+def _rarest(codes: Codes, n: Codes) -> Codes:
+    """Return of each text's codes, `n` of them, the first that the fewest texts have."""
+    if not len(n):
+        return codes
+    _, which, often = np.unique(codes, return_inverse=True, return_counts=True)
+    often, starts = often[which], n.cumsum() - n
+    first = np.flatnonzero(often == np.repeat(np.minimum.reduceat(often, starts), n))
+    return codes[first[first.searchsorted(starts)]]
 
 
 def _codes(text: str, width: int) -> Codes:
