@@ -34,6 +34,7 @@ def log_of(
     fixed: int | None = None,
     as_recorded: bool = False,
     last_usage: bool = False,
+    anchored: Sizes | None = None,
 ) -> Log:
     """Return the log of what was said in a session; recorded compactions are lifted out of it.
 
@@ -46,6 +47,7 @@ def log_of(
             out what the record shows to have gone unsent (old reasoning, for one); else only an agent or a model
             changes it, and all that is shown is sent: what would have gone unsent of another view, no log says.
         last_usage: let each prompt have the size that was known before it was sent: see `as_known`.
+        anchored: the session's sizes under the rules' counter, where they are known.
     """
     from ctxkit.sizes import sizes
     from ctxkit.tokens.catalogue import default
@@ -55,7 +57,10 @@ def log_of(
     more: list[int] | None = None
     if last_usage and tokens is None and fixed is None:
         tokens, more = as_known(session, counter)
-    anchored = sizes(session, counter) if tokens is None else None
+    if tokens is not None:
+        anchored = None
+    elif anchored is None:
+        anchored = sizes(session, counter)
     log = Log(counter, agent=session.agent, estimator=rules.estimator if rules else None)
     if anchored is not None:
         tokens = anchored.tokens

@@ -83,8 +83,21 @@ def names(found: Iterable[Found]) -> frozenset[Found]:
 
 def used(message: Message) -> frozenset[Found]:
     """Return what a reply names in its text and in the arguments of its calls, not in its thinking."""
-    return names(
-        _items(msgspec.structs.replace(message, parts=tuple(p for p in message.parts if type(p) is not Thinking)))
+    return names(spoken(message))
+
+
+def spoken(message: Message) -> frozenset[Found]:
+    """Return the items of a message but for those of its thinking."""
+    if not any(type(p) is Thinking for p in message.parts):
+        return items(message)
+    said = tuple([p for p in message.parts if type(p) is not Thinking])
+    return items(msgspec.structs.replace(message, parts=said))
+
+
+def thought(message: Message) -> frozenset[Found]:
+    """Return the items of a message's thinking."""
+    return frozenset(
+        found for p in message.parts if type(p) is Thinking for found in of_text(p.text[:SEARCHED])
     )
 
 
@@ -111,9 +124,11 @@ def texts(message: Message) -> Iterator[str]:
 
 def of_text(text: str) -> Iterator[Found]:
     """Yield paths, URLs, ids, numbers and errors of a text."""
-    for hit in _URL.findall(text):
-        yield Found("url", hit.rstrip(".,;:!?"))
-    bare = _URL.sub(" ", text) if "://" in text else text
+    bare = text
+    if "://" in text:
+        for hit in _URL.findall(text):
+            yield Found("url", hit.rstrip(".,;:!?"))
+        bare = _URL.sub(" ", text)
     for hit in _PATH.findall(bare):
         if _EXTENSION.search(hit):
             yield Found("path", hit)

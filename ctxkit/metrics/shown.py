@@ -271,7 +271,8 @@ def _turned(
 ) -> None:
     """Go over from one history to the next; `own` is what a pruning makes of some keys at once."""
     telling.hide(last.lo, base.lo, base.head.keys() | own.keys(), 2 * call + 1)
-    for key in {*last.head, *last.over, *range(base.lo, last.lo), *base.head, *own}:
+    changed = {key for key, _ in last.head.items() ^ base.head.items()}
+    for key in changed.union(last.over, range(base.lo, last.lo), own):
         telling.show(key, own[key] if key in own else base.at(key), 2 * call + 1)
 
 

@@ -66,7 +66,8 @@ class Bench:
         as_recorded = isinstance(rules.policy, AsRecorded)
         key = (_told_apart(rules.counter), _told_apart(rules.estimator), as_recorded)
         if key not in self._logs:
-            made = log_of(self.session, rules, as_recorded=as_recorded)
+            anchored = self.base.anchored if rules.counter is None else None
+            made = log_of(self.session, rules, as_recorded=as_recorded, anchored=anchored)
             self._logs[key] = made, rules  # what is told apart by its identity must live on
         return self._logs[key][0]
 
