@@ -21,8 +21,8 @@ def test_it_is_a_tuple_of_what_stood_then(values, later, at, stop):
         *(hash(was), repr(was)),
     )
     assert own[at:stop] == was[at:stop]
-    assert own + (1,) == (*was, 1)
-    assert (1,) + own == (1, *was)
+    assert own.__add__((1,)) == (*was, 1)
+    assert own.__radd__((1,)) == (1, *was)
     assert own != (*was, 1)
     assert own != list(was)
     if -len(was) <= at < len(was):
