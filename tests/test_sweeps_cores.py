@@ -49,7 +49,7 @@ def test_every_preset_can_travel(at_once):
 
 def test_what_was_made_at_the_prompt_stays_here(at_once):
     here = sys.modules["__main__"].__dict__
-    exec("def mine(history, room):\n    return history", here)  # noqa: S102  as at a prompt
+    exec("def mine(history, room):\n    return history", here)
     try:
         found = ck.sweep([talk(5), talk(7)], [ck.presets.none(), here["mine"]])
     finally:
@@ -78,7 +78,7 @@ def test_no_pool_is_started_by_a_script_or_a_worker(monkeypatch):
     main.__file__ = "study.py"
     assert not cores.at_a_prompt()
     del main.__file__
-    monkeypatch.setattr(multiprocessing, "parent_process", lambda: object())
+    monkeypatch.setattr(multiprocessing, "parent_process", object)
     assert not cores.at_a_prompt()
 
 
