@@ -81,11 +81,6 @@ def names(found: Iterable[Found]) -> frozenset[Found]:
     return frozenset(n for f in found for n in (endings(f.text) if f.family == "path" else (f,)))
 
 
-def used(message: Message) -> frozenset[Found]:
-    """Return what a reply names in its text and in the arguments of its calls, not in its thinking."""
-    return names(spoken(message))
-
-
 def spoken(message: Message) -> frozenset[Found]:
     """Return the items of a message but for those of its thinking."""
     if not any(type(p) is Thinking for p in message.parts):
