@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit.history.items import content_at
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -129,12 +127,8 @@ def alike(a: Numbers, b: Numbers) -> int:
 
 def contents(history: History) -> Numbers:
     """Return a number a message that is equal where the same is said at the same row."""
-    rows, keys = history.column("rows"), history.column("keys")
-    found: Numbers = -rows - 1
-    makers = history.head.makers if history.head.size else {}
-    for p in np.flatnonzero(keys).tolist():
-        found[p] = content_at(int(rows[p]), makers[int(keys[p])].content)
-    return found
+    head, tail = history.head, -np.arange(history.lo, history.hi) - 1
+    return np.concatenate((head.column(history.log, "contents"), tail)) if head.size else tail
 
 
 def common(a: History, b: History) -> int:

@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from ctxkit.cache.words import foretold
-from ctxkit.engine import identified
-from ctxkit.errors import BadArguments, CtxkitError
+from ctxkit.errors import CtxkitError
 from ctxkit.markup import escape, line
 from ctxkit.metrics.elongation import FLOOR, LEVEL
 from ctxkit.readers.given import of_session
-from ctxkit.replays import replayed, session_of
+from ctxkit.replays import session_of
+from ctxkit.sweeps.batches import Bench
 from ctxkit.sweeps.columns import typed
-from ctxkit.sweeps.grids import Refused, labels, rules_of
+from ctxkit.sweeps.grids import labels, rules_of
 from ctxkit.sweeps.renamed import Scores
-from ctxkit.sweeps.scores import Base, row_of
+from ctxkit.sweeps.scores import row_of
 
 if TYPE_CHECKING:
 
-    from ctxkit.engine import Run
     from ctxkit.session import Session
     from ctxkit.sweeps.grids import Several
 
@@ -180,17 +179,17 @@ def compare(
         BadArguments: it is no session, or there are no rules.
         UnknownPreset: a name means nothing; the sentence names the nearest.
     """
-    session = identified(session.origin or session)
     from tqdm.auto import tqdm
 
     given = rules_of(rules)
-    base = Base(session)
+    bench = Bench(session.origin or session)
+    session, base = bench.session, bench.base
     rows, replays = [row_of(session, base, loss=loss, reuse=reuse)], {"recorded": session}
     bar = tqdm(zip(given, labels(given), strict=True), "compare", len(given), delay=1, disable=not progress)
     for each, label in bar:
         row: dict[str, Any] = {"session": session.id}
         try:
-            done = _replayed(session, each)
+            done = bench.run(each)
             again = session_of(session, done)
             row = row_of(again, base, done, loss=loss, reuse=reuse)
             replays[label] = again
@@ -202,12 +201,6 @@ def compare(
     frame = Comparison(typed(rows).set_axis([r["rules"] for r in rows], axis=0))
     frame.replays = replays
     return frame
-
-
-def _replayed(session: Session, rules: Any) -> Run:
-    if isinstance(rules, Refused):
-        raise BadArguments(rules.error)
-    return replayed(session, rules)
 
 
 def _rows(frame: pd.DataFrame) -> list[list[str]]:
