@@ -1,4 +1,4 @@
-"""OpenCode: exported sessions, and the storage folder with one file a session, message and part."""
+"""OpenCode: exported sessions, its database (1.2 and 2.x), and the older folder of one file a message and part."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ctxkit.errors import ReadError
 from ctxkit.messages import Fault
 from ctxkit.readers.fields import items, mapping, number, text
 from ctxkit.readers.opencode_messages import to_session
+from ctxkit.readers.opencode_tables import is_store, read_store
 from ctxkit.readers.source import Source
 
 if TYPE_CHECKING:
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
 NAME = "opencode"
 CAN = "text, thinking, calls with results, usage per call (cache reads and writes), money, times; compactions, prunings"
 CANNOT = "system prompt, tool schemas"
+TABLES = ("session", "message", "part", "session_v2", "session_message")
 TRAITS = (("all", "an aborted call's zeros are missing; money is the log's own, $0 is missing"),)
 """By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is an export, or a session or one message of the storage folder."""
+    """Say whether this is an export, a database, or a session or one message of the storage folder."""
+    if source.is_database:
+        return is_store(source)
     document = source.document
     if type(document) is not dict:
         return False
@@ -37,7 +41,9 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Return the one session of an export, or of a storage; a single message reads as a session of one message."""
+    """Return the one session of an export or storage, or all of a database; a message reads as a session of one."""
+    if source.is_database:
+        return _nested(read_store(source))
     document = mapping(source.document)
     if text(document.get("id")).startswith("ses_"):
         return (
