@@ -42,6 +42,7 @@ MEMBERS = (
     "atif",
     "inspect_ai",
     "aider",
+    "cline",
     "openhands",
     "langfuse",
     "langchain",

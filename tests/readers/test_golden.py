@@ -32,7 +32,7 @@ NO_USAGE = {"openai", "tau-bench", "swe-agent", "fuseraft-checkpoint"}
 NO_CACHE = {"aider", "fuseraft-events", "fuseraft-turns", "fuseraft-snapshots"}
 NO_FAILURE = {"atif", "langfuse", "openai", "openai-responses", "otel", "swe-agent", "tau-bench",
               "fuseraft-checkpoint"}  # fmt: skip
-COMPACTED = {"native", "pi", "claude-code", "codex", "kimi-cli", "opencode", "openhands"}
+COMPACTED = {"native", "pi", "claude-code", "codex", "kimi-cli", "opencode", "openhands", "cline"}
 
 
 @pytest.fixture(params=SAMPLES)
@@ -52,7 +52,7 @@ def test_every_reader_has_a_sample():
 
 
 def test_samples_are_small():
-    assert sum(p.stat().st_size for p in GOLDEN.rglob("*") if p.is_file()) < 60_000
+    assert sum(p.stat().st_size for p in GOLDEN.rglob("*") if p.is_file()) < 90_000
 
 
 def test_a_sample_is_known_by_its_content(name: str):
