@@ -19,7 +19,23 @@ CLINE = json.dumps(
         {"role": "assistant", "content": "Done.", "ts": 1_772_359_209_000},
     ]
 ).encode()
+COPILOT = b"".join(
+    json.dumps({"type": kind, "id": f"e{n}", "timestamp": f"2026-03-01T10:00:0{n}Z", "parentId": None, **more}).encode()
+    + b"\n"
+    for n, (kind, more) in enumerate(
+        [
+            ("session.start", {"data": {"sessionId": "s"}}),
+            ("assistant.message", {"data": {"content": "hm", "reasoningText": "so", "toolRequests": [{"name": "task"}]}}),
+            ("assistant.usage", {"data": {"inputTokens": 9, "cacheReadTokens": 4, "outputTokens": 2, "duration": 50}}),
+            ("user.message", {"agentId": "sub", "data": {"content": "look"}}),
+            ("assistant.message", {"data": {"content": "found", "parentToolCallId": "sub"}}),
+            ("session.truncation", {"data": {"tokenLimit": 9000, "messagesRemovedDuringTruncation": 2}}),
+            ("system.message", {"data": {"content": "be brief"}}),
+        ]
+    )
+)
 TODAY: dict[str, list[bytes]] = {
+    "copilot-cli": [(GOLDEN / "copilot-cli.jsonl").read_bytes(), COPILOT],
     "cline": [(GOLDEN / "cline" / "api_conversation_history.json").read_bytes(), CLINE],
 }
 """Logs by the name of the reader that must know them."""

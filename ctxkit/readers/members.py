@@ -29,6 +29,7 @@ MEMBERS = (
     "pi",
     "claude_code",
     "codex",
+    "copilot",
     "fuseraft_snapshots",
     "fuseraft_events",
     "fuseraft_checkpoint",
