@@ -14,28 +14,91 @@ XML = (
 CLINE = json.dumps(
     [
         {"role": "user", "content": "<task>look</task>", "ts": 1_772_359_201_000},
-        {"role": "assistant", "content": [{"type": "text", "text": XML[0]}], "modelInfo": {"modelId": "m-1"}},
-        {"role": "user", "content": [{"type": "text", "text": t} for t in (XML[1], "x = 1", XML[2])]},
+        {
+            "role": "assistant",
+            "content": [{"type": "text", "text": XML[0]}],
+            "modelInfo": {"modelId": "m-1"},
+        },
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": t} for t in (XML[1], "x = 1", XML[2])],
+        },
         {"role": "assistant", "content": "Done.", "ts": 1_772_359_209_000},
     ]
 ).encode()
 COPILOT = b"".join(
-    json.dumps({"type": kind, "id": f"e{n}", "timestamp": f"2026-03-01T10:00:0{n}Z", "parentId": None, **more}).encode()
+    json.dumps(
+        {
+            "type": kind,
+            "id": f"e{n}",
+            "timestamp": f"2026-03-01T10:00:0{n}Z",
+            "parentId": None,
+            **more,
+        }
+    ).encode()
     + b"\n"
     for n, (kind, more) in enumerate(
         [
             ("session.start", {"data": {"sessionId": "s"}}),
-            ("assistant.message", {"data": {"content": "hm", "reasoningText": "so", "toolRequests": [{"name": "task"}]}}),
-            ("assistant.usage", {"data": {"inputTokens": 9, "cacheReadTokens": 4, "outputTokens": 2, "duration": 50}}),
+            (
+                "assistant.message",
+                {
+                    "data": {
+                        "content": "hm",
+                        "reasoningText": "so",
+                        "toolRequests": [{"name": "task"}],
+                    }
+                },
+            ),
+            (
+                "assistant.usage",
+                {
+                    "data": {
+                        "inputTokens": 9,
+                        "cacheReadTokens": 4,
+                        "outputTokens": 2,
+                        "duration": 50,
+                    }
+                },
+            ),
             ("user.message", {"agentId": "sub", "data": {"content": "look"}}),
             ("assistant.message", {"data": {"content": "found", "parentToolCallId": "sub"}}),
-            ("session.truncation", {"data": {"tokenLimit": 9000, "messagesRemovedDuringTruncation": 2}}),
+            (
+                "session.truncation",
+                {"data": {"tokenLimit": 9000, "messagesRemovedDuringTruncation": 2}},
+            ),
             ("system.message", {"data": {"content": "be brief"}}),
         ]
     )
 )
+GOOSE = b"".join(
+    json.dumps(r).encode() + b"\n"
+    for r in (
+        {"working_dir": "/w", "description": "d", "message_count": 2, "total_tokens": 9},
+        {
+            "role": "user",
+            "created": 1,
+            "content": [{"type": "text", "text": "go"}, {"type": "image", "data": "AA=="}],
+        },
+        {
+            "role": "assistant",
+            "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}],
+        },
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "toolResponse",
+                    "id": "c",
+                    "toolResult": {"status": "error", "error": "no"},
+                }
+            ],
+        },
+    )
+)
 TODAY: dict[str, list[bytes]] = {
     "copilot-cli": [(GOLDEN / "copilot-cli.jsonl").read_bytes(), COPILOT],
+    "goose": [(GOLDEN / "goose.json").read_bytes(), GOOSE],
     "cline": [(GOLDEN / "cline" / "api_conversation_history.json").read_bytes(), CLINE],
 }
 """Logs by the name of the reader that must know them."""

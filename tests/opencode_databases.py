@@ -36,7 +36,10 @@ def older(path: Path, export: dict[str, Any], parent: str | None = None) -> sqli
     for m in export["messages"]:
         told = {k: v for k, v in m["info"].items() if k not in ("id", "sessionID")}
         when = m["info"]["time"]["created"]
-        db.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?)", (m["info"]["id"], own, when, when, json.dumps(told)))
+        db.execute(
+            "INSERT INTO message VALUES (?, ?, ?, ?, ?)",
+            (m["info"]["id"], own, when, when, json.dumps(told)),
+        )
         for p in m["parts"]:
             data = json.dumps({k: v for k, v in p.items() if k != "id"})
             row = (m["info"]["id"], p["id"], own, when, when, data)
@@ -51,7 +54,10 @@ def newer(path: Path, export: dict[str, Any]) -> sqlite3.Connection:
     info = export["info"]
     _session(db, "session_v2", info, None)
     told = [t for m in export["messages"] if (t := _newer(m))]
-    marks = [("model-switched", {"model": {"id": "m-1", "providerID": "made"}}), ("idle", {"outcome": "succeeded"})]
+    marks = [
+        ("model-switched", {"model": {"id": "m-1", "providerID": "made"}}),
+        ("idle", {"outcome": "succeeded"}),
+    ]
     for seq, (kind, data) in enumerate([marks[0], *told, marks[1]]):
         when = data.get("time", {}).get("created", info["time"]["created"])
         row = (kind, seq, f"msg_{seq}", info["id"], when, when, json.dumps(data))
@@ -70,8 +76,21 @@ def _begun(path: Path, schema: str) -> sqlite3.Connection:
 
 def _session(db: sqlite3.Connection, table: str, info: dict[str, Any], parent: str | None) -> None:
     t = info["time"]
-    row = (info["id"], "p", parent, "s", info["directory"], info["title"], info["version"], None, None, None)
-    db.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * 12)})", (*row, t["created"], t["updated"]))
+    row = (
+        info["id"],
+        "p",
+        parent,
+        "s",
+        info["directory"],
+        info["title"],
+        info["version"],
+        None,
+        None,
+        None,
+    )
+    db.execute(
+        f"INSERT INTO {table} VALUES ({', '.join('?' * 12)})", (*row, t["created"], t["updated"])
+    )
 
 
 def _newer(m: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
@@ -82,7 +101,13 @@ def _newer(m: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
     told = {k: info[k] for k in ("agent", "cost", "tokens", "finish", "time")}
     told["model"] = {"id": info["modelID"], "providerID": info["providerID"]}
     if info.get("summary"):
-        return "compaction", {**told, "status": "completed", "reason": "auto", "summary": texts, "recent": ""}
+        return "compaction", {
+            **told,
+            "status": "completed",
+            "reason": "auto",
+            "summary": texts,
+            "recent": "",
+        }
     content = [_content(p) for p in parts if p["type"] in ("text", "tool")]
     return "assistant", {**told, "content": content}
 

@@ -27,7 +27,10 @@ CAN = (
 )
 CANNOT = "system prompt, tool schemas; file contents that Cline shortened in requests (context_history.json)"
 TRAITS = (
-    ("Cline", "a cut is told by the range that the next request left out; tokensIn is what was not cached"),
+    (
+        "Cline",
+        "a cut is told by the range that the next request left out; tokensIn is what was not cached",
+    ),
     ("Roo", "tokensIn holds the cached tokens where it is at least as large as they are"),
 )
 _TALK = "api_conversation_history.json"
@@ -124,7 +127,11 @@ class _Task:
         more: dict[str, Any] = {"time": time(raw.get("ts"))}
         if raw.get("role") == "assistant":
             more |= self._about(raw, request)
-        made = [m for m in to_messages(_plain(raw), self.log, self.skipped, **more) if m.parts or m.usage]
+        made = [
+            m
+            for m in to_messages(_plain(raw), self.log, self.skipped, **more)
+            if m.parts or m.usage
+        ]
         made = unwrapped(made, self.log, n)
         mark = word(raw.get("condenseId")) if raw.get("isSummary") is True else None
         if mark or raw.get("isTruncationMarker") is True:
@@ -132,7 +139,11 @@ class _Task:
         else:
             for m in named(made, self.asked):
                 self.log.add(m)
-        own = [m.id for e in self.log.entries[before:] for m in (e.inserted if isinstance(e, Edit) else (e,))]
+        own = [
+            m.id
+            for e in self.log.entries[before:]
+            for m in (e.inserted if isinstance(e, Edit) else (e,))
+        ]
         self._of[n] = own
         for key in ("condenseParent", "truncationParent"):
             if type(raw.get(key)) is str:
@@ -155,7 +166,14 @@ class _Task:
         when = made[0].time if made else None
         new = tuple(replace(m, role="summary") for m in made) if summary else tuple(made)
         kind = "condense" if summary else "truncation"
-        edit = Edit(kind="summarised", id=self.log.new_id(), targets=gone, inserted=new, method=kind, time=when)
+        edit = Edit(
+            kind="summarised",
+            id=self.log.new_id(),
+            targets=gone,
+            inserted=new,
+            method=kind,
+            time=when,
+        )
         self.log.add(edit)
 
     def _leave_out(self, request: Request) -> None:
@@ -170,7 +188,9 @@ class _Task:
         self._cut = last
         if gone:
             own = self.log.new_id()
-            self.log.add(Edit(kind="dropped", id=own, targets=gone, method="truncation", time=request.time))
+            self.log.add(
+                Edit(kind="dropped", id=own, targets=gone, method="truncation", time=request.time)
+            )
 
 
 def _plain(raw: dict[str, Any]) -> dict[str, Any]:

@@ -36,10 +36,19 @@ def unwrapped(made: list[Message], log: Log, n: int) -> list[Message]:
         return made
     rest = m.parts[0].text[found.end() :] if isinstance(m.parts[0], Text) else ""
     parts: list[Part] = [*([Text(rest)] if rest else []), *m.parts[1:]]
-    end = next((i for i, p in enumerate(parts) if isinstance(p, Text) and p.text.startswith(_ENVIRONMENT)), len(parts))
+    end = next(
+        (i for i, p in enumerate(parts) if isinstance(p, Text) and p.text.startswith(_ENVIRONMENT)),
+        len(parts),
+    )
     said = tuple(parts[:end])
-    wrong = said[:1] and isinstance(said[0], Text) and said[0].text.startswith("The tool execution failed")
-    result = replace(m, role="tool", parts=said, tool=found[1], call_id=f"xml-{n}", is_error=bool(wrong))
+    wrong = (
+        said[:1]
+        and isinstance(said[0], Text)
+        and said[0].text.startswith("The tool execution failed")
+    )
+    result = replace(
+        m, role="tool", parts=said, tool=found[1], call_id=f"xml-{n}", is_error=bool(wrong)
+    )
     if end == len(parts):
         return [result]
     return [result, replace(m, id=log.new_id(), parts=tuple(parts[end:]), kind="wrapper")]

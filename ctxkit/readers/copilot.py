@@ -35,7 +35,10 @@ CAN = (
 )
 CANNOT = "the prompt of a call (kept files leave assistant.usage out); what a truncation took; money (credits only)"
 TRAITS = (
-    ("all", "inputTokens holds the cached tokens; a truncation is a mark without the messages it took"),
+    (
+        "all",
+        "inputTokens holds the cached tokens; a truncation is a mark without the messages it took",
+    ),
 )
 _FIRST = {"session.start", "session.resume"}
 
@@ -50,7 +53,12 @@ def sniff(source: Source) -> bool:
 
 def _is_event(record: dict[str, Any]) -> bool:
     kind = text(record.get("type")).partition(".")
-    return kind[0] in _ROOMS and bool(kind[2]) and type(record.get("data")) is dict and "parentId" in record
+    return (
+        kind[0] in _ROOMS
+        and bool(kind[2])
+        and type(record.get("data")) is dict
+        and "parentId" in record
+    )
 
 
 _ROOMS = {"session", "user", "assistant", "tool", "hook", "subagent", "system", "skill"}
@@ -129,7 +137,9 @@ class _Reading:
         elif kind in ("session.compaction_start", "session.usage_info"):
             self.window = number(data.get("tokenLimit")) or self.window
         elif kind == "session.shutdown":
-            self.totals = {k: data[k] for k in ("modelMetrics", "totalPremiumRequests") if k in data}
+            self.totals = {
+                k: data[k] for k in ("modelMetrics", "totalPremiumRequests") if k in data
+            }
         elif kind == "subagent.started":
             thread = self.others.get(text(data.get("toolCallId")))
             if thread is not None:
@@ -138,7 +148,9 @@ class _Reading:
             count(self.skipped, kind or "no type")
 
     @staticmethod
-    def _heard(t: _Thread, kind: str, record: dict[str, Any], data: dict[str, Any], when: float | None) -> None:
+    def _heard(
+        t: _Thread, kind: str, record: dict[str, Any], data: dict[str, Any], when: float | None
+    ) -> None:
         said = text(data.get("transformedContent")) or as_text(data.get("content"))
         own, parts = t.log.new_id(record.get("id")), (Text(said),) if said else ()
         if kind == "system.message":
@@ -148,13 +160,17 @@ class _Reading:
         injected = "" if data.get("source") in (None, "user") else "injected"
         t.log.add(Message(role="user", id=own, parts=parts, time=when, kind=injected))
 
-    def _said(self, t: _Thread, record: dict[str, Any], data: dict[str, Any], when: float | None) -> None:
+    def _said(
+        self, t: _Thread, record: dict[str, Any], data: dict[str, Any], when: float | None
+    ) -> None:
         thought, content = text(data.get("reasoningText")), as_text(data.get("content"))
         sealed = len(text(data.get("reasoningOpaque"))) + len(text(data.get("encryptedContent")))
         parts: list[Part] = [Thinking(thought, hidden=sealed)] if thought or sealed else []
         parts += [Text(content)] if content else []
         for raw in map(mapping, items(data.get("toolRequests"))):
-            called = ToolCall(text(raw.get("toolCallId")), text(raw.get("name")), *arguments(raw.get("arguments")))
+            called = ToolCall(
+                text(raw.get("toolCallId")), text(raw.get("name")), *arguments(raw.get("arguments"))
+            )
             t.asked[called.id] = called.name
             parts.append(called)
         output = number(data.get("outputTokens"))
@@ -185,7 +201,9 @@ class _Reading:
         t.last = None
 
     @staticmethod
-    def _answered(t: _Thread, record: dict[str, Any], data: dict[str, Any], when: float | None) -> None:
+    def _answered(
+        t: _Thread, record: dict[str, Any], data: dict[str, Any], when: float | None
+    ) -> None:
         result, error = mapping(data.get("result")), mapping(data.get("error"))
         failed = data.get("success") is False
         said = as_text(result.get("content")) or (text(error.get("message")) if failed else "")
@@ -203,14 +221,18 @@ class _Reading:
             )
         )
 
-    def _compacted(self, t: _Thread, record: dict[str, Any], data: dict[str, Any], when: float | None) -> None:
+    def _compacted(
+        self, t: _Thread, record: dict[str, Any], data: dict[str, Any], when: float | None
+    ) -> None:
         if data.get("success") is not True:
             count(self.skipped, "compaction that failed")
             return
         said, used = text(data.get("summaryContent")), mapping(data.get("compactionTokensUsed"))
         log = t.log
         kept = t.systems  # sent anew with each call
-        summary = Message(role="summary", id=log.new_id(), parts=(Text(said),) if said else (), time=when)
+        summary = Message(
+            role="summary", id=log.new_id(), parts=(Text(said),) if said else (), time=when
+        )
         edit = Edit(
             kind="summarised",
             id=log.new_id(record.get("id")),
@@ -225,7 +247,9 @@ class _Reading:
         )
         log.compact(edit, kept)
 
-    def _truncated(self, t: _Thread, record: dict[str, Any], data: dict[str, Any], when: float | None) -> None:
+    def _truncated(
+        self, t: _Thread, record: dict[str, Any], data: dict[str, Any], when: float | None
+    ) -> None:
         self.window = number(data.get("tokenLimit")) or self.window
         taken = number(data.get("messagesRemovedDuringTruncation"))
         edit = Edit(

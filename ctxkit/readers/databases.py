@@ -47,9 +47,14 @@ class Tables:
         ).fetchone()
         if found is None:
             return set()
-        return {str(r[0]) for r in self._connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+        return {
+            str(r[0])
+            for r in self._connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
+        }
 
-    def rows(self, table: str, wanted: tuple[str, ...], order: str, **where: Any) -> Iterator[dict[str, Any]]:
+    def rows(
+        self, table: str, wanted: tuple[str, ...], order: str, **where: Any
+    ) -> Iterator[dict[str, Any]]:
         """Yield rows as objects; columns that this version of the tool has not are left out.
 
         Args:
@@ -150,7 +155,9 @@ def _place(path: Path, size: int) -> Iterator[tuple[Path, str]]:
     elif index.exists():
         yield path, "mode=ro"
     elif size + wal.stat().st_size > _COPY:
-        raise ReadError("the tool was killed while it wrote: open and close it once, then read again.", path)
+        raise ReadError(
+            "the tool was killed while it wrote: open and close it once, then read again.", path
+        )
     else:
         with tempfile.TemporaryDirectory(prefix="ctxkit-") as folder:
             copy = Path(folder) / "copy.db"

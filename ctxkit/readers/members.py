@@ -44,6 +44,7 @@ MEMBERS = (
     "inspect_ai",
     "aider",
     "cline",
+    "goose",
     "openhands",
     "langfuse",
     "langchain",

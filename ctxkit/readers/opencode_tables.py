@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from ctxkit.readers.source import Source
     from ctxkit.session import Session
 
-_SESSION = ("id", "parent_id", "directory", "title", "version", "agent", "model", "revert", "time_created")
+_SESSION = (
+    "id",
+    "parent_id",
+    "directory",
+    "title",
+    "version",
+    "agent",
+    "model",
+    "revert",
+    "time_created",
+)
 _QUIET = {"idle", "agent-switched", "model-switched", "location-switched"}
 
 
@@ -62,13 +72,18 @@ def _session(database: Tables, table: str, row: dict[str, Any]) -> Session:
 def _older(database: Tables, session: str, faults: list[Fault]) -> list[dict[str, Any]]:
     """The messages of 1.2, each with its parts."""
     parts: dict[str, list[Any]] = {}
-    for row in database.rows("part", ("id", "message_id", "data"), "message_id, id", session_id=session):
+    for row in database.rows(
+        "part", ("id", "message_id", "data"), "message_id, id", session_id=session
+    ):
         data = _data(row, "part", faults)
         parts.setdefault(str(row.get("message_id")), []).append({**data, "id": row.get("id")})
     wanted = ("id", "time_created", "data")
     found = database.rows("message", wanted, "time_created, id", session_id=session)
     return [
-        {"info": {**_data(row, "message", faults), "id": row.get("id")}, "parts": parts.get(str(row.get("id")), [])}
+        {
+            "info": {**_data(row, "message", faults), "id": row.get("id")},
+            "parts": parts.get(str(row.get("id")), []),
+        }
         for row in found
     ]
 
@@ -100,7 +115,10 @@ def _told(kind: str, data: dict[str, Any]) -> dict[str, Any] | None:
     if kind in _QUIET:
         return None
     if kind == "assistant":
-        return {"info": _reply(data), "parts": [_part(mapping(p)) for p in items(data.get("content"))]}
+        return {
+            "info": _reply(data),
+            "parts": [_part(mapping(p)) for p in items(data.get("content"))],
+        }
     if kind == "compaction":
         if data.get("status") not in ("completed", None):
             return None
@@ -133,7 +151,10 @@ def _reply(data: dict[str, Any]) -> dict[str, Any]:
         "time": mapping(data.get("time")),
     }
     if error:
-        told["error"] = {"name": error.get("type") or "error", "data": {"message": error.get("message")}}
+        told["error"] = {
+            "name": error.get("type") or "error",
+            "data": {"message": error.get("message")},
+        }
     return told
 
 
@@ -142,7 +163,9 @@ def _part(raw: dict[str, Any]) -> dict[str, Any]:
         return raw
     state = mapping(raw.get("state"))
     shown = items(state.get("content"))
-    said = "\n".join(text(mapping(c).get("text")) for c in shown if mapping(c).get("type") == "text")
+    said = "\n".join(
+        text(mapping(c).get("text")) for c in shown if mapping(c).get("type") == "text"
+    )
     wrong = mapping(state.get("error"))
     told = {
         "status": state.get("status"),
@@ -152,10 +175,18 @@ def _part(raw: dict[str, Any]) -> dict[str, Any]:
         "attachments": [_file(mapping(c)) for c in shown if mapping(c).get("type") != "text"],
         "time": {"end": mapping(raw.get("time")).get("completed")},
     }
-    return {"type": "tool", "id": None, "tool": raw.get("name"), "callID": raw.get("id"), "state": told}
+    return {
+        "type": "tool",
+        "id": None,
+        "tool": raw.get("name"),
+        "callID": raw.get("id"),
+        "state": told,
+    }
 
 
 def _file(raw: dict[str, Any]) -> dict[str, Any]:
     data, mime = text(raw.get("data")), text(raw.get("mime")) or text(raw.get("mediaType"))
-    url = text(raw.get("uri")) or text(raw.get("url")) or text(mapping(raw.get("source")).get("uri"))
+    url = (
+        text(raw.get("uri")) or text(raw.get("url")) or text(mapping(raw.get("source")).get("uri"))
+    )
     return {"type": "file", "mime": mime, "url": f"data:{mime};base64,{data}" if data else url}

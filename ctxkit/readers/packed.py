@@ -58,7 +58,9 @@ def unpacked(data: bytes, path: Path, most: int | None = None) -> bytes:
             return bytes(out[:most])
         if len(out) > limit:
             kind = kind_of(data)
-            raise ReadError(f"the {kind} file grows beyond {limit:,} bytes: refused as a bomb.", path)
+            raise ReadError(
+                f"the {kind} file grows beyond {limit:,} bytes: refused as a bomb.", path
+            )
     return bytes(out)
 
 
@@ -120,7 +122,11 @@ def chunks(file: Any, path: Path) -> Iterator[bytes]:
         cut = "runcated" in str(e)
         if cut and some:
             return  # a log that is still being written ends early
-        told = "is cut short: nothing of it can be unpacked." if cut else f"is damaged ({str(e)[:80]})."
+        told = (
+            "is cut short: nothing of it can be unpacked."
+            if cut
+            else f"is damaged ({str(e)[:80]})."
+        )
         raise ReadError(f"the {kind} file {told}", path) from None
 
 

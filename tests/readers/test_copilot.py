@@ -38,7 +38,11 @@ def test_a_compactions_own_bill_and_the_totals_are_kept():
     session = ck.read(GOLDEN)
     (edit,) = session.edits
     assert (edit.tokens_before, edit.tokens_after) == (1315, 40)
-    assert (edit.usage.input_tokens, edit.usage.cache_read_tokens, edit.usage.output_tokens) == (115, 1200, 20)
+    assert (edit.usage.input_tokens, edit.usage.cache_read_tokens, edit.usage.output_tokens) == (
+        115,
+        1200,
+        20,
+    )
     assert session.details["totals"]["modelMetrics"]["m-1"]["usage"]["inputTokens"] == 4660
     assert [c.message.usage.output_tokens for c in session.calls] == [21, 19, 15, 6]
     assert session.calls[0].message.usage.input_tokens is None

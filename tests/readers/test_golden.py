@@ -28,12 +28,12 @@ SIZES_ONLY = {"fuseraft-snapshots"}
 NO_CALLS = {"aider", *SIZES_ONLY}
 NO_ARGUMENTS = {"fuseraft-turns"}
 NO_RESULTS = {"fuseraft-events", "fuseraft-turns"}
-NO_USAGE = {"openai", "tau-bench", "swe-agent", "fuseraft-checkpoint"}
+NO_USAGE = {"goose", "openai", "tau-bench", "swe-agent", "fuseraft-checkpoint"}
 NO_CACHE = {"aider", "copilot-cli", "fuseraft-events", "fuseraft-turns", "fuseraft-snapshots"}
 NO_FAILURE = {"atif", "langfuse", "openai", "openai-responses", "otel", "swe-agent", "tau-bench",
               "fuseraft-checkpoint"}  # fmt: skip
 COMPACTED = {"native", "pi", "claude-code", "codex", "kimi-cli", "opencode", "openhands", "cline",
-             "copilot-cli"}  # fmt: skip
+             "copilot-cli", "goose"}  # fmt: skip
 
 
 @pytest.fixture(params=SAMPLES)

@@ -46,7 +46,12 @@ def test_a_database_tells_what_the_export_tells(database: Path):
     found, wanted = ck.read(database), ck.read(EXPORT)
     assert told(found) == told(wanted)
     assert [m.text for m in found.view()] == [m.text for m in wanted.view()]
-    assert (found.id, found.title, found.cwd, found.started) == (wanted.id, wanted.title, wanted.cwd, wanted.started)
+    assert (found.id, found.title, found.cwd, found.started) == (
+        wanted.id,
+        wanted.title,
+        wanted.cwd,
+        wanted.started,
+    )
     assert len(ck.read_all(database.parent, progress=False)) == 1
 
 
@@ -56,7 +61,9 @@ def test_it_is_read_while_the_tool_writes(tmp_path: Path):
     assert Path(f"{file}-wal").stat().st_size
     before = {p: p.read_bytes() for p in (file, Path(f"{file}-wal"))}
     said = json.dumps({"role": "user", "time": {"created": 1}})
-    db.execute("INSERT INTO message VALUES ('msg_x', 'ses_golden', 1, 1, ?)", (said,))  # not committed
+    db.execute(
+        "INSERT INTO message VALUES ('msg_x', 'ses_golden', 1, 1, ?)", (said,)
+    )  # not committed
     assert len(ck.read(file).calls) == 4
     assert {p: p.read_bytes() for p in before} == before
     db.commit()
@@ -67,17 +74,24 @@ def test_one_whose_tool_was_killed_is_read_from_a_copy(tmp_path: Path):
     db = older(tmp_path / "live.db", TALK)
     (tmp_path / "left").mkdir()
     for end in ("", "-wal"):
-        (tmp_path / "left" / f"opencode.db{end}").write_bytes(Path(f"{tmp_path}/live.db{end}").read_bytes())
+        (tmp_path / "left" / f"opencode.db{end}").write_bytes(
+            Path(f"{tmp_path}/live.db{end}").read_bytes()
+        )
     db.close()
     assert len(ck.read(tmp_path / "left" / "opencode.db").calls) == 4
-    assert sorted(p.name for p in (tmp_path / "left").iterdir()) == ["opencode.db", "opencode.db-wal"]
+    assert sorted(p.name for p in (tmp_path / "left").iterdir()) == [
+        "opencode.db",
+        "opencode.db-wal",
+    ]
 
 
 def test_the_index_of_a_killed_tool_is_enough(tmp_path: Path):
     db = older(tmp_path / "live.db", TALK)
     (tmp_path / "left").mkdir()
     for end in ("", "-wal", "-shm"):
-        (tmp_path / "left" / f"opencode.db{end}").write_bytes(Path(f"{tmp_path}/live.db{end}").read_bytes())
+        (tmp_path / "left" / f"opencode.db{end}").write_bytes(
+            Path(f"{tmp_path}/live.db{end}").read_bytes()
+        )
     db.close()
     before = {p: p.read_bytes() for p in (tmp_path / "left").iterdir() if p.suffix != ".db-shm"}
     assert len(ck.read(tmp_path / "left" / "opencode.db").calls) == 4
@@ -145,7 +159,9 @@ def test_broken_cells_are_counted(database: Path):
     db.execute(f"UPDATE {table} SET data = '{{' WHERE rowid = 2")
     db.commit()
     db.close()
-    assert [f.why for f in ck.read(database).faults] == ["message msg_1: expected a JSON object"] or table == "message"
+    assert [f.why for f in ck.read(database).faults] == [
+        "message msg_1: expected a JSON object"
+    ] or table == "message"
     assert ck.read(database).faults
 
 

@@ -67,7 +67,10 @@ def test_a_bomb_is_refused_in_a_sentence(how: str):
 
 def test_a_log_that_is_still_being_packed_is_read_as_far_as_it_is_whole(tmp_path: Path):
     noise = random.Random(7).randbytes(300_000).hex()
-    data = GOLDEN.read_bytes() + json.dumps({"type": "event_msg", "payload": {"noise": noise}}).encode()
+    data = (
+        GOLDEN.read_bytes()
+        + json.dumps({"type": "event_msg", "payload": {"noise": noise}}).encode()
+    )
     session = read_source(Source("x", zstd(data)[:-100_000]))[0]
     assert len(session.calls) == len(ck.read(GOLDEN).calls)
     with pytest.raises(ReadError, match="cut short"):
@@ -92,17 +95,27 @@ def rollout(path: Path, compactions: int, image: int) -> None:
     lines = GOLDEN.read_bytes().splitlines(keepends=True)
     meta, talk = lines[0], [x for x in lines[1:] if b'"compacted"' not in x]
     picture = {"type": "input_image", "image_url": "data:image/png;base64," + "A" * image}
-    asked = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "see"}, picture]}
+    asked = {
+        "type": "message",
+        "role": "user",
+        "content": [{"type": "input_text", "text": "see"}, picture],
+    }
     with path.open("wb") as file:
         file.writelines([meta, *talk])
         file.write(json.dumps({"type": "response_item", "payload": asked}).encode() + b"\n")
         for n in range(compactions):
-            said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": f"summary {n}"}]}
+            said = {
+                "type": "message",
+                "role": "user",
+                "content": [{"type": "input_text", "text": f"summary {n}"}],
+            }
             payload = {"message": f"summary {n}", "replacement_history": [asked, said]}
             file.write(json.dumps({"type": "compacted", "payload": payload}).encode() + b"\n")
 
 
-def test_repeated_histories_are_read_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_repeated_histories_are_read_in_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     rollout(tmp_path / "small.jsonl", 60, 500_000)  # 30 MB, of which half a megabyte is said
     whole = ck.read(tmp_path / "small.jsonl")
     monkeypatch.setattr(room, "LARGE", 1 << 20)
@@ -127,8 +140,14 @@ def test_faults_of_a_large_log_are_counted(tmp_path: Path, monkeypatch: pytest.M
     assert len(whole.faults) == 3
 
 
-def test_a_large_document_of_many_lines_is_no_log_of_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_large_document_of_many_lines_is_no_log_of_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     file = tmp_path / "talk.json"
-    file.write_text(json.dumps([{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], indent=1))
+    file.write_text(
+        json.dumps(
+            [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], indent=1
+        )
+    )
     monkeypatch.setattr(room, "LARGE", 16)
     assert [m.text for m in ck.read(file).messages] == ["q", "a"]
