@@ -96,9 +96,11 @@ GOOSE = b"".join(
         },
     )
 )
+FEW_SHOT = b'{"messages_display": "user: Hi.\\nassistant: None\\ntool: no\\nassistant: Sorry."}\n' * 3
 TODAY: dict[str, list[bytes]] = {
     "copilot-cli": [(GOLDEN / "copilot-cli.jsonl").read_bytes(), COPILOT],
     "goose": [(GOLDEN / "goose.json").read_bytes(), GOOSE],
+    "tau-bench": [FEW_SHOT],
     "cline": [(GOLDEN / "cline" / "api_conversation_history.json").read_bytes(), CLINE],
 }
 """Logs by the name of the reader that must know them."""
