@@ -96,11 +96,35 @@ GOOSE = b"".join(
         },
     )
 )
-FEW_SHOT = b'{"messages_display": "user: Hi.\\nassistant: None\\ntool: no\\nassistant: Sorry."}\n' * 3
+FEW_SHOT = (
+    b'{"messages_display": "user: Hi.\\nassistant: None\\ntool: no\\nassistant: Sorry."}\n' * 3
+)
+CODEX_EXEC = b"".join(
+    json.dumps(r).encode() + b"\n"
+    for r in (
+        {"type": "thread.started", "thread_id": "t"},
+        {
+            "type": "item.completed",
+            "item": {
+                "id": "p",
+                "type": "file_change",
+                "changes": [{"path": "a"}],
+                "status": "failed",
+            },
+        },
+        {"type": "item.started", "item": {"id": "w", "type": "web_search", "query": "q"}},
+        {"type": "turn.failed", "error": {"message": "overloaded"}},
+        {
+            "type": "turn.completed",
+            "usage": {"input_tokens": 5, "cached_input_tokens": 2, "output_tokens": 1},
+        },
+    )
+)
 TODAY: dict[str, list[bytes]] = {
     "copilot-cli": [(GOLDEN / "copilot-cli.jsonl").read_bytes(), COPILOT],
     "goose": [(GOLDEN / "goose.json").read_bytes(), GOOSE],
     "tau-bench": [FEW_SHOT],
+    "codex-exec": [(GOLDEN / "codex-exec.jsonl").read_bytes(), CODEX_EXEC],
     "cline": [(GOLDEN / "cline" / "api_conversation_history.json").read_bytes(), CLINE],
 }
 """Logs by the name of the reader that must know them."""

@@ -29,6 +29,7 @@ MEMBERS = (
     "pi",
     "claude_code",
     "codex",
+    "codex_exec",
     "copilot",
     "fuseraft_snapshots",
     "fuseraft_events",
