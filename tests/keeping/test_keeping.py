@@ -74,7 +74,7 @@ def test_what_is_kept_is_packed_and_private(home: Path, tmp_path: Path):
         (GOLDEN / "pi.jsonl").read_bytes() + b'{"type":"x"}\n' * 9_000
     )
     ck.keep(tmp_path / "kept", home, tools="pi")
-    (file,) = [p for p in (tmp_path / "kept").rglob("s.jsonl")]
+    (file,) = (tmp_path / "kept").rglob("s.jsonl")
     assert file.read_bytes()[:4] == b"\x28\xb5\x2f\xfd"
     assert file.stat().st_size < 10_000
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -125,7 +125,7 @@ def test_a_copy_that_was_broken_off_goes_on(
     with (tmp_path / "kept" / copies.INDEX).open("ab") as file:
         file.write(b'{"path": "/torn')
     told = ck.keep(tmp_path / "kept", home)
-    assert sorted(told["what"].value_counts().to_dict().items())[-1] == ("same", 3)
+    assert told["what"].tolist().count("same") == 3
     assert len(ck.read_all(tmp_path / "kept", progress=False)) == len(PLACES) + 2
 
 
@@ -134,7 +134,7 @@ def test_the_same_content_takes_its_room_once(home: Path, tmp_path: Path):
     other.parent.mkdir()
     shutil.copyfile(home / PLACES["pi.jsonl"], other)
     told = ck.keep(tmp_path / "kept", home, tools=["pi"])
-    assert sorted(told["packed_bytes"])[0] == 0
+    assert 0 in told["packed_bytes"].tolist()
     (one, two) = (tmp_path / "kept").rglob("*.jsonl")
     assert one.samefile(two)
 
