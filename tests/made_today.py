@@ -125,6 +125,7 @@ TODAY: dict[str, list[bytes]] = {
     "goose": [(GOLDEN / "goose.json").read_bytes(), GOOSE],
     "tau-bench": [FEW_SHOT],
     "codex-exec": [(GOLDEN / "codex-exec.jsonl").read_bytes(), CODEX_EXEC],
+    "qwen-code": [(GOLDEN / "qwen-code.jsonl").read_bytes()],
     "cline": [(GOLDEN / "cline" / "api_conversation_history.json").read_bytes(), CLINE],
 }
 """Logs by the name of the reader that must know them."""

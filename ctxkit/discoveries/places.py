@@ -127,6 +127,11 @@ PLACES = (
         project=-1,
     ),
     Place(
+        tool="qwen-code",
+        below=".qwen/projects",
+        marks=(b'"subtype":"chat_compression"',),
+    ),
+    Place(
         tool="copilot-cli",
         below=".copilot/session-state",
         marks=(b'"type":"session.compaction_complete"',),

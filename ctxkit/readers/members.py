@@ -27,6 +27,7 @@ GROUP = "ctxkit.readers"
 MEMBERS = (
     "native",
     "pi",
+    "qwen",
     "claude_code",
     "codex",
     "codex_exec",

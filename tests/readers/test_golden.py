@@ -35,7 +35,7 @@ NO_CACHE = {"aider", "copilot-cli", "codex-exec", "fuseraft-events", "fuseraft-t
 NO_FAILURE = {"atif", "langfuse", "openai", "openai-responses", "otel", "swe-agent", "tau-bench",
               "fuseraft-checkpoint"}  # fmt: skip
 COMPACTED = {"native", "pi", "claude-code", "codex", "kimi-cli", "opencode", "openhands", "cline",
-             "copilot-cli", "goose"}  # fmt: skip
+             "copilot-cli", "goose", "qwen-code"}  # fmt: skip
 
 
 @pytest.fixture(params=SAMPLES)
