@@ -120,12 +120,27 @@ CODEX_EXEC = b"".join(
         },
     )
 )
+OPENCODE_RUN = b"".join(
+    json.dumps({"type": kind, "timestamp": 1_787_482_258_000 + n, "sessionID": "ses_a", "part": part}).encode() + b"\n"
+    for n, (kind, part) in enumerate(
+        [
+            ("step_start", {"messageID": "msg_1", "type": "step-start"}),
+            ("tool_use", {"messageID": "msg_1", "type": "tool", "tool": "read", "callID": "c",
+                          "state": {"status": "completed", "input": {"filePath": "a"}, "output": "x"}}),
+            ("step_finish", {"messageID": "msg_1", "type": "step-finish", "reason": "tool-calls", "cost": 0.5,
+                             "tokens": {"input": 7, "output": 3, "reasoning": 2, "cache": {"read": 5, "write": 1}}}),
+            ("step_start", {"messageID": "msg_2", "type": "step-start"}),
+            ("text", {"messageID": "msg_2", "type": "text", "text": "It is x."}),
+        ]
+    )
+)  # fmt: skip
 TODAY: dict[str, list[bytes]] = {
     "copilot-cli": [(GOLDEN / "copilot-cli.jsonl").read_bytes(), COPILOT],
     "goose": [(GOLDEN / "goose.json").read_bytes(), GOOSE],
     "tau-bench": [FEW_SHOT],
     "codex-exec": [(GOLDEN / "codex-exec.jsonl").read_bytes(), CODEX_EXEC],
     "qwen-code": [(GOLDEN / "qwen-code.jsonl").read_bytes()],
+    "opencode": [OPENCODE_RUN],
     "cline": [(GOLDEN / "cline" / "api_conversation_history.json").read_bytes(), CLINE],
 }
 """Logs by the name of the reader that must know them."""

@@ -1,4 +1,4 @@
-"""OpenCode: exported sessions, its database (1.2 and 2.x), and the older folder of one file a message and part."""
+"""OpenCode: exports, its database (1.2 and 2.x), the older folder of a file a part, `opencode run --format json`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ctxkit.errors import ReadError
 from ctxkit.messages import Fault
 from ctxkit.readers.fields import items, mapping, number, text
 from ctxkit.readers.opencode_messages import to_session
+from ctxkit.readers.opencode_run import is_run, read_run
 from ctxkit.readers.opencode_tables import is_store, read_store
 from ctxkit.readers.source import Source
 
@@ -32,7 +33,7 @@ def sniff(source: Source) -> bool:
         return is_store(source)
     document = source.document
     if type(document) is not dict:
-        return False
+        return is_run(source)
     info = document.get("info")
     if type(info) is dict and type(document.get("messages")) is list:
         return text(info.get("id")).startswith("ses_") or "projectID" in info
@@ -45,6 +46,8 @@ def read(source: Source) -> list[Session]:
     if source.is_database:
         return _nested(read_store(source))
     document = mapping(source.document)
+    if not document and is_run(source):
+        return [read_run(source)]
     if text(document.get("id")).startswith("ses_"):
         return (
             [_stored(source.path.parents[2], source.path)]
