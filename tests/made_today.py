@@ -141,6 +141,8 @@ TODAY: dict[str, list[bytes]] = {
     "codex-exec": [(GOLDEN / "codex-exec.jsonl").read_bytes(), CODEX_EXEC],
     "qwen-code": [(GOLDEN / "qwen-code.jsonl").read_bytes()],
     "opencode": [OPENCODE_RUN],
+    "hermes": [(GOLDEN / "hermes.json").read_bytes()],
+    "sharegpt": [(GOLDEN / "sharegpt.jsonl").read_bytes() * 3],
     "cline": [(GOLDEN / "cline" / "api_conversation_history.json").read_bytes(), CLINE],
 }
 """Logs by the name of the reader that must know them."""

@@ -47,6 +47,8 @@ MEMBERS = (
     "aider",
     "cline",
     "goose",
+    "hermes",
+    "sharegpt",
     "openhands",
     "langfuse",
     "langchain",
