@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
+
+from crush_databases import crush
 
 GOLDEN = Path(__file__).parent / "readers" / "golden"
 XML = (
@@ -134,6 +137,8 @@ OPENCODE_RUN = b"".join(
         ]
     )
 )  # fmt: skip
+with tempfile.TemporaryDirectory() as _folder:
+    CRUSH = crush(Path(_folder) / "crush.db").read_bytes()
 TODAY: dict[str, list[bytes]] = {
     "copilot-cli": [(GOLDEN / "copilot-cli.jsonl").read_bytes(), COPILOT],
     "goose": [(GOLDEN / "goose.json").read_bytes(), GOOSE],
@@ -143,6 +148,7 @@ TODAY: dict[str, list[bytes]] = {
     "opencode": [OPENCODE_RUN],
     "hermes": [(GOLDEN / "hermes.json").read_bytes()],
     "sharegpt": [(GOLDEN / "sharegpt.jsonl").read_bytes() * 3],
+    "crush": [CRUSH],
     "cline": [(GOLDEN / "cline" / "api_conversation_history.json").read_bytes(), CLINE],
 }
 """Logs by the name of the reader that must know them."""

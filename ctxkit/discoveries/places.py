@@ -131,6 +131,7 @@ PLACES = (
         below=".qwen/projects",
         marks=(b'"subtype":"chat_compression"',),
     ),
+    Place(tool="crush", below=".crush", endings=(".db",), starts=("crush",), project=-1, depth=0),
     Place(tool="hermes", below=".hermes/sessions", endings=(".json",), project=-1),
     Place(
         tool="copilot-cli",

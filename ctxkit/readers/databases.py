@@ -115,7 +115,7 @@ def opened(source: Source) -> Iterator[Tables]:
         elif "too big" in said:
             why = "a cell of the database is too large."
         else:
-            why = f"the database is damaged or torn ({said})."
+            why = f"the database is torn ({said})."
         raise ReadError(why, source.path) from None
 
 

@@ -47,6 +47,7 @@ MEMBERS = (
     "aider",
     "cline",
     "goose",
+    "crush",
     "hermes",
     "sharegpt",
     "openhands",

@@ -44,7 +44,7 @@ def sniff(source: Source) -> bool:
 def read(source: Source) -> list[Session]:
     """Return the one session of an export or storage, or all of a database; a message reads as a session of one."""
     if source.is_database:
-        return _nested(read_store(source))
+        return nested(read_store(source))
     document = mapping(source.document)
     if not document and is_run(source):
         return [read_run(source)]
@@ -75,7 +75,7 @@ def read_folder(path: Path) -> list[Session]:
     sessions = {file.stem: _stored(path, file) for file in sorted((path / "session").glob("*/ses_*.json"))}
     if not sessions:
         raise ReadError("expected sessions in the folder 'session' of an OpenCode storage, found none.", path)
-    return _nested(sessions)
+    return nested(sessions)
 
 
 def _stored(path: Path, file: Path) -> Session:
@@ -101,7 +101,7 @@ def _load(file: Path, faults: list[Fault]) -> dict[str, Any]:
     return mapping(document)
 
 
-def _nested(sessions: dict[str, Session]) -> list[Session]:
+def nested(sessions: dict[str, Session]) -> list[Session]:
     """Put each subagent's session under its parent; one whose parent is missing, or in a circle, stands alone."""
     below: dict[str, list[str]] = {}
     for id_, s in sessions.items():

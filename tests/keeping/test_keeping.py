@@ -165,7 +165,7 @@ def test_a_database_that_cannot_be_read_is_named(home: Path, tmp_path: Path):
     file.write_bytes(file.read_bytes()[:1500])
     row = ck.keep(tmp_path / "kept", home, tools="opencode").iloc[0]
     assert row["what"] == "failed"
-    assert "damaged or torn" in row["why"]
+    assert "is torn" in row["why"]
 
 
 def test_a_database_that_grew_is_kept_anew_by_session(home: Path, tmp_path: Path):

@@ -7,10 +7,14 @@ question is answered.
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from crush_databases import crush
 
 import ctxkit as ck
 from ctxkit.messages import Message, Sized, Text
@@ -18,6 +22,10 @@ from ctxkit.readers.members import members
 
 GOLDEN = Path(__file__).parent / "golden"
 SAMPLES = {p.name.split(".")[0]: p for p in sorted(GOLDEN.iterdir())}
+MADE = Path(tempfile.mkdtemp(prefix="ctxkit-golden-"))
+atexit.register(shutil.rmtree, MADE, ignore_errors=True)
+SAMPLES["crush"] = crush(MADE / "crush.db")
+"""A database is no text to look at: it is made by the words of `crush_databases.py`."""
 ASKED = "How many words are in notes.txt and log.txt?"
 SAID = "notes.txt has three words; there is no log.txt."
 RESULTS = ["one two three", "No such file: log.txt"]
@@ -30,12 +38,12 @@ NO_CALLS = {"aider", *NO_REQUEST, *SIZES_ONLY}
 """Without calls, or (`codex exec`) with calls of its own."""
 NO_ARGUMENTS = {"fuseraft-turns"}
 NO_RESULTS = {"fuseraft-events", "fuseraft-turns"}
-NO_USAGE = {"goose", "hermes", "sharegpt", "openai", "tau-bench", "swe-agent", "fuseraft-checkpoint"}
+NO_USAGE = {"crush", "goose", "hermes", "sharegpt", "openai", "tau-bench", "swe-agent", "fuseraft-checkpoint"}
 NO_CACHE = {"aider", "copilot-cli", "codex-exec", "fuseraft-events", "fuseraft-turns", "fuseraft-snapshots"}
 NO_FAILURE = {"hermes", "sharegpt", "atif", "langfuse", "openai", "openai-responses", "otel", "swe-agent", "tau-bench",
               "fuseraft-checkpoint"}  # fmt: skip
 COMPACTED = {"native", "pi", "claude-code", "codex", "kimi-cli", "opencode", "openhands", "cline",
-             "copilot-cli", "goose", "qwen-code"}  # fmt: skip
+             "copilot-cli", "goose", "qwen-code", "crush"}  # fmt: skip
 
 
 @pytest.fixture(params=SAMPLES)
