@@ -108,7 +108,7 @@ def opened(source: Source) -> Iterator[Tables]:
         with _connected(source) as connection:
             connection.execute("BEGIN")
             yield Tables(connection, source.path)
-    except sqlite3.Error as e:
+    except (sqlite3.Error, UnicodeDecodeError, OverflowError) as e:  # errors of a torn one are no text
         said = str(e)[:100]
         if "locked" in said or "busy" in said:
             why = "the database is locked by the tool that writes it: try again when it is idle, or copy it."

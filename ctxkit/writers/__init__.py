@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Convert = Callable[[Session], tuple[Iterable[bytes], Counter[str]]]
 
-FORMATS = ("native", "openai", "pi", "atif", "otel")
+FORMATS = ("native", "openai", "pi", "atif", "otel", "inspect")
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +45,8 @@ def write(session: Session, path: str | os.PathLike[str], format: str = "native"
         path: the file; one that exists is replaced. Nothing else is written.
         format: `native` (lossless), `pi` (Pi's session format, version 3), `openai` (an object with Chat Completions
             `messages` and `tools`), `atif` (Agent Trajectory Interchange Format), `otel` (OpenTelemetry GenAI
-            spans as an OTLP exporter writes them: usage and compactions, each call with its prompt).
+            spans as an OTLP exporter writes them: usage and compactions, each call with its prompt), `inspect` (an
+            evaluation log of one sample, which `inspect_ai.log.read_eval_log` takes).
 
     Returns:
         What the format could not hold, by name.
@@ -54,7 +55,7 @@ def write(session: Session, path: str | os.PathLike[str], format: str = "native"
         BadArguments: there is no such format.
         StoreError: the file cannot be written.
     """
-    from ctxkit.writers import atif, native, openai, otel, pi
+    from ctxkit.writers import atif, inspect_log, native, openai, otel, pi
 
     if format not in FORMATS:
         known = ", ".join(FORMATS)
@@ -69,6 +70,7 @@ def write(session: Session, path: str | os.PathLike[str], format: str = "native"
         "pi": pi.convert,
         "atif": atif.convert,
         "otel": otel.convert,
+        "inspect": inspect_log.convert,
     }
     lines, lost = members[format](session)
     _save(Path(path), lines)
