@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.discoveries.places import PLACES, Place
+from ctxkit.discoveries.homes import PLACES, Place
 from ctxkit.discoveries.retentions import kept_days
 from ctxkit.errors import BadArguments
 from ctxkit.faces import listed

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
 from ctxkit.messages import Edit, Fault, Message
-from ctxkit.readers.cline_requests import Request, requests, usages
+from ctxkit.readers.cline_requests import TaskRequest, requests, usages
 from ctxkit.readers.cline_results import unwrapped
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, items, mapping, text, time, why, word
@@ -150,7 +150,7 @@ class _Task:
                 self._hidden.setdefault(raw[key], []).extend(own)
 
     @staticmethod
-    def _about(raw: dict[str, Any], request: Request | None) -> dict[str, Any]:
+    def _about(raw: dict[str, Any], request: TaskRequest | None) -> dict[str, Any]:
         model = word(mapping(raw.get("modelInfo")).get("modelId"))
         if request is None:
             return {"model": model}
@@ -176,7 +176,7 @@ class _Task:
         )
         self.log.add(edit)
 
-    def _leave_out(self, request: Request) -> None:
+    def _leave_out(self, request: TaskRequest) -> None:
         """Cline's way: each request says which messages it leaves out, from one place on."""
         first, last = request.cut
         last = min(last, len(self._of) - 1)

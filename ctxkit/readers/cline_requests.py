@@ -14,7 +14,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class TaskRequest:
     """One request to the model, as the window shows it."""
 
     time: float | None
@@ -29,7 +29,7 @@ class Request:
     is_roo: bool
 
 
-def requests(window: list[Any]) -> list[Request]:
+def requests(window: list[Any]) -> list[TaskRequest]:
     """Return the requests among the window's messages, in order."""
     out = []
     for raw in map(mapping, window):
@@ -43,13 +43,13 @@ def requests(window: list[Any]) -> list[Request]:
     return out
 
 
-def _request(raw: dict[str, Any], told: dict[str, Any]) -> Request:
+def _request(raw: dict[str, Any], told: dict[str, Any]) -> TaskRequest:
     cut = [number(n) for n in items(raw.get("conversationHistoryDeletedRange"))]
     first, last = (cut[0], cut[1]) if len(cut) == 2 and None not in cut else (-1, -1)
     after = raw.get("conversationHistoryIndex")
     ended = text(told.get("cancelReason"))
     roo = "apiProtocol" in told
-    return Request(
+    return TaskRequest(
         time=time(raw.get("ts")),
         usage=_usage(told, roo=roo),
         model=word(mapping(raw.get("modelInfo")).get("modelId")),
@@ -78,7 +78,7 @@ def _usage(told: dict[str, Any], *, roo: bool) -> Usage | None:
     )
 
 
-def usages(talk: list[Any], found: list[Request]) -> dict[int, Request]:
+def usages(talk: list[Any], found: list[TaskRequest]) -> dict[int, TaskRequest]:
     """Return the request of each reply by the reply's index: by what it names, else by time, else by order.
 
     By order only where there are as many replies as requests: a request that failed may have no reply.
@@ -93,8 +93,8 @@ def usages(talk: list[Any], found: list[Request]) -> dict[int, Request]:
     return dict(zip(replies, found, strict=True)) if len(replies) == len(found) else {}
 
 
-def _by_time(times: dict[int, float], found: list[Request]) -> dict[int, Request]:
-    out: dict[int, Request] = {}
+def _by_time(times: dict[int, float], found: list[TaskRequest]) -> dict[int, TaskRequest]:
+    out: dict[int, TaskRequest] = {}
     waiting = sorted(found, key=lambda r: r.time or 0.0)
     at = 0
     for i, when in sorted(times.items()):

@@ -104,6 +104,8 @@ def opened(source: Source) -> Iterator[Tables]:
     Raises:
         ReadError: it is locked, torn, too large, or no database.
     """
+    if not source.is_database:
+        raise ReadError(f"expected an SQLite database, found {source.looks}.", source.path)
     try:
         with _connected(source) as connection:
             connection.execute("BEGIN")
