@@ -18,6 +18,8 @@ _NAMES = {
     "report": "composition",
     "read_snapshots": "snapshots",
     "discover": "discoveries",
+    "keep": "keeping",
+    "find": "keeping",
     "calibrate": "calibrations",
     "load_rules": "presets.loaders",
     "fit": "fits",
