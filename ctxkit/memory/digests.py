@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
 from ctxkit.markup import line
+from ctxkit.memory.entry import short_name
 from ctxkit.memory.ranking import hits, newest, terms
 
 if TYPE_CHECKING:
@@ -46,35 +47,47 @@ def kind_of(kept: MemoryEntry) -> str:
 
 
 def digest(
-    entries: Iterable[MemoryEntry],
-    query: str = "",
-    budgets: Budgets | None = None,
+    entries: Iterable[MemoryEntry], query: str = "", budgets: Budgets | None = None
 ) -> str:
     """Return the digest for what is asked: a line an entry, the best first.
 
     Args:
         entries: what is remembered.
         query: entries that have none of its words are left out; empty: none is.
-        budgets: an entry that does not fit into its kind's, or into what is left of all, is left out.
+        budgets: what it may take.
     """
-    words, limits = terms(query), budgets or Budgets()
+    words = terms(query)
+    found = [kept for kept in newest(entries, query) if not words or hits(kept, words)]
+    return "\n".join(_row(kept) for kept in fitted(found, budgets)) or NOTHING
+
+
+def digest_of(entries: Iterable[MemoryEntry]) -> str:
+    """Return the digest of entries that fit, as they come."""
+    return "\n".join(map(_row, entries))
+
+
+def fitted(ranked: Iterable[MemoryEntry], budgets: Budgets | None = None) -> list[MemoryEntry]:
+    """Return the entries that budgets have room for, the first ones first.
+
+    One that does not fit into its kind's, or into what is left of all, is left out.
+    """
+    limits = budgets or Budgets()
+    out: list[MemoryEntry] = []
     left = {kind: list(limits.kinds.get(kind, (0, 0))) for kind in KINDS}
-    total, said = [limits.items, limits.chars], []
-    for kept in newest(entries, query):
-        if words and not hits(kept, words):
-            continue
-        row, kind = _row(kept), left[kind_of(kept)]
-        if min(total[0], kind[0]) < 1 or len(row) > min(total[1], kind[1]):
+    total = [limits.items, limits.chars]
+    for kept in ranked:
+        size, kind = len(_row(kept)), left[kind_of(kept)]
+        if min(total[0], kind[0]) < 1 or size > min(total[1], kind[1]):
             continue
         for of in (total, kind):
             of[0] -= 1
-            of[1] -= len(row)
-        said.append(row)
-    return "\n".join(said) or NOTHING
+            of[1] -= size
+        out.append(kept)
+    return out
 
 
 def _row(kept: MemoryEntry) -> str:
     about = line(" ".join(t for t in (kept.description, kept.body) if t), _SNIPPET)
-    return f"- [{kind_of(kept)}] {kept.guid[:8]} (private) {kept.name}" + (
-        f" — {about}" if about and about != kept.name else ""
-    )
+    said = [kept.name] if short_name(about) != kept.name else []
+    head = f"- [{kind_of(kept)}] {kept.guid[:8]} (private) "
+    return head + " — ".join([*said, *([about] if about else [])])

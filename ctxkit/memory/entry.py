@@ -20,6 +20,7 @@ TYPES = ("user", "feedback", "project", "reference", "preference", "fact", "proc
 MOST_BYTES = 64_000
 """Of a file; a larger one is not used."""
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
+_WORD, _WORDS = re.compile(r"\w{3,}"), 6
 _GUID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _END = re.compile(r"^---[ \t]*(?:\n|\Z)", re.MULTILINE)
 
@@ -104,6 +105,11 @@ def safe_name(agent: str) -> str:
     if not kept:
         raise BadArguments(f"{line(agent, 60)!r} has no letter or digit to name a folder by.")
     return kept
+
+
+def short_name(text: str) -> str:
+    """Return a name for what a sentence says: its first words of three letters or more."""
+    return "-".join(_WORD.findall(text[:400].lower())[:_WORDS])[:80]
 
 
 def _pair(row: str) -> tuple[str, str]:
