@@ -14,7 +14,9 @@ from msgspec.structs import replace
 
 from ctxkit.agent.agent import COMPACT, Agent
 from ctxkit.agent.events import Event, Listener, deaf
+from ctxkit.agent.extractions import billed, extracted
 from ctxkit.agent.limits import Limits
+from ctxkit.agent.remembering import EXTRACT, Remembering
 from ctxkit.agent.resumes import check, differences, kept, led, limits_of, noted, tools_differ
 from ctxkit.agent.turns import Turns
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
     from ctxkit.agent.prompts import Prompts
     from ctxkit.agent.running import Approve
     from ctxkit.engine.sent import SentItem
-    from ctxkit.messages import Edit, ToolSchema
+    from ctxkit.memory import MemoryEntry
+    from ctxkit.messages import Edit, Message, ToolSchema
     from ctxkit.models.model import Model
     from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
@@ -71,6 +74,7 @@ class LiveSession:
             what is not among them is kept as the parts call themselves.
         seed: what the id of a new session follows from (see `Workspace.new_id`).
         limits: of each turn; None: those that it was kept with.
+        memory: what is remembered for it; None: nothing is, and nothing is kept.
         more: what `Agent` takes beside: `approve`, `summary_model`, `summary_seconds`, `prompts`.
 
     Raises:
@@ -99,7 +103,9 @@ class LiveSession:
         summary_seconds: float = 120.0,
         words: Mapping[str, Any] | None = None,
         prompts: Prompts | None = None,
+        memory: Remembering | None = None,
     ) -> None:
+        self.memory, self._talked, self._cuts = memory, False, 0
         self.workspace = workspace or Workspace()
         self.workspace.make()
         self.name, self._clock, self._listeners = checked(name), clock, [hear]
@@ -138,6 +144,7 @@ class LiveSession:
                 now=lambda: datetime.fromtimestamp(clock(), UTC),
             )  # fmt: skip
             self._turns = Turns(self._snapshots, self.session)
+            self._cuts = len(self.session.edits)
         except BaseException:
             self.log.close()
             raise
@@ -161,12 +168,14 @@ class LiveSession:
         Args:
             words: `on`, `off`, names, or names with signs.
             own: the agent's own instructions; empty: none, or those that it began with.
-            memory: what a memory gives for the next prompt, asked before each turn.
+            memory: what a memory gives for the next prompt, asked before each turn; None: the
+                session's own.
 
         Raises:
             BadArguments: there is no such section, or the session began with other instructions.
         """
         names = chosen(words)
+        memory = memory or (self.memory.text if self.memory is not None else None)
         around = Surroundings(folder=self.root.folder, root=self.root if self._named else None,
                               own=own, store=self.store, memory=memory)  # fmt: skip
         sections = Sections(names, around)
@@ -204,10 +213,13 @@ class LiveSession:
         """
         try:
             with self.alone():
+                await self._recall(prompt)
                 try:
-                    return await self.agent.turn(prompt)
+                    ended = await self.agent.turn(prompt)
                 finally:
                     self._turns.end(self.session)
+                await self._told_memory()
+                return ended
         except (CtxkitError, asyncio.CancelledError):
             raise
         except Exception as e:  # noqa: BLE001  the file has its words, which may hold what must not be shown
@@ -265,6 +277,68 @@ class LiveSession:
         if before is None or replace(before, seal="") != how:
             self.agent.restate(self.log.revise(noted(self.session, how)))
 
+    # -- memory --------------------------------------------------------------------------------------------------
+
+    async def _recall(self, prompt: str) -> None:
+        sections = self.agent.sections
+        if self.memory is not None and sections is not None and "memory" in sections.names:
+            self._failed(await self.memory.before(self.name, prompt))
+
+    async def _told_memory(self) -> None:
+        self._talked = True
+        if self.memory is not None:
+            self._failed(await self.memory.after(self.name, self.session))
+
+    async def remember(self) -> tuple[list[MemoryEntry], str]:
+        """Let the model say what of the session is worth remembering; without one, sentences are taken.
+
+        Returns:
+            What was kept, and in words what it cost.
+
+        Raises:
+            BadArguments: the session has no memory, or is busy.
+            ModelError: the model failed; nothing was kept.
+            StoreError: it cannot be kept.
+        """
+        if self.memory is None:
+            raise BadArguments("This session has no memory.")
+        with self.alone():
+            writer, messages = self.agent.writer, self.session.messages
+            if writer is None:
+                return self._promote(messages, "extraction"), ""
+            held = self.memory.memories
+            found, reply = await extracted(writer, messages, held.entries(), self.agent.writer_seconds)
+            kept = [held.add(e, session=self.id, by=redact(writer.name), why="extraction") for e in found]
+            self._promoted(kept, redact(writer.name), "extraction")
+            return kept, billed(reply, writer)
+
+    def _failed(self, why: list[str]) -> None:
+        for said in why:
+            self._told(Event("memory_failed", self._clock(), self.agent.transcript.turn, {"error": said}))
+
+    def _promote(self, messages: Sequence[Message], why: str) -> list[MemoryEntry]:
+        """Keep what may outlive messages, and tell what was kept."""
+        if self.memory is None:
+            return []
+        try:
+            kept = self.memory.promote(self.id, messages, why)
+        except CtxkitError as e:
+            self._failed([str(e)])
+            return []
+        self._promoted(kept, EXTRACT, why)
+        return kept
+
+    def _promoted(self, kept: Sequence[MemoryEntry], by: str, why: str) -> None:
+        if kept:
+            said = {"names": [e.name for e in kept], "types": [e.type for e in kept], "by": by, "why": why}
+            self._told(Event("memory_promoted", self._clock(), self.agent.transcript.turn, said))
+
+    def _compacted(self) -> None:
+        edits = self.session.edits
+        gone = {t for e in edits[self._cuts :] for t in e.targets}
+        self._cuts = len(edits)
+        self._promote([m for m in self.session.messages if m.id in gone], "compaction")
+
     # -- branch and restore ----------------------------------------------------------------------------------------
 
     def restore(self, number: int) -> Session:
@@ -288,7 +362,9 @@ class LiveSession:
         return moved
 
     def close(self) -> None:
-        """Give the session free, and the memory that its model holds."""
+        """Give the session free, and the memory that its model holds; what may outlive the talk is remembered."""
+        if self._talked:
+            self._promote(self.session.messages, "end")
         free = getattr(self.agent.model, "close", None)
         if callable(free):
             free()
@@ -329,6 +405,7 @@ class LiveSession:
             self._turns.called(event.kind)
         elif event.kind == "compaction_end" and event.payload.get("outcome") == "compacted":
             self._turns.compacted(self.session)
+            self._compacted()
         for hear in tuple(self._listeners):
             try:
                 hear(event)

@@ -192,6 +192,8 @@ def _said(kind: str, said: dict[str, Any]) -> str:
         return f"  → {said['result_chars']:,} characters{' failed' if said['is_error'] else ''}"
     if kind == "compaction_end":
         return _compaction(said)
+    if kind.startswith("memory_"):
+        return _memory(said)
     if kind == "sections_said":
         return "" if said["top"] else f"· said with the prompt: {', '.join(said['names'])}"
     if kind == "model_wait":
@@ -202,6 +204,15 @@ def _said(kind: str, said: dict[str, Any]) -> str:
         words = (str(v) if isinstance(v, str) else f"{k} {v}" for k, v in said.items())
         return f"! {kind.replace('_', ' ')}: {line(', '.join(words), 160)}"
     return ""
+
+
+def _memory(said: dict[str, Any]) -> str:
+    """Return what was remembered, or what failed; a flush is told by its file."""
+    names = said.get("names", [])
+    if not names:
+        return f"! {line(str(said['error']), 200)}" if said.get("error") else ""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"· remembered: {line(', '.join(names[:3]), 160)}{more} (%memory list)"
 
 
 def _compaction(said: dict[str, Any]) -> str:

@@ -31,7 +31,7 @@ class Budgets:
     chars: int = 2_400
     kinds: Mapping[str, tuple[int, int]] = field(
         default_factory=lambda: {"fact": (6, 800), "note": (4, 1200), "procedure": (3, 1200),
-                                 "episode": (2, 800)}  # fmt: skip
+                                 "episode": (2, 800)}
     )
     """For each kind items and characters."""
 

@@ -87,13 +87,13 @@ class MemoryFolder:
         with self._opened(make=True) as here:
             here.append(AUDIT, f"{told}\n".encode("utf-8", "replace"))
 
-    def audit(self, guid: str) -> list[dict[str, Any]]:
-        """Return the rows of the audit on an entry, the oldest first."""
+    def audit(self, guid: str | None = None) -> list[dict[str, Any]]:
+        """Return the rows of the audit on an entry, or all, the oldest first."""
         if not self.path.is_dir():
             return []
         with suppress(OSError, StoreError), self._opened() as here:
             rows = (_row(told) for told in _bytes(here, AUDIT, MOST_AUDIT, newest=True).split(b"\n"))
-            return [row for row in rows if row.get("guid") == guid]
+            return [row for row in rows if row and guid in (None, row.get("guid"))]
         return []
 
     # -- inside ------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ class Memories:
         """
         held, asked = self._held(everywhere=everywhere), name.strip().casefold()
         named = [h for h in held if asked in (h[1].name.casefold(), h[1].guid.casefold())]
-        if not named and len(asked) >= 4:  # noqa: PLR2004
+        if not named and len(asked) >= 4:
             named = [h for h in held if h[1].guid.casefold().startswith(asked)]
         if len(named) == 1:
             return named[0]
@@ -116,6 +116,12 @@ class Memories:
         folder.remove(kept)
         self._note(folder, "forgotten", kept, by=by)
         return kept
+
+    def forgotten(self) -> frozenset[str]:
+        """Return the guids of entries that were taken out, and not kept again since."""
+        rows = (row for folder in self.folders for row in folder.audit())
+        last = {row.get("guid", ""): row.get("what") for row in rows}
+        return frozenset(guid for guid, what in last.items() if what == "forgotten")
 
     def why(self, name: str) -> tuple[MemoryEntry, list[dict[str, Any]]]:
         """Return an entry, and what the audit says of it: who saved it, when, from which messages.

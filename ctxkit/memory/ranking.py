@@ -21,6 +21,8 @@ _BONUS = {"feedback": 4, "preference": 4, "project": 3, "fact": 3, "user": 2, "p
           "reference": 1}  # fmt: skip
 """By type: fuseraft's four; those of Tyrum weigh as what is most like them."""
 _WORD = re.compile(r"\w{3,}")
+_EMPTY = frozenset(["the", "and", "for", "are", "was", "but", "not", "you", "all", "can", "has", "its", "that", "this", "with", "from", "now"])
+"""Words that say nothing of what is asked for."""
 
 
 def oldest(entries: Iterable[MemoryEntry]) -> list[MemoryEntry]:
@@ -35,8 +37,8 @@ def newest(entries: Iterable[MemoryEntry], query: str = "") -> list[MemoryEntry]
 
 
 def terms(query: str) -> frozenset[str]:
-    """Return the distinct words of a query, of three letters or more."""
-    return frozenset(_WORD.findall(query[:20_000].lower()))
+    """Return the distinct words of a query, of three letters or more that say something."""
+    return frozenset(_WORD.findall(query[:20_000].lower())) - _EMPTY
 
 
 def hits(kept: MemoryEntry, words: frozenset[str]) -> int:

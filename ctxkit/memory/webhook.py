@@ -50,7 +50,7 @@ class Webhook:
             if not re.fullmatch(r"https?://[^/\s@?#]+([/?#]\S*)?", url):
                 raise BadArguments("The address of a webhook begins with http:// or "
                                    "https://, and holds no password.")
-        if not (self.load_url or self.save_url) or not 0 < self.seconds <= 600:  # noqa: PLR2004
+        if not (self.load_url or self.save_url) or not 0 < self.seconds <= 600:
             raise BadArguments("A webhook needs a load_url or a save_url, and 0 to 600 seconds.")
 
     async def before(self, agent: str, prompt: str = "") -> str:  # noqa: ARG002  any provider's shape
@@ -110,7 +110,7 @@ async def _answer(url: str, body: dict[str, Any], headers: dict[str, str]) -> by
     import httpx
 
     async with (
-        httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=None) as client,
+        httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=600) as client,
         client.stream("POST", url, json=body, headers=headers) as answer,
     ):
         if not answer.is_success:

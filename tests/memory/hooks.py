@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 BAD = ("hangs", "drips", "floods", "packs", "lies", "no block", "a number", "refuses", "redirects", "breaks", "deep")
@@ -18,13 +18,11 @@ def hook(manner="well", block="User prefers tabs."):
     asked, stop = [], threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):  # noqa: N802
+        def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             asked.append((self.path, dict(self.headers), body))
-            try:
+            with suppress(OSError):  # the other side went, as it should
                 answer(self, manner, block, stop)
-            except OSError:
-                pass  # the other side went, as it should
 
         def log_message(self, *_):
             pass

@@ -16,7 +16,7 @@ from ctxkit.memory.folder import MOST_ENTRIES, MemoryFolder
 from ctxkit.memory.ranking import score, terms
 
 
-def made(name, type="project", body="", description="about it"):  # noqa: A002
+def made(name, type="project", body="", description="about it"):
     return MemoryEntry(name=name, type=type, body=body, description=description, guid=f"g-{name}")
 
 
@@ -112,7 +112,7 @@ def test_the_newer_order_is_by_type_and_words_of_the_query():
     assert [e.name for e in newest(some)] == ["f", "p", "a", "b", "r"]
     named, held = made("retry-policy", "reference"), made("x", "reference", body="The retry is three.")
     assert (score(named, terms("retry retry")), score(held, terms("retry"))) == (3, 2)
-    assert [e.name for e in newest([*some, named], "retry policy")][0] == "retry-policy"
+    assert newest([*some, named], "retry policy")[0].name == "retry-policy"
 
 
 def test_the_block_is_capped_and_what_does_not_fit_keeps_its_first_line():
