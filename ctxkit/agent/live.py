@@ -19,6 +19,7 @@ from ctxkit.agent.limits import Limits
 from ctxkit.agent.remembering import EXTRACT, Remembering
 from ctxkit.agent.resumes import check, differences, kept, led, limits_of, noted, tools_differ
 from ctxkit.agent.turns import Turns
+from ctxkit.agent.work_files import WorkFiles
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.injected import Sections, Surroundings, chosen
 from ctxkit.library import Library
@@ -131,7 +132,8 @@ class LiveSession:
             limits = self._lead(model, rules, limits, offered)
             events = self.workspace.open(self.workspace.events(self.id), _ADDED)
             self._events = EventsLog(events, self.id)
-            artifacts = Artifacts(self.root)
+            artifacts = Artifacts(self.root, lambda name, text: self.workspace.keep(self.workspace.results(self.id), name, text))
+            self._work = WorkFiles(self.workspace, clock)
             self.agent = Agent(
                 self.log.session, model=model, rules=rules, tools=own, keep=self.log.append, limits=limits,
                 clock=clock, hear=self._told, approve=approve, offload=artifacts.keep, save=artifacts.save,
@@ -401,6 +403,7 @@ class LiveSession:
             event = replace(event, payload=redacted(event.payload))
         if event.kind != "delta":
             self._events.write(event.kind, event.time, event.turn, event.payload)
+        self._work.hear(event.kind, lambda: self.session)
         if event.kind in ("turn_start", "model_call"):
             self._turns.called(event.kind)
         elif event.kind == "compaction_end" and event.payload.get("outcome") == "compacted":

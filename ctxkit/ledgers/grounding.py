@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from ctxkit.ledgers.kinds import ChangeLog, CommandRun
     from ctxkit.session import Session
 
-_FILE = r"[`'\"*]{0,3}((?:[\w.@-]{1,100}/){0,12}[\w@-][\w.@-]{0,100}\.[A-Za-z]\w{0,9})"
+_FILE = r"[`'\"*]{0,3}((?:[\w.@-]{1,100}/){0,12}[\w@-][\w.@-]{0,100}\.[A-Za-z][A-Za-z0-9]{0,4})(?!\w)"
 _WROTE = re.compile(
     r"(?<!\w)(?:wrote|created|added|updated|changed|modified|patched|edited|fixed|rewrote)"
     rf"(?: (?:a|an|the|new|file|files|it in|in|to))*[ :]+{_FILE}", re.IGNORECASE)  # fmt: skip
 _DELETED = re.compile(
     rf"(?<!\w)(?:deleted|removed)(?: (?:the|file|old))*[ :]+{_FILE}", re.IGNORECASE
 )
-_RAN = re.compile(r"(?<!\w)(?:ran|executed|run) `([^`\n]{2,200})`", re.IGNORECASE)
+_RAN = re.compile(r"(?<!\w)(?:ran|executed) `([^`\n]{2,200})`", re.IGNORECASE)
 _PASSED = re.compile(
     r"(?<!\w)(?:(?:all )?(?:the )?(?:\d+ )?tests? (?:now )?(?:pass|passed|are green|succeed)|"
     r"test suite (?:passes|passed|is green))(?!\w)", re.IGNORECASE)  # fmt: skip

@@ -34,6 +34,7 @@ _PATHS = ("path", "destination", "source", "file_path", "filepath", "filename")
 """Arguments that name what is changed: fuseraft's three first, then what other agents call them."""
 _TRACKED = ("writefile", "patchfile", "deletefile", "deletedirectory", "copyfile", "movefile", "shellrun", "gitcommit")
 _COMMIT = "git commit"
+_COMMANDS = ("command", "cmd", "script")
 
 
 class Act(NamedTuple):
@@ -110,8 +111,11 @@ def stamp(time: float | None) -> str:
 
 
 def command_of(act: Act) -> str:
-    """Return the command that a call ran, without keys."""
-    return redact(contents.target(act.call))
+    """Return the command that a call ran, without keys; a list of words as one line."""
+    given = act.call.arguments
+    words = next((v for k in _COMMANDS if isinstance(v := given.get(k), list)), None)
+    said = " ".join(map(str, words)) if words else contents.target(act.call)
+    return redact(said)
 
 
 def _entry(session: Session, turn: int, agent: str, done: Sequence[Act]) -> ChangeEntry:
