@@ -46,14 +46,16 @@ class WorkFiles:
         elif kind == "turn_end" and self._worked:
             self._worked = False
             held = session()
-            self._intents(held)
-            for name, made in ((CHANGES, changes_of(held)), (EVIDENCE, evidence_of(held))):
-                self._keep(held.id, name, ledger_bytes(made))
+            if self._intents(held):
+                self._keep(held.id, CHANGES, ledger_bytes(changes_of(held)))
+                self._keep(held.id, EVIDENCE, ledger_bytes(evidence_of(held)))
 
-    def _intents(self, held: Session) -> None:
+    def _intents(self, held: Session) -> bool:
+        """Write the intents; return whether there are any."""
         made = intents_of(held)
         if made.entries:
             self._keep(held.id, INTENTS, ledger_bytes(made))
+        return bool(made.entries)
 
     def _keep(self, session: str, name: str, data: bytes) -> None:
         with suppress(StoreError):

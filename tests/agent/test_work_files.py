@@ -71,7 +71,7 @@ def test_an_offloaded_result_lies_where_fuseraft_keeps_it(tmp_path, size):
 
     def big(path: str) -> str:
         """Give much."""
-        return "line of text\n" * (size // 13)
+        return f"{'x' * 99}\n" * (size // 100)
 
     script = ((said("", ToolCall("c1", "big", {"path": "src/Large.cs"}), stop="tool", usage=None), said("Done.", usage=None)),)
     rules = presets.fuseraft(trigger_turn_count=500, keep_recent_turns=3).but(counter=COUNT)
