@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 _ADDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 FILES = "files"
 """The five file tools together; `shell` and `python` must be named."""
-TOOLS = (FILES, "document", "shell", "python")
+TOOLS = (FILES, "document", "work", "shell", "python")
 
 
 class LiveSession:
@@ -66,7 +66,7 @@ class LiveSession:
         name: its name; one that exists is resumed.
         model: answers.
         rules: the context manager.
-        tools: names out of `files`, `document`, `shell`, `python`, or tools of the user's own.
+        tools: names out of `files`, `document`, `work`, `shell`, `python`, or tools of the user's own.
         root: folder of the tools; None: a scratch folder of the session.
         allow: names of `tools.protected` that its tools may write all the same.
         workspace: where it is kept.
@@ -113,7 +113,9 @@ class LiveSession:
         self.workspace.check(name)
         self.root = Root(root or self._scratch(), allow)
         self._named, self.store = root is not None, Library(self.workspace.folder.parent)
-        own = tools_of(tools, self.root, namespace if namespace is not None else {}, self.store)
+        files = WorkFiles(self.workspace, clock)
+        work = files.tools(lambda: self.id)
+        own = tools_of(tools, self.root, namespace if namespace is not None else {}, self.store, work)
         offered = tuple(t.schema for t in (*own, COMPACT))
         self.settings = {"model": model.name, "rules": rules.label, "root": str(root or ""),
                          "tools": ",".join(each if isinstance(each, str) else each.name for each in tools),
@@ -132,8 +134,9 @@ class LiveSession:
             limits = self._lead(model, rules, limits, offered)
             events = self.workspace.open(self.workspace.events(self.id), _ADDED)
             self._events = EventsLog(events, self.id)
-            artifacts = Artifacts(self.root, lambda name, text: self.workspace.keep(self.workspace.results(self.id), name, text))
-            self._work = WorkFiles(self.workspace, clock)
+            results = self.workspace.results(self.id)
+            artifacts = Artifacts(self.root, lambda name, text: self.workspace.keep(results, name, text))
+            self._work = files
             self.agent = Agent(
                 self.log.session, model=model, rules=rules, tools=own, keep=self.log.append, limits=limits,
                 clock=clock, hear=self._told, approve=approve, offload=artifacts.keep, save=artifacts.save,
@@ -447,6 +450,7 @@ def tools_of(
     root: Root,
     namespace: dict[str, Any],
     store: Library | None = None,
+    work: Sequence[Tool] = (),
 ) -> list[Tool]:
     """Return the tools that are named, in a root folder and with the user's variables for `python`.
 
@@ -463,6 +467,8 @@ def tools_of(
             out.extend(file_tools(root, store))
         elif each == "document":
             out.append(document_tool(root, store))
+        elif each == "work":
+            out.extend(work)
         elif each == "shell":
             out.append(shell_tool(root))
         elif each == "python":

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import StoreError
 from ctxkit.ledgers import changes_of, evidence_of, intents_of, ledger_bytes
+from ctxkit.tools.work import work_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.session import Session
     from ctxkit.store.workspace import Workspace
+    from ctxkit.tools.tool import Tool
 
 EVERY = 1.0
 """Seconds between two writings of the intents within a turn: each takes as long as the session is long."""
@@ -49,6 +51,14 @@ class WorkFiles:
             if self._intents(held):
                 self._keep(held.id, CHANGES, ledger_bytes(changes_of(held)))
                 self._keep(held.id, EVIDENCE, ledger_bytes(evidence_of(held)))
+
+    def tools(self, session: Callable[[], str]) -> tuple[Tool, ...]:
+        """Return the tools for the brief and the summary of a session, by its id."""
+
+        def held(name: str) -> str:
+            return self._workspace.held(self._workspace.state(session()), name)
+
+        return work_tools(lambda name, text: self._workspace.keep(self._workspace.state(session()), name, text), held)
 
     def _intents(self, held: Session) -> bool:
         """Write the intents; return whether there are any."""

@@ -1,4 +1,4 @@
-"""The files of an agent's work in fuseraft's formats: change log, intents, evidence; made, read, held against claims."""
+"""The files of an agent's work in fuseraft's formats: changes, intents, evidence."""
 
 from __future__ import annotations
 

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
     from ctxkit.session import Session
 
-_TEST = re.compile(r"(?<![\w-])(?:pytest|tox|nox|jest|vitest|go test|cargo test|ctest|(?:npm|make|yarn) (?:run )?test)(?!\w)")
+_TEST = re.compile(
+    r"(?<![\w-])(?:pytest|tox|nox|jest|vitest|go test|cargo test|ctest|"
+    r"(?:npm|make|yarn) (?:run )?test)(?!\w)"
+)
 _TEXTS = ("content", "new", "new_string", "text", "code")
 """Arguments that hold what is written."""
 

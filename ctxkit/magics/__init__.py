@@ -50,7 +50,7 @@ def load(shell: InteractiveShell) -> None:
             "session": lambda: dict.fromkeys((*kit.sessions, *Workspace().names())),
             "format": names,
             "rules": lambda: ("standard", *presets()),
-            "tools": lambda: ("files", "document", "shell", "python"),
+            "tools": lambda: ("files", "document", "work", "shell", "python"),
             "memory": lambda: WORDS,
             "memory_type": lambda: TYPES,
             "entry": lambda: [e.name for e in memories().entries() if " " not in e.name],

@@ -172,6 +172,14 @@ class Workspace:
         with self.reach(folder, make=0o700) as here:
             here.write(name, (text.encode("utf-8", "replace"),))
 
+    def held(self, folder: Path, name: str, most: int = 1_000_000) -> str:
+        """Return the text of a file of the workspace, at most so many bytes; empty where there is none."""
+        try:
+            with self.reach(folder) as here, os.fdopen(here.open(name, os.O_RDONLY), "rb") as file:
+                return file.read(most).decode("utf-8", "replace")
+        except StoreError:
+            return ""
+
     # -- whose sessions they are ------------------------------------------------------------------
 
     def session(self, name: str) -> Session | None:

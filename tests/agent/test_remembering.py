@@ -171,7 +171,7 @@ ANSWER = """Sure: ```json
 @pytest.mark.filterwarnings("default")
 def test_a_model_is_asked_what_to_remember(tmp_path, held):
     """F18: Extraction asks the model for a list of entries."""
-    kind = sorted(FORMATS)[0]
+    kind = min(FORMATS)
     with wire(kind, Play("Yes."), Play(ANSWER), Play("nothing at all")) as up:
         model = Provider(FORMATS[kind][0], context_window=50_000, options={"api_base": up.url, "api_key": "none"})
         live = LiveSession("main", model=model, rules=Rules(), clock=count(1_800_000_000).__next__,

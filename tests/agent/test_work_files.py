@@ -85,3 +85,23 @@ def test_an_offloaded_result_lies_where_fuseraft_keeps_it(tmp_path, size):
         stub = next(i.message.text for i in live.sent(-1) if i.message is not None and "offloaded" in i.message.text)
         assert f"Artifact: {path.stem}" in stub
         assert (live.root.folder / f"artifacts/{path.stem}.txt").read_text() == told["content"]
+
+
+def test_brief_and_session_context_are_kept_and_read_back(tmp_path):
+    """F45, F47, F129: Brief and session context are files that an agent writes, and a later one reads."""
+    key = "sk-ant-api03-" + "Ab1" * 30
+    brief = json.dumps({"goal": f"Ship it with {key}.", "verify_command": "pytest", "steps": [1, 2]})
+    calls = [("session_context_write", {"text": "old"}), ("session_context_write", {"text": "y" * 9_000}),
+             ("session_context_read", {}), ("brief_write", {"brief": "{"}), ("brief_write", {"brief": brief}),
+             ("brief_read", {"field": "STEPS"}), ("brief_read", {"field": "none"})]  # fmt: skip
+    script = ((*(said("", ToolCall(f"c{n}", name, args), stop="tool", usage=None) for n, (name, args) in enumerate(calls)),
+               said("Done.", usage=None)),)  # fmt: skip
+    with opened(tmp_path, script, tools=["work"]) as live:
+        run(live.turn("Go"))
+        folder = tmp_path / ".ctxkit/state" / live.id
+        texts = [m.text for m in live.session.messages if m.role == "tool"]
+    assert (folder / "context_summary.md").read_text() == "y" * 9_000
+    assert texts[2].endswith("[1,000 characters more]")
+    assert "no JSON" in texts[3]
+    assert (texts[5], "verify_command" in texts[6]) == ("[1, 2]", True)
+    assert key not in (folder / "brief.json").read_text()
