@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from ctxkit.agent.agent import COMPACT, Agent
 from ctxkit.agent.events import Event, Listener, deaf
-from ctxkit.agent.extractions import billed, extracted
 from ctxkit.agent.limits import Limits
-from ctxkit.agent.remembering import EXTRACT, Remembering
+from ctxkit.agent.promotions import Promotions
 from ctxkit.agent.resumes import check, differences, kept, led, limits_of, noted, tools_differ
 from ctxkit.agent.turns import Turns
 from ctxkit.agent.work_files import WorkFiles
@@ -45,10 +44,11 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.outcome import Outcome
     from ctxkit.agent.prompts import Prompts
+    from ctxkit.agent.remembering import Remembering
     from ctxkit.agent.running import Approve
     from ctxkit.engine.sent import SentItem
     from ctxkit.memory import MemoryEntry
-    from ctxkit.messages import Edit, Message, ToolSchema
+    from ctxkit.messages import Edit, ToolSchema
     from ctxkit.models.model import Model
     from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
@@ -106,7 +106,7 @@ class LiveSession:
         prompts: Prompts | None = None,
         memory: Remembering | None = None,
     ) -> None:
-        self.memory, self._talked, self._cuts = memory, False, 0
+        self.memory = memory
         self.workspace = workspace or Workspace()
         self.workspace.make()
         self.name, self._clock, self._listeners = checked(name), clock, [hear]
@@ -149,7 +149,7 @@ class LiveSession:
                 now=lambda: datetime.fromtimestamp(clock(), UTC),
             )  # fmt: skip
             self._turns = Turns(self._snapshots, self.session)
-            self._cuts = len(self.session.edits)
+            self._promotions = Promotions(memory, lambda: self.session, self._say)
         except BaseException:
             self.log.close()
             raise
@@ -218,12 +218,14 @@ class LiveSession:
         """
         try:
             with self.alone():
-                await self._recall(prompt)
+                sections = self.agent.sections
+                if sections is not None and "memory" in sections.names:
+                    await self._promotions.before(self.name, prompt)
                 try:
                     ended = await self.agent.turn(prompt)
                 finally:
                     self._turns.end(self.session)
-                await self._told_memory()
+                await self._promotions.after(self.name)
                 return ended
         except (CtxkitError, asyncio.CancelledError):
             raise
@@ -282,67 +284,16 @@ class LiveSession:
         if before is None or replace(before, seal="") != how:
             self.agent.restate(self.log.revise(noted(self.session, how)))
 
-    # -- memory --------------------------------------------------------------------------------------------------
-
-    async def _recall(self, prompt: str) -> None:
-        sections = self.agent.sections
-        if self.memory is not None and sections is not None and "memory" in sections.names:
-            self._failed(await self.memory.before(self.name, prompt))
-
-    async def _told_memory(self) -> None:
-        self._talked = True
-        if self.memory is not None:
-            self._failed(await self.memory.after(self.name, self.session))
-
     async def remember(self) -> tuple[list[MemoryEntry], str]:
-        """Let the model say what of the session is worth remembering; without one, sentences are taken.
-
-        Returns:
-            What was kept, and in words what it cost.
+        """Let the model say what of the session is worth remembering (see `Promotions.remember`).
 
         Raises:
             BadArguments: the session has no memory, or is busy.
             ModelError: the model failed; nothing was kept.
             StoreError: it cannot be kept.
         """
-        if self.memory is None:
-            raise BadArguments("This session has no memory.")
         with self.alone():
-            writer, messages = self.agent.writer, self.session.messages
-            if writer is None:
-                return self._promote(messages, "extraction"), ""
-            held = self.memory.memories
-            found, reply = await extracted(writer, messages, held.entries(), self.agent.writer_seconds)
-            kept = [held.add(e, session=self.id, by=redact(writer.name), why="extraction") for e in found]
-            self._promoted(kept, redact(writer.name), "extraction")
-            return kept, billed(reply, writer)
-
-    def _failed(self, why: list[str]) -> None:
-        for said in why:
-            self._told(Event("memory_failed", self._clock(), self.agent.transcript.turn, {"error": said}))
-
-    def _promote(self, messages: Sequence[Message], why: str) -> list[MemoryEntry]:
-        """Keep what may outlive messages, and tell what was kept."""
-        if self.memory is None:
-            return []
-        try:
-            kept = self.memory.promote(self.id, messages, why)
-        except CtxkitError as e:
-            self._failed([str(e)])
-            return []
-        self._promoted(kept, EXTRACT, why)
-        return kept
-
-    def _promoted(self, kept: Sequence[MemoryEntry], by: str, why: str) -> None:
-        if kept:
-            said = {"names": [e.name for e in kept], "types": [e.type for e in kept], "by": by, "why": why}
-            self._told(Event("memory_promoted", self._clock(), self.agent.transcript.turn, said))
-
-    def _compacted(self) -> None:
-        edits = self.session.edits
-        gone = {t for e in edits[self._cuts :] for t in e.targets}
-        self._cuts = len(edits)
-        self._promote([m for m in self.session.messages if m.id in gone], "compaction")
+            return await self._promotions.remember(self.agent.writer, self.agent.writer_seconds)
 
     # -- branch and restore ----------------------------------------------------------------------------------------
 
@@ -363,13 +314,13 @@ class LiveSession:
             moved = self.log.move(entry)
         self.agent.move(moved, self.log.append)
         self._turns.moved(self.session)
-        self._told(Event("moved", self._clock(), self.agent.transcript.turn, {"entry": entry}))
+        self._promotions.moved()
+        self._say("moved", {"entry": entry})
         return moved
 
     def close(self) -> None:
         """Give the session free, and the memory that its model holds; what may outlive the talk is remembered."""
-        if self._talked:
-            self._promote(self.session.messages, "end")
+        self._promotions.end()
         free = getattr(self.agent.model, "close", None)
         if callable(free):
             free()
@@ -401,6 +352,9 @@ class LiveSession:
             self.log.revise(now)
         return limits
 
+    def _say(self, kind: str, payload: dict[str, Any]) -> None:
+        self._told(Event(kind, self._clock(), self.agent.transcript.turn, payload))
+
     def _told(self, event: Event) -> None:
         if event.kind != "delta":  # those are clean already, piece by piece
             event = replace(event, payload=redacted(event.payload))
@@ -411,7 +365,7 @@ class LiveSession:
             self._turns.called(event.kind)
         elif event.kind == "compaction_end" and event.payload.get("outcome") == "compacted":
             self._turns.compacted(self.session)
-            self._compacted()
+            self._promotions.compacted()
         for hear in tuple(self._listeners):
             try:
                 hear(event)

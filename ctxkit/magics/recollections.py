@@ -137,8 +137,6 @@ def extract(kit: CtxKit, asked: Extracted) -> Page:
 
     live = kit.lives.get(asked.session)
     kit.lives.free(live.name)
-    if live.memory is None:
-        raise BadArguments("This session has no memory: begin it with `--memory on`.")
     kept, cost = run(live.remember())
     names = ", ".join(line(e.name, 60) for e in kept)
     said = f"Remembered {len(kept)}: {names}." if kept else "Nothing new to remember."
