@@ -34,6 +34,7 @@ _NAMES = {
     "sections": "worth",
     "without": "worth",
     "index_or_paste": "worth",
+    "with_memory": "worth",
     "explore": "widgets",
     "tune": "widgets",
     "watch": "widgets",

@@ -20,6 +20,8 @@ SECTIONS = "sections"
 `{"name": ..., "raw_chars": ...}`, the characters of what it was made from."""
 INJECTED = "injected"
 """Kind of a message that was said in the user's place."""
+RECALLED = "memory"
+"""Kind of a message that recalls what is no longer shown."""
 
 Role = Literal["system", "user", "assistant", "tool", "summary"]
 Source = Literal["recorded", "derived", "estimated"]

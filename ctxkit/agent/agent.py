@@ -94,9 +94,10 @@ class Agent:
         self.model, self.rules, self.limits = model, rules, limits or Limits()
         self.tools = {t.name: t for t in (*tools, replace(COMPACT, run=self._asked_to_compact))}
         self.approve, self._hear, self._offload, self._clock = approve, hear, offload, clock
-        self._writer = summary_model or (None if model.notice.startswith("scripted") else model)
-        self._seconds = summary_seconds
-        self._memory = Memory(rules.flush, memory, self._writer, clock, self._tell) if rules.flush and memory else None
+        self.writer = summary_model or (None if model.notice.startswith("scripted") else model)
+        """The model that is asked beside the conversation; None: there is none."""
+        self.writer_seconds = summary_seconds
+        self._memory = Memory(rules.flush, memory, self.writer, clock, self._tell) if rules.flush and memory else None
         self._wanted, self._save, self.prompts = False, save, prompts or Prompts()
         self._stand(Transcript(session, keep, clock))
 
@@ -269,12 +270,12 @@ class Agent:
             self.rules,
             tools=schemas,
             limit=self.model.context_window,
-            writer=self._writer,
-            seconds=self._seconds,
+            writer=self.writer,
+            seconds=self.writer_seconds,
             memory=self._memory,
             tell=self._tell,
             save=self._save,
-            own=self._writer is self.model,
+            own=self.writer is self.model,
             prompts=self.prompts,
         )
         self._calls = Calls(self.model, schemas, self.compactor, self._tell)
