@@ -57,8 +57,7 @@ function render({ model, el }) {
       let lo = Infinity, hi = -Infinity;
       for (const a of all) if (a.turns.length) { lo = Math.min(lo, a.turns[0]); hi = Math.max(hi, a.turns[a.turns.length - 1]); }
       if (!(hi > lo)) [lo, hi] = Number.isFinite(lo) ? [lo - 1, lo + 1] : [0, 1];
-      const pad = 0.01 * (hi - lo);
-      return { x: { title: "turn", range: [lo - pad, hi + pad] }, y: { title: "input tokens, summed", range: [0, top] },
+      return { x: { title: "turn", range: s.beside(lo, hi) }, y: { title: "input tokens, summed", range: [0, top] },
         lines: lines(), marks: (source.compactions || []).slice(0, 200) };
     },
     lines() {                                                      // only "start again" moves the lines themselves
@@ -103,15 +102,15 @@ function render({ model, el }) {
     },
   };
   const s = stage(model, el, "input tokens of each agent, summed by turn, with a line to warn and a line to cut over", view);
-  const warned = node("path", { class: "dots", stroke: WARN, "stroke-width": 6 }, s.marks);
+  const warned = node("path", { class: "dots", stroke: WARN, "stroke-width": 5 }, s.marks);
   const crossed = node("path", { class: "dots", stroke: STOP, "stroke-width": 1.8 }, s.marks);
   const step = () => Math.max(1, Math.round(top / 100)), fields = {};
-  for (const [key, word, ink, dash, right] of [["warn", "warn", WARN, "10 4", false], ["cutover", "cut over", STOP, "", true]]) {
+  for (const [key, word, ink, dash] of [["warn", "warn", WARN, "10 4"], ["cutover", "cut over", STOP, ""]]) {
     const put = (value, done) => {
       s.put(key, Math.max(0, Math.round(value)));
       if (done && Math.abs(high() - top) > 1e-6) s.anew();          // the axis grows on release, not under the hand
     };
-    s.handle(key, { word: word + " at", ink, dash, right, low: 0, high: () => Math.round(top), step, set: put,
+    s.handle(key, { word: word + " at", ink, dash, low: 0, high: () => Math.round(top), step, set: put,
       text: v => v > 0 ? `${word} ${num(v)}` : `${word}: off` });
     fields[key] = s.field(key, word + " at", { low: 0, set: put });
   }

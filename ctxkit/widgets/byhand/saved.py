@@ -102,7 +102,7 @@ class SavingsChart(Charted):
             "compactions": [one._asdict() for one in rows],
             "several": len(names) > 1,
             "note": note,
-            "why": note,
+            "why": "No diff: see the note above." if note else "",
         }
 
     def _answer(self, asked: dict[str, Any]) -> dict[str, Any] | None:

@@ -32,14 +32,14 @@ function make(tag, cls, parent, text) {
 /** Fill a table: heads, rows of texts; figures stand to the right. `swatch(i)`: the look of a row's line. */
 function tabled(table, caption, head, rows, swatch) {
   table.replaceChildren();
-  make("caption", "", table, caption);
+  if (caption) make("caption", "", table, caption);
   const top = make("tr", "", make("thead", "", table));
   for (const h of head) make("th", "", top, h).scope = "col";
   const body = make("tbody", "", table);
   rows.forEach((row, i) => {
     const line = make("tr", "", body);
     row.forEach((text, k) => {
-      const cell = make("td", /^[-–$]?\d/.test(text) ? "n" : "", line);
+      const cell = make("td", /^[-–$]?[\d,.]+( %)?$/.test(text) ? "n" : text.length < 24 ? "s" : "", line);
       if (!k && swatch) {
         const s = node("svg", { width: 26, height: 8, "aria-hidden": "true" }, cell);
         node("line", { x1: 0, x2: 24, y1: 4, y2: 4, stroke: swatch(i).ink, "stroke-width": 2, "stroke-dasharray": STROKE[swatch(i).dash] }, s);
@@ -117,7 +117,8 @@ function stage(model, el, label, view) {
     X: x => L + (x - xs[0]) / (xs[1] - xs[0] || 1) * (W - L - R),
     Y: y => T + (1 - (y - ys[0]) / (ys[1] - ys[0] || 1)) * (H - T - B),
     back: py => ys[0] + (1 - (py - T) / (H - T - B)) * (ys[1] - ys[0]),
-    get width() { return W; }, get top() { return ys[1]; }, get span() { return xs; },
+    get step() { return Math.abs(me.X(1) - me.X(0)); },
+    beside: (lo, hi) => [lo - 0.01 * (hi - lo), hi + (hi - lo) * 150 / Math.max(150, W - L - R - 150)],  // room for the words on the lines
     left: L, right: () => W - R, upper: T, lower: H - B,
     put(key, value) { if (model.get(key) !== value) model.set(key, value); me.save(); me.soon(); },
     save() { clearTimeout(timer); timer = setTimeout(() => model.save_changes(), 60); },
@@ -141,8 +142,7 @@ function stage(model, el, label, view) {
     const data = spec.lines.map(l => ({ type: "scatter", mode: l.x.length < 40 ? "lines+markers" : "lines", x: l.x, y: l.y, name: safe(l.name),
       line: { color: l.ink, width: 1.8, dash: l.dash }, marker: { size: 4, color: l.ink }, connectgaps: false,
       customdata: l.hover, hovertemplate: l.hover ? "%{customdata}<extra></extra>" : "%{y:,}<extra></extra>" }));
-    for (const b of spec.bars || []) data.push({ type: "bar", x: b.x, y: b.y, name: safe(b.name), text: b.text, textposition: "inside",
-      insidetextanchor: "end", textangle: 0, constraintext: "both", customdata: b.hover, hovertemplate: "%{customdata}<extra></extra>",
+    for (const b of spec.bars || []) data.push({ type: "bar", x: b.x, y: b.y, name: safe(b.name), customdata: b.hover, hovertemplate: "%{customdata}<extra></extra>",
       marker: { color: b.ink, pattern: { shape: b.pattern || "", size: 7, solidity: 0.25 }, line: { width: 0 } } });
     const shapes = (spec.marks || []).map(x => ({ type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1, layer: "below",
       line: { color: "#777", width: 1, dash: "dot" } }));
@@ -212,7 +212,7 @@ function stage(model, el, label, view) {
       g.style.display = seen ? "" : "none";
       set(g, { transform: `translate(0 ${y.toFixed(1)})`, "aria-valuenow": value, "aria-valuemax": o.high(), "aria-valuetext": o.text(value) });
       set(grip, { x: L, width: Math.max(0, W - L - R) }); set(line, { x1: L, x2: W - R });
-      set(text, { x: o.right ? W - R - 4 : L + 4, "text-anchor": o.right ? "end" : "start", y: above && y > T + 12 || y > H - B - 14 ? -6 : 15 });
+      set(text, { x: W - R - 4, "text-anchor": "end", y: above && y > T + 12 || y > H - B - 14 ? -6 : 15 });
       text.textContent = o.text(value);
     } };
   };

@@ -14,16 +14,22 @@ function render({ model, el }) {
   const chosen = () => Math.min(model.get("session"), all().length - 1);
   const shares = one => model.get("by") === "tokens" ? one.tokens : one.messages;
   const closes = one => closing(shares(one), model.get("min_savings"), model.get("window"));
-  let shown = "", asked = "";
+  const high = () => {
+    let most = model.get("min_savings");
+    for (const y of shares(all()[chosen()])) if (y > most) most = y;
+    return Math.max(0.25, 1.25 * most);
+  };
+  let shown = "", asked = "", top = 1;
   const view = {
     spec() {
       const one = all()[chosen()];
       shown = `${chosen()}/${model.get("by")}`;
       if (!one) return { x: { title: "call", range: [0, 1] }, y: { title: "share saved", range: [0, 1], share: true }, lines: [] };
-      const y = shares(one), low = Math.min(0, ...y.map(v => v ?? 0)), kept = thinned(y.map(v => v ?? 0), FEW);
-      const hover = kept.map(i => `compaction ${num(i)}, before call ${num(one.calls[i])}<br>` + (y[i] == null ? "share unknown" : `saved ${per(y[i])} of ${model.get("by")}`));
+      const y = shares(one), low = y.reduce((a, v) => v < a ? v : a, 0), kept = thinned(y.map(v => v ?? 0), FEW);
+      const hover = kept.map(i => `compaction ${num(i)}, ${one.unit} ${num(one.calls[i])}<br>` + (y[i] == null ? "share unknown" : `saved ${per(y[i])} of ${model.get("by")}`));
       const end = Math.max(one.n, ...one.calls.slice(-1), 1);
-      return { x: { title: "call", range: [-0.02 * end, 1.02 * end] }, y: { title: `share of ${model.get("by")} saved`, range: [Math.max(low * 1.1, -1), 1.05], share: true },
+      top = high();
+      return { x: { title: one.unit, range: s.beside(0, end) }, y: { title: `share of ${model.get("by")} saved`, range: [Math.max(low * 1.1, -1), top], share: true },
         lines: [{ name: "saved", x: kept.map(i => one.calls[i]), y: kept.map(i => y[i]), hover, ink: INK[0], dash: "solid" }] };
     },
     draw(s) {
@@ -43,7 +49,7 @@ function render({ model, el }) {
       set(shut, { x, y: s.upper, width: Math.max(0, s.right() - x), height: s.lower - s.upper });
       shut.style.display = k == null ? "none" : "";
       const room = s.right() - x > 110;
-      set(word, { x: room ? x + 5 : x - 5, y: s.lower - 8, "text-anchor": room ? "start" : "end" });
+      set(word, { x: room ? x + 5 : x - 5, y: s.upper + 12, "text-anchor": room ? "start" : "end" });
       word.textContent = k == null ? "" : "guard closed";
       s.said.textContent = one ? verdict(one, k, low.length) : "Nothing was compacted in what was given.";
       s.note.textContent = one ? "Dots pay, crosses saved too little, diamonds were held back by the rules' own guards; shaded: no compaction any more." : model.get("data").note || "";
@@ -61,7 +67,7 @@ function render({ model, el }) {
     if (!n) return "Nothing was compacted.";
     return `${many(n, "compaction")}, ${num(low)} saved less than ${per(model.get("min_savings"))} of ${model.get("by")}`
       + (unknown ? `, ${num(unknown)} unknown` : "") + `; a guard of ${num(model.get("window"))} in a row `
-      + (!(model.get("window") > 0) || !(model.get("min_savings") > 0) ? "is off." : k == null ? "stays open." : `closes at compaction ${num(k)}, before call ${num(one.calls[k])}`
+      + (!(model.get("window") > 0) || !(model.get("min_savings") > 0) ? "is off." : k == null ? "stays open." : `closes at compaction ${num(k)}, ${one.unit} ${num(one.calls[k])}`
         + (later ? `: ${many(later, "later one")} would not have happened.` : ", the last."));
   }
   function priced(one, k) {
@@ -82,8 +88,11 @@ function render({ model, el }) {
   const shut = node("rect", { fill: STOP, "fill-opacity": 0.12 }, s.marks), word = node("text", { class: "lab" }, s.marks);
   const paid = node("path", { class: "dots", stroke: INK[0], "stroke-width": 8 }, s.marks), short_ = node("path", { class: "dots", stroke: STOP, "stroke-width": 2 }, s.marks);
   const back = node("path", { class: "dots", stroke: INK[5], "stroke-width": 1.6 }, s.marks), fields = {};
-  const least = v => s.put("min_savings", Math.round(1000 * Math.min(1, Math.max(0, v))) / 1000);
-  s.handle("min_savings", { word: "minimum savings", ink: STOP, right: true, low: 0, high: () => 1, step: () => 0.01, set: least, text: v => v > 0 ? `least ${per(v)}` : "least: off" });
+  const least = (v, done) => {
+    s.put("min_savings", Math.round(1000 * Math.min(1, Math.max(0, v))) / 1000);
+    if (done && all().length && Math.abs(high() - top) > 1e-6) s.anew();  // the axis grows on release
+  };
+  s.handle("min_savings", { word: "minimum savings", ink: STOP, low: 0, high: () => 1, step: () => 0.01, set: least, text: v => v > 0 ? `least ${per(v)}` : "least: off" });
   fields.min_savings = s.field("min_savings", "minimum savings", { low: 0, most: 100, unit: 0.01, by: "any", after: "%", set: least });
   fields.window = s.field("window", "in a row", { low: 0, by: 1, set: v => s.put("window", Math.max(0, Math.round(v))) });
   fields.by = s.choice("by", "by", [["tokens", "tokens"], ["messages", "messages"]]);

@@ -121,11 +121,11 @@ class ThrashChart(Charted):
 
 def _row(  # noqa: PLR0917
     name: str, calls: list[int], tokens: list[float | None], messages: list[float | None],
-    held: list[tuple[int, str]], n: int, why: str,
+    held: list[tuple[int, str]], n: int, why: str, unit: str = "call",
 ) -> dict[str, Any]:  # fmt: skip
     rounded = [[None if v is None else round(v, 5) for v in shares] for shares in (tokens, messages)]
     return {"name": name, "calls": calls, "tokens": rounded[0], "messages": rounded[1],
-            "held": [[call, why[:120]] for call, why in held], "n": n, "why": why}  # fmt: skip
+            "held": [[call, why[:120]] for call, why in held], "n": n, "why": why, "unit": unit}  # fmt: skip
 
 
 def _of_session(session: Session, name: str, why: str) -> dict[str, Any]:
@@ -145,6 +145,7 @@ def _of_frame(feed: Feed) -> tuple[list[dict[str, Any]], str]:
     rows = []
     for name, cuts in out.items():
         places = [c.call if c.call is not None else c.turn if c.turn is not None else i for i, c in enumerate(cuts)]
+        unit = "call" if any(c.call is not None for c in cuts) else "turn"
         shares = [1 - c.after / c.before if c.before and c.after is not None else None for c in cuts]
-        rows.append(_row(name, places, shares, [None] * len(cuts), [], max(places, default=0), why))
+        rows.append(_row(name, places, shares, [None] * len(cuts), [], max(places, default=0), why, unit))
     return rows, why
