@@ -1,1 +1,1 @@
-"""Charts that are turned by hand: plotly draws, the browser answers, Python holds the same rules."""
+"""Charts turned by hand: plotly draws, the browser answers, Python holds the same rules."""

@@ -78,7 +78,12 @@ class BudgetChart(Charted):
     """The turn that was clicked: number of the agent, place among its turns."""
 
     def __init__(
-        self, feed: Feed, *, warn: int | None = None, cutover: int | None = None, again: bool = False
+        self,
+        feed: Feed,
+        *,
+        warn: int | None = None,
+        cutover: int | None = None,
+        again: bool = False,
     ) -> None:
         check(warn=warn, cutover=cutover)
         self._found = Budget((), (), None, None)
@@ -99,7 +104,9 @@ class BudgetChart(Charted):
     def _data(self) -> dict[str, Any]:
         titles = self.feed.titles
         table = self.feed.frame
-        self._found = budget_data(frame(self.feed.sessions(), per="turn") if table is None else table)
+        self._found = budget_data(
+            frame(self.feed.sessions(), per="turn") if table is None else table
+        )
         agents = tuple(a._replace(name=_titled(a.name, titles)) for a in self._found.agents)
         self._found = self._found._replace(agents=agents)
         return {
@@ -125,7 +132,10 @@ def check(**given: Any) -> None:
 
 
 def packed(agent: Agent) -> dict[str, Any]:
-    """Return an agent's columns as the browser takes them: steps of the turns, sums only where they begin anew."""
+    """Return an agent's columns as the browser takes them.
+
+    Turns are steps from one to the next; sums are given where they do not follow from the inputs.
+    """
     turns, sums = agent.turns, agent.cumulative
     steps: Any = np.diff(turns).tolist()
     follows = np.concatenate(([0], sums[:-1])) + agent.inputs

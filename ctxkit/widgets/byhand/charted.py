@@ -1,4 +1,4 @@
-"""What the charts turned by hand have in common: code, plotly for the page, twins, a page that lives without a kernel."""
+"""What charts turned by hand share: code, plotly, twins, a page that lives without a kernel."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _ALWAYS = ("turn_end", "cancelled", "compaction_end", "moved")
 _SOMETIMES = ("model_response",)
 _HEAD = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>ctxkit</title>'
-    "<style>:root{color-scheme:light dark}body{font-family:system-ui,sans-serif;margin:1em}</style></head><body>"
+    "<style>:root{color-scheme:light dark}body{font-family:system-ui,sans-serif;margin:1em}</style>"
+    "</head><body>"
 )
 
 
@@ -44,7 +45,7 @@ def text(name: str) -> str:
 
 @cache
 def plotly_packed() -> bytes:
-    """Return plotly.js as the wheel of plotly has it, compressed: it is sent once a page and never saved."""
+    """Return plotly.js of plotly's wheel, compressed: it is sent once a page and never saved."""
     import plotly
 
     library = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
@@ -52,7 +53,7 @@ def plotly_packed() -> bytes:
 
 
 class Charted(anywidget.AnyWidget):  # type: ignore[misc]
-    """A chart turned by hand; what is shown can be read and set from Python, also while it is shown.
+    """A chart turned by hand; what is shown can be read and set from Python.
 
     Args:
         feed: what is drawn; a live session is followed until `stop`.
@@ -72,7 +73,7 @@ class Charted(anywidget.AnyWidget):  # type: ignore[misc]
         if feed.live is not None:
             feed.live.listen(self.hear)
 
-    # -- what each of them says ------------------------------------------------------------------------------------
+    # -- what each of them says ----------------------------------------
 
     def _data(self) -> dict[str, Any]:
         raise NotImplementedError
@@ -87,7 +88,7 @@ class Charted(anywidget.AnyWidget):  # type: ignore[misc]
         """Return the questions whose answers a page without a kernel holds."""
         return []
 
-    # -- following -------------------------------------------------------------------------------------------------
+    # -- following -----------------------------------------------------
 
     def hear(self, event: Any) -> None:
         """Take an event of the live session that is followed."""
@@ -106,7 +107,7 @@ class Charted(anywidget.AnyWidget):  # type: ignore[misc]
         if self.feed.live is not None:
             self.feed.live.unlisten(self.hear)
 
-    # -- what the browser asks -------------------------------------------------------------------------------------
+    # -- what the browser asks -----------------------------------------
 
     def _asked(self, _: Any, asked: Any, __: Any) -> None:
         if not isinstance(asked, dict):
@@ -126,7 +127,7 @@ class Charted(anywidget.AnyWidget):  # type: ignore[misc]
             found = {"kind": asked.get("kind"), "error": str(error)}
         return None if found is None else {**found, "key": asked.get("key")}
 
-    # -- twins -----------------------------------------------------------------------------------------------------
+    # -- twins ---------------------------------------------------------
 
     @property
     def chart(self) -> Chart:
@@ -148,7 +149,8 @@ class Charted(anywidget.AnyWidget):  # type: ignore[misc]
     def page(self, *, plotly: bool = True) -> LivePage:
         """Return the same as HTML that can still be turned, without a kernel and offline.
 
-        As the last value of a cell it lives in the lab, after save and reload, and in nbconvert's HTML.
+        As the last value of a cell it lives in the lab, after save and reload, and in nbconvert's
+        HTML.
 
         Args:
             plotly: with plotly.js (2 MB); without it the page takes that of another one above, else
@@ -156,7 +158,9 @@ class Charted(anywidget.AnyWidget):  # type: ignore[misc]
         """
         answers = {_place(asked): self._answered(asked) for asked in self._questions()}
         state = {name: getattr(self, name) for name in self.shared}
-        held = json.dumps({"state": state, "answers": answers}, separators=(",", ":"), allow_nan=False)
+        held = json.dumps(
+            {"state": state, "answers": answers}, separators=(",", ":"), allow_nan=False
+        )
         view = self._esm if isinstance(self._esm, str) else str(self._esm)
         library = ""
         if plotly:
@@ -169,7 +173,8 @@ class Charted(anywidget.AnyWidget):  # type: ignore[misc]
             f"<div data-live>{self.to_html()}</div>"
             # no module: it has no currentScript
             "<script>(() => { const here = document.currentScript.parentElement;\n"
-            f"{view.replace('export default', 'const widget =')}{text('mount.js')}}})();</script></div>",
+            f"{view.replace('export default', 'const widget =')}{text('mount.js')}"
+            "})();</script></div>",
             self.to_text(),
         )
 

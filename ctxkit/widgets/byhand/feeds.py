@@ -1,4 +1,4 @@
-"""What a chart turned by hand is given: sessions, a frame, logs of snapshots, or a live session that grows."""
+"""What a chart turned by hand is given: sessions, a frame, snapshots, a live session that grows."""
 
 from __future__ import annotations
 
@@ -86,16 +86,18 @@ def _snapshots(given: Any) -> pd.DataFrame | None:
     """Return the snapshots that a path or several name; None where it is something else."""
     if not isinstance(given, (str, PathLike)):
         return None
+    from pathlib import Path
+
     from ctxkit.snapshots.files import find, named
     from ctxkit.snapshots.read import read_snapshots
 
     try:
-        files = find(named(given))
+        files = find(named(Path(given)))
     except (ReadError, BadArguments):
         return None
     if not files or not all("ctx_snapshots" in file.rpartition("/")[2] for file in files):
         return None
-    return read_snapshots(given)
+    return read_snapshots(Path(given))
 
 
 def _named(given: Any) -> list[Session]:
@@ -104,9 +106,6 @@ def _named(given: Any) -> list[Session]:
     from msgspec.structs import replace
 
     if isinstance(given, Mapping) and "role" not in given:
-        out = []
-        for name, session in given.items():
-            for one in as_sessions(session):
-                out.append(replace(one, id=str(name), title=str(name)).backed(one.behind))
-        return apart(out)
+        each = ((str(name), one) for name, some in given.items() for one in as_sessions(some))
+        return apart([replace(one, id=n, title=n).backed(one.behind) for n, one in each])
     return apart(as_sessions(given))

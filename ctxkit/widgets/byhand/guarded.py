@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ class AtMost(Open):
 
 
 class Guarded:
-    """The dollars of a replay, as it is and with a guard that closes; worked out when they are asked for.
+    """The dollars of a replay, as it is and with a guard that closes; worked out on demand.
 
     Args:
         session: any session; only a replay that this process made can be replayed on.
@@ -52,7 +53,10 @@ class Guarded:
             return ""
         if self.session.origin is not None or self.session.format == "replay":
             return "Dollars need the replay as it was made here: call ck.replay again."
-        return "What a guard would have saved in dollars is known of a replay only: ck.thrash(ck.replay(session, rules))."
+        return (
+            "What a guard would have saved in dollars is known of a replay only: "
+            "ck.thrash(ck.replay(session, rules))."
+        )
 
     @cached_property
     def _trials(self) -> Trials:
@@ -70,5 +74,5 @@ class Guarded:
         if closes not in self._known:
             guards = rules.guards if closes is None else (*rules.guards, AtMost(closes + 1))
             cost = self._trials.at(rules.but(guards=guards)).row.get("cost_usd")
-            self._known[closes] = None if cost is None or cost != cost else float(cost)  # noqa: PLR0124
+            self._known[closes] = None if cost is None or math.isnan(cost) else float(cost)
         return self._known[closes]

@@ -1,4 +1,4 @@
-"""All that is known of one compaction: what it did to each message, what it cost, what was needed of it later."""
+"""What is known of one compaction: what it did to each message, its cost, what was needed later."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.markup import line
 from ctxkit.metrics import loss, thrash
+from ctxkit.metrics.bills import Sheet
 from ctxkit.plots._diff import diff_data
 
 if TYPE_CHECKING:
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
 
     from ctxkit.metrics.thrash import Judged
     from ctxkit.session import Session
-    from ctxkit.widgets.byhand.saved import Compacted
+    from ctxkit.widgets.byhand.compacted import Compacted
 
 CHANGES, ITEMS = 24, 12
 """Rows of messages and of items that are told; of more the number."""
+_ITEM = ["needed_call", "delay", "family", "item", "fate"]
 
 
 class Taken:
@@ -34,6 +36,10 @@ class Taken:
     def _losses(self) -> pd.DataFrame | None:
         return loss.losses(self.session) if self.session.has_text else None
 
+    @cached_property
+    def _sheet(self) -> Sheet:
+        return Sheet.of(self.session.origin or self.session)
+
     def of(self, number: int, one: Compacted) -> dict[str, Any]:
         """Return the sentences, the diff and the items of a compaction, as plain values."""
         changes = diff_data(self.session, number)
@@ -45,7 +51,14 @@ class Taken:
         told = ", ".join(f"{n:,} {what}" for what, n in counts.items())
         more = len(changed) - CHANGES
         rows = [
-            [f"{i:,}", line(c.tool or c.role, 40), c.what, f"{c.before:,}", f"{c.after:,}", line(c.preview, 80)]
+            [
+                f"{i:,}",
+                line(c.tool or c.role, 40),
+                c.what,
+                f"{c.before:,}",
+                f"{c.after:,}",
+                line(c.preview, 80),
+            ]
             for i, c in changed[:CHANGES]
         ]
         why = list(dict.fromkeys(line(c.reason, 120) for _, c in changed if c.reason))
@@ -53,7 +66,8 @@ class Taken:
         head = f"Messages: {told}." if told else "No message stood in the window."
         return {
             "ledger": [*self._ledger(one), *([f"Why: {'; '.join(why[:3])}"] if why else [])],
-            "changed": f"{head}{f' The {CHANGES} largest that changed; {more:,} more.' if more > 0 else ''}",
+            "changed": head
+            + (f" The {CHANGES} largest that changed; {more:,} more." if more > 0 else ""),
             "changes": rows,
             "needed": needed,
             "items": items,
@@ -63,7 +77,11 @@ class Taken:
         """Return what it cost, when that is paid back, and how soon the window was full again."""
         cut = self._judged.get(one.call) if one.call is not None else None
         out = [f"It put in {one.put:,} tokens." if one.put else "It put nothing in."]
-        out.append("No price of making it is known." if one.usd is None else f"Making it cost {_usd(one.usd)}.")
+        out.append(
+            "No price of making it is known."
+            if one.usd is None
+            else f"Making it cost {_usd(one.usd)}."
+        )
         if cut is None:
             return [*out, "No call was shown its outcome, so nothing says how it held."]
         if cut.pays_after is None:
@@ -71,7 +89,7 @@ class Taken:
         elif cut.pays_after == float("inf"):
             out.append("It freed nothing, so it never pays for itself.")
         else:
-            out.append(f"It has paid for itself after {cut.pays_after:,.0f} calls (derived), its own the first.")
+            out.append(f"It has paid for itself after {cut.pays_after:,.0f} calls (derived).")
         if cut.interval is None:
             out.append("No compaction followed.")
         else:
@@ -81,8 +99,17 @@ class Taken:
             out.append(f"Ten calls later {cut.refill_10:.0%} of what it freed was full again.")
         return [" ".join(out)]
 
+    def _price(self, one: Compacted, cut: Judged | None) -> str:
+        """Return what making it cost: as the log says, else as a replay bills its summaries."""
+        if one.usd is not None:
+            return f"Making it cost {_usd(one.usd)}."
+        usd = self._sheet.summaries_usd(cut.what.written) if cut is not None else None
+        if usd is None:
+            return "No price of making it is known."
+        return f"Making it would have cost {_usd(usd)} (estimated)." if usd else "No model made it."
+
     def _needed(self, call: int | None) -> tuple[str, list[list[str]]]:
-        """Return what of it was named later, in a sentence and as rows, those needed first before the others."""
+        """Return what of it was named later: a sentence, and rows in the order of need."""
         if self._losses is None or call is None:
             return "What was needed later cannot be said: " + (
                 "no call followed." if call is None else "the log has no text."
@@ -98,8 +125,8 @@ class Taken:
         )
         more = len(needed) - ITEMS
         rows = [
-            [f"call {int(r.needed_call):,}", f"{int(r.delay):,} calls", str(r.family), line(str(r.item), 80), str(r.fate)]
-            for r in needed.head(ITEMS).itertuples()
+            [f"call {use:,}", f"{delay:,} calls", line(family, 20), line(item, 80), fate]
+            for use, delay, family, item, fate in needed.head(ITEMS)[_ITEM].itertuples(index=False)
         ]
         return told + (f" The first {ITEMS}; {more:,} more." if more > 0 else ""), rows
 

@@ -1,4 +1,4 @@
-"""The guard turned by hand: where it closes on what each compaction saved, and what that is in dollars."""
+"""The guard turned by hand: where it closes on what compactions saved, and the dollars of that."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from ctxkit.frames import compactions
 from ctxkit.plots._thrash import closes, held_back, thrash_chart, thrash_of
 from ctxkit.policies.guards import AntiThrash
 from ctxkit.widgets.byhand.charted import Charted, code
+from ctxkit.widgets.byhand.compacted import BILLED, Compacted, has_whole_turns, of_frame, of_session
 from ctxkit.widgets.byhand.guarded import Guarded
-from ctxkit.widgets.byhand.saved import BILLED, SavingsChart
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ctxkit.plots.chart import Chart
     from ctxkit.session import Session
     from ctxkit.widgets.byhand.feeds import Feed
@@ -39,9 +41,11 @@ class ThrashChart(Charted):
     session = t.Int(0, min=0).tag(sync=True)
     """Which of several is drawn."""
     usd = t.Dict().tag(sync=True)
-    """Dollars that were asked for: ``"session/compaction"`` at which the guard closes, or ``none``."""
+    """Dollars that were asked for, by ``"session/compaction"`` at which it closes, or ``none``."""
 
-    def __init__(self, feed: Feed, *, min_savings: float = 0.10, window: int = 10, by: str = "tokens") -> None:
+    def __init__(
+        self, feed: Feed, *, min_savings: float = 0.10, window: int = 10, by: str = "tokens"
+    ) -> None:
         if by not in ("tokens", "messages"):
             raise BadArguments(f"ck.thrash counts by 'tokens' or 'messages', not by {by!r}.")
         AntiThrash(min_savings=min_savings, window=window)  # says what it cannot be
@@ -63,7 +67,7 @@ class ThrashChart(Charted):
 
     @property
     def closes(self) -> int | None:
-        """The compaction after which the guard allows no more; None: it stays open, or none was made."""
+        """The compaction after which the guard allows no more; None: it stays open."""
         if not self.rows:
             return None
         return closes(self.shares(), self.min_savings, self.window)
@@ -72,31 +76,32 @@ class ThrashChart(Charted):
         titles, table = self.feed.titles, self.feed.frame
         self._guarded, note = [], ""
         if table is not None:
-            rows, note = _of_frame(self.feed)
+            cuts, note = of_frame(table)
+            rows = _of_sizes(cuts, note)
             self._guarded = [None] * len(rows)
         else:
-            rows = []
-            for session in self.feed.sessions():
-                guarded = Guarded(session)
-                self._guarded.append(guarded)
-                if any(c.message.kind == "turn" for c in session.calls):
-                    only = self.feed._replace(sessions=lambda s=session: [s])
-                    rows += _of_frame(only)[0] or [_row(titles[session.id], [], [], [], [], 0, BILLED)]
-                    continue
-                rows.append(_of_session(session, titles[session.id], guarded.why))
+            rows = [self._row_of(one, titles[one.id]) for one in self.feed.sessions()]
         self.usd = {}
         return {"sessions": rows, "note": note}
 
+    def _row_of(self, session: Session, name: str) -> dict[str, Any]:
+        self._guarded.append(Guarded(session))
+        if has_whole_turns(session):
+            empty = _row(name, [], [], [], [], 0, "")
+            return (_of_sizes(of_session(session, name), BILLED) or [empty])[0]
+        return _of_session(session, name, Guarded(session).why)
+
     def _answer(self, asked: dict[str, Any]) -> dict[str, Any] | None:
         number, at = asked.get("session"), asked.get("at")
-        known = isinstance(number, int) and 0 <= number < len(self._guarded)
-        if asked.get("kind") != "usd" or not known or not (at is None or isinstance(at, int)):
+        if not isinstance(number, int) or not 0 <= number < len(self._guarded):
+            return None
+        if asked.get("kind") != "usd" or not isinstance(at, int | None):
             return None
         self._price(number, at)
         return {"kind": "usd", "usd": dict(self.usd)}
 
     def _price(self, number: int, at: int | None = None) -> None:
-        """Work out the dollars of a session as it is, and where the guard closes at a compaction."""
+        """Work out the dollars of a session, as it is and with a guard that closes there."""
         guarded = self._guarded[number]
         if guarded is None or guarded.why:
             return
@@ -113,19 +118,28 @@ class ThrashChart(Charted):
 
     def _chart(self) -> Chart:
         rows = self.rows
-        one = rows[min(self.session, len(rows) - 1)] if rows else _row("nothing", [], [], [], [], 0, "")
+        one = (
+            rows[min(self.session, len(rows) - 1)]
+            if rows
+            else _row("nothing", [], [], [], [], 0, "")
+        )
         held = [(int(call), str(why)) for call, why in one["held"]]
         tries = list(zip(one["calls"], one[self.by], strict=True))
-        return thrash_chart(thrash_of(one["name"], tries, held, self.min_savings, self.window, self.by))
+        return thrash_chart(
+            thrash_of(one["name"], tries, held, self.min_savings, self.window, self.by)
+        )
 
 
 def _row(  # noqa: PLR0917
     name: str, calls: list[int], tokens: list[float | None], messages: list[float | None],
     held: list[tuple[int, str]], n: int, why: str, unit: str = "call",
 ) -> dict[str, Any]:  # fmt: skip
-    rounded = [[None if v is None else round(v, 5) for v in shares] for shares in (tokens, messages)]
+    rounded = [
+        [None if v is None else round(v, 5) for v in shares] for shares in (tokens, messages)
+    ]
     return {"name": name, "calls": calls, "tokens": rounded[0], "messages": rounded[1],
-            "held": [[call, why[:120]] for call, why in held], "n": n, "why": why, "unit": unit}  # fmt: skip
+            "held": [[call, why[:120]] for call, why in held],
+            "n": n, "why": why, "unit": unit}  # fmt: skip
 
 
 def _of_session(session: Session, name: str, why: str) -> dict[str, Any]:
@@ -135,17 +149,20 @@ def _of_session(session: Session, name: str, why: str) -> dict[str, Any]:
     return _row(name, calls, found["token_savings"], found["message_savings"], held, n, why)
 
 
-def _of_frame(feed: Feed) -> tuple[list[dict[str, Any]], str]:
-    """Return the shares by the sizes that a frame, or a log of whole turns, gives; messages it does not know."""
-    made = SavingsChart(feed)
-    out: dict[str, list[Any]] = {}
-    for one in made.compactions:
-        out.setdefault(one.name, []).append(one)
-    why = made.data["note"]
+def _of_sizes(cuts: Sequence[Compacted], why: str) -> list[dict[str, Any]]:
+    """Return a row a session of a frame or a log of whole turns, which know no messages."""
+    by_name: dict[str, list[Compacted]] = {}
+    for one in cuts:
+        by_name.setdefault(one.name, []).append(one)
     rows = []
-    for name, cuts in out.items():
-        places = [c.call if c.call is not None else c.turn if c.turn is not None else i for i, c in enumerate(cuts)]
-        unit = "call" if any(c.call is not None for c in cuts) else "turn"
-        shares = [1 - c.after / c.before if c.before and c.after is not None else None for c in cuts]
-        rows.append(_row(name, places, shares, [None] * len(cuts), [], max(places, default=0), why, unit))
-    return rows, why
+    for name, mine in by_name.items():
+        unit = "call" if any(c.call is not None for c in mine) else "turn"
+        places = [_place(i, c) for i, c in enumerate(mine)]
+        shares = [c.saved for c in mine]
+        end = max(places, default=0)
+        rows.append(_row(name, places, shares, [None] * len(mine), [], end, why, unit))
+    return rows
+
+
+def _place(i: int, one: Compacted) -> int:
+    return next((n for n in (one.call, one.turn) if n is not None), i)
