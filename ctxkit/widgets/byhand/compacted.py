@@ -68,8 +68,8 @@ def of_session(session: Session, name: str) -> list[Compacted]:
     sources, known = found["tokens_source"], session.has_sizes
     rows = zip(numbers, told, sources, strict=True)
     return [
-        Compacted(name, *each[:6], each[6], what, source, detail=known)
-        for each, what, source in rows
+        Compacted(name, number, call, turn, before, after, put, usd, what, source, detail=known)
+        for (number, call, turn, before, after, put, usd), what, source in rows
     ]
 
 

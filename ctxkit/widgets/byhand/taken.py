@@ -120,8 +120,8 @@ class Taken:
         needed = mine.dropna(subset=["needed_call"]).sort_values(["needed_call", "item"])
         gone = int((needed["fate"] == "lost").sum())
         told = (
-            f"It took {len(mine):,} facts (paths, ids, numbers, errors ...) out of sight; {len(needed):,} "
-            f"were named again later, {gone:,} of them could not be fetched again."
+            f"It took {len(mine):,} facts (paths, ids, numbers, errors ...) out of sight; "
+            f"{len(needed):,} were named again later, {gone:,} of them could not be fetched again."
         )
         more = len(needed) - ITEMS
         rows = [
