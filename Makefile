@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab install test test-all test-peers check format bench conformance frontier clean
+.PHONY: help lab install test test-all test-peers check format bench conformance frontier trust studies clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -31,13 +31,13 @@ test-all: $(STAMP)  ## everything, also what is long: all mutations, all kills, 
 	CTXKIT_TEST_ALL=1 $(BIN)/python -m pytest -n 2 tests
 	$(BIN)/python -m pytest --nbval-lax --nbval-current-env -p no:cacheprovider notebooks
 
-test-peers: with-peers with-peers-older  ## the presets beside the packages they follow (OpenHands: PYTHON=python3.12)
+test-peers: with-peers with-peers-older  ## presets and recorders beside the packages they follow (OpenHands: PYTHON=python3.12)
 	.venv-peers/bin/python docs/make_conformance.py
 
 with-%:
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
-	CTXKIT_PEERS=docs/peers.json .venv-$*/bin/python -m pytest -q tests/peers
+	CTXKIT_PEERS=docs/peers.json .venv-$*/bin/python -m pytest -q tests/peers tests/test_recorders.py tests/test_recorders_http.py
 
 check: $(STAMP)  ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .
@@ -53,6 +53,12 @@ bench: $(STAMP)  ## ratios against peers, written to docs/benchmarks.md
 
 frontier: $(STAMP)  ## sweep the sessions of CTXKIT_SESSIONS under every preset into docs/frontier.csv
 	$(BIN)/python -m benchmarks.frontier
+
+trust: $(STAMP)  ## hold the figures against what was not used to make them, into docs/trust.md
+	$(BIN)/python docs/make_trust.py
+
+studies: $(STAMP)  ## the tables of ctxkit.studies, from the published runs in CTXKIT_STUDIES (or beside CTXKIT_SESSIONS)
+	$(BIN)/python -m ctxkit.studies
 
 clean:  ## remove what was made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

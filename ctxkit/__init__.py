@@ -29,6 +29,9 @@ _NAMES = {
     "sweep": "sweeps",
     "grid": "sweeps",
     "advise": "sweeps",
+    "sections": "worth",
+    "without": "worth",
+    "index_or_paste": "worth",
     "explore": "widgets",
     "tune": "widgets",
     "watch": "widgets",
@@ -53,7 +56,7 @@ _NAMES = {
     "ModelError": "errors",
     "StoreError": "errors",
 }
-_ROOMS = ("metrics", "plots", "policies", "presets", "readers", "samples", "snapshots")
+_ROOMS = ("metrics", "plots", "policies", "presets", "readers", "samples", "snapshots", "studies")
 
 __all__ = [*_NAMES, *_ROOMS]  # noqa: PLE0604  names are strings, made above
 

@@ -19,8 +19,9 @@ from ctxkit.tokens.catalogue import default
 from ctxkit.writers.openai import to_message
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from ctxkit.history.items import Item
     from ctxkit.messages import Edit, Message
     from ctxkit.policies.rules import Rules
     from ctxkit.presets.naming import AnyRules
@@ -208,6 +209,7 @@ class _Talk:
         self._raws: list[Dict] = []
         self._of: dict[str, int] = {}
         self._many: dict[int, int] = {}
+        self._called: set[str] = set()
 
     def add(self, raws: Sequence[Dict]) -> None:
         """Take dicts; BadArguments for one that is no message."""
@@ -220,6 +222,7 @@ class _Talk:
                 )
             for message in made:
                 self._of[message.id] = len(self._raws)
+                self._called.update(c.id for c in message.tool_calls)
                 self.log.append(message)
                 self.messages.append(message)
             self._many[len(self._raws)] = len(made)
@@ -227,7 +230,7 @@ class _Talk:
 
     def dicts(self, history: History) -> list[Dict]:
         """Return what a history shows as dicts, the given ones where nothing was changed."""
-        shown = [history.item(p) for p in range(len(history))]
+        shown = list(self._paired(history.item(p) for p in range(len(history))))
         whole: dict[int, int] = {}
         for item in shown:
             if item.maker is None:
@@ -247,6 +250,17 @@ class _Talk:
                 new = _changed(self._raws[raw], new)
             out.append(new)
         return out
+
+
+    def _paired(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Leave out late results of calls that are shown no more: no provider takes them alone."""
+        asked: set[str] = set()
+        for item in items:
+            message = self.log.messages[item.row] if item.maker is None else item.message(self.log)
+            asked.update(c.id for c in message.tool_calls)
+            late = message.role == "tool" and message.call_id not in asked
+            if not (late and message.call_id in self._called):
+                yield item
 
 
 def _changed(old: Dict, new: Dict) -> Dict:

@@ -15,6 +15,12 @@ reply that it made up. They have the role `system`, are shown to no model and ar
 LOST = "lost"
 """Kind of the message that stands for a conversation's beginning that is not in its file: a size, no text."""
 
+SECTIONS = "sections"
+"""Where `Message.details` names the sections that the parts of a message are: for each of them
+`{"name": ..., "raw_chars": ...}`, the characters of what it was made from."""
+INJECTED = "injected"
+"""Kind of a message that was said in the user's place."""
+
 Role = Literal["system", "user", "assistant", "tool", "summary"]
 Source = Literal["recorded", "derived", "estimated"]
 
@@ -150,6 +156,25 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls of a reply, in order."""
         return tuple(p for p in self.parts if isinstance(p, ToolCall))
+
+    @property
+    def sections(self) -> tuple[tuple[str, str, int], ...]:
+        """Name, text and raw characters of each section that its parts are; empty where it has none."""
+        told = self.details.get(SECTIONS)
+        if not isinstance(told, list) or len(told) != len(self.parts):
+            return ()
+        pairs = [(t, p) for t, p in zip(told, self.parts, strict=True) if isinstance(t, dict)]
+        if len(pairs) < len(told):
+            return ()
+        return tuple(
+            (str(t.get("name", "")), p.text if isinstance(p, Text) else "", _count(t.get("raw_chars")))
+            for t, p in pairs
+        )
+
+
+def _count(value: object) -> int:
+    """Return a number out of a log, where it is one."""
+    return value if isinstance(value, int) and value > 0 else 0
 
 
 EditKind = Literal["dropped", "shortened", "replaced", "summarised"]

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from ctxkit.engine import Run, identified, log_of, run, woven
+from ctxkit.engine import billed as billed_by
 from ctxkit.history import TOOL
 from ctxkit.messages import Edit, Message, Usage
 from ctxkit.policies.policy import name_of
@@ -69,7 +70,7 @@ def replayed(
     rules: AnyRules,
     *,
     tokens: Sequence[int] | None = None,
-    fixed: int | None = None,
+    fixed: int | Sequence[int] | None = None,
     last_usage: bool = False,
 ) -> Run:
     """Return the run behind a replay: prompts, fresh tokens, compactions, what was held back, events."""
@@ -95,7 +96,8 @@ def session_of(session: Session, done: Run, children: tuple[Session, ...] = ()) 
     for entry in woven(session.messages, done):
         if isinstance(entry, Message) and entry.role == "assistant":
             new = fresh[call] if cached else None
-            entry = _reply(entry, prompts[call], new, shared[call], billed=billed)  # noqa: PLW2901
+            if not (done.owing and billed_by(entry) == prompts[call]):  # else its bill holds as it is
+                entry = _reply(entry, prompts[call], new, shared[call], billed=billed)  # noqa: PLW2901
             call += 1
         log.append(entry)
     made = _replace(

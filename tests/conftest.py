@@ -51,11 +51,12 @@ def sample(cases: list, n: int) -> list:
 
 @pytest.fixture
 def shell(tmp_path, monkeypatch):
-    """A real IPython with the extension, in a folder of its own."""
+    """A real IPython with the extension, in a folder of its own; prompts hold what tests put there."""
     from magics.shells import new_shell
 
     monkeypatch.chdir(tmp_path)
     shell = new_shell()
     shell.run_line_magic("load_ext", "ctxkit")
+    shell.run_line_magic("config", "CtxKit.sections = 'off'")
     yield shell
     shell.run_line_magic("unload_ext", "ctxkit")

@@ -5,9 +5,11 @@ nothing clever.
 from __future__ import annotations
 
 from ctxkit.engine.stretches import stretches
+from ctxkit.messages import Text
 from ctxkit.metrics.indexes import Index
-from ctxkit.metrics.items import Found, items, names
-from ctxkit.metrics.memories import _files
+from ctxkit.metrics.items import Found, items, names, stands
+from ctxkit.metrics.memories import USER_WEIGHT, _files
+from ctxkit.metrics.wordings import Wordings
 
 
 def views_of(done):
@@ -36,15 +38,33 @@ def by_definition(session, views, moments, elsewhere=()):
             rows.append(m)
     by_parts = {id(m.parts): m for m in rows}
     files = {id(m.parts): path for m in session.messages if (path := _files(session).get(id(m)))}
-    again = index.used_again(session.messages)
-    uses = [index.used(c.message) for c in calls]
+    rules = Wordings((f, f) for m in rows for f in index.items(m) if f.family == "constraint")
+
+    def given(m):
+        """The rules that a message of the user or the agent gives, in whatever words."""
+        spoken = "\n".join(p.text for p in m.parts if isinstance(p, Text))
+        return rules.in_text(spoken) if m.role in ("user", "assistant") else set()
+
+    def named_by(m):
+        return index.names(m) | given(m)
+
+    def used_by(m):
+        return index.used(m) | given(m)
+
+    again, before = set(), set()
+    for m in rows:
+        again |= used_by(m) & before if m.role == "assistant" else set()
+        before |= index.items(m)
+    users = set().union(*(index.items(m) for m in rows if m.role == "user"))
+    uses = [used_by(c.message) for c in calls]
+    put_in, stake, ruled = False, set(), []
     gone, kept, held = set(), set(), {}
     out, told, window = set(), [], []
     known = {}
 
     def within(item, text):
         if (item, text) not in known:
-            known[item, text] = item.text in text
+            known[item, text] = stands(item.text, text)
         return known[item, text]
 
     counts, was = dict.fromkeys(("items", "retained", "recoverable", "lost"), 0), set()
@@ -53,7 +73,7 @@ def by_definition(session, views, moments, elsewhere=()):
         texts = [m for m in view if id(m.parts) not in by_parts]
         there = set(map(id, (m.parts for m in rows[: upto[call]])))
         fresh = {id(m.parts) for m in rows[upto[call - 1] if call else 0 : upto[call]]}
-        out -= {n for m in fresh for n in index.names(by_parts[m])}
+        out -= {n for m in fresh for n in named_by(by_parts[m])}
         went = (was | fresh) & there - shown
         for m in went:
             found = index.items(by_parts[m])
@@ -61,21 +81,22 @@ def by_definition(session, views, moments, elsewhere=()):
             kept |= found if call in elsewhere else set()
             for f in found:
                 held.setdefault(f, set()).update([files[m]] if m in files else [])
-        said = set().union(
-            *(index.names(by_parts[m]) for m in shown), *(names(items(m)) for m in texts)
-        )
+        by_rows = set().union(*(named_by(by_parts[m]) for m in shown))
+        said = by_rows.union(*(names(items(m)) | rules.in_text(m.text) for m in texts))
+        put_in |= bool(texts)
+        stake |= {i for i in gone - by_rows if any(i in later for later in uses[call:])}
         words = [" ".join(m.text.split()) for m in texts]
         was = shown
 
-        def stands(item, said=said, words=words):
+        def in_sight(item, said=said, words=words):
             return item in said or any(within(item, text) for text in words)
 
-        def at_hand(item, stands=stands, kept=kept):
+        def at_hand(item, in_sight=in_sight, kept=kept):
             return item in kept or any(
-                stands(Found("path", p)) for p in held[item] if p != item.text
+                in_sight(Found("path", p)) for p in held[item] if p != item.text
             )
 
-        away = {i for i in gone if not stands(i)}
+        away = {i for i in gone if not in_sight(i)}
         told += [(call, i, at_hand(i)) for i in sorted(away - out)]
         out = away
         if call in moments:
@@ -86,6 +107,7 @@ def by_definition(session, views, moments, elsewhere=()):
             counts["recoverable"] += len(away - lost)
             counts["lost"] += len(lost)
             named = set().union(*uses[call:stop]) & gone
+            ruled += [i not in away for i in gone if i.family == "constraint"]
             window += [i in away for i in named]
     missed = {}
     for item in {i for _, i, _ in told}:
@@ -95,6 +117,10 @@ def by_definition(session, views, moments, elsewhere=()):
             call, hand = [x for x in mine if x[0] <= use][-1]
             missed[item] = (use - call, hand)
     n = counts["items"]
+
+    def weigh(found):
+        return sum(USER_WEIGHT if i in users else 1 for i in found)
+
     return {
         "items_n": n,
         **{k: counts[k] / n if n else None for k in ("retained", "recoverable", "lost")},
@@ -104,5 +130,9 @@ def by_definition(session, views, moments, elsewhere=()):
         "needed_later_gone": sum(not hand for _, hand in missed.values()) / len(again)
         if again
         else 0.0,
+        "weighted_loss": weigh(missed) / weigh(again) if again else 0.0,
+        "at_stake_n": len(stake),
+        "summary_recall": 1 - weigh(missed) / weigh(stake) if stake and put_in else None,
+        "rules_kept": sum(ruled) / len(ruled) if ruled else None,
         "window_loss": sum(window) / len(window) if window else 0.0,
     }

@@ -10,6 +10,8 @@ from ctxkit.history import History, Log
 from ctxkit.history.columns import chars
 from ctxkit.history.head import Head
 from ctxkit.messages import Message  # noqa: TC001  plain values of the tests
+from ctxkit.policies.rules import Rules  # noqa: TC001
+from ctxkit.presets.catalogue import preset
 from ctxkit.session import Session  # noqa: TC001
 
 TOOLS = ("read_file", "write_file", "shell")
@@ -68,3 +70,24 @@ def unchecked(log: tuple[Message, ...], *kept: int) -> History:
     """A history that shows these rows only, made by no verb."""
     h = shown(*log)
     return History(h.log, Head.of(tuple(h.item(p) for p in kept)), h.hi, h.hi, h.call)
+
+
+NARROW = {"context_window": 40_000, "reserve_tokens": 35_000, "keep_recent_tokens": 1_500}
+SMALL = {
+    "pulse_coder": {"compact_trigger": 4_000, "compact_target": 2_000, "keep_last_turns": 2},
+    "langchain_summary": {"trigger": ("tokens", 4_000), "keep": ("messages", 6)},
+    "langchain_clear_tools": {"trigger": 3_000},
+    "anthropic_clear_tools": {"trigger": 3_000},
+    "adk": {"token_threshold": 4_000, "event_retention_size": 5},
+    "boise": {"context_window": 9_000, "protected_turns": 1, "deferred_apply": False},
+    "pi": NARROW,
+    "fased": NARROW,
+    "openclaw": NARROW,
+}
+"""Settings of presets that would change nothing in talks as short as these."""
+
+
+def small(name: str) -> Rules:
+    """Return a preset set so that it changes something in a talk of 25 calls (`none` alone does not)."""
+    made, own = preset(name, **SMALL.get(name, {})), "context_window" in SMALL.get(name, {})
+    return made if own else made.but(window=9_000, assumed=True, reserve=1_000)

@@ -196,3 +196,20 @@ def test_a_result_of_the_responses_api_is_emptied_where_its_output_stands():
     assert shown[4] is items[4]
     assert shown[2].keys() == items[2].keys()
     assert "long" not in shown[2]["output"]
+
+
+@pytest.mark.parametrize("dropped", [True, False])
+def test_a_late_result_is_sent_behind_its_call_or_not_at_all(dropped):
+    """The call was summarised while its result was out; a provider would refuse it alone."""
+    [call, result] = asked(1, "late")
+    said = [{"role": "user", "content": "go " * 400}, call, {"role": "user", "content": "on " * 300},
+            {"role": "assistant", "content": "yes " * 300}, {"role": "user", "content": "more"}]  # fmt: skip
+    at = 500 if dropped else 50_000
+    context = Context(Rules("summary:keep_turns=1", triggers.Above(at), counter="chars/4"))
+    assert (call in context.fit(said)) is not dropped
+    said += [{"role": "assistant", "content": "ok"}, result, {"role": "user", "content": "and?"}]
+    sent = context.fit(said)
+    assert (result in sent) is (call in sent) is not dropped
+    assert sent[-1] is said[-1]
+    sent.append({"role": "assistant", "content": "done"})
+    assert context.fit(sent)[-1] is sent[-1]  # the list that was given goes on

@@ -6,6 +6,9 @@ import asyncio
 import gzip
 import importlib
 import json
+import os
+import subprocess
+import sys
 import time
 import warnings
 from contextlib import contextmanager
@@ -16,7 +19,7 @@ from models.wires import OUT, PROMPT, Play, wire
 
 import ctxkit as ck
 from ctxkit.models.provider import load_litellm
-from ctxkit.recorders.replies import kind_of, reply_of
+from ctxkit.recorders.replies import call_of, kind_of
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM's libraries warn about each other
 LIBRARIES = [n for n in ("httpx", "httpx2") if find_spec(n)]
@@ -25,7 +28,13 @@ TOOL = {
     "description": "Double.",
     "parameters": {"type": "object", "properties": {}},
 }
-PATHS = {"chat": "/chat/completions", "anthropic": "/v1/messages", "responses": "/responses"}
+PATHS = {
+    "chat": "/chat/completions",
+    "anthropic": "/v1/messages",
+    "responses": "/responses",
+    "gemini": "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse",
+    "ollama": "/api/chat",
+}
 CALL = Play(calls=(("double", {"x": 21}),))
 TALK = [CALL, Play("It is 42.")]
 
@@ -67,7 +76,36 @@ def responses_bodies(system="Be short."):
                "stream": True}  # fmt: skip
 
 
-BODIES = {"chat": chat_bodies, "anthropic": anthropic_bodies, "responses": responses_bodies}
+def gemini_bodies(system="Be short."):
+    said = [{"role": "user", "parts": [{"text": "Double 21."}]}]
+    call = {"functionCall": {"name": "double", "args": {"x": 21}}, "thoughtSignature": "c2ln"}
+    result = {"functionResponse": {"name": "double", "response": {"result": "42"}}}
+    more = [{"role": "model", "parts": [call]}, {"role": "user", "parts": [result]}]
+    for contents in (said, said + more):
+        yield {"systemInstruction": {"parts": [{"text": system}]}, "contents": contents,
+               "tools": [{"functionDeclarations": [TOOL]}]}  # fmt: skip
+
+
+def ollama_bodies(system="Be short."):
+    said = [{"role": "system", "content": system}, {"role": "user", "content": "Double 21."}]
+    call = {"function": {"name": "double", "arguments": {"x": 21}}}
+    more = [{"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "tool_name": "double", "content": "42"}]  # fmt: skip
+    for messages in (said, said + more):
+        yield {
+            "model": "own-model",
+            "messages": messages,
+            "tools": [{"type": "function", "function": TOOL}],
+        }
+
+
+BODIES = {
+    "chat": chat_bodies,
+    "anthropic": anthropic_bodies,
+    "responses": responses_bodies,
+    "gemini": gemini_bodies,
+    "ollama": ollama_bodies,
+}
 
 
 def post(library, url, body, how="stream"):
@@ -321,20 +359,80 @@ def test_a_packed_stream_is_unpacked():
     from ctxkit.recorders.taps import Heard
 
     said = b'data: {"choices": [{"delta": {"content": "hi"}}]}\n\n'
-    heard = Heard("openai", {}, 0.0, False, data=[gzip.compress(said)], encoding="gzip")
+    heard = Heard("openai", "", {}, 0.0, False, data=[gzip.compress(said)], encoding="gzip")
     assert heard.bytes == said
 
 
 @pytest.mark.parametrize(
     "data", [b"", b"data: {", b"\xff\xfe", b"[]", b"data: [1]\n\n", b"null", b"<html>"]
 )
-@pytest.mark.parametrize("kind", ["openai", "anthropic", "openai-responses"])
+@pytest.mark.parametrize("kind", ["openai", "anthropic", "openai-responses", "gemini", "ollama"])
 def test_whatever_a_server_sends_is_some_reply(kind, data):
-    assert isinstance(reply_of(kind, data), dict)
-    assert isinstance(reply_of(kind, data, 500), dict)
+    for status in (200, 500):
+        _, _, answer = call_of(kind, "http://x/models/m:generateContent", {}, data, status=status)
+        assert isinstance(answer, dict)
+
+
+def test_what_geminis_and_ollamas_apis_say_is_kept():
+    """Thoughts, several calls of one tool, pictures, cached tokens, an error in the middle."""
+    call = {"functionCall": {"name": "double", "args": {"x": 1}}}
+    answers = [{"functionResponse": {"name": "double", "response": {"result": n}}} for n in "ab"]
+    body = {"contents": [
+        {"parts": [{"text": "see"}, {"inlineData": {"mimeType": "image/png", "data": "AA=="}}]},
+        {"role": "model", "parts": [call, call]}, {"role": "user", "parts": answers},
+    ]}  # fmt: skip
+    parts = [{"text": "Hm.", "thought": True}, {"text": "So "}, {"text": "it is."}, call]
+    usage = {"promptTokenCount": 90, "cachedContentTokenCount": 60, "candidatesTokenCount": 7,
+             "thoughtsTokenCount": 5}  # fmt: skip
+    candidate = {"content": {"parts": parts}, "finishReason": "STOP"}
+    data = json.dumps([{"candidates": [candidate], "usageMetadata": usage}]).encode()
+    kind, asked, said = call_of("gemini", "http://x/v1beta/models/g-2:generateContent", body, data)
+    assert (kind, asked["model"]) == ("openai", "g-2")
+    first, called, *results = asked["messages"]
+    assert first["content"] == "see\n[image/png]"
+    ids = [c["id"] for c in called["tool_calls"]]
+    assert ids == [r["tool_call_id"] for r in results]
+    message = said["choices"][0]["message"]
+    assert (message["content"], message["reasoning_content"]) == ("So it is.", "Hm.")
+    assert message["tool_calls"][0]["id"] not in ids
+    assert said["choices"][0]["finish_reason"] == "tool_calls"
+    assert said["usage"]["completion_tokens"] == 12
+    assert said["usage"]["prompt_tokens_details"] == {"cached_tokens": 60}
+    line = json.dumps({"message": {"content": "half"}}).encode()
+    _, _, said = call_of(
+        "ollama", "http://x/api/chat", {}, line + b'\n{"error": "out of memory"}\n'
+    )
+    assert said["choices"][0]["finish_reason"] == "error"
+    assert "out of memory" in str(said)
 
 
 def test_only_conversations_are_calls():
     assert kind_of("https://x/v1/chat/completions?api-version=1", {"messages": []}) == "openai"
     assert kind_of("https://x/v1/messages/count_tokens", {"messages": []}) is None
     assert kind_of("https://x/v1/responses", [1]) is None
+    assert kind_of("https://x/v1beta/models/m:countTokens", {"contents": []}) is None
+
+
+RAW = """
+import sys, httpx, ctxkit as ck
+with ck.record("raw") as live:
+    httpx.post(sys.argv[1], json={"model": "m", "messages": [{"role": "user", "content": "go"}]})
+assert "litellm" not in sys.modules
+assert [c.message.text.strip() for c in live.session.calls] == ["Yes."], live.session.log
+with ck.record("late") as live:
+    import litellm
+    litellm.completion("openai/m", [{"role": "user", "content": "go"}], mock_response="No.")
+assert [c.message.text for c in live.session.calls] == ["No."], live.session.log
+assert not litellm.callbacks
+assert not [f for f in sys.meta_path if type(f).__module__.startswith("ctxkit")]
+"""
+
+
+def test_litellm_is_not_imported_for_others_and_heard_where_it_is_imported_later():
+    with wire("chat", Play("Yes.")) as up:
+        told = [sys.executable, "-c", RAW, up.url + PATHS["chat"]]
+        done = subprocess.run(
+            told, capture_output=True, text=True, check=False,
+            env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "no_proxy": "*"},
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import pytest
+from builders import assistant, session, user
 from conftest import sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from late_talks import late_talk
-from talks_by_chance import by_chance
+from talks_by_chance import by_chance, small
 
 import ctxkit as ck
 from ctxkit.composition import layers, report
 from ctxkit.frames import lengths
 from ctxkit.frames.cuts import cuts
+from ctxkit.messages import Usage
 from ctxkit.plots._diff import diff_data
+from ctxkit.policies.rules import Rules
 from ctxkit.presets.catalogue import names, preset
 from ctxkit.session import Session
 
@@ -70,11 +74,21 @@ def test_a_report_names_what_was_sent_and_adds_up_to_it(name):
     @given(st.integers(0, 10**6), st.booleans())
     def check(seed, late):
         talk = Session(id="t", log=tuple(late_talk(seed, 25))) if late else by_chance(seed, 25)
-        again = ck.replay(talk, preset(name).but(window=9000, assumed=True, reserve=1000))
+        again = ck.replay(talk, small(name))
         held(again, (0, 7, 15, -1, None))
         framed(again)
 
     check()
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_preset_but_none_changes_something_there(name):
+    """Else the test above would hold whatever a preset did."""
+    late = [Session(id="t", log=tuple(late_talk(seed, 25))) for seed in range(3)]
+    runs = [ck.replay(talk, small(name)) for talk in (*late, *(by_chance(n, 25) for n in range(3)))]
+    pruned = [any(i.pruned for call in (15, -1) for i in run.sent(call)) for run in runs]
+    changed = [bool(run.edits) or p for run, p in zip(runs, pruned, strict=True)]
+    assert sum(changed) >= 4 if name != "none" else not any(changed)
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +103,49 @@ def test_so_do_reports_of_real_sessions(talks, name):
         again = ck.replay(talk, name)
         held(again, (0, len(talk.calls) // 2, -1, None))
         framed(again)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", names())
+def test_so_do_reports_of_all_real_sessions(real, name):
+    shown = 0
+    for talk in ck.read_all(real, progress=False):
+        if talk.calls:
+            try:
+                again = ck.replay(talk, name)
+            except ck.BadArguments:  # its fixed part alone is over the window of these rules
+                continue
+            held(again, (0, len(talk.calls) // 2, -1, None))
+            framed(again)
+            shown += 1
+    assert shown > 200
+
+
+def test_one_text_in_the_place_of_two_messages_counts_as_what_each_was():
+    def quiet(history, _room):
+        return history.shorten(np.flatnonzero(history.role("user"))[:-1], "(said)", "quiet")
+
+    talk = [user("go " * 50), assistant("a"), user("mind " * 50, kind="injected"), assistant("b")]
+    again = ck.replay(session(*talk, user("on"), assistant("c")), Rules(pruning=quiet))
+    made = [report(again, call).groups() for call in range(3)]
+    stacked = layers(again).groups
+    assert [{g: n[c] for g, n in stacked.items() if n[c]} for c in range(3)] == made
+    assert made[2]["injected"] > 0 < made[2]["user"]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_replay_says_whose_figures_its_prompts_are(known):
+    def told(n):
+        return Usage(input_tokens=n, output_tokens=9)
+
+    replies = [assistant("b " * 90, usage=told(900)), assistant("c", usage=told(1_100))]
+    talk = session(user("go"), replies[0], user("on"), replies[1])
+    again = ck.replay(talk, Rules(), last_usage=known)
+    made = report(again, 1)
+    assert (made.prompt_tokens, made.prompt_source) == (1_100, "recorded" if known else "derived")
+    assert sum(p.tokens for p in made.parts) == 1_100
+    sent = sum(i.tokens for i in again.sent(1))
+    assert 900 < sent < 1_100 if known else sent == 1_100  # what was known before the bill
 
 
 def test_a_diff_has_the_sizes_that_were_sent():

@@ -43,7 +43,7 @@ def test_a_replay_without_compaction_costs_what_the_model_says_of_the_record():
     for name in ("prompt_tokens", "peak_tokens", "cost_usd", "cache_read_tokens", "cache_write_tokens"):
         assert none[name] == pytest.approx(one[name]), name
     assert (one["source"], none["source"]) == ("recorded", "derived")
-    assert one["reproduction_error"] == pytest.approx(0)
+    assert one["closure_error"] == pytest.approx(0)
 
 
 def test_a_cut_rewrites_everything_behind_the_first_changed_token():

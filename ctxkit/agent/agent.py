@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ctxkit.agent.offloads import Save
-    from ctxkit.messages import Edit
+    from ctxkit.injected import Sections
+    from ctxkit.messages import Edit, ToolCall
     from ctxkit.models.model import Model
     from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
@@ -58,12 +60,14 @@ class Agent:
         clock: seconds since 1970.
         hear: is told every event.
         approve: asked before each tool call, given as the tool will run it; None: all may run.
+            The time it takes counts for no limit.
         offload: keeps results that are too large.
         summary_model: writes summaries; None: `model`, unless that is a scripted one (then the rules' own summariser).
         summary_seconds: how long a summary may take.
         save: keeps what the stubs of the pruning `offload` name (id, text); None: results stay whole.
         prompts: what knows the prompts that were sent before; None: nothing was.
         memory: the folder in which `memory/` lies, for rules that save before they compact; None: nothing is saved.
+        sections: what is put into prompts before anybody speaks; None: nothing.
     """
 
     def __init__(
@@ -84,7 +88,9 @@ class Agent:
         memory: Root | None = None,
         save: Save | None = None,
         prompts: Prompts | None = None,
+        sections: Sections | None = None,
     ) -> None:
+        self.sections = sections
         self.model, self.rules, self.limits = model, rules, limits or Limits()
         self.tools = {t.name: t for t in (*tools, replace(COMPACT, run=self._asked_to_compact))}
         self.approve, self._hear, self._offload, self._clock = approve, hear, offload, clock
@@ -165,8 +171,11 @@ class Agent:
             self._said(self.transcript.unrun(call, LOST))
         self.transcript.begin()
         self.compactor.budget.begin()
+        put_in = self._put_in()
         self._said(self.transcript.user(prompt))
         self._tell("turn_start", {"content_chars": len(prompt)})
+        if put_in:
+            self._tell("sections_said", put_in)
         return turn
 
     async def _answer(self, turn: Turn) -> str:
@@ -214,7 +223,7 @@ class Agent:
             self._tell("tool_call", {"tool_name": call.name, "args": call.arguments})
             try:
                 result = await run_tool(
-                    asked, self.tools, approve=self.approve, offload=self._offload
+                    asked, self.tools, approve=self._approver(turn), offload=self._offload
                 )
             except asyncio.CancelledError:
                 why = f"{turn.over.capitalize()}, before it ended." if turn.late else INTERRUPTED
@@ -228,7 +237,29 @@ class Agent:
                 "tool_result", {"tool_name": call.name, "result_chars": len(kept.text), "is_error": kept.is_error}
             )
 
+    def _put_in(self) -> dict[str, Any]:
+        """Say the sections that are due; return what is told of them, nothing where none was."""
+        due = self.sections and self.sections.due(self.transcript.session, self._clock())
+        if not due:
+            return {}
+        kept = self._said(self.transcript.add(due, due.role[0]))
+        names = [name for name, _, _ in kept.sections]
+        return {"names": names, "chars": len(kept.text), "top": kept.role == "system"}
+
     # -- inside --------------------------------------------------------------------------------------------------
+
+    def _approver(self, turn: Turn) -> Approve | None:
+        """Return what allows the calls of a turn; the time that it takes does not count."""
+        approve = self.approve
+        if approve is None:
+            return None
+
+        async def approved(call: ToolCall) -> bool:
+            async with turn.paused(self._clock):
+                answer = approve(call)
+                return bool(await answer if inspect.isawaitable(answer) else answer)
+
+        return approved
 
     def _stand(self, transcript: Transcript) -> None:
         schemas = tuple(t.schema for t in self.tools.values())

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ctxkit.agent.contents import Contents, payload_bytes
 from ctxkit.agent.hearing import Hearing, named_soundly
+from ctxkit.engine import COUNTED
 from ctxkit.errors import ModelError
 from ctxkit.messages import Message, Usage
 from ctxkit.models.model import Model, Request
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.compactor import Compactor
     from ctxkit.agent.turn import Turn
+    from ctxkit.history import History
     from ctxkit.messages import Edit, ToolSchema
 
 
@@ -76,11 +78,11 @@ class Calls:
         stage, compacted, compactor, cut = -1, False, self._compactor, 0
         while True:
             turn.check(self._model, compactor.context.coming, self._transcript.clock())
-            prepared = await compactor.prepare(turn.spent, turn.limits)
-            turn.sent = prepared.tokens
-            messages, stage = self._within_payload(prepared.messages, stage, turn.limits.payload_bytes)
+            await compactor.prepare(turn.spent, turn.limits)
+            prompt, stage = self._within_payload(stage, turn.limits.payload_bytes)
+            turn.sent = prompt.tokens
             try:
-                return self._replied(await self._ask(messages, turn), turn)
+                return self._replied(await self._ask(prompt.messages, turn), turn)
             except ModelError as e:
                 self._failed(e, turn)
                 if e.again and cut < _AGAIN:  # nothing of it was run
@@ -99,19 +101,17 @@ class Calls:
                     raise
                 self._trimmed(stage)
 
-    def _within_payload(
-        self, whole: tuple[Message, ...], stage: int, limit: int | None
-    ) -> tuple[tuple[Message, ...], int]:
+    def _within_payload(self, stage: int, limit: int | None) -> tuple[History, int]:
         """Trim to the stage, and further before the stream starts where the prompt has more bytes than may be sent."""
         context = self._compactor.context
-        messages = whole if stage < 0 else context.trimmed(stage)
-        while limit is not None and payload_bytes(messages) > limit and stage + 1 < len(context.stages):
+        prompt = context.trimmed(stage)
+        while limit is not None and payload_bytes(prompt.messages) > limit and stage + 1 < len(context.stages):
             stage += 1
-            messages = context.trimmed(stage)
+            prompt = context.trimmed(stage)
             self._trimmed(stage, payload=limit)
         if stage >= 0:
-            self._compactor.prompts.changed(messages, f"trimmed to fit, stage {stage + 1}")
-        return messages, stage
+            self._compactor.prompts.changed(prompt.messages, f"trimmed to fit, stage {stage + 1}")
+        return prompt, stage
 
     def _trimmed(self, stage: int, **more: Any) -> None:
         chars = self._compactor.context.stages[stage].cap
@@ -149,7 +149,8 @@ class Calls:
 
     def _replied(self, reply: Message, turn: Turn) -> Message:
         told = {} if self._told else {TOOLS: digest(self._tools)}
-        details = {**reply.details, **told, **self._thresholds}
+        counted = {} if reply.usage is None else {COUNTED: self._compactor.context.counted}
+        details = {**reply.details, **told, **counted, **self._thresholds}
         reply, self._told = replace(reply, context_window=self._window, details=details), True
         kept = self._transcript.add(reply, "a")
         self._compactor.context.add(kept)

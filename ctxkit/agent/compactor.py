@@ -13,6 +13,7 @@ from ctxkit.agent.context import LiveContext
 from ctxkit.agent.prompts import Prompts
 from ctxkit.agent.running import in_thread
 from ctxkit.agent.summaries import Cached, ModelSummariser
+from ctxkit.engine import schemas
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.chain import Joined
 from ctxkit.policies.plain import as_part
@@ -85,9 +86,14 @@ class Compactor:
 
     def stand(self) -> None:
         """Take the context from the session, whatever was done to it without being kept."""
-        schemas = sum(t.chars or 0 for t in self._tools) // 4
-        self.context = LiveContext(self.transcript.session, self.rules, fixed=schemas, limit=self._limit,
-                                   save=self._save_as, prompts=self.prompts)  # fmt: skip
+        self.context = LiveContext(
+            self.transcript.session,
+            self.rules,
+            fixed=schemas(self._tools),
+            limit=self._limit,
+            save=self._save_as,
+            prompts=self.prompts,
+        )
 
     def learn(self, window: int) -> None:
         """Take a model's window from what it said of it, where that is less than what was assumed.

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.messages import Text, Thinking, ToolCall
+from ctxkit.messages import Sized, Text, Thinking, ToolCall
+from ctxkit.models.chat import absent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,6 +82,8 @@ def _counts(message: Message) -> list[int]:
             chars["reasoning_text"] += len(part.text)
             chars["reasoning_protected_data"] += len(part.signature or "")
             blobs += part.signature is not None
+        elif isinstance(part, Sized):
+            chars["text"] += len(absent(part))
         elif isinstance(part, ToolCall):
             chars["fn_call_args"] += len(part.raw or msgspec.json.encode(part.arguments))
     return [*chars.values(), blobs]

@@ -8,13 +8,15 @@ import msgspec
 
 from ctxkit.agent.offloads import Offloads, Save
 from ctxkit.agent.prompts import Prompts
-from ctxkit.engine import Cut, Run, advance, believed, log_of
+from ctxkit.engine import COUNTED, Kept, Run, advance, believed, billed, log_of
 from ctxkit.errors import ModelError
 from ctxkit.policies.adaptive import last_resort
 from ctxkit.policies.chain import applied
+from ctxkit.policies.policy import name_of
 from ctxkit.policies.recorded import AsRecorded
 
 if TYPE_CHECKING:
+    from ctxkit.history import History
     from ctxkit.messages import Edit, Message
     from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
@@ -65,7 +67,7 @@ class LiveContext:
         self.log.fixed = fixed
         self.run = Run(self.log, rules, limit)
         self._stand()
-        self._shown = self.run.shown()
+        self._shown = self._went = self.run.shown()
         self.prompts = prompts or Prompts()
         self.prompts.begin(self.run)
         self._numbered = len(session.edits)
@@ -81,22 +83,29 @@ class LiveContext:
             if call == self.log.calls:
                 history = history.apply(edit)
         if history is not was:
-            then.by_hand(history, "recorded")
+            then.by_hand(history, "recorded", "recorded")
         self.run.resume(then)
         edited = bool(self.log.recorded) and self.log.recorded[-1][0] == self.log.calls
         if self.log.calls and not edited and self.log.replies[-1] is not None:
-            call = self.log.calls - 1
-            counted = then.sizes(call, call + 1)[0]
-            self.log.fixed = self._fixed + believed(self.log.replies[-1], counted)
+            reply, call = self.log.replies[-1], self.log.calls - 1
+            said = reply.details.get(COUNTED)
+            whole = then.sizes(call, call + 1)[0]
+            counted = self._fixed + said if isinstance(said, int) else whole
+            self.log.fixed = self._fixed + believed(reply, counted)
 
     def add(self, message: Message) -> None:
         """Write a message that was said; the bill of a reply corrects the count of the prompts to come."""
         self.log.append(message)
         if message.role == "assistant" and self.run.call == self.log.calls:
-            call = self.run.call - 1
-            counted = self.run.sizes(call, call + 1)[0] - self.log.fixed_at[call] + self._fixed
-            before = self.log.fixed - self._fixed
-            self.log.fixed = self._fixed + believed(message, counted, before)
+            call, before = self.run.call - 1, self.log.fixed - self._fixed
+            known = self.run.sizes(call, call + 1)[0]
+            self.log.owe((billed(message) or self._went.tokens) - known)
+            self.log.fixed = self._fixed + believed(message, self._fixed + self.counted, before)
+
+    @property
+    def counted(self) -> int:
+        """Tokens of the messages that the last call was sent, as counted."""
+        return self._went.tokens - self.log.fixed_at[self.run.call - 1]
 
     def prepare(self, time: float, agent: str | None = None) -> Prepared:
         """Open the next call: compact where the rules say so, prune, and return what is sent."""
@@ -106,7 +115,7 @@ class LiveContext:
         if len(run.cuts) > cuts:
             self.log.fixed = self._fixed  # the last bill was of another prompt
         shown = run.shown()
-        self._shown = self._offloads.settled(run, shown)
+        self._shown = self._went = self._offloads.settled(run, shown)
         if self._shown is not shown:
             self.prompts.changed(self._shown.messages, "not offloaded")
         return Prepared(
@@ -122,20 +131,25 @@ class LiveContext:
         """What is done, one after the other, where a prompt does not fit whatever the rules did."""
         return last_resort(self.rules.pruning)
 
-    def trimmed(self, stage: int) -> tuple[Message, ...]:
-        """Return what the prepared call is sent at a stage, counted from 0; nothing of it is kept."""
-        return applied(self.stages[stage], self._shown, self.run.room).messages
+    def trimmed(self, stage: int) -> History:
+        """Return what the prepared call is sent at a stage (-1: before the first); it goes out so.
+
+        Nothing of it is kept.
+        """
+        shown = self._shown
+        self._went = shown if stage < 0 else applied(self.stages[stage], shown, self.run.room)
+        return self._went
 
     def preview(self) -> tuple[tuple[Message, ...], int]:
         """Return what the next call would be sent without a compaction, and its tokens; nothing changes."""
         view = self.run.coming()
         return view.messages, view.tokens
 
-    def tried(self, policy: Policy) -> Cut | None:
+    def tried(self, policy: Policy) -> Kept | None:
         """Return what a policy would do now, or None where it does nothing; nothing changes."""
         was = self.run.history.at(self.run.call)
         new = applied(policy, was, self.run.room)
-        return None if new is was else Cut(self.run.call, was, new, "manual")
+        return None if new is was else Kept(self.run.call, was, new, "manual", name_of(policy))
 
     def compact(self, policy: Policy, trigger: str = "manual") -> tuple[Edit, ...]:
         """Do what a policy does now; return the edits to keep, none where it does nothing.
@@ -146,7 +160,7 @@ class LiveContext:
         cut = self.tried(policy)
         if cut is None:
             return ()
-        done = self.run.by_hand(cut.new, trigger)
+        done = self.run.by_hand(cut.new, trigger, cut.by)
         self.log.fixed = self._fixed
         return self._edits([done])
 
@@ -173,7 +187,7 @@ class LiveContext:
         """Messages of the next prompt, as it stands."""
         return len(self.run.history.at(self.run.call))
 
-    def _edits(self, cuts: list[Cut]) -> tuple[Edit, ...]:
+    def _edits(self, cuts: list[Kept]) -> tuple[Edit, ...]:
         out: list[Edit] = []
         for cut in cuts:
             for i, edit in enumerate(cut.edits):

@@ -18,6 +18,8 @@ from ctxkit.agent.limits import Limits
 from ctxkit.agent.resumes import check, differences, kept, led, limits_of, noted, tools_differ
 from ctxkit.agent.turns import Turns
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
+from ctxkit.injected import Sections, Surroundings, chosen
+from ctxkit.library import Library
 from ctxkit.policies.thresholds import thresholds
 from ctxkit.redaction import redact, redacted
 from ctxkit.session import Session
@@ -27,6 +29,7 @@ from ctxkit.store.checkpoints import checkpoint
 from ctxkit.store.events_log import EventsLog
 from ctxkit.store.session_log import SessionLog
 from ctxkit.store.workspace import Workspace, checked
+from ctxkit.tools.documents import document_tool
 from ctxkit.tools.files import file_tools
 from ctxkit.tools.kernel import python_tool, shell_tool
 from ctxkit.tools.root import Root
@@ -49,7 +52,7 @@ if TYPE_CHECKING:
 _ADDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 FILES = "files"
 """The five file tools together; `shell` and `python` must be named."""
-TOOLS = (FILES, "shell", "python")
+TOOLS = (FILES, "document", "shell", "python")
 
 
 class LiveSession:
@@ -59,7 +62,7 @@ class LiveSession:
         name: its name; one that exists is resumed.
         model: answers.
         rules: the context manager.
-        tools: names out of `files`, `shell`, `python`, or tools of the user's own.
+        tools: names out of `files`, `document`, `shell`, `python`, or tools of the user's own.
         root: folder of the tools; None: a scratch folder of the session.
         allow: names of `tools.protected` that its tools may write all the same.
         workspace: where it is kept.
@@ -102,8 +105,9 @@ class LiveSession:
         self.name, self._clock, self._listeners = checked(name), clock, [hear]
         self.workspace.check(name)
         self.root = Root(root or self._scratch(), allow)
-        chosen = tools_of(tools, self.root, namespace if namespace is not None else {})
-        offered = tuple(t.schema for t in (*chosen, COMPACT))
+        self._named, self.store = root is not None, Library(self.workspace.folder.parent)
+        own = tools_of(tools, self.root, namespace if namespace is not None else {}, self.store)
+        offered = tuple(t.schema for t in (*own, COMPACT))
         self.settings = {"model": model.name, "rules": rules.label, "root": str(root or ""),
                          "tools": ",".join(each if isinstance(each, str) else each.name for each in tools),
                          "allow": ",".join(allow), **(words or {})}  # fmt: skip
@@ -123,7 +127,7 @@ class LiveSession:
             self._events = EventsLog(events, self.id)
             artifacts = Artifacts(self.root)
             self.agent = Agent(
-                self.log.session, model=model, rules=rules, tools=chosen, keep=self.log.append, limits=limits,
+                self.log.session, model=model, rules=rules, tools=own, keep=self.log.append, limits=limits,
                 clock=clock, hear=self._told, approve=approve, offload=artifacts.keep, save=artifacts.save,
                 summary_model=summary_model, summary_seconds=summary_seconds, memory=self.root, prompts=prompts,
             )  # fmt: skip
@@ -146,6 +150,31 @@ class LiveSession:
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
         """Return what went out at a call, as `session.sent` does; None: what would go out next."""
         return self.session.sent(call)
+
+    def inject(
+        self, words: str, own: str = "", memory: Callable[[], str] | None = None
+    ) -> None:
+        """Set what is put into prompts from the next turn on: sections as `injected.chosen` names them.
+
+        Without any, `own` is all that the session begins with.
+
+        Args:
+            words: `on`, `off`, names, or names with signs.
+            own: the agent's own instructions; empty: none, or those that it began with.
+            memory: what a memory gives for the next prompt, asked before each turn.
+
+        Raises:
+            BadArguments: there is no such section, or the session began with other instructions.
+        """
+        names = chosen(words)
+        around = Surroundings(folder=self.root.folder, root=self.root if self._named else None,
+                              own=own, store=self.store, memory=memory)  # fmt: skip
+        sections = Sections(names, around)
+        if names:
+            sections.check(self.session)
+        elif own:
+            self.agent.instruct(own)
+        self.agent.sections = sections if names else None
 
     @property
     def id(self) -> str:
@@ -189,7 +218,8 @@ class LiveSession:
         """The turns so far as one DataFrame, with the columns of ``ctxkit.frame(per="turn")``; it grows.
 
         It is the same object each time, a row more at each turn's end, as its log of snapshots has a
-        line more. After a branch or a restore it holds the turns that stand.
+        line more. After a branch or a restore it holds the turns that stand, as its log does: there, lines of turns
+        that were left are taken back; the session's own log keeps them.
         """
         return self._turns.frame
 
@@ -332,8 +362,15 @@ class LiveSession:
         )
 
 
-def tools_of(named: Sequence[str | Tool], root: Root, namespace: dict[str, Any]) -> list[Tool]:
+def tools_of(
+    named: Sequence[str | Tool],
+    root: Root,
+    namespace: dict[str, Any],
+    store: Library | None = None,
+) -> list[Tool]:
     """Return the tools that are named, in a root folder and with the user's variables for `python`.
+
+    Those that read files reach the context store, too.
 
     Raises:
         BadArguments: there is no such tool.
@@ -343,7 +380,9 @@ def tools_of(named: Sequence[str | Tool], root: Root, namespace: dict[str, Any])
         if isinstance(each, Tool):
             out.append(each)
         elif each == FILES:
-            out.extend(file_tools(root))
+            out.extend(file_tools(root, store))
+        elif each == "document":
+            out.append(document_tool(root, store))
         elif each == "shell":
             out.append(shell_tool(root))
         elif each == "python":

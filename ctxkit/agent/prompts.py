@@ -83,10 +83,10 @@ class Told:
         """Return the tokens of the prompts of the first so many calls."""
         out: list[int | None] = []
         for call in range(calls):
-            run, changed = self._of(call)
-            changed_now = call in changed or not run.begin <= call < run.call
-            sent = self.sent(call) if changed_now else ()
-            out.append(sum(i.tokens for i in sent) if changed_now else run.sizes(call, call + 1)[0])
+            run, _ = self._of(call)
+            made = run.begin <= call < run.call
+            sent = () if made else self.sent(call)
+            out.append(run.sizes(call, call + 1)[0] if made else sum(i.tokens for i in sent))
         return out
 
     def sent(self, call: int | None) -> tuple[SentItem, ...]:

@@ -41,7 +41,8 @@ class Transcript:
         self.session = session if keep else identified(session)
         self.clock = clock
         self._keep = keep or self._in_memory
-        self.turn = -1
+        self.turn = self.session.turns[-1] if self.session.path else -1
+        """The turn under way, or the last one: what is written before the next begins belongs to it."""
         self._ids = {e.id for e in self.session.log}
         self._calls = {c.id for e in self.session.path if isinstance(e, Message) for c in e.tool_calls}
 

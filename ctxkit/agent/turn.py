@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -9,7 +11,7 @@ from ctxkit.agent.limits import Limits, Spent
 from ctxkit.messages import Message, ToolCall
 
 if TYPE_CHECKING:
-    import asyncio
+    from collections.abc import AsyncIterator, Callable
 
     from ctxkit.models.model import Model
 
@@ -49,6 +51,22 @@ class Turn:
         reason = self.spent.exceeded(self.limits, model.name, tokens)
         if reason:
             raise LimitReached(reason)
+
+    @asynccontextmanager
+    async def paused(self, clock: Callable[[], float]) -> AsyncIterator[None]:
+        """Let time pass that does not count: a person thinks about a question."""
+        loop, before = asyncio.get_running_loop(), clock()
+        deadline = None if self.late else self.deadline
+        left = None if deadline is None else deadline.when()
+        if deadline is not None and left is not None:
+            left -= loop.time()
+            deadline.reschedule(None)
+        try:
+            yield
+        finally:
+            self.began += clock() - before
+            if deadline is not None and left is not None:
+                deadline.reschedule(loop.time() + left)
 
     def attempt(self) -> bool:
         """Begin one more attempt to recover; False where none is left."""

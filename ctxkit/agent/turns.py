@@ -60,13 +60,8 @@ class Turns:
         self.stand(session)
 
     def moved(self, session: Session) -> None:
-        """Go on from another place: the running sums are those of the turns that stand there."""
-        rows = _rows(session)
-        ended = len(rows) and not rows["compaction_occurred"].iloc[-1]
-        since = rows["compaction_occurred"].shift(fill_value=False).cumsum() if ended else None
-        last = rows if since is None else rows[since == since.max()]
-        sums = last.groupby(last["agent"].str.lower())["cumulative_input_tokens"].last()
-        self._writer.resume({} if since is None else {str(k): int(n) for k, n in sums.items()})
+        """Go on from another place: its log of snapshots is brought to the turns that stand there."""
+        self._writer.bring(_rows(session))
         self.stand(session)
 
     def stand(self, session: Session) -> None:

@@ -108,7 +108,7 @@ def _parts(shown: tuple[Shown, ...]) -> list[Part]:
         for (piece, n), m in zip(found, before, strict=True):
             key = (piece.group, piece.name)
             row = rows.setdefault(key, [0, 0, 0, 0])
-            row[0], row[1], row[2] = row[0] + n, row[1] + m, row[2] + piece.chars
+            row[0], row[1], row[2] = row[0] + n, row[1] + piece.raw(m), row[2] + piece.chars
             keys.add(key)
         for key in keys:
             rows[key][3] += 1

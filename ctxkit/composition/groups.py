@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.composition.sections import sections
 from ctxkit.frames.lengths import part_chars, part_tokens
+from ctxkit.markup import line
 from ctxkit.messages import LOST, Image, Text, Thinking, ToolCall
 
 if TYPE_CHECKING:
@@ -40,10 +41,18 @@ class Piece(NamedTuple):
     chars: int
     weight: int
     """The plain estimate, by which the size of the message is shared among its pieces."""
+    raw_chars: int = 0
+    """Characters of what it was made from, where those are more; else 0."""
+
+    def raw(self, tokens: int) -> int:
+        """Return the tokens that it would have uncut, by its characters."""
+        return max(tokens, tokens * self.raw_chars // max(self.chars, 1))
 
 
 def pieces(message: Message) -> list[Piece]:
     """Return what a message adds, piece by piece."""
+    if message.sections:
+        return [_section(message, *each) for each in message.sections]
     return [piece for part in message.parts for piece in _pieces(message, part)]
 
 
@@ -63,6 +72,13 @@ def _pieces(message: Message, part: Part) -> Iterator[Piece]:
     else:
         group, name = _group(message, part)
         yield Piece(group, name, part_chars(part), part_tokens(part))
+
+
+def _section(message: Message, name: str, text: str, raw_chars: int) -> Piece:
+    """Return a section that the message names itself."""
+    group = MEMORY if name == "memory" else SYSTEM if message.role == "system" else INJECTED
+    raw = raw_chars if raw_chars > len(text) else 0
+    return Piece(group, line(name, 60), len(text), max(-(-len(text) // 4), 1), raw)
 
 
 def _group(message: Message, part: Part) -> tuple[str, str]:

@@ -72,8 +72,11 @@ def _billed(session: Session, call: int, now: dict[str, int], fixed: int) -> dic
 
 
 def bill(session: Session, call: int | None) -> int | None:
-    """Return what the provider billed for a prompt of a live session; None: nobody billed it."""
-    if call is None or session.format == "replay":
+    """Return what the provider billed for a prompt of a live session; None: nobody billed it.
+
+    A replay that goes by the last usage has bills, too: others are billed what they sent.
+    """
+    if call is None or (session.format == "replay" and not session.behind.owing):
         return None
     message = session.calls[call].message
     return message.usage.prompt_tokens or None if message.usage and message.kind != "turn" else None

@@ -123,6 +123,12 @@ def _as_said(session: Session, stop: int) -> dict[int, tuple[Message, str | None
     }
 
 
+def _told(session: Session, index: int | None) -> bool:
+    """Return True where the usage of a call is the provider's own, not a replay's model of it."""
+    said = None if index is None else session.calls[index].message.details.get("usage_source")
+    return said != "derived"
+
+
 def _sent(session: Session, index: int | None) -> Window:
     """Return a prompt of a run: what went out, by the run's own sizes; scaled where it was billed.
 
@@ -163,7 +169,7 @@ def _sent(session: Session, index: int | None) -> Window:
         excess=max(-fixed, 0) if billed is None else 0,
         fell=fixed < 0 and billed is None,
         prompt=whole,
-        prompt_source=source if billed is None else "recorded",
+        prompt_source="recorded" if billed is not None and _told(session, index) else source,
         source=source,
         counter=session.behind.counter,
         error=None if not counted or billed is None else counted / billed - 1,

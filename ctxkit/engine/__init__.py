@@ -2,30 +2,36 @@
 
 from ctxkit.engine.advances import advance, run
 from ctxkit.engine.logs import (
+    COUNTED,
     as_known,
     believed,
+    billed,
     identified,
     log_of,
     run_behind,
+    schemas,
     sent_at,
     woven,
 )
-from ctxkit.engine.marks import Cut, Event, Held
+from ctxkit.engine.marks import Event, Held, Kept
 from ctxkit.engine.runs import Run
 from ctxkit.faces import listed
 
 __all__ = [
-    "Cut",
+    "COUNTED",
     "Event",
     "Held",
+    "Kept",
     "Run",
     "advance",
     "as_known",
     "believed",
+    "billed",
     "identified",
     "log_of",
     "run",
     "run_behind",
+    "schemas",
     "sent_at",
     "woven",
 ]

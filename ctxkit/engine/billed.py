@@ -65,6 +65,7 @@ class Billed:
                 prompts[a:b] += size
             else:
                 prompts[a:b] = size
+        prompts += self.log.tokens.owed(0, upto)
         return prompts
 
     def fresh(self, upto: int) -> NDArray[Any]:
@@ -88,8 +89,9 @@ class Billed:
                 break
             lo, hi = max(a, start), min(upto, stop)
             if lo < hi:
-                part = self.log.tokens.calls(lo, hi) + size if type(size) is int else size[lo - a : hi - a]
-                found[:0] = part.tolist()
+                tokens = self.log.tokens
+                part = tokens.calls(lo, hi) + size if type(size) is int else size[lo - a : hi - a]
+                found[:0] = (part + tokens.owed(lo, hi)).tolist()
             upto = a
         return found
 
@@ -127,11 +129,15 @@ class Billed:
                 total += size * (stop - start)
                 fresh += F[stop] - F[since] + size * (N[stop] - N[since])
                 prompt = size + C[stop - 1]
-                most = prompt if rising else size + int(tokens.calls(start, stop).max())
+                each = None if rising else tokens.calls(start, stop) + tokens.owed(start, stop)
+                most = prompt if each is None else size + int(each.max())
                 if most > peak:  # noqa: PLR1730  so would max()
                     peak = most
             else:
-                total += int(_sum(size)) - Q[stop] + Q[start]
+                total += int(_sum(size)) - (Q[stop] - Q[start])
+                if tokens.owing:
+                    owed = tokens.owed(start, stop)
+                    total, size = total + int(_sum(owed)), size + owed
                 fresh += int(_sum(kept))
                 peak, prompt = max(peak, int(_max(size))), int(size[-1])
             start, size, kept = stop, then, held

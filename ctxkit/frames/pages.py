@@ -21,6 +21,8 @@ of subagents with them. This page is written from the tables in the code: a test
 - **Notes**: what a log cannot say or says wrongly stands in `session.notes` and in the session frame, in sentences.
 - **Sources**: `recorded` stands in the log, `derived` follows from recorded numbers, `estimated` is neither. The column
   `source` says so for the token columns of a row; a figure that can have another source has a column of its own.
+- **Told apart**: dollars of two settings or sessions that differ by less than the noise floor (21 % over 50 tasks, more
+  over fewer) are not told apart; [scores.md](scores.md) says how `ck.compare` decides it.
 - **Counting**: messages and compactions are counted by `count=`: by default a quarter of the characters (an image
   weighs 1,200 tokens), `"exact"` for the tokenizer, `"anchored"` for sizes scaled to the recorded usage, the name of an
   estimate (`"pi"`, `"fuseraft"`, ...), or a counter of your own. Calls, turns and sessions hold what the log recorded.
@@ -42,9 +44,16 @@ _TOLD = {
     "is missing. Where a log holds the first piece of a stream alone, the output is estimated from "
     "what the next prompt grew by and from the text, and its cost with it. A price of $0 is no price.",
     "turn": "One row a turn of an agent, with the columns of fuseraft's snapshots under their own "
-    "names; a live session, its log of snapshots and a replay of its record agree in all that the log "
-    "holds (which has no line for a turn that was billed no input). Running sums are kept for each "
-    "agent, names without regard to case, and start again for all of them after a compaction. One "
+    "names. `live.turns`, the log of snapshots and the frame of the record agree: the log holds the "
+    "columns up to `compaction_occurred` (its `source` is recorded), and no line for a turn that was "
+    "billed no input. The replay of a live session's record under its rules with `last_usage=True` "
+    "has every column the same, with the provider's bills, and compacts where it compacted. What it "
+    "cannot do again: what was compacted by hand or forced by an overflow, and the words of a model "
+    "that wrote a summary; from there on its figures are its own. A replay without `last_usage` "
+    "models all prompts. After a branch or a restore all hold the turns that stand: lines of turns "
+    "that were left are taken out of the log of snapshots, the session's own log keeps them. "
+    "Running sums are kept for each agent, names without regard to case, and start again for all of "
+    "them after a compaction. One "
     "rule for a compaction within a turn: it counts as one before that turn, as its mark stands in "
     "the log before the line that is written at the turn's end. The turn before it has "
     "`compaction_occurred`, and the running sum begins with the whole of the turn it fired in; one "

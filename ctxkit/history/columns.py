@@ -29,11 +29,12 @@ class Measure:
     """Sizes of the rows in one measure, with running sums over rows and over calls.
 
     `P[r]` is the size of all rows before `r`, `C[c]` that of the rows before call `c` with the call's fixed part,
-    `Q[c]` the sum of `C` over the calls before `c`. Sizes are whole and never negative, so `P` and `Q` never fall and
-    can be searched by halves; so can `C` while it is `rising` (a fixed part may shrink).
+    `Q[c]` what the calls before `c` were billed: the sum of their `C`, and what `owe` says. Sizes
+    are whole and never negative, so `P` and `Q` never fall and can be searched by halves; so can
+    `C` while it is `rising` (a fixed part may shrink).
     """
 
-    __slots__ = ("C", "P", "Q", "_array", "rising", "sizes")
+    __slots__ = ("C", "P", "Q", "_array", "owing", "rising", "sizes")
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
@@ -41,6 +42,8 @@ class Measure:
         self.C: list[int] = []
         self.Q: list[int] = [0]
         self.rising = True
+        self.owing = False
+        """Calls were billed otherwise than they were known to be when they were sent."""
         self._array = Column(lambda a, b: self.C[a:b], np.int64)
 
     def row(self, size: int) -> None:
@@ -61,6 +64,20 @@ class Measure:
             self.rising = False
         self.C.append(size)
         self.Q.append(self.Q[-1] + size)
+
+    def owe(self, tokens: int) -> None:
+        """Bill the last call so many tokens more than it was known to have when it was sent."""
+        if tokens:
+            self.Q[-1] += tokens
+            self.owing, self.rising = True, False
+
+    def owed(self, start: int, stop: int) -> NDArray[Any] | int:
+        """Return what the calls start..stop were billed beside `C`."""
+        if not self.owing:
+            return 0
+        billed: NDArray[Any] = np.diff(np.array(self.Q[start : stop + 1], np.int64))
+        billed -= self.calls(start, stop)
+        return billed
 
     def above(self, limit: float, start: int, stop: int) -> int:
         """Return the first call in start..stop with more than `limit`, or `stop`."""

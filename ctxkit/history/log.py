@@ -236,6 +236,11 @@ class Log:
         self.late_stays.update({r: call for r in new if self.first_calls[r] < call})
         self._columns["stays"].forget(new[0])
 
+    def owe(self, tokens: int) -> None:
+        """Bill the last call so many tokens more than was known when it was sent."""
+        self.tokens.owe(tokens)
+        self.memo.pop("spending", None)
+
     # -- reading -------------------------------------------------------------------------------------------------
 
     def column(self, name: str, n: int | None = None) -> NDArray[Any]:
@@ -299,6 +304,7 @@ class Log:
 
     def spending(self) -> dict[str, tuple[list[int], list[int]]]:
         """Return for each agent running sums over the calls before each: how many were its own, and their sizes."""
+        Q = self.tokens.Q  # noqa: N806  as it is called there
         known: dict[str, tuple[list[int], list[int]]] = self.memo.setdefault("spending", {})
         for name in self.callers:
             known.setdefault(name, ([0], [0]))
@@ -306,7 +312,7 @@ class Log:
             for call in range(len(n) - 1, len(self.upto)):
                 own = self.agents[call] == name
                 n.append(n[-1] + own)
-                sizes.append(sizes[-1] + (self.tokens.C[call] if own else 0))
+                sizes.append(sizes[-1] + (Q[call + 1] - Q[call] if own else 0))
         return known
 
     def clock(self, life: float) -> Clock:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-import msgspec
 import numpy as np
 
-from ctxkit.errors import BadArguments, UnsoundHistory
+from ctxkit.errors import BadArguments
 from ctxkit.history.columns import ASSISTANT
 from ctxkit.history.head import Head
-from ctxkit.history.invariants import broken, check
-from ctxkit.history.items import Given, Maker, Placeholder, renamed
+from ctxkit.history.invariants import check
+from ctxkit.history.items import Given, Maker, Placeholder, renamed, with_text
 from ctxkit.history.ranges import Ranges
 from ctxkit.history.steps import Words  # noqa: TC001  beside what it is used with
 from ctxkit.messages import Message, Text
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from ctxkit.history.view import Mask
     from ctxkit.messages import EditKind
 
-_replace = msgspec.structs.replace
 
 
 class Masks(Ranges, frozen=True, gc=False):
@@ -82,7 +80,7 @@ class Masks(Ranges, frozen=True, gc=False):
         if gone:
             new = new._without(np.array(sorted(gone)), reason, method)  # noqa: SLF001  a history of this class
         if new is not self:
-            check(new)
+            check(new, self)
         return new
 
     def left_as(self, changes: Mapping[int, tuple[Message | None, int]], reason: str = "") -> Self:
@@ -105,9 +103,7 @@ class Masks(Ranges, frozen=True, gc=False):
         gone = np.array(sorted(changes.keys() - set(at)), int)
         if len(gone):
             new = new._without(gone, reason, None)  # noqa: SLF001  a history of this class
-            why = broken(new)
-            if why and not broken(self):  # a result may have come after its call was summarised
-                raise UnsoundHistory(why)
+            check(new, self)
         return new
 
     def _origin(self, row: int, message: Message) -> str:
@@ -265,7 +261,7 @@ class Masks(Ranges, frozen=True, gc=False):
             if stays[p] or new is was:
                 continue
             if isinstance(new, str):
-                new = _replace(was, parts=(*((Text(new),) if new else ()), *was.tool_calls))
+                new = with_text(was, new)
             if new.parts == was.parts and new.role == was.role:
                 continue
             origin = self.log.messages[old.row].id if old.row >= 0 else was.id

@@ -80,7 +80,7 @@ class History(Masks, frozen=True, gc=False):
         kind: EditKind = "replaced" if len(items) == len(new) else "summarised" if len(new) > first else "dropped"
         words = (kind, reason, method, None)
         done = self._with(Head.of(tuple(new)), len(self), first, words, (rest, tuple(new[first:])))
-        check(done)
+        check(done, self)
         return done
 
     def apply(self, edit: Edit) -> History:

@@ -25,6 +25,7 @@ _SILENCED = re.compile(rf"""({_CALL})(?:;(\2, ['"]['"]\))|(\2, (['"]).*?)[ \t]*;
 
 def load(shell: InteractiveShell) -> None:
     """Register the magics, their settings for `%config CtxKit`, and their completion."""
+    from ctxkit.injected import SECTIONS
     from ctxkit.magics.completion import matcher
     from ctxkit.magics.kit import CONTEXT, DEFAULT, CtxKit
     from ctxkit.magics.lines import AGENT, COMPACT
@@ -45,7 +46,8 @@ def load(shell: InteractiveShell) -> None:
             "session": lambda: dict.fromkeys((*kit.sessions, *Workspace().names())),
             "format": names,
             "rules": lambda: ("standard", *presets()),
-            "tools": lambda: ("files", "shell", "python"),
+            "tools": lambda: ("files", "document", "shell", "python"),
+            "section": lambda: ("on", "off", *SECTIONS, *(f"-{name}" for name in SECTIONS)),
         }
         known = {"context": CONTEXT, "agent": AGENT, "compact": COMPACT}
         shell.Completer.custom_matchers.append(matcher(known, sources, DEFAULT))

@@ -12,6 +12,8 @@ from ctxkit.agent.outcome import counted
 from ctxkit.agent.resumes import check
 from ctxkit.agent.threads import Background, run
 from ctxkit.errors import BadArguments, ModelError
+from ctxkit.injected import Sections, Surroundings, chosen
+from ctxkit.library import Library
 from ctxkit.magics.approvals import Approvals, ask_here, needed
 from ctxkit.magics.arguments import parse, usage, wants_help
 from ctxkit.magics.handles import Handle, Interrupted
@@ -23,6 +25,7 @@ from ctxkit.magics.streams import Cell, Printed, Screen, Shown
 from ctxkit.magics.texts import Page
 from ctxkit.markup import escape, line, plain
 from ctxkit.store.workspace import Workspace
+from ctxkit.tools.root import Root
 
 if TYPE_CHECKING:
     from ctxkit.agent.live import LiveSession
@@ -91,7 +94,8 @@ def take(kit: CtxKit, asked: Ask, body: str) -> object:
     notes = [live.log.recovered] if live.log.recovered else []
     notes += live.notes
     live.notes = ()
-    if not live.session.log and live.settings["root"] and (note := offered(live.root.folder)):
+    read = live.agent.sections is not None and "project" in live.agent.sections.names
+    if not live.session.log and live.settings["root"] and (note := offered(live.root.folder, read=read)):
         notes.append(note)
     for note in [*notes, *(misfits(live.agent) if fresh else [])]:
         print(note)  # noqa: T201  said once, where the session is opened
@@ -116,7 +120,7 @@ def foreground(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> 
 
 def background(kit: CtxKit, live: LiveSession, prompt: str, out: str | None, confirmed: frozenset[str]) -> Handle:
     """Take a turn beside the notebook; the variable that was asked for has the handle at once."""
-    handle = Handle(live.name)
+    handle = Handle(live.name, leaves=not kit.seed)  # with a seed no output is changed afterwards
     live.agent.approve = Approvals(confirmed, kit.lives.always(live.name), handle.ask)
     screen = Screen(live, handle if kit.rich else Printed())
 
@@ -148,6 +152,7 @@ def standing(kit: CtxKit, name: str | None) -> Page:
         f"Model: {agent_.model.name}" + (f" ({agent_.model.notice})" if agent_.model.notice else ""),
         f"Rules: {agent_.rules.label} · Limits of a turn: {agent_.limits}",
         f"Tools: {', '.join(agent_.tools)} in {live.root.folder}",
+        *([f"Sections: {', '.join(agent_.sections.names)}"] if agent_.sections else []),
         f"Kept in: {live.log.path}",
     ]
     return Page("\n".join(lines))
@@ -161,7 +166,11 @@ def dry(kit: CtxKit, name: str, asked: Ask, prompt: str) -> Page:
     model = kit.lives.model(parts.model, parts.rules)
     check(kept, model, name)
     tools, system = kit.lives.tools(settings["tools"]), kit.lives.system(settings)
-    return Page(rehearse(kept, model, parts.rules, tools, prompt, system=system))
+    root = Root(parts.root) if parts.root is not None and parts.root.is_dir() else None
+    folder = root.folder if root else Workspace().scratch(name)
+    around = Surroundings(folder=folder, root=root, own=system, store=Library())
+    sections = Sections(chosen(settings["sections"]), around)
+    return Page(rehearse(kept, model, parts.rules, tools, prompt, sections=sections))
 
 
 def expanded(prompt: str, names: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from ctxkit.agent.live import FILES, TOOLS
 from ctxkit.agent.running import in_thread
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.markup import line, plain
-from ctxkit.redaction import redact
+from ctxkit.redaction import redact, redacted
 from ctxkit.tools.files import file_tools
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def needed(words: str, tools: Iterable[str], root: Root) -> frozenset[str]:
 def question(call: ToolCall) -> str:
     """Return what a person is asked: the whole call, each line of it marked, so that none looks like the question."""
     said = []
-    for key, value in call.arguments.items():
+    for key, value in redacted(call.arguments).items():
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         rows = redact(text).splitlines() or [""]
         said += [f"{key}: {rows[0]}", *("  " + row for row in rows[1:])]

@@ -28,13 +28,20 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Handle:
-    """A turn in the background: `state`, `stop()`, `result()`; it is a view of the turn, too."""
+    """A turn in the background: `state`, `stop()`, `result()`; it is a view of the turn, too.
+
+    Args:
+        name: of the session.
+        leaves: True: at the end the widget gives way to what a turn in a cell leaves, which is saved
+            with the notebook and needs no kernel to be seen.
+    """
 
     running: Background[Answer]
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._over, self._html, self._question = False, "", ""
+    def __init__(self, name: str, *, leaves: bool = True) -> None:
+        self.name, self._leaves = name, leaves
+        self._over, self._question = False, ""
+        self._said: Shown | None = None
         self._answer: asyncio.Future[str] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._shown: list[_Box] = []
@@ -122,33 +129,46 @@ class Handle:
         text = (
             f"Turn of session {self.name!r} beside the notebook: `.result()` waits for its answer."
         )
-        display({**bundle, "text/plain": text}, raw=True)  # type: ignore[no-untyped-call]
+        shown = {**bundle, "text/plain": text}
+        box.display = display(shown, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        self._leave(box)
 
     def show(self, shown: Shown) -> None:
         """Show the turn as it stands."""
-        self._html = shown.html
+        self._said = shown
         self._draw_all()
 
     end = show
 
     def over(self) -> None:
-        """Say on the screen that the turn is over."""
+        """Say on the screen that the turn is over, and leave what it said."""
         self._over = True
         self._draw_all()
+        for box in self._shown:
+            self._leave(box)
+
+    @property
+    def _ended(self) -> str:
+        return f"The turn of session {self.name!r} is over: `.result()` has its answer."
+
+    def _leave(self, box: _Box) -> None:
+        """Put the words of a turn that is over in the place of its widget."""
+        if self._over and self._leaves and self._said is not None and box.display is not None:
+            html = f"{self._said.html}<small>{escape(self._ended)}</small>"
+            left = {"text/html": html, "text/plain": f"{self._said.text}\n{self._ended}"}
+            box.display.update(left, raw=True)
 
     def _draw_all(self) -> None:
         for box in self._shown:
             self._draw(box)
 
     def _draw(self, box: _Box) -> None:
-        box.words.value = self._html
+        box.words.value = self._said.html if self._said else ""
         box.question.value = f"<pre>{escape(self._question)}</pre>" if self._question else ""
         box.asks.layout.display = "flex" if self._question else "none"
         if self._over:
             box.stop.disabled = True
-            box.label.value = (
-                f"The turn of session {self.name!r} is over: `.result()` has its answer."
-            )
+            box.label.value = self._ended
 
 
 class _Box:
@@ -170,4 +190,6 @@ class _Box:
             button("Always", handle.always, "Let all calls of this tool run in this session"),
         ]
         self.asks = VBox([self.question, HBox(self.choices)], layout=Layout(display="none"))
+        self.display: Any = None
+        """Where it is shown; None before it is."""
         self.widget: Any = VBox([HBox([self.stop, self.label]), self.words, self.asks])

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments, StoreError
+from ctxkit.injected.files import NAMES
 from ctxkit.markup import line
 from ctxkit.tools.root import Root
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PROJECT = "AGENTS.md"
-"""A project's own instructions for agents, as other tools name them (https://agents.md)."""
+PROJECT = NAMES[0]
 _MOST = 200_000
 """Bytes of a file of instructions."""
 _FILES = (".md", ".txt", ".prompt", ".rst")
@@ -40,9 +40,18 @@ def instructions(words: str, names: Mapping[str, Any], root: Path | None) -> str
     return text
 
 
-def offered(root: Path | None) -> str:
-    """Return a note where a project's own instructions lie in the root; they are read only after a word."""
-    if root is None or not root.is_dir() or not Root(root).is_file((PROJECT,)):
+def offered(root: Path | None, *, read: bool) -> str:
+    """Return a note where a project's own instructions lie in the root, and are read or not."""
+    if root is None or not root.is_dir():
+        return ""
+    place = Root(root)
+    there = " and ".join(name for name in NAMES if place.is_file((name,)))
+    if there and read:
+        return (
+            f"Note: {there} of the root stands in the prompt, as the project's word; "
+            "`--sections -project` leaves it out."
+        )
+    if not place.is_file((PROJECT,)):
         return ""
     return f"Note: the root has an {PROJECT}; `--system {PROJECT}` begins a session with it."
 

@@ -9,7 +9,7 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from traitlets import CUnicode, Int, Unicode
 
 from ctxkit.errors import BadArguments
-from ctxkit.magics import files, places, tables, views
+from ctxkit.magics import files, injections, places, tables, views
 from ctxkit.magics.arguments import unterminated
 from ctxkit.magics.door import door
 from ctxkit.magics.registry import Registry
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 DEFAULT = "status"
-CONTEXT = {s.name: s for s in (*views.SUBCOMMANDS, *tables.SUBCOMMANDS, *places.SUBCOMMANDS, *files.SUBCOMMANDS)}
+_ROOMS = (views, tables, injections, places, files)
+CONTEXT = {s.name: s for room in _ROOMS for s in room.SUBCOMMANDS}
 """The subcommands of `%context`, in the order of its help."""
 
 
@@ -41,6 +42,7 @@ class CtxKit(Magics):
     root = Unicode("", help="The folder of the file tools; empty: a scratch folder.").tag(config=True)
     allow = Unicode("", help="Protected names the file tools may write.").tag(config=True)
     system = Unicode("", help="Instructions of new sessions: a text, a file, a variable.").tag(config=True)
+    sections = Unicode("on", help="Sections put into prompts: on, off, names, or -name.").tag(config=True)
     approve = Unicode("", help="Tools that ask before each call, or files, or all.").tag(config=True)
     seed = CUnicode("", help="Ids of new sessions follow from it; empty: by chance.").tag(config=True)
 

@@ -31,6 +31,10 @@ class Ask:
     system: str | None = option(
         "instructions a session begins with: a text in quotes, a file, or a variable", completes="path"
     )
+    sections: str | None = option(
+        "sections put into prompts: on, off, names, or names with - or + before them",
+        completes="section",
+    )
     approve: str | None = option(
         "tools that ask you before each call, or files, or all; separated by commas", completes="tools"
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.agent.resumes import kept
 from ctxkit.errors import BadArguments, did_you_mean
+from ctxkit.injected import chosen
 from ctxkit.magics.instructions import instructions
 from ctxkit.models.scripts import SCRIPTS
 from ctxkit.policies.rules import Rules
@@ -41,7 +42,9 @@ class Parts(NamedTuple):
     allow: tuple[str, ...]
 
 
-SETTINGS = ("model", "summary_model", "rules", "tools", "root", "allow", "system", "approve")
+SETTINGS = (
+    "model", "summary_model", "rules", "tools", "root", "allow", "system", "sections", "approve",
+)  # fmt: skip
 """What a session remembers of how it was opened."""
 FIRST = "main"
 """Name of a session that nobody named."""
@@ -97,7 +100,9 @@ class Lives:
         self.free(name)
         settings = self.settings(name, asked)
         parts = self.parts(settings)  # what does not exist is refused before anything is closed
-        system = self.system(settings) if asked.get("system") or name not in self._known else ""
+        begun = name in self._known and bool(self._known[name].session.log)
+        system = self.system(settings) if asked.get("system") or not begun else ""
+        chosen(settings["sections"])
         heard: tuple[Listener, ...] = ()
         again = name in self._known
         sent: Prompts | None = None
@@ -115,8 +120,7 @@ class Lives:
                 self._known[name].notes = ()
         live = self._known[name]
         live.settings = settings
-        if system and (asked.get("system") or not live.session.log):
-            live.agent.instruct(system)
+        live.inject(settings["sections"], system if asked.get("system") or not live.session.log else "")
         self.current = name
         self._kit.sessions.add(live.session, name)
         return live

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from ctxkit.markup import line
 from ctxkit.messages import Message, Text
@@ -12,6 +15,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.agent import Agent
     from ctxkit.history import History
+    from ctxkit.injected import Sections
     from ctxkit.models.model import Model
     from ctxkit.policies.rules import Rules
     from ctxkit.session import Session
@@ -25,7 +29,7 @@ def rehearse(
     tools: Sequence[str | Any],
     prompt: str,
     *,
-    system: str = "",
+    sections: Sections,
 ) -> str:
     """Return in words what a prompt's first call would send; nothing is sent, kept or made on disk."""
     from ctxkit.agent import Agent
@@ -33,9 +37,11 @@ def rehearse(
 
     session = kept or Session(id="dry-run")
     stand = Agent(session, model=model, rules=rules, tools=_tools(tools), clock=lambda: 0.0)
-    if system and not session.log:
-        stand.instruct(system)
     context = stand.compactor.context
+    if not session.log and not sections.names and sections.around.own:
+        stand.instruct(sections.around.own)
+    elif sections.names and (said := sections.due(session, time.time())):
+        context.add(replace(said, id="dry-run-sections"))
     context.add(Message(role="user", id="dry-run", parts=(Text(prompt),)))
     shown, tokens = context.preview()
     rows = [f"{n:>9,}  {name}" for name, n in _parts(shown, context.log.counter, context.log.fixed)]

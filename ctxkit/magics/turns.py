@@ -192,6 +192,8 @@ def _said(kind: str, said: dict[str, Any]) -> str:
         return f"  → {said['result_chars']:,} characters{' failed' if said['is_error'] else ''}"
     if kind == "compaction_end":
         return _compaction(said)
+    if kind == "sections_said":
+        return "" if said["top"] else f"· said with the prompt: {', '.join(said['names'])}"
     if kind == "model_wait":
         return f"… {line(str(said['why']), 160)}"
     if kind == "context_budget_warn":

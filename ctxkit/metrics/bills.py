@@ -1,7 +1,11 @@
 """What a replay would have cost: the recorded session's cache behaviour carried over to other prompts.
 
 The cache model is fitted on the record (`money.Fit`) and gets from a replay only the sizes of its
-prompts and what each shares with prompts before it. Assumptions, which every report states:
+prompts and what each shares with prompts before it. A replay is not foretold by
+`cache.predictions`: it carries over what the record itself missed, cause or none, as other prompts
+at the same times would most likely have missed it, too; how far such dollars can be off is what a
+prediction without the record's reads says (`prediction_low`, `prediction_high`), and the columns
+`cost_low_usd` and `cost_high_usd` put that to each row. Assumptions, which every report states:
 
 * the longest prefix that a prompt shares with a living one before it is read, the rest is written
   (or sent fresh where the provider bills no writes), whatever made the prompt: a compaction, a mask
@@ -20,8 +24,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxkit.metrics.misses import cache_life, misses
-from ctxkit.metrics.money import MIN_CACHEABLE, Fit, reproduction_error
+from ctxkit.metrics.misses import cache_life, explained, misses
+from ctxkit.metrics.money import MIN_CACHEABLE, Fit, closure_error
 from ctxkit.prices import Price, price
 
 if TYPE_CHECKING:
@@ -72,10 +76,12 @@ class Sheet(msgspec.Struct, frozen=True):
     least: tuple[int, ...]
     """For each price the smallest prompt that is cached."""
     fit: Fit
-    error: float | None
-    """The reproduction error of the recorded policy."""
+    closure: float | None
+    """The closure error of the recorded policy."""
     unexplained: float | None
     """Share of the calls with a cache split whose miss has no explanation."""
+    explained: float | None
+    """Share of the lost tokens whose miss has a cause."""
     priced: float | None
     """Share of the billed calls that have a price."""
 
@@ -108,8 +114,9 @@ class Sheet(msgspec.Struct, frozen=True):
             model=model,
             least=tuple(min(n or MIN_CACHEABLE, fit.smallest) for n in least),
             fit=fit,
-            error=reproduction_error(session, found),
+            closure=closure_error(session, found),
             unexplained=riddles / sum(split) if any(split) else None,
+            explained=explained(found),
             priced=float(have[model[billed]].mean()) if billed.any() else None,
         )
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from ctxkit.metrics.items import FAMILIES
+from ctxkit.metrics.regrets import Best
 from ctxkit.metrics.spans import Spans, spread, tallied
 
 if TYPE_CHECKING:
@@ -34,10 +35,8 @@ Fate = Literal["retained", "recoverable", "lost"]
 FATES: tuple[Fate, ...] = get_args(Fate)
 NEVER = 1 << 62
 """A call that never comes."""
-HARDEST = 16
-"""Moments at which the best set of messages is looked for: those with the most out of sight that is
-still needed.
-"""
+RULES = FAMILIES.index("constraint")
+"""The family of what the user asked for."""
 
 
 class Taken(NamedTuple):
@@ -87,16 +86,24 @@ class Forgotten:
     @cached_property
     def seen(self) -> Spans:
         """When each item that is gone, and each path of a file, is in sight."""
-        memory, shown = self.memory, self.shown
         wanted = self.is_gone.copy()
-        wanted[memory.paths] = True
+        wanted[self.memory.paths] = True
+        return self._sight(wanted, texts=True)
+
+    def _sight(self, wanted: Flags, *, texts: bool) -> Spans:
+        """Return when some items are in sight.
+
+        Without texts it is as if all that was put in said nothing.
+        """
+        memory, shown = self.memory, self.shown
         mine = wanted[memory.names_item]
         item, row = memory.names_item[mine], memory.names_row[mine]
         parts = [(item, 2 * memory.arrival[row], shown.until[row])]
         for which, start, end in shown.again.tolist():
             found = memory.named.of(which)
             parts.append((found, start, end))
-        parts += [(shown.said[which], start, end) for which, start, end in shown.texts.tolist()]
+        if texts:
+            parts += [(shown.said[which], *span) for which, *span in shown.texts.tolist()]
         items = np.concatenate([p[0] for p in parts])
         keep = wanted[items]
         starts, ends = (
@@ -132,13 +139,14 @@ class Forgotten:
         )
 
     @cached_property
-    def _retained(self) -> Spans:
+    def retained(self) -> Spans:
+        """When what is gone is in sight again."""
         return self.seen.since(self.gone)
 
     @cached_property
     def _at_hand(self) -> Spans:
         """When what is gone is retained or recoverable."""
-        return self._retained.joined(self._found.since(self.gone))
+        return self.retained.joined(self._found.since(self.gone))
 
     # -- what was taken, and needed ----------------------------------------------------------------
 
@@ -166,6 +174,34 @@ class Forgotten:
         return Charged(item, taken.needed[at] - taken.time[at] // 2, taken.found[at])
 
     @cached_property
+    def staked(self) -> tuple[Ints, Ints]:
+        """Items named later that cuts took as they were said, each once, and when.
+
+        From then on only what was put in their place could say them. What is `charged` is among
+        them.
+        """
+        bare = self._sight(self.due, texts=False)
+        item, time = bare.things, bare.ends
+        went = (time >= self.gone[item]) & (time < self.shown.end)
+        item, at = np.unique(item[went], return_index=True)
+        time = time[went][at]
+        needed = self.memory.last_use[item] >= time // 2
+        return item[needed], time[needed]
+
+    @property
+    def recall(self) -> float | None:
+        """The share of what was at stake that the texts put in said until it was named, by weight.
+
+        0 for texts that say nothing, 1 for such that say all; None where none was put in, or
+        nothing was at stake.
+        """
+        weight = self.memory.weight
+        stake = float(weight[self.staked[0]].sum())
+        if not stake or not len(self.shown.texts):
+            return None
+        return 1 - float(weight[self.charged.item].sum()) / stake
+
+    @cached_property
     def window(self) -> tuple[Ints, Ints, Flags]:
         """What was gone and named before the next moment: item, moment, whether in sight."""
         memory, shown = self.memory, self.shown
@@ -178,72 +214,18 @@ class Forgotten:
         item, moment = key // (len(self.times) + 1), key % (len(self.times) + 1)
         return item, moment, self.seen.hold(item, self.times[moment])
 
-    # -- the best that could have been kept --------------------------------------------------------
-
-    @cached_property
-    def least(self) -> float:
-        """How many needed items no messages of the same size could have kept, at least.
-
-        It is that of the moment where this is hardest, of the `HARDEST` with the most out of sight.
-        """
-        out, least = self._out(), 0.0
-        for moment in np.argsort(-out, kind="stable")[:HARDEST].tolist():
-            if out[moment] > least:
-                least = max(least, self.missing(moment))
-        return least
-
-    def _out(self) -> Ints:
-        """Return for each moment how many items are out of sight that are still needed."""
-        n = len(self.times)
-        mine = np.flatnonzero(self.due)
-        due = tallied((n,), (), self.first[mine], np.maximum(self.last[mine], self.first[mine]))
-        item = self._retained.things
-        start, stop = self._retained.counts(self.times)
-        stop = np.minimum(stop, self.last[item])
-        keep = self.due[item] & (start < stop)
-        return np.asarray(due - tallied((n,), (), start[keep], stop[keep]))
-
-    def missing(self, moment: int) -> float:
-        """Return what is due at a moment less what the best messages said so far could hold of it.
-
-        A fractional knapsack by size into what is shown; an item that several messages hold counts
-        for each: a bound.
-        """
-        memory, shown = self.memory, self.shown
-        time, call = int(self.times[moment]), int(shown.moments[moment])
-        due = (self.gone <= time) & (memory.last_use >= call)
-        n = int(due.sum())
-        upto = int(np.searchsorted(memory.arrival, call, "right"))
-        end = memory.named.starts[upto]
-        counts = np.bincount(
-            memory.named.owner[:end][due[memory.named.values[:end]]], minlength=upto
-        )
-        holders = np.flatnonzero(counts)
-        value, size = counts[holders], np.maximum(memory.size[holders], 1)
-        best = np.argsort(-value / size, kind="stable")
-        value, size = value[best], size[best]
-        left = self._room(time, upto) - np.cumsum(size) + size
-        return n - min(float((value * np.clip(left / size, 0.0, 1.0)).sum()), float(n))
-
-    def _room(self, time: int, upto: int) -> float:
-        """Return the tokens of what is shown at a time."""
-        shown, size = self.shown, self.memory.size
-        room = int(size[:upto][shown.until[:upto] > time].sum())
-        for rows, sizes in ((shown.again, size), (shown.texts, shown.size)):
-            at = (rows[:, 1] <= time) & (time < rows[:, 2])
-            room += int(sizes[rows[at, 0]].sum())
-        return float(room)
-
     # -- figures -----------------------------------------------------------------------------------
 
     def columns(self) -> dict[str, Any]:
         """Return the columns of loss of a score."""
-        again, n = self.memory.again, int((len(self.times) - self.first[self.is_gone]).sum())
+        again, weight = len(self.memory.again), self.memory.weight
+        n = int((len(self.times) - self.first[self.is_gone]).sum())
         retained, at_hand = (
             int(np.subtract(*of.counts(self.times)[::-1]).sum()) for of in self._both
         )
         missed, (_, _, in_sight) = self.charged, self.window
-        lost = len(missed.item)
+        lost, heavy = len(missed.item), float(weight[self.memory.again].sum())
+        empty = None if len(self.times) else 0.0
         return {
             "items_n": n,
             "retained": retained / n if n else None,
@@ -252,23 +234,34 @@ class Forgotten:
             "used_again_n": again,
             "needed_later_n": int(self.due.sum()),
             "needed_lost_n": lost,
-            "needed_later_loss": lost / again if again else 0.0,
-            "needed_later_gone": int((~missed.found).sum()) / again if again else 0.0,
-            "window_loss": int((~in_sight).sum()) / len(in_sight) if len(in_sight) else 0.0,
+            "needed_later_loss": lost / again if again else empty,
+            "needed_later_gone": int((~missed.found).sum()) / again if again else empty,
+            "weighted_loss": float(weight[missed.item].sum()) / heavy if again else empty,
+            "at_stake_n": len(self.staked[0]),
+            "summary_recall": self.recall,
+            "rules_kept": self._kept(self.memory.family == RULES),
+            "window_loss": int((~in_sight).sum()) / len(in_sight) if len(in_sight) else empty,
             "first_use_delay": float(median(missed.delay.tolist())) if lost else None,
-            "regret": max(lost - self.least, 0.0) / again if again and lost else 0.0,
+            "regret": max(lost - Best(self).least if lost else 0.0, 0.0) / again if again else empty,
         }
+
+    def _kept(self, mine: Flags) -> float | None:
+        """Return the share of some items, of those removed so far, that is in sight, over moments."""
+        n = int((len(self.times) - self.first[mine & self.is_gone]).sum())
+        start, stop = self.retained.counts(self.times)
+        return int((stop - start)[mine[self.retained.things]].sum()) / n if n else None
 
     @property
     def _both(self) -> tuple[Spans, Spans]:
-        return self._retained, self._at_hand
+        return self.retained, self._at_hand
 
     def families(self) -> Ints:
         """Return counts by what was counted, family and moment.
 
         Counted are the items removed since the start that are retained, recoverable, lost; those of
         all of them that were named before the next moment, and of these those out of sight; what
-        this moment took, and of that what was named later, before it was taken again.
+        this moment took, and of that what was named later, before it was taken again; and what it
+        put at stake, and of that what the texts put in said until it was named.
         """
         moments, n, of = len(self.times), len(FAMILIES), self.memory.family
         item, moment, in_sight = self.window
@@ -282,6 +275,9 @@ class Forgotten:
 
         more = [counted(item, moment), counted(item[~in_sight], moment[~in_sight])]
         more += [counted(taken.item, at), counted(taken.item[needed], at[needed])]
+        stake, since = self.staked
+        since, kept = np.searchsorted(self.times, since), ~np.isin(stake, self.charged.item)
+        more += [counted(stake, since), counted(stake[kept], since[kept])]
         return np.concatenate((self._fates(of, n), more))
 
     def cohorts(self) -> Ints:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Sized
-from ctxkit.metrics.items import items, names, used
+from ctxkit.metrics.items import names, spoken, thought
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ctxkit.messages import Message
     from ctxkit.metrics.items import Found
     from ctxkit.sizes import Sizes
@@ -25,7 +23,6 @@ class Index:
     def __init__(self, anchored: Sizes | None = None) -> None:
         self._held: dict[int, tuple[Any, frozenset[Found], frozenset[Found]]] = {}
         self._used: dict[int, frozenset[Found]] = {}
-        self._again: dict[tuple[int, ...], frozenset[Found]] = {}
         self._size: dict[int, int] = {}
         if anchored is not None:
             messages = anchored.session.messages
@@ -42,24 +39,7 @@ class Index:
     def used(self, message: Message) -> frozenset[Found]:
         """Return what a reply names in text and arguments."""
         self._of(message)  # keeps the parts alive, so that their identity is theirs
-        key = id(message.parts)
-        if key not in self._used:
-            self._used[key] = used(message)
-        return self._used[key]
-
-    def used_again(self, messages: Iterable[Message]) -> frozenset[Found]:
-        """Return the items that a reply names after an earlier message said them: the same under any rules."""
-        every = [m for m in messages if m.visible]
-        key = tuple(id(m.parts) for m in every)
-        if key not in self._again:
-            said: set[Found] = set()
-            again: set[Found] = set()
-            for message in every:
-                if message.role == "assistant":
-                    again |= self.used(message) & said
-                said |= self.items(message)
-            self._again[key] = frozenset(again)
-        return self._again[key]
+        return self._used[id(message.parts)]
 
     def size(self, message: Message) -> int:
         """Return the tokens of a message: anchored where it is of the record, else a quarter of its characters."""
@@ -73,6 +53,9 @@ class Index:
         key = id(message.parts)
         found = self._held.get(key)
         if found is None:
-            of = items(message)
-            found = self._held[key] = (message.parts, of, names(of))
+            said, unsaid = spoken(message), thought(message)
+            held = said | unsaid if unsaid else said
+            of = names(held)
+            self._used[key] = names(said) if unsaid else of
+            found = self._held[key] = (message.parts, held, of)
         return found

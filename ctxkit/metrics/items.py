@@ -1,4 +1,4 @@
-"""What a text holds that a summary can lose: paths, URLs, ids, numbers, commands, errors, constraints, decisions.
+"""What a text holds that a summary can lose: paths, ids, names, numbers, commands, rules and more.
 
 Every pattern begins where no character of its own stands before, and repeats are bounded, so that a word of a megabyte
 costs no more than it is long.
@@ -18,12 +18,18 @@ if TYPE_CHECKING:
 
     from ctxkit.messages import Message
 
-Family = Literal["path", "url", "id", "number", "command", "error", "constraint", "decision", "open"]
+Family = Literal[
+    "path", "url", "id", "name", "number", "command", "error", "constraint", "decision", "open"
+]
 FAMILIES: tuple[Family, ...] = get_args(Family)
+PROSE: tuple[Family, ...] = ("constraint", "decision", "open")
+"""Families whose items are sentences: whether a text still says one is a bound, not a measurement."""
 LONGEST = 300
 """Characters of a sentence, an error line or a command that is looked at; of longer ones the beginning."""
 SEARCHED = 400_000
 """Characters of one text that are searched; what lies behind is not looked at."""
+SPEAKERS = ("user", "assistant")
+"""Roles whose sentences are looked at; what anyone else says is read line by line."""
 
 
 class Found(NamedTuple):
@@ -42,6 +48,17 @@ _ID = re.compile(
     r"|[0-9a-fA-F]{7,64}"  # hashes; one of digits alone needs six
     r"|\d{6,20}|#\d{1,7}|[A-Z]{2,10}-\d{1,7})(?![\w-])"
 )
+_CODE = re.compile(  # fin-import-7, INV-2026-118842: words and numbers joined by hyphens
+    r"(?<![\w./-])[A-Za-z][A-Za-z0-9]{0,40}(?:-[A-Za-z0-9]{1,40}){1,9}(?!-?\w|/|\.\w)"
+)
+_NAME = re.compile(  # X-Bill-Trace, MAX_RETRIES
+    r"(?<![\w./-])[A-Z](?:[A-Za-z0-9]{0,40}(?:-[A-Z][A-Za-z0-9]{0,40}){1,9}"
+    r"|[A-Z0-9]{0,40}(?:_[A-Z0-9]{1,40}){1,9})(?!-?\w|/|\.\w)"
+)
+_EVERYWHERE = frozenset(
+    ("utf-8", "utf-16", "utf-8-sig", "iso-8859-1", "sha-1", "sha-256", "x86-64", "a-za-z0-9")
+)
+"""What is spelled like a code and names nothing of anybody's."""
 _NUMBER = re.compile(
     r"(?<![\w.,-])\d{1,15}(?:[.,]\d{1,10})? ?"
     r"(?:%|ms|µs|us|ns|s|min|h|days?|hours?|minutes?|seconds?|[kKMGT]i?B|bytes?|px|tokens?|lines?|tests?|files?|USD)"
@@ -51,7 +68,10 @@ _ERROR = re.compile(
     r"(?<!\w)(?:[A-Z]\w{0,60}(?:Error|Exception|Failure|Fault)\b|error(?: TS\d{1,6}|\[E\d{1,5}\])?:"
     r"|fatal:|panic:|FAILED\b|Traceback\b)[^\n]{0,200}"
 )
-_SENTENCE = re.compile(r"[^.!?\n]{8,600}")
+_END = re.compile(r"(?<=[.!?])\s+|\n+")
+"""Between two sentences: the dot of 3.9 or of main.py ends none."""
+_SHORTEST = 8
+"""Characters of a sentence that says something."""
 _MUST = re.compile(
     r"(?<!\w)(?:must(?: not)?|never|always|do not|don't|dont|only|make sure|ensure|should(?: not|n't)?|without|keep)"
     r"(?!\w)",
@@ -79,10 +99,18 @@ def names(found: Iterable[Found]) -> frozenset[Found]:
     return frozenset(n for f in found for n in (endings(f.text) if f.family == "path" else (f,)))
 
 
-def used(message: Message) -> frozenset[Found]:
-    """Return what a reply names in its text and in the arguments of its calls, not in its thinking."""
-    return names(
-        _items(msgspec.structs.replace(message, parts=tuple(p for p in message.parts if type(p) is not Thinking)))
+def spoken(message: Message) -> frozenset[Found]:
+    """Return the items of a message but for those of its thinking."""
+    if not any(type(p) is Thinking for p in message.parts):
+        return items(message)
+    said = tuple([p for p in message.parts if type(p) is not Thinking])
+    return items(msgspec.structs.replace(message, parts=said))
+
+
+def thought(message: Message) -> frozenset[Found]:
+    """Return the items of a message's thinking."""
+    return frozenset(
+        found for p in message.parts if type(p) is Thinking for found in of_text(p.text[:SEARCHED])
     )
 
 
@@ -109,19 +137,51 @@ def texts(message: Message) -> Iterator[str]:
 
 def of_text(text: str) -> Iterator[Found]:
     """Yield paths, URLs, ids, numbers and errors of a text."""
-    for hit in _URL.findall(text):
-        yield Found("url", hit.rstrip(".,;:!?"))
-    bare = _URL.sub(" ", text) if "://" in text else text
+    bare = text
+    if "://" in text:
+        for hit in _URL.findall(text):
+            yield Found("url", hit.rstrip(".,;:!?"))
+        bare = _URL.sub(" ", text)
     for hit in _PATH.findall(bare):
         if _EXTENSION.search(hit):
             yield Found("path", hit)
     for hit in _ID.findall(bare):
         if not hit.isalpha() and (hit.isdigit() or hit[0] == "#" or "-" in hit or _mixed(hit)):
             yield Found("id", hit.casefold())
+    yield from _spelled(bare)
     for hit in _NUMBER.findall(bare):
         yield Found("number", hit.replace(" ", ""))
     for hit in _ERROR.findall(bare):
         yield Found("error", normal(hit))
+
+
+def _spelled(text: str) -> Iterator[Found]:
+    """Yield codes and names, by how they are spelled."""
+    if "-" in text:
+        for hit in _CODE.findall(text):
+            code = hit.casefold()
+            if any(c.isdigit() for c in hit) and code not in _EVERYWHERE:
+                yield Found("id", code)
+    if "-" in text or "_" in text:
+        for hit in _NAME.findall(text):
+            if "_" in hit or not any(c.isdigit() for c in hit):
+                yield Found("name", hit)
+
+
+def stands(words: str, text: str) -> bool:
+    """Say whether an item stands in a text as it is: `fin-import-1` does not in `fin-import-10`."""
+    at = text.find(words)
+    while at >= 0:
+        if not (_inside(text, at) or _inside(text, at + len(words))):
+            return True
+        at = text.find(words, at + 1)
+    return False
+
+
+def _inside(text: str, at: int) -> bool:
+    """Say whether a place lies inside of a word."""
+    pair = text[max(at - 1, 0) : at + 1]
+    return len(pair) > 1 and all(c.isalnum() or c == "_" for c in pair)
 
 
 def endings(path: str) -> Iterator[Found]:
@@ -152,15 +212,23 @@ def _commands(call: ToolCall) -> Iterator[Found]:
 
 def _spoken(role: str, text: str) -> Iterator[Found]:
     """Yield what the user asked for, what the agent decided, and what either left open."""
-    if role not in ("user", "assistant"):
+    if role not in SPEAKERS:
         return
-    for hit in _SENTENCE.findall(text):
+    for hit in sentences(text):
         if role == "user" and _MUST.search(hit):
             yield Found("constraint", normal(hit))
         if role == "assistant" and _DECIDED.search(hit):
             yield Found("decision", normal(hit))
         if _OPEN.search(hit):
             yield Found("open", normal(hit))
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences and lines of a text that say something, each without its last dot."""
+    for part in _END.split(text):
+        hit = part.strip().rstrip(".!?")[: 2 * LONGEST]
+        if len(hit) >= _SHORTEST:
+            yield hit
 
 
 def _strings(value: object, depth: int = 0) -> Iterator[str]:

@@ -30,7 +30,7 @@ __all__ = ["FATES", "Index", "families", "losses", "lost", "shares"]
 
 COLUMNS = (
     *("session", "cut", "call", "family", "item", "fate"),
-    *("position", "message", "role", "tool", "needed_call", "delay"),
+    *("position", "message", "role", "tool", "needed_call", "delay", "weight"),
 )
 
 
@@ -76,11 +76,13 @@ def families(session: Session, index: Index | None = None) -> pd.DataFrame:
     """Return one row for each cut and family.
 
     Columns: `cut call family items_n retained recoverable lost needed_n needed_lost_n taken_n
-    missed_n`. Retained, recoverable and lost are shares of the items removed since the start,
+    missed_n at_stake_n kept_n`. Retained, recoverable and lost are shares of the items removed since the start,
     missing where there are none. Needed and needed_lost count those of them that the record used
     before the next cut, and those of these that were not retained. Taken counts the items that this
     cut took out of sight, missed those of them that the record used at any time after it, unless a
-    later cut took them again first. What was done before one call is one cut, and so is each call
+    later cut took them again first. At stake are the items named later that this cut took as they
+    were said, so that only the text put in could still say them; kept those that it said until they
+    were named. What was done before one call is one cut, and so is each call
     at which a pruning changed something.
     """
     import pandas as pd
@@ -101,6 +103,8 @@ def families(session: Session, index: Index | None = None) -> pd.DataFrame:
         "needed_lost_n",
         "taken_n",
         "missed_n",
+        "at_stake_n",
+        "kept_n",
     ]
     return pd.DataFrame(rows, columns=names).astype(dict.fromkeys(FATES, "Float64"))
 
@@ -119,10 +123,12 @@ def by_family(found: Forgotten) -> list[tuple[int, int, str, list[int]]]:
 def losses(session: Session, index: Index | None = None) -> pd.DataFrame:
     """Return one row for each item that a cut took out of sight.
 
-    Columns: `session cut call family item fate position message role tool needed_call delay`: the
+    Columns: `session cut call family item fate position message role tool needed_call delay
+    weight`: the
     cut that took it and the first call after it, where it was (place in the path, id, role and tool
     of the first message that held it), the first later call, at any time, that named it (missing:
-    none did), and how many calls after the cut. An item that a message says again can be taken
+    none did), how many calls after the cut, and what the item weighs (`memories.USER_WEIGHT` where
+    the user said it, else 1). An item that a message says again can be taken
     again: it has a row for each time, and a call is told in the last before it.
     """
     import pandas as pd
@@ -150,7 +156,8 @@ def _opened(session: Session, found: Forgotten) -> list[tuple[Any, ...]]:
             m.role,
             m.tool,
         )
-        rows.append((session.id, number, call, *told, use, None if use is None else use - call))
+        delay = None if use is None else use - call
+        rows.append((session.id, number, call, *told, use, delay, float(found.memory.weight[item])))
     return sorted(rows, key=lambda r: (r[2], r[6], r[3:5]))
 
 

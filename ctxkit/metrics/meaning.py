@@ -79,8 +79,7 @@ def kept(facts: Sequence[str], text: str, measure: str | Likeness | None = None)
     out = []
     for fact, value in zip(facts, near, strict=True):
         told = values(fact)
-        gone = tuple(v for v in told if not re.search(rf"(?<![\w.]){re.escape(v.casefold())}(?![\w])", plain))
-        out.append(Kept(fact, value, value >= likeness.threshold, told, gone))
+        out.append(Kept(fact, value, value >= likeness.threshold, told, missing(told, plain)))
     return tuple(out)
 
 
@@ -140,6 +139,13 @@ def _said(messages: Iterable[Message]) -> Iterator[Any]:
 def sentences(text: str) -> list[str]:
     """Return the sentences and lines of a text that say something."""
     return [s for part in _SENTENCE.split(text) if len(s := " ".join(part.split())[:600]) > 2]
+
+
+def missing(told: Iterable[str], text: str) -> tuple[str, ...]:
+    """Return those of some values that do not stand in a text, which is given in lower case."""
+    return tuple(
+        v for v in told if not re.search(rf"(?<![\w.]){re.escape(v.casefold())}(?![\w])", text)
+    )
 
 
 def values(fact: str) -> tuple[str, ...]:

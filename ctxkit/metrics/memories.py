@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter as Tally
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ctxkit.history.items import content_key
-from ctxkit.messages import ToolCall
-from ctxkit.metrics.items import FAMILIES, Found, items, names
+from ctxkit.messages import Text, ToolCall
+from ctxkit.metrics.items import FAMILIES, SEARCHED, SPEAKERS, Found, items, names, of_text
+from ctxkit.metrics.letters import Letters
+from ctxkit.metrics.wordings import Wordings
 from ctxkit.tools.names import reads, writes
 
 if TYPE_CHECKING:
@@ -23,10 +24,14 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
+USER_WEIGHT = 4.0
+"""What an item weighs that the user said, where one of a reply or a tool's result weighs 1: chosen,
+not measured.
+"""
 _KEPT = 4096
 """Texts put in by compactions and prunings of which it is remembered what they hold."""
-_SAMPLES = 8
-"""Places of an item at which it is looked at for letters that few other items have."""
+_LINES = 1 << 16
+"""Lines of such texts of which it is remembered what they name."""
 
 
 class Rows:
@@ -40,8 +45,10 @@ class Rows:
             if message.role == "assistant":
                 upto.append(n)
             n += message.visible
+        self.upto = np.array(upto, np.int64)
+        """For each call how many rows came before it."""
         self.calls = len(upto)
-        self.arrival = np.searchsorted(np.array(upto, np.int64), np.arange(n), "right")
+        self.arrival = np.searchsorted(self.upto, np.arange(n), "right")
         """For each row the first call at which it is there."""
 
     def tokens(self, _message: Message) -> int:
@@ -64,11 +71,22 @@ class Memory(Rows):
         super().__init__(session)
         self.index, messages = index, self.messages
         self.numbers: dict[Found, int] = {}
-        self.named = Lists(self._numbered(index.names(m)) for m in messages)
-        """The items that each row names: its own, and the endings of its paths."""
+        named = [self._numbered(index.names(m)) for m in messages]
+        self.wordings = Wordings(
+            (n, found) for found, n in self.numbers.items() if found.family == "constraint"
+        )
+        """The user's rules, to be found again in whatever words."""
+        given = [self.rules_of(m) for m in messages]
+        self.named = Lists(map(_joined, named, given))
+        """The items that each row names: its own, the endings of its paths, and rules in other
+        words.
+        """
         self.held = Lists(self._numbered(index.items(m)) for m in messages)
         """The items that each row holds."""
-        self.used = Lists(self._numbered(index.used(c.message)) for c in session.calls)
+        self.used = Lists(
+            _joined(self._numbered(index.used(c.message)), self.rules_of(c.message))
+            for c in session.calls
+        )
         """The items that the reply of each call uses."""
         files = _files(session)
         pairs = [self._files_of(m, files.get(id(m))) for m in messages]
@@ -78,12 +96,20 @@ class Memory(Rows):
         """
         self.paths = np.array([path for pair in pairs for _, path in pair], np.int64)
         self.size = np.array([index.size(m) for m in messages], np.int64)
-        self.again = len(index.used_again(session.messages))
         self.n = len(self.numbers)
         self.family = np.array([FAMILIES.index(f.family) for f in self.numbers], np.int64)
         self._sorted()
+        self.again = self._again()
+        """The items that a reply names after an earlier message held them: the same under any
+        rules.
+        """
+        self.weight = np.ones(self.n)
+        """What each item weighs: `USER_WEIGHT` where the user said it."""
+        mine = np.array([m.role == "user" for m in messages], bool)
+        self.weight[self.held.values[mine[self.held.owner]]] = USER_WEIGHT
         self._texts: dict[Any, Ints] = {}
-        self._letters: tuple[dict[str, list[int]], list[int]] | None = None
+        self._lines: dict[str, set[int]] = {}
+        self._letters: Letters | None = None
 
     def _sorted(self) -> None:
         width = self.calls + 1
@@ -94,6 +120,22 @@ class Memory(Rows):
         order = np.argsort(self.named.values, kind="stable")
         self.names_item, self.names_row = self.named.values[order], self.named.owner[order]
         """Every pair of an item and a row that names it, by item and then by row."""
+
+    def _again(self) -> Ints:
+        first = np.full(self.n, len(self.messages))
+        np.minimum.at(first, self.held.values, self.held.owner)
+        seen = np.array([c.message.visible for c in self.session.calls], bool)
+        last = np.full(self.n, -1)
+        mine = seen[self.used.owner]
+        np.maximum.at(last, self.used.values[mine], self.used.owner[mine])
+        return np.flatnonzero((last >= 0) & (np.append(self.upto, 0)[last] > first))
+
+    def rules_of(self, message: Message) -> set[int]:
+        """Return the rules that a message of the user or the agent gives, in whatever words."""
+        if message.role not in ("user", "assistant"):
+            return set()
+        spoken = "\n".join(p.text[:SEARCHED] for p in message.parts if isinstance(p, Text))
+        return self.wordings.in_text(spoken)
 
     def first_uses(self, found: Ints, calls: Ints) -> Ints:
         """Return the first call from a given one on that uses each item; a large number: none."""
@@ -120,29 +162,29 @@ class Memory(Rows):
         return found
 
     def _look(self, message: Message, text: str) -> Ints:
-        named = {at for f in names(items(message)) if (at := self.numbers.get(f)) is not None}
         if self._letters is None:
-            self._letters = self._by_letters()
-        by_letters, short = self._letters
-        told = by_letters.keys() & {text[i : i + 3] for i in range(len(text) - 2)}
-        texts = self._item_texts
-        near = {*short, *(at for three in told for at in by_letters[three])} - named
-        return np.array(sorted(named.union(at for at in near if texts[at] in text)), np.int64)
+            self._letters = Letters(found.text for found in self.numbers)
+        found = self._named_by(message) | self.wordings.in_text(message.text[:SEARCHED])
+        return np.array(sorted(found.union(self._letters.standing_in(text))), np.int64)
 
-    def _by_letters(self) -> tuple[dict[str, list[int]], list[int]]:
-        """Return the items by three letters that few others have, and those that are shorter."""
-        self._item_texts = texts = [found.text for found in self.numbers]
-        ends = [len(t) - 2 for t in texts]
-        threes = [
-            [t[i : i + 3] for i in range(0, n, max(n // _SAMPLES, 1))]
-            for t, n in zip(texts, ends, strict=True)
-        ]
-        often = Tally(three for some in threes for three in some)
-        by_letters: dict[str, list[int]] = {}
-        for at, some in enumerate(threes):
-            if some:
-                by_letters.setdefault(min(some, key=often.__getitem__), []).append(at)
-        return by_letters, [at for at, n in enumerate(ends) if n <= 0]
+    def _named_by(self, message: Message) -> set[int]:
+        """Return the items that a text names; of a text put in by a rule each line is read once."""
+        parts = message.parts
+        plain = all(type(p) is Text and len(p.text) <= SEARCHED for p in parts)
+        if not plain or message.role in SPEAKERS:
+            return self._known(items(message))
+        found: set[int] = set()
+        for line in {row for p in parts for row in p.text.split("\n")}:  # type: ignore[union-attr]
+            numbers = self._lines.get(line)
+            if numbers is None:
+                if len(self._lines) >= _LINES:
+                    self._lines.clear()
+                numbers = self._lines[line] = self._known(of_text(line))
+            found |= numbers
+        return found
+
+    def _known(self, found: Iterable[Found]) -> set[int]:
+        return {at for f in names(found) if (at := self.numbers.get(f)) is not None}
 
     # -- numbers -----------------------------------------------------------------------------------
 
@@ -160,6 +202,10 @@ class Memory(Rows):
 def key_of(message: Message) -> str | int:
     """Return what is equal for messages that say the same."""
     return content_key(message) if message.tool_calls else message.text
+
+
+def _joined(numbers: list[int], more: set[int]) -> list[int]:
+    return [*numbers, *sorted(more.difference(numbers))] if more else numbers
 
 
 class Lists:

@@ -1,16 +1,21 @@
 """What the calls of a session cost with the prompt cache in it: a ledger by disjoint classes, recorded and modelled.
 
-The model gets the sizes of the prompts, the pauses and the classified misses of the log, never its split into read and
-written tokens. How far its dollars are from the recorded ones is the reproduction error, which stands on every report.
+The model is told what each recorded miss read, and its lag is the mean of the recorded shortfalls:
+so its dollars cannot be far from the recorded ones, whatever was read. `closure_error` says how far
+they are: a check that the books add up and that prices are put to the right classes, and no more.
+How a cache behaves that was not looked at is foretold in `ctxkit.cache.predictions`; a replay
+carries the record's misses over (`metrics.bills`).
 """
 
 from __future__ import annotations
 
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from warnings import warn
 
 import msgspec
 
+from ctxkit.cache.calls import SMALLEST
 from ctxkit.frames import compactions
 from ctxkit.frames.costs import Costs, weakest
 from ctxkit.frames.cuts import cuts
@@ -25,10 +30,9 @@ if TYPE_CHECKING:
 
     from ctxkit.session import Session
 
-__all__ = ["Ledger", "Line", "modelled", "recorded", "reproduction_error"]
+__all__ = ["Ledger", "Line", "closure_error", "modelled", "recorded"]
 
-MIN_CACHEABLE = 1024
-"""Where the table does not say from how many tokens on a prompt is cached (Anthropic's and OpenAI's smallest)."""
+MIN_CACHEABLE = SMALLEST
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
@@ -148,10 +152,11 @@ def modelled(session: Session, found: Sequence[Miss | None] | None = None) -> Le
 
 
 @of_session
-def reproduction_error(session: Session, found: Sequence[Miss | None] | None = None) -> float | None:
+def closure_error(session: Session, found: Sequence[Miss | None] | None = None) -> float | None:
     """Return modelled / recorded input-side dollars - 1, as a fraction; None without a cache split or prices.
 
-    `found` are the session's misses, where they are known already.
+    In sample: near zero for any reads at all; `cache.predictions.prediction` is the figure that can
+    fail. `found` are the session's misses, where they are known already.
     """
     if not session.has_cache:
         return None
@@ -248,3 +253,12 @@ def _line(index: int, u: Usage, usd: float | None) -> Line:
         output=u.output_tokens or 0,
         usd=usd,
     )
+
+
+def __getattr__(name: str) -> Any:
+    """Return what has another name now, with a warning for one version."""
+    if name == "reproduction_error":
+        told = "metrics.money.reproduction_error is closure_error now."
+        warn(told, DeprecationWarning, stacklevel=2)
+        return closure_error
+    raise AttributeError(name)

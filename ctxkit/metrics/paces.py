@@ -103,7 +103,7 @@ class Pace:
     def _cold(self, found: Sequence[Miss | None] | None) -> list[bool] | None:
         if found is not None:
             kinds = [m.kind if (m := found[b.index]) is not None else "" for _, b in self.pairs]
-            if any(kinds) or self.session.has_time:
+            if "ttl_expiry" in kinds or self.session.has_time:
                 return [k == "ttl_expiry" for k in kinds]
         if not self.session.has_time:
             return None

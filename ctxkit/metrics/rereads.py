@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.tools.names import writes
+from ctxkit.tools.names import looks, writes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,6 +37,9 @@ class Rereads:
         replies = [at for at, m in enumerate(session.messages) if m.role == "assistant"]
         self._first = np.searchsorted([at for at, _ in told], replies)
         """For each call the first tool call from its reply on."""
+        at = np.unique(self._keys, return_index=True)[1]
+        self._new = np.array(sorted(i for i in at.tolist() if not looks(told[i][1].name)), np.int64)
+        """The tool calls that go on: they do what was not done before, and are no look."""
         asked: dict[str, int] = {}
         """By the id of a call what it asks for; ids may be used again, then the last one counts."""
         pairs, numbers, row = list[tuple[int, int]](), iter(self._keys.tolist()), 0
@@ -52,6 +55,16 @@ class Rereads:
             [i for i, (_, call) in enumerate(told) if writes(call.name)],
             np.int64,
         )
+
+    def resumed(self, call: int) -> int | None:
+        """Return how many calls after a cut the agent went on; None where it never did.
+
+        That is when it did what it had not done before, and not only looked at something.
+        """
+        at = int(np.searchsorted(self._new, self._first[call]))
+        if at == len(self._new):
+            return None
+        return int(np.searchsorted(self._first, self._new[at], "right")) - 1 - call
 
     def after(self, shown: Shown, call: int) -> tuple[float | None, int | None]:
         """Return what followed a compaction before a call.

@@ -251,7 +251,7 @@ def _minutes(session: Session, call: int, following: int | None) -> float | None
     if following is None:
         return None
     a, b = session.calls[call].message.time, session.calls[following].message.time
-    return None if a is None or b is None else (b - a) / 60
+    return None if a is None or b is None or b < a else (b - a) / 60
 
 
 def _mean(values: list[float | None]) -> float | None:

@@ -1,16 +1,24 @@
-"""When to compact: break-even, ceiling, floor and pauses, worked out from a reader's own log."""
+"""When to compact: break-even, ceiling, floor and pauses, worked out from a reader's own log.
+
+Dollars alone would compact far too early: each token carried costs. So what must stay bounds the
+floor from below, and what compactions of a size would lose bounds the ceiling.
+"""
 
 from __future__ import annotations
 
-from math import inf, isinf
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import pairwise
+from math import isinf
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ctxkit.errors import BadArguments
 from ctxkit.markup import escape
-from ctxkit.metrics.breakeven import best_trigger, requests_until_reset_pays
+from ctxkit.metrics.ceilings import Ceiling, Ceilings
+from ctxkit.metrics.indexes import Index
+from ctxkit.metrics.memories import Memory
 from ctxkit.metrics.paces import Pace
+from ctxkit.metrics.stays import Risk, Stays, stays
 from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
@@ -19,14 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["Ceiling", "When", "when"]
 
 
-class Ceiling(NamedTuple):
-    """What a request costs on average if the context is compacted at this size."""
-
-    name: str
-    tokens: int
-    requests: float
-    """From one compaction to the next."""
-    usd: float
+MORE_LOSS = 0.05
+"""Share of what is used again that a ceiling may put at stake above what the window itself does."""
+_HEADS = ("tokens", "requests between", "a request", "at stake")
 
 
 class When(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +57,19 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
     wait_at_most: float
     """For how many calls a due compaction may wait for a cold one before waiting costs more than it saves."""
     best: int
-    """The size at which a compaction is cheapest, at most the window."""
+    """The size at which a compaction is cheapest among those that put little more at stake than the
+    window does, at most the window.
+    """
+    low: int
+    """The smallest such size at which a request costs at most `NEAR` times as much as at the best."""
+    high: int
+    """The largest."""
+    cheapest: int
+    """The size that is best in dollars alone, whatever it loses."""
+    stays: Stays
+    """What no compaction can take out."""
+    most_loss: float | None
+    """The share of what is used again that may be at stake; None: that cannot be said."""
     pays_after: float
     """Requests after which a compaction there has paid for itself."""
     kept_usd: float
@@ -73,15 +88,34 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
         """Return the answer in plain words."""
         return (
             f"A request adds {self.growth:,.0f} tokens; a compaction leaves {self.floor:,} ({self.floor_source}).",
-            f"Ceiling: compact at {self.best:,} tokens{' (the window)' if self.best == self.window else ''}.",
+            self._ceiling(),
             f"There a compaction costs {_usd(self.reset_usd)} and has paid for itself after {_calls(self.pays_after)}.",
-            f"Floor: in dollars the lowest is best; 1,000 tokens more kept cost {_usd(self.kept_usd)} a request.",
+            f"Floor: {self.stays.total:,} must stay ({self.stays}).",
+            f"1,000 tokens more kept cost {_usd(self.kept_usd)} a request.",
             self._waiting(),
         )
 
+    def _ceiling(self) -> str:
+        """Return the ceiling, its interval, and why it is not that of dollars alone."""
+        window = " (the window)" if self.best == self.window else ""
+        told = f"Ceiling: compact at {self.best:,} tokens{window}"
+        if self.low < self.high:
+            told += f"; {self.low:,} to {self.high:,} cost about the same"
+        at = {c.name: c.loss for c in self.ceilings}
+        alone, most = at.get("dollars alone"), self.most_loss
+        if alone is not None and most is not None:
+            told += (
+                f". In dollars alone {self.cheapest:,}, but there {alone:.0%} of what is used again "
+                f"would be taken before its use (at most {most:.0%} may be)"
+            )
+        return told + "."
+
     def _waiting(self) -> str:
         if self.cold_every is None:
-            return "Pauses: the log has no times, so whether to wait for one cannot be said."
+            return (
+                "Pauses: the log has no times that can be used, so whether to wait for one cannot "
+                "be said."
+            )
         if isinf(self.cold_every):
             return "Pauses: none was longer than the cache lives, so there is no cold call to wait for."
         verdict = "wait for it" if self.wait else "do not wait"
@@ -96,13 +130,17 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
         return (
             f"Prices of {self.model}; window {self.window:,} ({self.window_source}). Of what is carried the cache "
             f"missed {lost}. Growth is taken as even and the trajectory as recorded; the summary's call sends what it "
-            "summarises. What a low floor loses is not in this sum."
+            "summarises. What is taken before its use is at stake: a summary may still say it. "
+            f"One session carries this, {self.session}: ask others, or advise for many."
             + "".join(f" Note: {note}" for note in self.notes)
         )
 
     def __repr__(self) -> str:
-        rows = [f"{c.name:<10}{c.tokens:>10,}{c.requests:>10,.0f}{_usd(c.usd):>12}" for c in self.ceilings]
-        head = f"{'ceiling':<10}{'tokens':>10}{'requests':>10}{'a request':>12}"
+        rows = [
+            f"{c.name:<14}{c.tokens:>10,}{c.requests:>10,.0f}{_usd(c.usd):>12}{_share(c.loss):>10}"
+            for c in self.ceilings
+        ]
+        head = f"{'ceiling':<14}{'tokens':>10}{'requests':>10}{'a request':>12}{'at stake':>10}"
         return "\n".join([*self.sentences(), head, *rows, self.assumptions()])
 
     def _repr_html_(self) -> str:
@@ -110,10 +148,11 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
         left = 'style="text-align:left;padding:2px 10px 2px 0"'
         rows = "".join(
             f'<tr><th scope="row" {left}>{escape(c.name)}</th><td {right}>{c.tokens:,}</td>'
-            f"<td {right}>{c.requests:,.0f}</td><td {right}>{_usd(c.usd)}</td></tr>"
+            f"<td {right}>{c.requests:,.0f}</td><td {right}>{_usd(c.usd)}</td>"
+            f"<td {right}>{_share(c.loss)}</td></tr>"
             for c in self.ceilings
         )
-        heads = "".join(f'<th scope="col" {right}>{h}</th>' for h in ("tokens", "requests between", "a request"))
+        heads = "".join(f'<th scope="col" {right}>{h}</th>' for h in _HEADS)
         return (
             '<div class="ctxkit-when" style="color:var(--jp-content-font-color1,inherit)"><ul>'
             + "".join(f"<li>{escape(s)}</li>" for s in self.sentences())
@@ -123,21 +162,36 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @of_session
-def when(session: Session, *, floor: int | None = None, summary_tokens: int | None = None) -> When:
-    """Return at which size to compact, to which, and whether to wait for a pause, in dollars alone.
+def when(
+    session: Session,
+    *,
+    floor: int | None = None,
+    summary_tokens: int | None = None,
+    memory: Memory | None = None,
+) -> When:
+    """Return at which size to compact, to which, and whether to wait for a pause.
 
-    The cost of a request that is compacted at `h` and comes down to `s` is ``c (s + h) / 2 + A g / (h - s)``: `g` is
-    the growth a request, `A` the dollars of a compaction whatever it is made from, `c` the price of a carried token.
-    The best `h` is context-compaction-lab's (`breakeven.best_trigger`) with `c` in place of the read price: after a
-    pause what is carried is written again. A due compaction may wait for a cold call for
-    ``(p_w - p_r) s / (p_r (h - s) - p_w g)`` calls, so many extra reads cost what writing the floor twice would; but
-    no longer than to the next compaction, nor past the window.
+    In dollars, the cost of a request that is compacted at `h` and comes down to `s` is
+    ``c (s + h) / 2 + A g / (h - s)``: `g` is the growth a request, `A` the dollars of a compaction
+    whatever it is made from, `c` the price of a carried token. The cheapest `h` is
+    context-compaction-lab's (`breakeven.best_trigger`) with `c` in place of the read price: after a
+    pause what is carried is written again.
+
+    Two things bound it. The floor is at least what must stay (`stays.stays`: system and tools, the
+    last turn, the items needed later). And the ceiling puts at most `MORE_LOSS` more of what is used
+    again at stake than compacting at the window does, by replays of the record that compact at that
+    size to that floor (`stays.Risk`).
+
+    A due compaction may wait for a cold call for ``(p_w - p_r) s / (p_r (h - s) - p_w g)`` calls, so
+    many extra reads cost what writing the floor twice would; but no longer than to the next
+    compaction, nor past the window.
 
     Args:
         session: a recorded session with usage, of a model that has a price.
-        floor: tokens that a compaction leaves; None: what the log's own left (median), else its smallest prompt and
-            a summary.
+        floor: tokens that a compaction leaves; None: what the log's own left (median), else its
+            smallest prompt and a summary; but at least what must stay.
         summary_tokens: tokens of a summary; None: those of the log's own (median), else 1,000.
+        memory: the items of the session, where they are known.
 
     Raises:
         BadArguments: the log has no usage or no price, its prompts do not grow, or the floor is no
@@ -145,16 +199,28 @@ def when(session: Session, *, floor: int | None = None, summary_tokens: int | No
     """
     pace = Pace(session)
     summary = summary_tokens or pace.summary
-    kept, source = (floor, "given") if floor is not None else pace.floor(summary)
+    if memory is None and session.has_text:
+        memory = Memory(session, Index(pace.anchored))
+    must = stays(session, pace.anchored, memory)
+    kept, source = _floor(pace, must, summary) if floor is None else (floor, "given")
     window, window_source = pace.window
     if not 0 <= kept < window:
-        raise BadArguments(f"A floor of {kept:,} tokens does not lie in a window of {window:,}: give a lower one.")
-    bill = _Bill(pace, kept, summary)
-    trigger = best_trigger(floor=kept, start=kept, growth=pace.growth, cost_usd=bill.fixed, read_price=bill.carry)
-    best = min(max(round(trigger), kept + 1), window)
-    others = {"best": best, "half": (best + kept) // 2, "double": 2 * best - kept, "window": window, **pace.recorded}
-    rows = [bill.ceiling(name, size) for name, size in others.items() if kept < size <= window]
-    slack, room = bill.read * (best - kept) - bill.write * pace.growth, (window - best) / pace.growth
+        raise BadArguments(
+            f"A floor of {kept:,} tokens does not lie in a window of {window:,}: give a lower one."
+        )
+    costs = Ceilings(pace, kept, summary)
+    cheapest = costs.cheapest(window)
+    risk = Risk(memory, kept, min(must.fixed, kept)) if memory is not None else None
+    most, best = _bounded(risk, cheapest, window)
+    low, high = costs.near(best, window, least=best if best > cheapest else kept + 1)
+    others = {"best": best, "half": (best + kept) // 2, "double": 2 * best - kept}
+    others |= {"window": window, **pace.recorded}
+    others |= {"dollars alone": cheapest} if cheapest < best else {}
+    rows = [
+        costs.at(name, size)._replace(loss=None if risk is None else risk.at(size))
+        for name, size in others.items()
+        if kept < size <= window
+    ]
     return When(
         session=session.id,
         notes=session.notes,
@@ -164,43 +230,49 @@ def when(session: Session, *, floor: int | None = None, summary_tokens: int | No
         growth=pace.growth,
         floor=kept,
         floor_source=source,
-        reset_usd=bill.reset(best),
-        read_price=bill.read,
-        write_price=bill.write,
-        carry_price=bill.carry,
+        stays=must,
+        reset_usd=costs.reset(best),
+        read_price=costs.read,
+        write_price=costs.write,
+        carry_price=costs.carry,
         missed=pace.missed,
-        cold_every=pace.cold_every,
-        wait_at_most=min(bill.rewrite / slack if slack > 0 else inf, (best - kept) / pace.growth, room),
+        cold_every=None if _backwards(session) else pace.cold_every,
+        wait_at_most=costs.wait_at_most(best, window),
         best=best,
-        pays_after=requests_until_reset_pays(
-            best, kept, cost_usd=bill.reset(best) - bill.rewrite, read_price=bill.carry, write_price=bill.write
-        ),
-        kept_usd=1_000 * (bill.carry + (bill.write - bill.read) * pace.growth / max(best - kept, 1)),
+        low=low,
+        high=high,
+        cheapest=cheapest,
+        most_loss=most,
+        pays_after=costs.pays_after(best),
+        kept_usd=costs.kept_usd(best),
         ceilings=tuple(sorted(rows, key=lambda c: (c.tokens, c.name))),
     )
 
 
-class _Bill:
-    """The prices of one session, and what a ceiling costs at them."""
+def _backwards(session: Session) -> bool:
+    """Say whether the clock of a log runs backwards, so that its pauses mean nothing."""
+    times = [c.message.time for c in session.calls if c.message.time is not None]
+    return len(times) > 1 and sum(b < a for a, b in pairwise(times)) * 2 > len(times) - 1
 
-    def __init__(self, pace: Pace, floor: int, summary: int) -> None:
-        p = pace.price
-        self.growth, self.floor, self.input = pace.growth, floor, p.input
-        self.read = p.input if p.cache_read is None else p.cache_read
-        self.write = p.input if p.cache_write is None else p.cache_write
-        self.carry = self.read + (pace.missed or 0.0) * max(self.write - self.read, 0.0)
-        self.rewrite = (self.write - self.read) * floor
-        self.fixed = summary * (p.input + p.output) + self.rewrite
-        """What a compaction costs at any ceiling; to this comes what the summary is made from."""
 
-    def reset(self, size: int) -> float:
-        """Return the dollars of a compaction: its summary is made from all that it stands for."""
-        return self.fixed + self.input * (size - self.floor)
+def _bounded(risk: Risk | None, cheapest: int, window: int) -> tuple[float | None, int]:
+    """Return the share that may be at stake, and the ceiling that keeps to it."""
+    lost = None if risk is None else risk.at(window)
+    if risk is None or lost is None:
+        return None, cheapest
+    most = lost + MORE_LOSS
+    fits = (risk.at(cheapest) or 0.0) <= most
+    return most, cheapest if fits else risk.least(cheapest, window, most)
 
-    def ceiling(self, name: str, size: int) -> Ceiling:
-        cycle = max((size - self.floor) / self.growth, 1.0)
-        grown = (self.write - self.read) * self.growth
-        return Ceiling(name, size, cycle, self.carry * (self.floor + size) / 2 + grown + self.reset(size) / cycle)
+
+def _floor(pace: Pace, must: Stays, summary: int) -> tuple[int, str]:
+    """Return what a compaction leaves, and who says so: no less than what must stay."""
+    kept, source = pace.floor(summary)
+    return (kept, source) if kept >= must.total else (must.total, "what must stay")
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.0%}"
 
 
 def _usd(value: float) -> str:

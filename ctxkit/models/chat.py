@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from ctxkit.messages import ToolSchema
 
+_MOST = 10**9
+"""Tokens of a call, more than any window holds."""
 NO_RESULT = "(no result of this call was kept)"
 
 
@@ -94,8 +96,13 @@ def _part(part: Part) -> dict[str, Any]:
         return {"type": "text", "text": part.text}
     if isinstance(part, Image) and part.data and part.kind == "image":
         return {"type": "image_url", "image_url": {"url": f"data:{part.media_type};base64,{part.data}"}}
+    return {"type": "text", "text": absent(part)}
+
+
+def absent(part: Part) -> str:
+    """Return the words that are sent in the place of what no log kept."""
     what = part.kind if isinstance(part, (Image, Sized)) else "content"
-    return {"type": "text", "text": f"[{what} not kept in the log]"}
+    return f"[{what} not kept in the log]"
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
@@ -181,14 +188,20 @@ def _tool_call(call: Mapping[str, Any], index: int) -> ToolCall:
     name, ident = str(function.get("name") or ""), str(call.get("id") or f"call_{index}")
     try:
         arguments = msgspec.json.decode(raw, type=dict[str, Any]) if isinstance(raw, str) else dict(raw)
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return ToolCall(id=ident, name=name, raw=str(raw))
     return ToolCall(id=ident, name=name, arguments=arguments)
 
 
 def usage_of(usage: Mapping[str, Any] | None) -> Usage | None:
-    """Return a Chat Completions usage as disjoint classes; `prompt_tokens` there includes what was cached."""
+    """Return a Chat Completions usage as disjoint classes; `prompt_tokens` there includes what was cached.
+
+    Counts that cannot be, below zero or above a thousand million, tell nothing.
+    """
     if not usage or usage.get("prompt_tokens") is None:
+        return None
+    counts = (usage["prompt_tokens"], usage.get("completion_tokens") or 0)
+    if not all(0 <= n <= _MOST for n in counts):
         return None
     details = usage.get("prompt_tokens_details") or {}
     read = usage.get("cache_read_input_tokens")

@@ -142,10 +142,10 @@ class Provider:
                     f"{self.name} said nothing for {self._silence:g} s; it was given up."
                 ) from None
             except Exception as e:  # noqa: BLE001  LiteLLM raises many kinds; all leave as one of ours
-                failure = failure_of(e)
-                seconds = failure and self._patience.wait(failure, attempt, asked_wait(e))
+                failure, asked = failure_of(e), asked_wait(e)
+                seconds = failure and self._patience.wait(failure, attempt, asked)
                 if failure is None or seconds is None or said:
-                    raise self._failed(e, failure, again=bool(said)) from None
+                    raise self._failed(e, failure, asked, again=bool(said)) from None
                 why = told(self.name, failure, self._address)
                 emit(Delta("wait", f"{why}; it is asked again in {seconds:.3g} s"))
                 await self._patience.sleep(seconds)
@@ -157,16 +157,20 @@ class Provider:
     def _address(self) -> str | None:
         return self._options.get("api_base")
 
-    def _failed(self, error: Exception, failure: Failure | None, *, again: bool) -> ModelError:
+    def _failed(
+        self, error: Exception, failure: Failure | None, asked: float | None, *, again: bool
+    ) -> ModelError:
         """Return an error of LiteLLM's as one of ours, in a sentence."""
-        text, overflow = redact(str(error))[:1000], is_overflow(error)
+        text = redact(str(error).partition("\nTraceback")[0])[:1000]
+        overflow = is_overflow(error)
         if _ERROR in text:
             return ModelError(f"{self.name} broke the reply off with an error of its own.", again=True)
         if failure is None:
             window = window_in(str(error)) if overflow else None
             return ModelError(f"{self.name}: {text}", overflow=overflow, window=window)
         why = told(self.name, failure, self._address)
-        return ModelError(f"{why}; ask again later. It said: {text}", again=again)
+        when = "later" if asked is None else f"in {asked:,.0f} s"
+        return ModelError(f"{why}; ask again {when}. It said: {text}", again=again)
 
     def _check_key(self, litellm: ModuleType) -> None:
         if self._options.get("api_key") or self._options.get("api_base"):

@@ -32,6 +32,10 @@ _BROKEN = re.compile(
     r"|peer closed|clientpayloaderror|readerror|remoteprotocolerror|broken pipe"
     r"|before any terminal event|connection (?:was )?closed"
 )
+_PASSING = (408, 409, 425)
+"""Refusals that SDKs ask again after: a timeout, a conflict, too early."""
+_RUNNER = re.compile(r"unexpected response from Ollama: \{'error'")
+"""LiteLLM's words for an error in the middle of Ollama's stream: its runner died, or ran out."""
 _SAYS: dict[Failure, str] = {
     "rate limit": "is over its rate limit",
     "overload": "is overloaded",
@@ -88,7 +92,10 @@ def failure_of(error: BaseException) -> Failure | None:
         "APIConnectionError" in text[:200]
     ):  # LiteLLM's name for whatever else went wrong on this side
         return None
-    return "server error" if isinstance(status, int) and status >= 500 else None
+    if _RUNNER.search(text):
+        return "server error"
+    passing = isinstance(status, int) and (status >= 500 or status in _PASSING)
+    return "server error" if passing else None
 
 
 def asked_wait(error: BaseException, now: Callable[[], float] = time.time) -> float | None:
@@ -116,14 +123,15 @@ def _headers(error: BaseException) -> list[Any]:
 
 
 def _seconds(value: str, unit: float, now: Callable[[], float]) -> float | None:
+    """Return seconds or a date as seconds from now; None for what is neither, or lies behind."""
     try:
-        return max(float(value) / unit, 0.0)
+        seconds = float(value) / unit
     except ValueError:
-        pass
-    try:
-        return max(email.utils.parsedate_to_datetime(value).timestamp() - now(), 0.0)
-    except (ValueError, TypeError):
-        return None
+        try:
+            return max(email.utils.parsedate_to_datetime(value).timestamp() - now(), 0.0)
+        except (ValueError, TypeError):
+            return None
+    return seconds if seconds >= 0 else None  # a NaN is not
 
 
 def said(name: str, failure: Failure, address: str | None = None) -> str:

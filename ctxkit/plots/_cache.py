@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ctxkit.cache.predictions import Prediction, prediction
+from ctxkit.cache.words import foretold
 from ctxkit.metrics.bills import Sheet
 from ctxkit.metrics.misses import misses
-from ctxkit.metrics.money import recorded, reproduction_error
+from ctxkit.metrics.money import recorded
 from ctxkit.metrics.prompts import Sent
 from ctxkit.metrics.size import sent, spots_in
 from ctxkit.plots.axes import Axes, Trace
@@ -25,11 +27,18 @@ _KINDS = {
     "ttl_expiry": "the cache had expired",
     "compaction": "a compaction",
     "prefix_change": "another model",
+    "too_short": "too short to be cached before",
+    "effort_change": "another effort of thinking",
+    "resumed": "started anew",
+    "reasoning_dropped": "old reasoning taken out",
+    "changed_earlier": "earlier messages changed",
+    "retry": "a call that was refused",
     "unexplained": "unexplained",
 }
 
-_LOOKS = (0, 3, 5, 6, 7)
-"""Looks of the marks: colours that the areas do not have."""
+_UNTOLD = "The record does not tell cached from uncached input, so nothing can be said."
+_LOOKS = (0, 3, 5, 6, 8, 11, 13, 14, 15, 16, 7)
+"""Looks of the marks: colours that the areas do not have; one that comes again has another sign."""
 
 
 class CacheCall(NamedTuple):
@@ -86,12 +95,13 @@ def cache(session: Session) -> Chart:
     Raises:
         BadArguments: it is no session.
     """
-    name = session.id
-    error = reproduction_error(session.origin) if session.origin is not None else None
-    return _chart(name, cache_data(session), replayed=session.origin is not None, error=error)
+    data = cache_data(session)
+    p = prediction(session.origin or session) if data else Prediction()
+    trust = foretold(p.error, p.low, p.high, p.why)
+    return _chart(session.id, data, trust, replayed=session.origin is not None)
 
 
-def _chart(name: str, data: Sequence[CacheCall], *, replayed: bool, error: float | None) -> Chart:
+def _chart(name: str, data: Sequence[CacheCall], trust: str, *, replayed: bool) -> Chart:
     def hover(k: int) -> str:
         c = data[k]
         why = f"\nmissed: {_KINDS[c.miss]}, {c.lost:,} tokens again" if c.miss else ""
@@ -105,12 +115,11 @@ def _chart(name: str, data: Sequence[CacheCall], *, replayed: bool, error: float
         _misses(kind, data, i) for kind, i in zip(_KINDS, _LOOKS, strict=True) if any(c.miss == kind for c in data)
     ]
     source = "as the record's cache behaviour would have it (derived)" if replayed else "as recorded"
-    checked = f" The record's own input side is reproduced within {abs(error):.1%}." if error is not None else ""
-    told = f"Prompt tokens of each call by class, {source}. Marks are misses.{checked}" if data else ""
+    told = f"Prompt tokens of each call by class, {source}. Marks are misses. {trust}"
     axes = Axes(x="call", y="tokens in the prompt", traces=tuple(traces), stacked=True)
     return Chart(
         title=f"Prompt cache of {name}",
-        caption=told or "The record does not tell cached from uncached input, so nothing can be said.",
+        caption=told if data else _UNTOLD,
         drawing=axes,
         head=("outcome", "calls", "tokens sent again"),
         rows=tuple(_rows(data)),

@@ -75,10 +75,16 @@ def _chart(name: str, found: Forgotten | None, *, text: bool) -> Chart:
     told = "The session holds no text, so nothing can be said." if not text else "Nothing was compacted."
     if data and found is not None:
         told = (
-            "Share of what had been removed that still stood word for word in what was shown after each compaction. "
-            f"{len(found.charged.item):,} of {found.memory.again:,} items that the record used again, at any time, "
-            "had been cut away."
+            "Share of what had been removed that still stood in what was shown after each compaction: "
+            "word for word, and the user's rules in whatever words. "
+            f"{len(found.charged.item):,} of {len(found.memory.again):,} items that the record used "
+            "again, at any time, had been cut away."
         )
+        if (recall := found.recall) is not None:
+            told += (
+                f" Of {len(found.staked[0]):,} that only the texts put in could still say, these "
+                f"said {recall:.0%} until they were named (by weight)."
+            )
     return Chart(
         title=f"What was lost in {name}",
         caption=told,

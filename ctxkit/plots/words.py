@@ -114,13 +114,17 @@ def figure(column: str, value: float | None) -> str:
 
 def trust(runs: pd.DataFrame) -> str:
     """How far the cost model of a sweep can be believed, in a sentence; nothing where the runs do not say."""
-    if not {"session", "reproduction_error", "unexplained_misses"} <= set(runs.columns):
+    if not {"session", "prediction_error", "unexplained_misses"} <= set(runs.columns):
         return ""
     each = runs.drop_duplicates("session")
-    errors, riddles = each["reproduction_error"].dropna().abs(), each["unexplained_misses"].dropna()
+    errors, riddles = each["prediction_error"].dropna().abs(), each["unexplained_misses"].dropna()
     if errors.empty:
-        return " No session tells cached from uncached input, so the cost model could not be checked."
+        return (
+            " No session tells cached from uncached input, or none has prices: the cache model "
+            "could not be checked."
+        )
     return (
-        f" The cost model reproduces the recorded input side of {len(errors)} of {len(each)} sessions within "
-        f"{float(errors.max()):.1%}; {float(riddles.mean()):.1%} of the calls missed the cache without an explanation."
+        f" Foretold without their reads, the input sides of {len(errors)} of {len(each)} sessions "
+        f"are {float(errors.median()):.1%} off in the median, {float(errors.max()):.1%} at most; "
+        f"{float(riddles.mean()):.1%} of the calls missed the cache without an explanation."
     )

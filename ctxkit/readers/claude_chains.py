@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import msgspec
+
 from ctxkit.messages import Message, ToolSchema
 from ctxkit.readers import claude_lines
 from ctxkit.readers.blocks import Blocks
@@ -45,6 +47,8 @@ class Chain:
         """Index of each reply by the id of its message and request: further lines add to it."""
         self.boundary: dict[str, Any] | None = None
         self.model: str | None = None
+        self.resumed = False
+        """True where the program was started anew since the last reply."""
         self.headless: bool | None = None
         """True where the first line follows one that is not in the file; None before it."""
 
@@ -91,6 +95,7 @@ class Chain:
 
     def pass_by(self, record: dict[str, Any]) -> None:
         """Let a line that is no part of the context go by: others may hang on it."""
+        self.resumed = self.resumed or claude_lines.is_restart(record)
         uuid, parent = record.get("uuid"), record.get("parentUuid")
         if type(uuid) is str:
             self.places[uuid] = self.places.get(parent, self.log.at) if type(parent) is str else self.log.at
@@ -120,6 +125,9 @@ class Chain:
         else:
             self._go(record)
             reply = claude_lines.to_reply(record, m, parts, self.log.new_id(record.get("uuid")))
+            if self.resumed and reply.role == "assistant":
+                reply = msgspec.structs.replace(reply, details={"resumed": True})
+                self.resumed = False
             self.model = reply.model or self.model
             index = self.log.add(reply)
             if own is not None and reply.role == "assistant":

@@ -85,6 +85,16 @@ def is_summary(record: dict[str, Any], content: Any) -> bool:
     return marked or (type(content) is str and content.startswith(_CONTINUED))
 
 
+_RESTARTS = ("SessionStart:resume", "SessionStart:clear")
+"""Hooks that run where a conversation is gone on with in a new process, or begun anew in it."""
+
+
+def is_restart(record: dict[str, Any]) -> bool:
+    """Say whether a line tells that the program began anew: its hook, or titles read again."""
+    told = mapping(record.get("data")) or mapping(record.get("attachment"))
+    return word(told.get("hookName")) in _RESTARTS or record.get("type") == "summary"
+
+
 def started(record: dict[str, Any]) -> str | None:
     """Return the id of the subagent that a result tells of."""
     extra = record.get("toolUseResult")

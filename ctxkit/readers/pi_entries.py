@@ -51,6 +51,8 @@ class Entries:
         """Version 1: line counted from 0 (the header is 0) to the index of its entry."""
         self.title: str | None = None
         self.model: str | None = None
+        self.effort: str | None = None
+        """How much the model is set to think, where the file says so."""
         self.tree = False
         self.headless = False
         """True where the first entry follows one that is not in the file."""
@@ -78,6 +80,7 @@ class Entries:
                 self.skipped["session"] += 1
             else:
                 self.header = record
+                self.effort = word(record.get("thinkingLevel"))
             return
         own = record.get("id")
         if "parentId" in record:
@@ -123,6 +126,8 @@ class Entries:
                 self.title = word(record.get("name")) or word(record.get("title")) or self.title
             elif kind == "model_change":
                 self.model = word(record.get("modelId")) or self.model
+            elif kind == "thinking_level_change":
+                self.effort = word(record.get("thinkingLevel")) or self.effort
 
     def message(self, record: dict[str, Any], m: dict[str, Any]) -> None:
         """Add a message by its role."""
@@ -148,6 +153,8 @@ class Entries:
         for c in whole:
             if type(c) is ToolCall:
                 self.unrun[c.id] = (len(self.log.entries), whole)
+        if self.effort is not None:
+            reply = replace(reply, details=reply.details | {"effort": self.effort})
         self.log.add(reply)
 
     def _result(self, record: dict[str, Any], m: dict[str, Any]) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.models.provider import load_litellm
+from ctxkit.recorders.arrivals import arriving
 from ctxkit.recorders.recording import Recording
 from ctxkit.recorders.taps import Heard, Tap, tapped
 from ctxkit.redaction import redact
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NOTHING = (
-    "Recording {name!r} saw no call. It sees LiteLLM, and SDKs that send through httpx to a chat, messages or "
-    "responses API; not an engine of another kind (DSPy 3.4 has one), and not other processes."
+    "Recording {name!r} saw no call. It sees LiteLLM, and SDKs that send through httpx to an API "
+    "of OpenAI's, Anthropic's, Gemini's or Ollama's kind; not an engine of another kind (DSPy 3.4 "
+    "has one), and not other processes."
 )
 _asking: ContextVar[str | None] = ContextVar("ctxkit_asking", default=None)
 """LiteLLM's id of the call that it is about to send."""
@@ -26,12 +28,16 @@ _asking: ContextVar[str | None] = ContextVar("ctxkit_asking", default=None)
 def recorder(name: str = "recorded") -> Any:
     """Return a LiteLLM callback that records, for `litellm.callbacks`; its `recording` holds the session."""
     load_litellm()
+    return _callback(Recording(name))
+
+
+def _callback(recording: Recording) -> Any:
     from litellm.integrations.custom_logger import CustomLogger
 
     class Recorder(CustomLogger):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.recording = Recording(name)
+            self.recording = recording
             self._seen: set[str] = set()
 
         def log_pre_api_call(self, model: str, messages: Any, kwargs: dict[str, Any]) -> None:  # noqa: ARG002
@@ -81,16 +87,19 @@ def recorder(name: str = "recorded") -> Any:
 def record(name: str = "recorded") -> Iterator[Recording]:
     """Record every call of a model made inside the `with` block, of whichever framework, streams and tools included.
 
-    Seen are LiteLLM and what sends through `httpx` or `httpx2` to an API of OpenAI's or Anthropic's kind: their SDKs,
-    pydantic-ai, langchain-openai, OpenAI Agents. A recording of nothing warns.
+    Seen are LiteLLM and what sends through `httpx` or `httpx2` to an API of the kind of OpenAI's,
+    Anthropic's, Gemini's or Ollama's: their SDKs, pydantic-ai, langchain-openai, OpenAI Agents.
+    LiteLLM is imported by whoever uses it, not here. A recording of nothing warns.
 
     Example:
         ``with ck.record("my-agent") as live: agent.run("...")``, then ``ck.plots.growth(live.session)``.
     """
-    litellm = load_litellm()
-    callback = recorder(name)
-    recording = callback.recording
-    litellm.callbacks.append(callback)
+    recording, undo = Recording(name), ExitStack()
+
+    def hear_litellm(litellm: Any) -> None:
+        callback = _callback(recording)
+        litellm.callbacks.append(callback)
+        undo.callback(_forget, litellm, callback)
 
     def over(heard: Heard) -> None:
         recording.hear(heard, asked.pop(id(heard), None))
@@ -100,7 +109,7 @@ def record(name: str = "recorded") -> Iterator[Recording]:
         lambda heard: asked.update({id(heard): _asking.get() if heard.litellm else None}), over
     )
     try:
-        with tapped(tap):
+        with tapped(tap), arriving("litellm", hear_litellm):
             try:
                 yield recording
             finally:
@@ -108,12 +117,18 @@ def record(name: str = "recorded") -> Iterator[Recording]:
                 tap.finish()
     finally:
         recording.close()
-        for known in (litellm.callbacks, litellm.success_callback, litellm.failure_callback, litellm.input_callback,
-                      litellm._async_success_callback, litellm._async_failure_callback):  # noqa: SLF001  it copies its callbacks there, and has no public way back  # fmt: skip
-            while callback in known:
-                known.remove(callback)
+        undo.close()
     if recording.empty:
         warnings.warn(NOTHING.format(name=name), stacklevel=3)
+
+
+def _forget(litellm: Any, callback: Any) -> None:
+    """Take a callback out of LiteLLM: it copies its callbacks, and has no public way back."""
+    lists = [litellm.callbacks, litellm.success_callback, litellm.failure_callback]
+    lists += [litellm.input_callback, litellm._async_success_callback]  # noqa: SLF001
+    for known in (*lists, litellm._async_failure_callback):  # noqa: SLF001
+        while callback in known:
+            known.remove(callback)
 
 
 def _error(kwargs: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from ctxkit.errors import BadArguments
 from ctxkit.readers import anthropic, openai, openai_responses
 from ctxkit.readers.source import Source
-from ctxkit.recorders.replies import Kind, failure, reply_of
+from ctxkit.recorders.replies import Kind, call_of, failure
 from ctxkit.redaction import redacted
 from ctxkit.session import Session
 
@@ -152,13 +152,11 @@ class Recording:
         self._take(heard, "http")
 
     def _take(self, heard: Heard, via: str) -> None:
-        answer = (
-            failure(heard.kind, heard.error)
-            if heard.error
-            else reply_of(heard.kind, heard.bytes, heard.status)
+        kind, asked, answer = call_of(
+            heard.kind, heard.url, heard.body, heard.bytes, status=heard.status, error=heard.error
         )
-        request = {k: heard.body[k] for k in _SETTINGS if k in heard.body}
-        self._keep(heard.kind, via, request, answer, (heard.began, heard.ended))
+        request = {k: asked[k] for k in _SETTINGS if k in asked}
+        self._keep(kind, via, request, answer, (heard.began, heard.ended))
 
     def _keep(self, kind: Kind, via: str, request: dict[str, Any], response: dict[str, Any],
               times: tuple[float, float], **more: Any) -> None:  # fmt: skip

@@ -10,16 +10,21 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ctxkit.models.gather import calls_of
+from ctxkit.recorders import natives
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-Kind = Literal["openai", "anthropic", "openai-responses"]
-"""An API, by the name of its reader."""
+Kind = Literal["openai", "anthropic", "openai-responses", "gemini", "ollama"]
+"""An API: by the name of its reader, or one that is put into the words of Chat Completions."""
+_NATIVES = {"gemini": natives.gemini, "ollama": natives.ollama}
 _ENDS: dict[str, tuple[Kind, str]] = {
     "/chat/completions": ("openai", "messages"),
     "/messages": ("anthropic", "messages"),
     "/responses": ("openai-responses", "input"),
+    ":generateContent": ("gemini", "contents"),
+    ":streamGenerateContent": ("gemini", "contents"),
+    "/api/chat": ("ollama", "messages"),
 }
 _PIECES = {
     "text_delta": "text",
@@ -37,6 +42,40 @@ def kind_of(url: str, body: Any) -> Kind | None:
         if path.endswith(end) and isinstance(body, dict) and key in body:
             return kind
     return None
+
+
+def call_of(
+    kind: Kind, url: str, body: dict[str, Any], data: bytes, *, status: int = 200, error: str = ""
+) -> tuple[Kind, dict[str, Any], dict[str, Any]]:
+    """Return a call as a reader takes it: of which API, what was asked, and what came back.
+
+    Args:
+        kind: the API.
+        url: Gemini has the model's name there.
+        body: what was sent.
+        data: what came back, as far as it was read.
+        status: of HTTP.
+        error: why nothing came back.
+    """
+    if kind not in _NATIVES:
+        return kind, body, failure(kind, error) if error else reply_of(kind, data, status)
+    name = urlsplit(url).path.rpartition("/")[2].partition(":")[0]
+    said = [] if error or status >= 400 else _objects(data)
+    broken = next((_error(e) for e in said if e.get("error")), "")
+    request, answer = _NATIVES[kind]({"model": name, **body}, said)
+    if error or broken or status >= 400:
+        why = error or broken or _error(next(iter(_objects(data)), None)) or f"HTTP {status}"
+        answer = failure("openai", why)
+    return "openai", request, answer
+
+
+def _objects(data: bytes) -> list[dict[str, Any]]:
+    """Return the JSON objects of an answer: one, a list of them, one a line, or events."""
+    try:
+        whole = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return list(_events(data)) or list(_events(data, ""))
+    return _dicts(whole if isinstance(whole, list) else [whole])
 
 
 def reply_of(kind: Kind, data: bytes, status: int = 200) -> dict[str, Any]:
@@ -78,12 +117,12 @@ def _error(body: Any) -> str:
     return str(said)[:1000] if said else ""
 
 
-def _events(data: bytes) -> Iterable[dict[str, Any]]:
+def _events(data: bytes, mark: str = "data:") -> Iterable[dict[str, Any]]:
     """Yield the JSON objects of server-sent events; a line that is cut, or none, is passed over."""
     for line in data.decode("utf-8", "replace").splitlines():
-        if line.startswith("data:"):
+        if line.startswith(mark):
             try:
-                event = json.loads(line[5:])
+                event = json.loads(line[len(mark) :])
             except ValueError:
                 continue
             if isinstance(event, dict):

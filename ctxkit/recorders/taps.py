@@ -34,6 +34,7 @@ class Heard:
     """One request and what came of it."""
 
     kind: Kind
+    url: str
     body: dict[str, Any]
     began: float
     litellm: bool
@@ -190,10 +191,11 @@ def _begin(request: Any) -> Heard | None:
         body = msgspec.json.decode(request.content)
     except Exception:  # noqa: BLE001  a body that streams, or no JSON: no call
         return None
-    kind = kind_of(str(request.url), body)
+    url = str(request.url)
+    kind = kind_of(url, body)
     if kind is None:
         return None
-    heard = Heard(kind, body, time.time(), _within("litellm"))
+    heard = Heard(kind, url, body, time.time(), _within("litellm"))
     for tap in tuple(_taps):
         tap.begin(heard)
     return heard

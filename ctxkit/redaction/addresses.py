@@ -36,10 +36,14 @@ _COMMANDS = (
     "redis-cli ",
     "ldapsearch ",
     "http ",
+    *("smbclient ", "zip ", "7z ", "7za ", "twine ", "az login ", "dotnet nuget ", "gem push "),
 )
+_ENTER = ("login ", "rootpw ", "convertto-securestring ")
+"""Commands whose only argument is the secret."""
+_ENTERED = re.compile(r"(?:--?\w{1,20}[ \t]+)?[\"']?([\w./+-]{16,500}=*)")
 _ARGUMENTS = re.compile(r"[^\r\n|&;]{0,600}")
 _OPTION = re.compile(
-    r"[ \t](?:(?:-u|--user|--proxy-user)[ =]?[\"']?[^\s:\"']{1,100}:|-p ?|-a |-w )"
+    r"[ \t](?:(?:-[uU]|--user|--proxy-user)[ =]?[\"']?[^\s:\"']{1,100}[:%]|-[pP] ?|-[akw] |--key[ =])"
     r"[\"']?([^\s\"'@]{6,200})"
 )
 
@@ -58,6 +62,10 @@ def spans(text: str, low: str) -> Iterator[tuple[int, int]]:
             and not looks.placeholder(hit[1])
             and hit[1].lower() not in _MANUAL
         ):
+            yield hit.span(1)
+    for start, word in places(low, _ENTER):
+        hit = _ENTERED.match(text, start + len(word))
+        if hit and looks.machine_made(hit[1]):
             yield hit.span(1)
     if ":" in text:
         yield from (m.span(1) for m in _PGPASS.finditer(text) if looks.chosen(m[1]))

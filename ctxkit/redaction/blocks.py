@@ -15,6 +15,11 @@ _LEAD = re.compile(r"^[ \t]*(?:\d+[ \t:|]+|[>|#*+-]+[ \t]*)?[\"']?")
 """What stands before a line that is quoted, numbered or indented."""
 _BODY = re.compile(r"[A-Za-z0-9+/=]*[\"',]*[ \t]*$")
 _HEADER = re.compile(r"[A-Z][\w-]{1,30}: ")
+_PUTTY = re.compile(
+    r"Private-Lines: \d{1,3}(?:\\+[nr]|[\r\n])+((?:[A-Za-z0-9+/=]{16,}+(?:\\+[nr]|[\r\n])*)+)"
+)
+_PUTTED = re.compile(r"Private-Lines:[ \d]*(?:(?:\\+[nr]|[\r\n])+[A-Za-z0-9+/=]*+)*")
+_JWK = re.compile(r"\\*\"(?:d|p|q|dp|dq|qi|k)\\*\"\s{0,4}:\s{0,4}\\*\"([\w-]{22,}+)")
 _LEAST = 32
 """Characters that the first line of a block without an end must have: a word has fewer."""
 
@@ -31,6 +36,14 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
                 yield at, end
                 over = end
         at = text.find("-----BEGIN ", over)
+    yield from _others(text)
+
+
+def _others(text: str) -> Iterator[tuple[int, int]]:
+    """Yield private keys in PuTTY's files and in JSON Web Keys (RFC 7517)."""
+    for form, hint in ((_PUTTY, "Private-Lines:"), (_JWK, "kty")):
+        if hint in text:
+            yield from (hit.span(1) for hit in form.finditer(text))
 
 
 def _whole(text: str, start: int) -> int | None:
@@ -66,6 +79,9 @@ def _cut(text: str, start: int) -> int | None:
 
 def unfinished(text: str) -> int | None:
     """Return where a block begins that is still open at the end of the text, or None."""
+    putty = text.rfind("Private-Lines:")
+    if putty >= 0 and _PUTTED.fullmatch(text, putty):
+        return putty
     at = text.rfind("-----BEGIN ")
     if at < 0 or _END.search(text, at):
         return None

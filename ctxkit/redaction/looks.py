@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 
 _CHUNK = re.compile(r"[A-Za-z0-9]+")
 _RUN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -48,9 +49,15 @@ def _random_chunk(chunk: str) -> bool:
         or any(r.isdigit() and len(r) > 6 for r in runs)
     ):
         return True
-    if len(runs) >= 4 and len(chunk) < 3 * len(runs):
+    if len(runs) >= 4 and len(chunk) < (3.5 if len(chunk) >= 24 else 3) * len(runs):
         return True
     return any(not r.isdigit() and not word(r) for r in runs)
+
+
+def mixed(value: str) -> bool:
+    """Return True where capitals, small letters and digits change at least at every fourth place."""
+    kinds = ["A" if c.isupper() else "a" if c.islower() else "0" for c in value if c.isalnum()]
+    return 4 * sum(a != b for a, b in pairwise(kinds)) >= len(kinds)
 
 
 def word(letters: str) -> bool:

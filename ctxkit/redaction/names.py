@@ -26,11 +26,15 @@ _CHOSEN = (
     "pwd",
     "pw",
     "identified by",
+    *("psk", "sshpass", "dbpass", "keypass", "storepass", "userpass", "rootpass", "adminpass"),
+    *("kennwort", "wachtwoord", "mot de passe", "contraseña", "contrasena", "senha"),
+    *("пароль", "密码", "密碼", "パスワード"),
 )
 """Words for what a person chooses: words count there, too."""
 _DRAWN = (
     *(
         "secret",
+        "secretstring",
         "token",
         "credential",
         "credentials",
@@ -66,7 +70,7 @@ _DRAWN = (
 """Words for what a machine draws."""
 _SQL = ("password", "identified by")
 """Words after which SQL writes a password without a sign between."""
-_APART = frozenset({"pass", "pwd", "pw", "auth", "jwt", "pat", "dsn", "salt", "private"})
+_APART = frozenset({"psk", "pass", "pwd", "pw", "auth", "jwt", "pat", "dsn", "salt", "private"})
 """Words that count only where no letter stands before them."""
 _QUERIED = frozenset({"sig", "code"})
 """Words that count in the query of a URL only."""
@@ -75,9 +79,15 @@ _KEY = re.compile(
     r"|decrypt(?:ion)?|master|shared|auth|service|admin|client|consumer|session|subscription"
     r"|license|webhook|write|integration|deploy|instrumentation|jwt|hmac|aes|openai|anthropic"
     r"|gemini|google|mistral|cohere|groq|azure|aws|stripe|github|gitlab|slack|twilio|sendgrid|mailgun|datadog"
-    r"|cloudflare|algolia|sentry|[?&])[ _-]?$"
+    r"|cloudflare|algolia|sentry|functions?|storage|[?&])[ _-]?$"
 )
 """What stands before `key` where that is a secret."""
+_VARIABLE = re.compile(r"(?<![A-Za-z0-9_])[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_$")
+_OPEN = re.compile(
+    r"(?:PUBLIC|PRIMARY|SORT|PARTITION|CACHE|FOREIGN|OBJECT|S3|IDEMPOTENCY|GROUP|ROW|MAP|DEDUP"
+    r"|GPG|BUILD|RESTORE|HASH|RANGE|REGISTRY|ROUTING|BUCKET|SHARD|CONFIG|TAG|LOOKUP|UNIQUE)_$"
+)
+"""What stands before `KEY` in the name of a variable where that is no secret."""
 _PUBLIC = re.compile(
     r"(?:next|page|pagination|continuation|cancellation|request|sync|publickey|change|resume)"
     r"[ _-]?$"
@@ -87,11 +97,14 @@ _VALUE = re.compile(
     r"(?i)(?:[_-]?(?:base|prod(?:uction)?|dev|test|staging|live|old|new|primary|secondary"
     r"|value|\d{1,2})){0,2}"
     r"(?![A-Za-z0-9_])(?P<close>\\*[\"'`]\]?|\*\*)?"
-    r"(?:[ \t]*:[ \t]*(?:Final|Optional\[str\]|(?:Secret)?str(?:ing)?(?:[ \t]*\|[ \t]*None)?)"
-    r"(?=[ \t]*=))?"
-    r"(?P<sep>[ \t]{0,8}(?::=|=>|===?|=|:(?!:)|>|,(?=[ \t]{0,4}\\*[\"'`]))[ \t]{0,8}"
+    r"(?:[ \t]*:[ \t]*(?:Final|Optional\[str\]|&?(?:'static )?(?:Secret)?str(?:ing)?"
+    r"(?:[ \t]*\|[ \t]*None)?)(?=[ \t]*=))?"
+    r"(?:[ \t](?:is[ \t])?(?:generated|created|set)(?:[ \t]for[ \t][\w@.-]{1,60})?(?=[ \t]*:))?"
+    r"(?:\x1b\[[0-9;]{0,12}m){0,3}"
+    r"(?P<sep>[ \t]{0,8}(?::=|=>|===?|=|:(?!:)|>|\||,(?=[ \t]{0,4}\\*[\"'`]))[ \t]{0,8}"
+    r"(?:\x1b\[[0-9;]{0,12}m){0,3}"
     r"|,?[ \t\r\n]{1,40}\\*[\"']?value\\*[\"']?[ \t]{0,4}[:=][ \t]{0,4}"
-    r"|[ \t]+is[ \t:]{1,3}|[ \t]{1,4})"
+    r"|[ \t]+is[ \t:]{1,3}|[ \t]{1,40})"
     r"(?:(?:bearer|basic|token|bot|apikey)[ \t]+)?"
     r"(?:[rbfu]{0,2}(?P<quote>\\*[\"'`])(?:(?:bearer|basic|token|bot)[ \t]+)?"
     r"(?P<inside>[^\"'`\r\n\\]{6,512}+)"
@@ -105,8 +118,17 @@ _HEADER = re.compile(
 )
 _COOKIES = re.compile(r"\\*[\"'`]?[ \t]{0,4}[:=,][ \t]{0,4}\\*[\"'`]?([^\r\n\"'`]{8,4096}+)")
 _CRUMB = re.compile(r"([\w.-]{1,100})=([^;\s]{8,2000})")
+_WEB = ("password", "passwd", "secret", "token", "apikey", "api_key", "access_key", "private_key")
+_ENCODED = re.compile(
+    r"(?i)(?:%22|%27)?(?:%20|\+)?%3[ad](?:%20|\+)?(?:%22|%27)?([\w.~+/-]{8,512}+)"
+)
+"""What stands beside a name in JSON that is encoded for a URL."""
+_SEEDS = ("mnemonic", "seed phrase", "seed_phrase", "recovery phrase", "recovery_phrase")
+_WORDS = re.compile(r"[\\\"'`:= \t]{1,12}((?:[a-z]{3,8} ){11,23}[a-z]{3,8})\b")
+"""The words that a wallet is made of (BIP 39)."""
 _LONG = 80
 """Characters of a right side in which no other name is looked for."""
+_SET = re.compile(r"\bset[ \t]+(?:--\w{1,20}[ \t]+)?\S{0,60}$")
 _FLAG = re.compile(r"(?<![\w-])--?[\w-]{0,60}$")
 _ALONE = re.compile(r"(?:export |set |ENV |ARG |- )?[ \t]*[\w.-]*$")
 _QUOTES = re.compile(r"[\"'`\\]")
@@ -135,6 +157,8 @@ def spans(text: str, low: str) -> Iterator[tuple[int, int]]:
         yield from _named(text, low, word)
     yield from _valued(text, low, ("bearer", "basic"), _SCHEME, looks.machine_made)
     yield from _valued(text, low, ("authorization",), _HEADER, _credential)
+    yield from _valued(text, low, _WEB, _ENCODED, looks.machine_made)
+    yield from _valued(text, low, _SEEDS, _WORDS, bool)
     over = 0
     for at, word in places(low, ("cookie",)):
         hit = _COOKIES.match(text, at + len(word)) if at >= over else None
@@ -147,7 +171,7 @@ def spans(text: str, low: str) -> Iterator[tuple[int, int]]:
 def _named(text: str, low: str, word: str) -> Iterator[tuple[int, int]]:
     at = low.find(word)
     while at >= 0:
-        hit = _VALUE.match(text, at + len(word)) if _counts(low, at, word) else None
+        hit = _VALUE.match(text, at + len(word)) if _counts(text, low, at, word) else None
         span = _beside(text, at, word, hit) if hit else None
         if span:
             yield span
@@ -183,14 +207,28 @@ def _beside(text: str, at: int, word: str, hit: re.Match[str]) -> tuple[int, int
         not hit["sep"].strip()
         and not _FLAG.search(text, max(at - 80, 0), at)
         and not _sql(hit, word)
+        and not _listed(text, at, word, hit)
     ):
-        return None  # a space tells only after a flag
+        return None  # a space tells only after a flag, and after the name of a variable
     if hit["sep"].strip() == ">" and not text.startswith("</", end):
         return None
+    if hit["sep"].strip() == "|" and not (len(hit[group]) >= 12 and looks.random(hit[group])):
+        return None  # what a shell does next
     if hit["sep"].strip() == "," and not (hit["close"] and re.search(r"\d", hit[group])):
         return None  # the next of a list of words
     secret = _chosen if word in _CHOSEN else _drawn
     return (start, _end(text, hit, at, end)) if secret(text, hit, word, end) else None
+
+
+def _listed(text: str, at: int, word: str, hit: re.Match[str]) -> bool:
+    """Return True for `ENV API_TOKEN x1...` and `config set token x1...`, drawn by a machine."""
+    begin = max(at - 60, 0)
+    before = re.search(r"[A-Z0-9_]*$", text[begin:at])
+    name = (before[0] if before else "") + text[at : at + len(word)]
+    value = hit["bare"] if hit["inside"] is None else hit["inside"]
+    named = "_" in name and name.isupper() and text[begin:at][-len(name) :][:1] != "$"
+    named = named or bool(_SET.search(text, begin, at))
+    return named and len(value) >= 16 and looks.machine_made(value)
 
 
 def _sql(hit: re.Match[str], word: str) -> bool:
@@ -198,14 +236,19 @@ def _sql(hit: re.Match[str], word: str) -> bool:
     return word in _SQL and hit["inside"] is not None and bool(re.search(r"\d", hit["inside"]))
 
 
-def _counts(low: str, at: int, word: str) -> bool:
+def _counts(text: str, low: str, at: int, word: str) -> bool:
     before = low[max(at - 24, 0) : at]
     if word in _APART:
         return not before[-1:].isalpha() or word == "private"
     if word in _QUERIED:
         return before[-1:] in ("?", "&")
     if word == "key":
-        return bool(_KEY.search(before))
+        if _KEY.search(before):
+            return True
+        named = text[max(at - 60, 0) : at]
+        return bool(
+            text.startswith("KEY", at) and _VARIABLE.search(named) and not _OPEN.search(named)
+        )
     return word != "token" or not _PUBLIC.search(before)
 
 

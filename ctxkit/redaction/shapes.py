@@ -186,6 +186,17 @@ SHAPES: tuple[Shape, ...] = (
     *(
         Shape(f"xox{kind}-", rf"xox{kind}-(?:\d{{6,}}|\d-)[\w-]{{3,}}+") for kind in "abceoprs"
     ),  # Slack
+    Shape("hf_", r"hf_(?P<exact>[A-Za-z]{34})(?![\w-])"),
+    *(Shape(h, rf"{h}(?P<exact>[\w-]{{20}})(?![\w-])") for h in ("glpat-", "glrt-", "gldt-")),
+    Shape("AKIA", r"AKIA(?=[A-Z]*[2-7])[A-Z2-7]{16}(?![\w-])"),
+    Shape("ASIA", r"ASIA(?=[A-Z]*[2-7])[A-Z2-7]{16}(?![\w-])"),
+    Shape("sess-", r"sess-(?P<exact>[A-Za-z0-9]{40})(?![\w-])"),  # OpenAI's sessions
+    Shape("pa-", r"pa-(?P<exact>[\w-]{43})(?![\w-])"),  # Voyage
+    Shape("BSA", r"BSA(?P<exact>[\w-]{27})(?![\w-])"),  # Brave
+    Shape("fc-", r"fc-[0-9a-f]{32}(?![0-9a-z-])"),  # Firecrawl
+    Shape("e2b_", r"e2b_[0-9a-f]{40}(?![0-9a-z])"),  # E2B
+    Shape("llx-", r"llx-(?P<exact>[A-Za-z0-9]{48})(?![\w-])"),  # LlamaIndex
+    Shape("xprv", r"xprv[1-9A-HJ-NP-Za-km-z]{100,}+"),  # BIP 32
     Shape("xoxe.xox", r"xoxe\.xox[bp]-[\w-]{16,}+"),
     Shape("xoxd-", r"xoxd-[\w%+/=-]{16,}+"),
     Shape("services/T", r"services/T\w{6,}+/B\w{6,}+/\w{16,}+"),  # Slack's hooks
@@ -225,10 +236,18 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
         at = text.find(shape.hint)
         while at >= 0:
             hit = _compiled(shape.pattern).match(text, at) if _begins(text, at) else None
-            if hit and (not shape.judged or _drawn(shape.hint, hit["body"])):
+            if hit and _counts(shape, hit):
                 yield hit.span()
             at = text.find(shape.hint, hit.end() if hit else at + len(shape.hint))
     yield from _inner(text)
+
+
+def _counts(shape: Shape, hit: re.Match[str]) -> bool:
+    """Return True for a key; what has only its prefix and its length must not be a word."""
+    exact = hit.groupdict().get("exact")
+    if exact is not None:
+        return looks.mixed(exact)
+    return not shape.judged or _drawn(shape.hint, hit["body"])
 
 
 def _inner(text: str) -> Iterator[tuple[int, int]]:

@@ -22,6 +22,10 @@ _QUOTED = re.compile(
     r"(?i)(?:pass|pwd|secret|token|key|auth|credential)[\w-]{0,30}\W{0,8}[\"'`][^\"'`\n]{0,300}\Z"
 )
 """A telling name and a quote that is open: what stands in it may hold spaces."""
+_WORDS = re.compile(
+    r"(?i)(?:mnemonic|(?:seed|recovery)[ _]phrase)[\\\"'`:= \t]{1,12}(?:[a-z]{3,8} ){0,24}[a-z]{0,8}\Z"
+)
+"""The words of a wallet, as far as they have come."""
 _WORD = re.compile(r"[\w+/=.~%-]*")
 
 
@@ -62,6 +66,8 @@ class Stream:
             return len(text)
         quoted = _QUOTED.search(text, max(len(text) - 400, 0))
         ends += [quoted.start()] if quoted else []
+        words = _WORDS.search(text, max(len(text) - 400, 0))
+        ends += [words.start()] if words else []
         block = blocks.unfinished(text)
         ends += [block] if block is not None and len(text) - block <= _BLOCK else []
         ends += [len(text) - n for v in self._broken if (n := _started(text, v))]

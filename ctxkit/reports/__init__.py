@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["export"]
 __dir__ = listed(__all__)
 
-_SCORED = {"session", "rules", "prompt_tokens", "cost_usd", "reproduction_error", "error"}
+_SCORED = {"session", "rules", "prompt_tokens", "cost_usd", "prediction_error", "error"}
 """Columns by which a frame is known to hold scores."""
 
 
 def export(x: Given | pd.DataFrame, path: str | Path) -> Path:
     """Write a report of a session, a comparison or a sweep and return its path; a file there is replaced.
 
-    It says first what it rests on: how well the cost model reproduces the record, the share of unexplained cache
+    It says first what it rests on: how well the cache was foretold, the share of unexplained cache
     misses, the counter, and that a replay is an open loop.
 
     Args:

@@ -1,10 +1,12 @@
-"""What a report rests on, said first: how well the cost model reproduces the record, what counts, what a replay is."""
+"""What a report rests on, said first: how the cache was foretold, what counts, what a replay is."""
 
 from __future__ import annotations
 
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
+from ctxkit.cache.predictions import prediction
+from ctxkit.cache.words import foretold
 from ctxkit.markup import line
 from ctxkit.metrics.bills import Sheet
 from ctxkit.plots.words import notes_of
@@ -23,7 +25,16 @@ OPEN_LOOP = (
     "needed it, not what the agent would have done instead."
 )
 _MILD = 0.03
-"""A reproduction error up to here is small beside the differences that a report is read for."""
+"""A prediction error up to here is small beside the differences that a report is read for."""
+
+
+_ERRORS = (
+    "prediction_error",
+    "prediction_low",
+    "prediction_high",
+    "prediction_note",
+    "closure_error",
+)
 
 
 class Basis(NamedTuple):
@@ -31,7 +42,11 @@ class Basis(NamedTuple):
 
     session: str
     error: float | None
-    """The reproduction error of its recorded policy."""
+    """The prediction error of its input side."""
+    low: float | None
+    high: float | None
+    note: str | None
+    closure: float | None
     unexplained: float | None
     priced: float | None
     counter: str
@@ -43,13 +58,16 @@ def of_session(session: Session) -> list[str]:
     base = session.origin or session
     told = notes_of(base)
     anchored, sheet = sizes(base), Sheet.of(base)
-    basis = Basis(base.id, sheet.error, sheet.unexplained, sheet.priced, anchored.counter, anchored.error)
+    found = prediction(base)
+    errors = (found.error, found.low, found.high, found.why, sheet.closure)
+    counted = (anchored.counter, anchored.error)
+    basis = Basis(base.id, *errors, sheet.unexplained, sheet.priced, *counted)
     return [*_told([basis], replayed=session.origin is not None), *told]
 
 
 def of_runs(frame: pd.DataFrame) -> list[str]:
     """Return the sentences for rows of scores."""
-    names = ["session", "reproduction_error", "unexplained_misses", "priced", "counter", "counter_error"]
+    names = ["session", *_ERRORS, "unexplained_misses", "priced", "counter", "counter_error"]
     rows = frame[names][frame["counter"].notna()].drop_duplicates("session").itertuples(index=False)
     bases = [Basis._make(v if known(v) else None for v in row) for row in rows]
     return [*_told(bases, replayed=True), *notes_of(frame)]
@@ -76,22 +94,25 @@ def _error(bases: Sequence[Basis]) -> str:
     errors = {b.session: b.error for b in bases if b.error is not None}
     if not errors:
         return (
-            "Reproduction error: unknown. Without cached input told apart and known prices the cost model cannot be "
-            "checked against the record, so trust its dollars less than their order."
+            "Prediction error: unknown. Without cached input told apart and known prices the cache "
+            "model cannot be checked against the record, so trust its dollars less than their "
+            "order."
         )
     worst = max(errors, key=lambda name: abs(errors[name]))
     if len(bases) == 1:
-        told = (
-            f"Reproduction error: of the recorded policy the cost model gives {errors[worst]:+.2%} input-side dollars."
-        )
+        (one,) = bases
+        told = f"Prediction error: {foretold(one.error, one.low, one.high, one.note)}"
     else:
         told = (
-            f"Reproduction error of the recorded policies: median {median(map(abs, errors.values())):.2%}, largest "
-            f"{errors[worst]:+.2%} ({line(worst, 60)}), over {len(errors)} of {len(bases)} sessions; the others cannot "
-            "be checked."
-            if len(errors) < len(bases)
-            else f"Reproduction error of the recorded policies: median {median(map(abs, errors.values())):.2%}, "
-            f"largest {errors[worst]:+.2%} ({line(worst, 60)}), over {len(errors)} sessions."
+            "Prediction error, without the reads of the session: median "
+            f"{median(map(abs, errors.values())):.1%}, largest {errors[worst]:+.1%} "
+            f"({line(worst, 60)}), over {len(errors)} of {len(bases)} sessions."
+        )
+    closures = [abs(b.closure) for b in bases if b.closure is not None]
+    if closures:
+        told += (
+            f" The books close within {max(closures):.2%}, which says that prices are put right, "
+            "and no more."
         )
     if abs(errors[worst]) > _MILD:
         told += " Differences in dollars of about that size mean nothing."

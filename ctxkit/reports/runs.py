@@ -15,16 +15,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ROWS = 300
-COST = ("calls_n", "prompt_tokens", "peak_tokens", "cost_usd", "input_usd", "output_usd", "summaries_usd")
+COST = (
+    *("calls_n", "prompt_tokens", "peak_tokens", "cost_usd", "real_low_usd", "real_high_usd", "told_apart"),
+    *("input_usd", "output_usd", "summaries_usd"),
+)
 CUTS = ("cuts_n", "unpaid_cuts_n", "token_savings", "message_savings", "summary_tokens", "refill", "thrash")
 LOSS = (
     *("items_n", "retained", "recoverable", "lost"),
     *("used_again_n", "needed_lost_n", "needed_later_loss", "window_loss", "regret"),
+    *("at_stake_n", "summary_recall", "rules_kept", "weighted_loss"),
 )
 LOST = (
     "Needed-later loss: of the items that the record used again, the share that a compaction took away before that; "
     "each counts once. Window loss looks to the next compaction only. Regret: what the best choice of messages would "
-    "have spared, a bound."
+    "have spared, a bound. Summary recall: of what was named later and only the texts put in could "
+    "still say (at stake), the share that they did say."
 )
 _COUNTS = ("rebound_calls", "reorientation_calls", "first_use_delay")
 """Columns of numbers that are neither shares nor dollars."""

@@ -92,7 +92,7 @@ def made_by() -> str:
 
 
 def sources(session: Session, row: Any) -> list[str]:
-    """Return in sentences what the log can and cannot say, and how well the cost model reproduces it."""
+    """Return in sentences what the log can and cannot say, and how well its cache was foretold."""
     able = [bool(row[name]) for name in ("has_usage", "has_cache", "has_time", "has_text")]
     lines = [*of_session(session)] if session.calls else []
     lines += [no for can, (_, no) in zip(able, _SAYS, strict=True) if not can]

@@ -7,7 +7,7 @@ import os
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import pandas as pd
 
@@ -15,7 +15,7 @@ from ctxkit.errors import BadArguments, StoreError
 from ctxkit.snapshots.columns import ALWAYS, FLAG, NAMES, TEXTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 _ESCAPED = re.compile("[^ !#-%(-*,-;=?-\\[\\]-_a-~]")
 _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", "\\": "\\\\"}
@@ -72,6 +72,43 @@ def _escape(found: re.Match[str]) -> str:
     return escaped.upper().replace("\\U", "\\u")
 
 
+class _Step(NamedTuple):
+    """What one line says."""
+
+    agent: str
+    turn: int
+    counts: tuple[int, int, int]
+    ts: Any
+    more: Mapping[str, Any]
+
+    @property
+    def said(self) -> tuple[Any, ...] | None:
+        """What makes it the line that it is; None: a marker."""
+        when = None if self.ts is None else stamp(self.ts)
+        return None if FLAG in self.more else (when, self.agent, self.turn, *self.counts)
+
+
+def _steps(rows: pd.DataFrame) -> Iterator[_Step]:
+    """Yield the lines of turns, a marker behind each after which a compaction fired."""
+    sums = ("turn_input_tokens", "turn_output_tokens", "cumulative_input_tokens")
+    for row in rows.astype(object).to_dict("records"):
+        counts = tuple(0 if pd.isna(row[name]) else int(row[name]) for name in sums)
+        limits = {k: None if pd.isna(row[k]) else int(row[k]) for k in ("warn_at", "cutover_at")}
+        turn, ts = int(row["turn"]), None if pd.isna(row["ts"]) else row["ts"]
+        yield _Step(row["agent"], turn, counts, ts, limits)  # type: ignore[arg-type]
+        if row["compaction_occurred"]:
+            yield _Step("system", turn + 1, (0, 0, 0), ts, {FLAG: True})
+
+
+def _said(raw: bytes) -> tuple[Any, ...] | None:
+    """Return what a line says, as `_Step.said` does; one that is no JSON says nothing of the kind."""
+    try:
+        found = json.loads(raw)
+    except ValueError:
+        return ()
+    return None if found.get(FLAG) else tuple(found.get(k) for k in ALWAYS)
+
+
 class SnapshotWriter:
     """Appends to one snapshot log, and keeps the running sum of each agent as fuseraft does.
 
@@ -113,9 +150,41 @@ class SnapshotWriter:
             if self._file.read(1) != b"\n":
                 self._file.write(b"\n")
 
-    def resume(self, sums: Mapping[str, int]) -> None:
-        """Go on with running sums, by agent; fuseraft itself begins at zero when a session is resumed."""
-        self._sums = {name.lower(): n for name, n in sums.items()}
+    def bring(self, rows: pd.DataFrame) -> None:
+        """Bring the log to the turns that stand: after a branch or a restore it holds no others.
+
+        Lines that say so already stay as they are; those from the first other one on are taken
+        back, and what is missing is written. The running sums go on from there; fuseraft itself
+        begins them at zero when a session is resumed.
+
+        Args:
+            rows: turns, as ``ctxkit.frame(per="turn")`` or `turns` of a log gives them.
+        """
+        wanted = list(_steps(rows))
+        same, size = self._same([step.said for step in wanted])
+        self._file.truncate(size)
+        self._sums.clear()
+        for n, step in enumerate(wanted):
+            if n >= same:
+                self._write(*step)
+            if FLAG in step.more:
+                self._sums.clear()
+            else:
+                self._sums[step.agent.lower()] = step.counts[2]
+
+    def _same(self, wanted: list[tuple[Any, ...] | None]) -> tuple[int, int]:
+        """Return how many of the steps the log says already, and the bytes that say them."""
+        self._file.seek(0)
+        same = size = read = 0
+        for raw in self._file.read().splitlines(keepends=True):
+            said, read = _said(raw), read + len(raw)
+            again = (said is None and not wanted[:same]) or (same and said is None is wanted[same - 1])
+            if not again:
+                if same == len(wanted) or said != wanted[same]:
+                    break
+                same += 1
+            size = read
+        return same, size
 
     def turn(
         self,

@@ -13,7 +13,7 @@ _NAMES = {
     "summary": "cells",
     "pairs": "cells",
     "front": "fronts",
-    "advise": "fronts",
+    "advise": "advice",
 }
 
 __all__ = [*_NAMES]  # noqa: PLE0604  names are strings, made above

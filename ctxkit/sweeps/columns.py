@@ -31,8 +31,16 @@ COLUMNS = (
     Column("input_usd", FLOAT, "dollars of the prompts"),
     Column("output_usd", FLOAT, "dollars of the replies"),
     Column("summaries_usd", FLOAT, "dollars of the calls that write summaries: known, else by size"),
+    Column("cost_low_usd", FLOAT, "lower end of `cost_usd` by the prediction's 80 % interval"),
+    Column("cost_high_usd", FLOAT, "upper end of it; of the record both are what it cost"),
     Column("cost_source", TEXT, "of `cost_usd`, the weakest: recorded (the log's own prices), derived or estimated"),
     Column("table_usd", FLOAT, "the same by the table of prices, which replays are billed by"),
+    Column("longer", FLOAT, "calls of real runs under such rules / calls of the record, as far as it was studied"),
+    Column("longer_low", FLOAT, "lower end of its 80 % interval"),
+    Column("longer_high", FLOAT, "upper end of it"),
+    Column("real_low_usd", FLOAT, "`cost_usd` with `longer_low` times the calls; summaries as they are"),
+    Column("real_high_usd", FLOAT, "the same with `longer_high`"),
+    Column("told_apart", TEXT, "than the record: cheaper, dearer, or not told apart (interval and noise floor)"),
     Column("cuts_n", INT, "compactions"),
     Column("unpaid_cuts_n", INT, "those that the next one followed before they had paid for themselves"),
     Column("anti_thrash", FLOAT, "share of the cuts with a successor that paid for themselves"),
@@ -42,6 +50,10 @@ COLUMNS = (
     Column("thrash", BOOL, "True after three cuts without progress in a row, or where most did not pay"),
     Column("reread_rate", FLOAT, "of the 24 tool calls after a cut, the share that repeats one that went with it"),
     Column("reorientation_calls", FLOAT, "median tool calls from a cut to the first that writes"),
+    Column("resume_calls", FLOAT, "median calls from a cut until the agent did something new and not only looked"),
+    Column("rules_restated_n", INT, "rules of the user's that a cut took and that the user then gave again"),
+    Column("breach_calls", FLOAT, "median calls from a cut to the first that acts on what a lost ban names"),
+    Column("stale_n", INT, "values that were put in though others had replaced them before"),
     Column("token_savings", FLOAT, "mean share of the tokens that a cut saved; negative where prompts grew"),
     Column("message_savings", FLOAT, "mean share of the messages that a cut took out of sight"),
     Column("summary_tokens", INT, "tokens of all summaries"),
@@ -58,11 +70,27 @@ COLUMNS = (
     Column("needed_lost_n", INT, "those of them that were out of sight after a cut before that, each once"),
     Column("needed_later_loss", FLOAT, "needed_lost_n / used_again_n"),
     Column("needed_later_gone", FLOAT, "the part of it that could not have been fetched again either"),
+    Column("weighted_loss", FLOAT, "needed_later_loss; an item that the user said weighs 4, any other 1"),
+    Column("at_stake_n", INT, "items named later that cuts took: only what was put in could say them"),
+    Column("summary_recall", FLOAT, "share of them, by weight, that it did say until they were named"),
+    Column("rules_kept", FLOAT, "share of the user's rules, of those removed, still given in some words"),
     Column("window_loss", FLOAT, "of what was removed and named before the next cut, the share out of sight"),
     Column("first_use_delay", FLOAT, "median calls from a cut to the first use of something that it took"),
     Column("regret", FLOAT, "needed-later loss above that of the best set of messages under the same budget (a bound)"),
-    Column("reproduction_error", FLOAT, "modelled / recorded input-side dollars - 1 of the recorded session"),
+    Column("loss_note", TEXT, "why a figure of loss is missing"),
+    Column("prediction_error", FLOAT, "foretold / recorded input dollars - 1, reads not known"),
+    Column("prediction_low", FLOAT, "its 80 % interval: it holds the record if low <= 0 <= high"),
+    Column("prediction_high", FLOAT, "upper end of it"),
+    Column("half_error", FLOAT, "the same of the second half of the calls, taught by the first"),
+    Column("cut_error", FLOAT, "share by which reads after cuts are off, foretold by other cuts"),
+    Column("split_error", FLOAT, "share of prompt tokens by which reads are off, call by call"),
+    Column("lifetime_error", FLOAT, "of a model that knows the cache's lifetime alone"),
+    Column("all_cached_error", FLOAT, "of one that finds all that two prompts share"),
+    Column("nothing_cached_error", FLOAT, "of one without a cache"),
+    Column("prediction_note", TEXT, "why there is no prediction, or that it rests on little"),
+    Column("closure_error", FLOAT, "of a model that is told reads of misses: the books add up"),
     Column("unexplained_misses", FLOAT, "share of its calls that missed the cache without an explanation"),
+    Column("explained_loss", FLOAT, "share of the tokens lost at misses whose cause the log shows"),
     Column("priced", FLOAT, "share of its billed calls whose model has a price"),
     Column("counter", TEXT, "who counts tokens that no usage anchors"),
     Column("counter_error", FLOAT, "its plain count / recorded growth - 1"),
@@ -79,8 +107,10 @@ def typed(rows: list[dict[str, Any]], extra: tuple[str, ...] = ()) -> Any:
     """Return rows as a frame with these columns and types, others (`extra`) after `rules`."""
     import pandas as pd
 
+    from ctxkit.sweeps.renamed import Scores
+
     names = [*NAMES[:2], *extra, *NAMES[2:]]
     data: dict[str, Any] = {n: array([r.get(n) for r in rows], TYPES[n]) for n in NAMES}
     for name in extra:
         data[name] = pd.Series([r.get(name) for r in rows]).convert_dtypes()
-    return pd.DataFrame({n: data[n] for n in names})
+    return Scores({n: data[n] for n in names})

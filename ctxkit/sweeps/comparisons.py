@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ctxkit.engine import identified
-from ctxkit.errors import BadArguments, CtxkitError
+from ctxkit.cache.words import foretold
+from ctxkit.errors import CtxkitError
 from ctxkit.markup import escape, line
+from ctxkit.metrics.elongation import FLOOR, LEVEL
 from ctxkit.readers.given import of_session
-from ctxkit.replays import replayed, session_of
+from ctxkit.replays import session_of
+from ctxkit.sweeps.batches import Bench
 from ctxkit.sweeps.columns import typed
-from ctxkit.sweeps.grids import Refused, labels, rules_of
-from ctxkit.sweeps.scores import Base, row_of
+from ctxkit.sweeps.grids import labels, rules_of
+from ctxkit.sweeps.renamed import Scores
+from ctxkit.sweeps.scores import row_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
-    from ctxkit.engine import Run
     from ctxkit.session import Session
     from ctxkit.sweeps.grids import Several
 
@@ -26,6 +27,12 @@ SHOWN = {
     "prompt_tokens": "prompt tokens",
     "peak_tokens": "peak",
     "cost_usd": "cost",
+    "cost_low_usd": "80 %: from",
+    "cost_high_usd": "to",
+    "real_low_usd": "of real runs",
+    "told_apart": "told apart",
+    "needed_later_loss": "needed, lost",
+    "summary_recall": "kept by summaries",
     "cuts_n": "cuts",
     "token_savings": "saved: tokens",
     "message_savings": "messages",
@@ -35,12 +42,12 @@ SHOWN = {
     "suppressed_n": "suppressed",
     "hidden_messages_n": "hidden messages",
     "hidden_results_n": "results",
-    "needed_later_loss": "needed, lost",
 }
 """Columns of the display and their heads; the frame has them all."""
 _SAME = 0.01
 """Own prices of a log and those of the table that differ by less are the same."""
-_SHARES = ("token_savings", "message_savings", "needed_later_loss")
+_SHARES = ("token_savings", "message_savings", "needed_later_loss", "summary_recall")
+_ORDER = {"cheaper": -1.0, "not told apart": 0.0, "dearer": 1.0}
 _NUMBER = "text-align:right;padding:2px 5px;font-variant-numeric:tabular-nums"
 _TEXT = "text-align:left;padding:2px 5px"
 _HEAD = "background:none;border:0;padding:0;margin:0;font:inherit;color:inherit;text-align:inherit;cursor:pointer"
@@ -55,7 +62,7 @@ _SORT = (
 """A click on a head sorts the rows by its figures, the largest first; the next click turns them round."""
 
 
-class Comparison(pd.DataFrame):
+class Comparison(Scores):
     """A frame of scores, one row a setting, the recorded session first, indexed by the names of the rules.
 
     It takes every verb of a DataFrame (whose results are plain frames). Its display is in the order asked for until a
@@ -67,27 +74,32 @@ class Comparison(pd.DataFrame):
     replays: dict[str, Session]
 
     @property
-    def _constructor(self) -> Callable[..., pd.DataFrame]:
-        return pd.DataFrame
-
-    @property
     def caption(self) -> str:
         """What the figures rest on, in a sentence or two."""
         first = self.iloc[0]
-        how = (
-            "Input side reproduced within " + _percent(abs(first["reproduction_error"]))
-            if _is(first["reproduction_error"])
-            else "No cache split is recorded, so the cost model could not be checked"
-        )
+        names = ("prediction_error", "prediction_low", "prediction_high", "prediction_note")
+        how = foretold(*(first[n] if _is(first[n]) else None for n in names))
         riddles = (
-            f", {_percent(first['unexplained_misses'])} of the calls missed the cache without an explanation"
+            f" {_percent(first['unexplained_misses'])} of the calls missed the cache without an "
+            "explanation."
             if _is(first["unexplained_misses"])
             else ""
         )
         return (
             f"{line(str(first['session']), 60)}: {_int(first['calls_n'])} calls. Replays keep the recorded trajectory: "
-            f"they tell the bill and what was out of sight, not what the agent would have done. {how}{riddles}. "
-            f"Summaries are billed as fresh input and output.{self._prices()}"
+            f"they tell the bill and what was out of sight, not what the agent would have done. "
+            f"{how}{riddles} "
+            f"Summaries are billed as fresh input and output.{self._prices()}{self._apart()}"
+        )
+
+    def _apart(self) -> str:
+        """Say what the intervals of the costs are of, where there are some."""
+        if not self["real_low_usd"].notna().any():
+            return ""
+        return (
+            f" Of real runs: the cost with as many calls as such policies were found to take "
+            f"({LEVEL:.0%} interval). Not told apart: the interval comes within {FLOOR:.0%} of the "
+            "record, which is noise."
         )
 
     def _prices(self) -> str:
@@ -116,7 +128,9 @@ class Comparison(pd.DataFrame):
 
     def _repr_html_(self) -> str:
         heads = _head("rules", _TEXT) + "".join(_head(h, _NUMBER) for h in SHOWN.values())
-        values = self[list(SHOWN)].astype(float).to_numpy(na_value=float("nan")).tolist()
+        apart = self["told_apart"].map(_ORDER).astype("Float64")
+        shown = pd.DataFrame(self)[list(SHOWN)].assign(told_apart=apart)
+        values = shown.astype(float).to_numpy(na_value=float("nan")).tolist()
         body = "".join(
             f'<tr><th scope="row" style="{_TEXT};min-width:9em" data-value="{-i}">{escape(r[0], 80)}</th>'
             + "".join(
@@ -130,7 +144,7 @@ class Comparison(pd.DataFrame):
             f"<li>{escape(str(n), 60)}: {escape(str(e), 300)}</li>" for n, e in self["error"].items() if _is(e)
         )
         told = "".join(f"<br>Note: {escape(n, 400)}" for n in self.notes)
-        caption = f'<caption style="text-align:left">{escape(self.caption, 700)}{told}</caption>'
+        caption = f'<caption style="text-align:left">{escape(self.caption, 1300)}{told}</caption>'
         return (
             '<div class="ctxkit-comparison" style="color:var(--jp-content-font-color1,inherit);overflow-x:auto">'
             f'<table style="border-collapse:collapse">{caption}'
@@ -165,17 +179,17 @@ def compare(
         BadArguments: it is no session, or there are no rules.
         UnknownPreset: a name means nothing; the sentence names the nearest.
     """
-    session = identified(session.origin or session)
     from tqdm.auto import tqdm
 
     given = rules_of(rules)
-    base = Base(session)
+    bench = Bench(session.origin or session)
+    session, base = bench.session, bench.base
     rows, replays = [row_of(session, base, loss=loss, reuse=reuse)], {"recorded": session}
     bar = tqdm(zip(given, labels(given), strict=True), "compare", len(given), delay=1, disable=not progress)
     for each, label in bar:
         row: dict[str, Any] = {"session": session.id}
         try:
-            done = _replayed(session, each)
+            done = bench.run(each)
             again = session_of(session, done)
             row = row_of(again, base, done, loss=loss, reuse=reuse)
             replays[label] = again
@@ -189,14 +203,16 @@ def compare(
     return frame
 
 
-def _replayed(session: Session, rules: Any) -> Run:
-    if isinstance(rules, Refused):
-        raise BadArguments(rules.error)
-    return replayed(session, rules)
-
-
 def _rows(frame: pd.DataFrame) -> list[list[str]]:
-    return [[line(str(name), 80), *(_cell(column, row[column]) for column in SHOWN)] for name, row in frame.iterrows()]
+    return [[line(str(name), 80), *(_shown(column, row) for column in SHOWN)] for name, row in frame.iterrows()]
+
+
+def _shown(column: str, row: Any) -> str:
+    """Return a cell; an interval stands in one, and is sorted by its lower end."""
+    if column != "real_low_usd" or not _is(row[column]):
+        return _cell(column, row[column])
+    low, high = row[column], row["real_high_usd"]
+    return _cell("cost_usd", low) + (f"–{high:,.2f}" if high > low else "")
 
 
 def _head(name: str, style: str) -> str:
@@ -211,7 +227,9 @@ def _cell(column: str, value: Any) -> str:
         return "yes" if value else "no"
     if column in _SHARES:
         return _percent(value)
-    return f"${value:,.2f}" if column == "cost_usd" else _int(value)
+    if column == "told_apart":
+        return line(str(value), 40)
+    return f"${value:,.2f}" if column.endswith("_usd") else _int(value)
 
 
 def _is(value: Any) -> bool:

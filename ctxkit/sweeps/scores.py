@@ -6,9 +6,12 @@ from functools import cached_property
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.cache.cuts import after_cuts, cut_error
+from ctxkit.cache.predictions import NAIVE, prediction
 from ctxkit.engine import run_behind
 from ctxkit.frames.cuts import cuts as placed
 from ctxkit.frames.occupancy import prompts as plain_prompts
+from ctxkit.metrics.afterwards import Acts, Afterwards
 from ctxkit.metrics.bills import Sheet
 from ctxkit.metrics.compaction import Sizes as Prompts
 from ctxkit.metrics.compaction import held
@@ -18,7 +21,6 @@ from ctxkit.metrics.memories import Memory
 from ctxkit.metrics.money import recorded
 from ctxkit.metrics.prompts import Sent, SentByRun
 from ctxkit.metrics.quick import Prompts as QuickPrompts
-from ctxkit.metrics.rereads import Rereads
 from ctxkit.metrics.shown import shown_by, shown_in
 from ctxkit.metrics.size import sent, spots_in, spots_of
 from ctxkit.metrics.tallies import bill
@@ -28,15 +30,20 @@ from ctxkit.replays import crowded, hidden
 from ctxkit.session import Session
 from ctxkit.sizes import Sizes, sizes
 from ctxkit.sweeps.columns import NAMES
+from ctxkit.sweeps.outlooks import Outlook
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
 
+    from ctxkit.cache.predictions import Prediction
     from ctxkit.engine import Run
     from ctxkit.metrics.compaction import Compaction
     from ctxkit.session import Session
+
+
+_FORETOLD = ("half_error", "split_error", *(f"{n}_error" for n in NAIVE))
 
 
 class Base:
@@ -56,6 +63,11 @@ class Base:
         return Sheet.of(self.session, self.anchored)
 
     @cached_property
+    def foretold(self) -> Prediction:
+        """What other sessions foretell of its input side."""
+        return prediction(self.session)
+
+    @cached_property
     def index(self) -> Index:
         """The items of its messages."""
         return Index(self.anchored)
@@ -66,9 +78,14 @@ class Base:
         return Memory(self.session, self.index)
 
     @cached_property
-    def rereads(self) -> Rereads:
-        """Its tool calls."""
-        return Rereads(self.memory)
+    def acts(self) -> Acts:
+        """What its calls did."""
+        return Acts(self.memory)
+
+    @cached_property
+    def outlook(self) -> Outlook:
+        """What its rows say of real runs."""
+        return Outlook(self.session)
 
     def head(self, rules: str, source: str | None) -> dict[str, Any]:
         """Return the columns that do not depend on a run."""
@@ -80,8 +97,15 @@ class Base:
         return {
             "calls_n": int(sheet.billed.sum()),
             "output_tokens": int(sheet.output[sheet.billed].sum()) if sheet.has_output else None,
-            "reproduction_error": sheet.error,
+            **{n: getattr(self.foretold, n) for n in _FORETOLD},
+            "prediction_error": self.foretold.error,
+            "prediction_low": self.foretold.low,
+            "prediction_high": self.foretold.high,
+            "prediction_note": self.foretold.why,
+            "cut_error": cut_error(after_cuts(self.session)),
+            "closure_error": sheet.closure,
             "unexplained_misses": sheet.unexplained,
+            "explained_loss": sheet.explained,
             "priced": sheet.priced,
             "counter": self.anchored.counter,
             "counter_error": self.anchored.error,
@@ -113,8 +137,11 @@ def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Ser
     """
     import pandas as pd
 
+    from ctxkit.sweeps.renamed import Score
+
     row = row_of(session, loss=loss, reuse=reuse)
-    return pd.Series({n: pd.NA if row.get(n) is None else row[n] for n in NAMES}, name=row["rules"], dtype=object)
+    values = {n: pd.NA if row.get(n) is None else row[n] for n in NAMES}
+    return Score(values, name=row["rules"], dtype=object)
 
 
 def row_of(
@@ -139,12 +166,29 @@ def lost(base: Base, session: Session | None, done: Run | None = None) -> dict[s
         shown = shown_in(base.memory, session)
         calls = shown.moments.tolist()
     unknown = done is None and session is not None and session.details.get("replay", {}).get("pruning")
-    found = {} if unknown or not base.session.has_text else Forgotten(base.memory, shown).columns()
-    told = [base.rereads.after(shown, call) for call in dict.fromkeys(calls) if 0 < call < base.memory.calls]
+    found: dict[str, Any] = {}
+    if not base.session.has_text:
+        found["loss_note"] = "The log holds no text, so what was lost cannot be said."
+    elif unknown:
+        found["loss_note"] = "What the pruning hid is not in the file, so loss cannot be said."
+    else:
+        forgotten = Forgotten(base.memory, shown)
+        found = forgotten.columns() | Afterwards(forgotten, base.acts).columns()
+        found["loss_note"] = _why_missing(found)
+    told = [base.acts.rereads.after(shown, call) for call in dict.fromkeys(calls) if 0 < call < base.memory.calls]
     rates, firsts = ([v for v in of if v is not None] for of in zip(*told, strict=True)) if told else ([], [])
     found["reread_rate"] = fmean(rates) if rates else None
     found["reorientation_calls"] = float(median(firsts)) if firsts else None
     return found
+
+
+def _why_missing(found: dict[str, Any]) -> str | None:
+    """Return why the shares of loss are missing where there is text."""
+    if found["needed_later_loss"] is None:
+        return "Nothing that was said is named again later, so what was needed cannot be said."
+    if found["summary_recall"] is None and found["at_stake_n"]:
+        return "No text was put in, so there is no summary to be judged."
+    return None
 
 
 def run_row(base: Base, done: Run, label: str, *, loss: bool = False, reuse: bool = False) -> dict[str, Any]:
@@ -156,7 +200,7 @@ def run_row(base: Base, done: Run, label: str, *, loss: bool = False, reuse: boo
 def _run_row(base: Base, done: Run, label: str, *, reuse: bool) -> dict[str, Any]:
     failed = sum(h.why.startswith("failed: ") for h in done.held) if done.held else 0
     seen: dict[str, Any] = {"suppressed": len(done.held) - failed, "failed": failed, "note": crowded(done)}
-    seen["hidden"] = hidden(done)
+    seen |= {"hidden": hidden(done), "pruned": done.rules.pruning is not None}
     plain = done.rules.pruning is None
     prompts = QuickPrompts(done.log) if plain else Prompts(done.prompts)
     return _row(base, label, (SentByRun(done), prompts), spots_of(done), seen, reuse=reuse)
@@ -170,6 +214,7 @@ def _replayed(base: Base, session: Session, *, reuse: bool) -> dict[str, Any]:
         "suppressed": len(told.get("held", ())) - failed,
         "failed": failed,
         "note": told.get("note"),
+        "pruned": bool(told.get("pruning")),
     }
     prompts, shared = sent(session)
     sent_by = Sent(prompts.tolist(), shared.tolist()), Prompts(prompts)
@@ -192,6 +237,7 @@ def _row(
         "prompt_tokens": invoice.prompts,
         "peak_tokens": invoice.peak,
         "cost_usd": invoice.total_usd,
+        **within(invoice.total_usd, invoice.input_usd, base.foretold),
         "input_usd": invoice.input_usd,
         "output_usd": invoice.output_usd,
         "summaries_usd": invoice.summaries_usd,
@@ -205,7 +251,8 @@ def _row(
         row["fresh_tokens"] = invoice.fresh
         if sheet.has_cache:
             row |= {"cache_read_tokens": invoice.read, "cache_write_tokens": invoice.write}
-    return row | held(spots, prompts, sheet, reuse=reuse)
+    row |= held(spots, prompts, sheet, reuse=reuse)
+    return row | base.outlook.columns(row, pruned=seen["pruned"], reuse=reuse)
 
 
 def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:
@@ -218,6 +265,8 @@ def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:
         "prompt_tokens": sum(known) if known else None,
         "peak_tokens": max(known, default=None),
         "cost_usd": ledger.own_usd,
+        "cost_low_usd": ledger.own_usd,
+        "cost_high_usd": ledger.own_usd,
         "cost_source": ledger.own_source,
         "table_usd": ledger.total_usd if sheet.has_output else None,
         "input_usd": ledger.input_usd,
@@ -234,6 +283,16 @@ def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:
                 "cache_write_tokens": ledger.sum("write") + ledger.sum("write_1h"),
             }
     return row | _recorded_view(session)
+
+
+def within(
+    total: float | None, prompts: float | None, foretold: Prediction
+) -> dict[str, float | None]:
+    """Return within which dollars a replay's lie: its prompts by the prediction's interval."""
+    if total is None or prompts is None or foretold.spread is None:
+        return {}
+    low, high = foretold.spread
+    return {"cost_low_usd": total + prompts * low, "cost_high_usd": total + prompts * high}
 
 
 def _recorded_view(session: Session) -> dict[str, Any]:

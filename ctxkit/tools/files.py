@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatch
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from ctxkit.errors import BadArguments
 from ctxkit.redaction import MARK
@@ -12,17 +13,43 @@ from ctxkit.tools.tool import Tool, tool
 from ctxkit.tools.walks import Walk
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from ctxkit.tools.root import Root
 
 MAX_LISTED = 500
 
 
-def file_tools(root: Root) -> tuple[Tool, ...]:
-    """Return the five file tools, confined to a root folder."""
+class Shelves(Protocol):
+    """Files beside the root that can be read, under paths of their own (`library.Library`)."""
+
+    def holds(self, path: str) -> bool:
+        """Say whether a path is one of theirs."""
+
+    def opened(self, path: str) -> AbstractContextManager[BinaryIO]:
+        """Yield a file, open for reading."""
+
+    def listed(self, path: str) -> list[str]:
+        """Return the paths of the files below a folder."""
+
+
+def opened(root: Root, shelves: Shelves | None, path: str) -> AbstractContextManager[BinaryIO]:
+    """Return a file of the shelves or of the root, to be opened for reading.
+
+    Raises:
+        StoreError: it is no regular file, is missing, or leads out.
+    """
+    if shelves is not None and shelves.holds(path):
+        return shelves.opened(path)
+    return root.opened(path)
+
+
+def file_tools(root: Root, shelves: Shelves | None = None) -> tuple[Tool, ...]:
+    """Return the five file tools, confined to a root folder; shelves are read and listed, too."""
 
     def read_file(path: str, start: int = 1, end: int | None = None) -> str:
         """Read a text file of the working folder; `start` and `end` are line numbers counted from 1, both included."""
-        with root.opened(path) as file:
+        with opened(root, shelves, path) as file:
             return passages.read(file, path, start, end)
 
     def write_file(path: str, content: str) -> str:
@@ -47,6 +74,9 @@ def file_tools(root: Root) -> tuple[Tool, ...]:
 
     def list_files(path: str = ".", pattern: str = "*") -> str:
         """List files below a folder of the working folder whose name matches a pattern such as `*.py`."""
+        if shelves is not None and shelves.holds(path):
+            held = [p for p in shelves.listed(path) if fnmatch(p.rsplit("/", 1)[-1], pattern)]
+            return "\n".join(held or ["(no files)"])
         walk = Walk(root, path, pattern)
         found = [f.path for f in islice(walk, MAX_LISTED + 1)]
         lines = found[:MAX_LISTED] or ["(no files)"]

@@ -214,16 +214,29 @@ class Folder:
         """
         source, moment = f"/proc/self/fd/{handle}", _beside(name, _ENDING[1:])
         target, seen, since = name if fresh else moment, 0, time.monotonic()
+        if fresh:
+            self._forget(moment)
         while True:
             with suppress(FileExistsError):
                 os.link(source, target, dst_dir_fd=self._handle, follow_symlinks=True)
                 return target
-            target, left = moment, self.stat(moment)
+            target, left = moment, self._forget(moment)
             if left is not None and left.st_ino != seen:
                 seen, since = left.st_ino, time.monotonic()
             elif time.monotonic() - since > _MOMENT:
                 self.remove(moment)
             time.sleep(0.001)
+
+    def _forget(self, moment: str) -> os.stat_result | None:
+        """Remove what a killed write left under the name of a moment; return what lies there else.
+
+        A file is named in the instant of its last change, so an old one is nobody's any more.
+        """
+        left = self.stat(moment)
+        if left is None or time.time() - left.st_ctime <= _MOMENT:
+            return left
+        self.remove(moment)
+        return None
 
     def _sweep(self, start: str) -> None:
         """Remove what killed processes left of earlier writes to a file."""

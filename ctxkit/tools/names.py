@@ -23,6 +23,9 @@ WRITERS = (
 )
 """Names or globs of the tools that write a file, or a part of it, or put it away."""
 
+SEARCHERS = ("*search*", "*grep*", "*find*", "*glob*", "*list*", "ls", "*query*")
+"""Names or globs of the tools that look for something and change nothing."""
+
 
 @lru_cache(4096)
 def among(name: str, patterns: tuple[str, ...]) -> bool:
@@ -33,6 +36,11 @@ def among(name: str, patterns: tuple[str, ...]) -> bool:
 def reads(name: str) -> bool:
     """Return True for a tool that reads a file."""
     return among(name, READERS) and not among(name, WRITERS)
+
+
+def looks(name: str) -> bool:
+    """Return True for a tool that reads or searches and does nothing else."""
+    return reads(name) or (among(name, SEARCHERS) and not among(name, WRITERS))
 
 
 def writes(name: str) -> bool:

@@ -17,8 +17,8 @@ PROTECTED = (
     # what a version control system runs, and who one is to it
     ".git", ".hg", ".svn", ".gitconfig", ".gitmodules", ".husky",
     ".pre-commit-config.yaml", ".github/workflows", ".github/actions", ".gitlab-ci.yml",
-    # sessions of the kit
-    ".ctxkit",
+    # sessions of the kit, and what fuseraft puts into prompts
+    ".ctxkit", ".fuseraft",
     # shells
     ".envrc", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases",
     ".profile", ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".inputrc",

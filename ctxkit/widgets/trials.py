@@ -92,7 +92,8 @@ class Trials:
     def when(self) -> tuple[str, str]:
         """When to compact, by the log's own growth, pauses and prices, as HTML; else why it cannot say."""
         try:
-            return when(self.session)._repr_html_(), ""
+            memory = self.base.memory if self.session.has_text else None
+            return when(self.session, memory=memory)._repr_html_(), ""
         except CtxkitError as error:
             return "", str(error)
 

@@ -40,11 +40,11 @@ def test_a_consumed_read_keeps_as_much_live_as_in_a_replay():
     context.prepare(1.0)
     history = context.run.shown()
     for stage, part in enumerate(AdaptiveTrim().steps):
-        assert context.trimmed(stage) == applied(part, history, context.run.room).messages
-    assert lengths(context.trimmed(0)) == [565, 4065, 9]
-    assert lengths(context.trimmed(1)) == [565, 565, 9]
-    assert not lengths(context.trimmed(2))
-    assert not any(m.tool_calls for m in context.trimmed(2))
+        assert context.trimmed(stage).messages == applied(part, history, context.run.room).messages
+    assert lengths(context.trimmed(0).messages) == [565, 4065, 9]
+    assert lengths(context.trimmed(1).messages) == [565, 565, 9]
+    assert not lengths(context.trimmed(2).messages)
+    assert not any(m.tool_calls for m in context.trimmed(2).messages)
 
 
 @pytest.mark.parametrize(("rules", "stages"), [

@@ -130,5 +130,7 @@ def test_what_was_sent_whole_is_what_is_said_to_have_been_sent():
         items = told.sent(number)
         assert [i.message.parts for i in items] == [m.parts for m in went.messages]
         assert sum(i.tokens for i in items) == went.tokens
+        assert context.run.sizes(number, number + 1) == [went.tokens]
+    assert context.run.total == sum(context.run.prompts)
     assert told.sent(1)[2].message.text == LONG
     assert told.sent(2)[2].message.text.startswith(STUB)

@@ -40,6 +40,7 @@ def held(one, heard):
         assert [i.message.parts for i in messages] == [m.parts for m in request.messages]
         results = sum(len(i.message.text) for i in messages if i.message.role == "tool")
         assert event["content_chars"]["fn_results"] == results
+        assert event["est_tokens"] == sum(i.tokens for i in items)
         made = report(one.session, call)
         assert made.messages_n == len(request.messages)
         assert sum(p.tokens for p in made.parts) == made.prompt_tokens

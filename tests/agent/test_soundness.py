@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from builders import assistant, result, session, tool_call, user
@@ -144,9 +145,31 @@ def test_a_hung_tool_ends_there_too_and_has_its_result():
         await asyncio.sleep(3600)
 
     reply = said(ToolCall("c1", "wait"), stop="tool")
-    a = agent(reply, tools=[tool(wait)], limits=Limits(seconds=0.05), clock=lambda: 1.8e9)
+    a = agent(reply, tools=[tool(wait)], limits=Limits(seconds=0.5), clock=lambda: 1.8e9)
     assert run(a.turn("go")).ended == "limit"
-    assert a.session.messages[-1].text == "Stopped at the limit of 0.05 seconds, before it ended."
+    assert a.session.messages[-1].text == "Stopped at the limit of 0.5 seconds, before it ended."
+
+
+@pytest.mark.parametrize("later", [True, False], ids=["the limit holds after it", "in time"])
+def test_the_time_that_a_person_thinks_is_not_the_turns(later):
+    """0.8 s of thought pass a limit of 0.5 s; a tool that hangs is ended by it all the same."""
+    now = time.monotonic
+
+    async def thinks(_call):
+        await asyncio.sleep(0.8)
+        return True
+
+    async def wait() -> str:
+        """Wait."""
+        await asyncio.sleep(3600 if later else 0)
+
+    reply = said(ToolCall("c1", "wait"), stop="tool")
+    a = agent(reply, tools=[tool(wait)], limits=Limits(seconds=0.5), clock=now, approve=thinks)
+    began = now()
+    outcome = run(a.turn("go"))
+    assert outcome.ended == ("limit" if later else "answered")
+    assert 0.8 + (0.5 if later else 0) <= now() - began < 9
+    assert outcome.spent.seconds < now() - began - 0.79
 
 
 def test_a_limit_that_cannot_be_kept_leaves_no_trace():

@@ -8,12 +8,15 @@ import pytest
 from builders import assistant, call, result, step, system, tool_call, user
 from hypothesis import given
 from hypothesis import strategies as st
+from late_talks import late_talk
 from talks_by_chance import Fours, by_chance, shown
 
+from ctxkit.engine import run
 from ctxkit.errors import BadArguments, UnsoundHistory
 from ctxkit.history import History, Log
 from ctxkit.history.invariants import ALL
 from ctxkit.messages import Message, Text
+from ctxkit.presets.catalogue import preset
 from ctxkit.session import apply_edit
 
 
@@ -217,3 +220,24 @@ def test_under_one_measure_a_summary_of_a_known_size_is_as_large_in_both():
     assert new.estimated == new.tokens - new.fixed
     later = new.shorten([2], "[gone]", "why")
     assert later.estimated == later.tokens - later.fixed
+
+
+def test_a_result_that_came_after_its_call_was_dropped_is_nobodys_fault():
+    call, other = tool_call("shell"), tool_call("shell")
+    late = (user("go"), assistant("", call), user("on"), assistant("", other), result("x", other))
+    log = Log.of((*late, result("late", call), assistant("a"), assistant("b")), Fours())
+    h = History.start(log, 1).drop(np.array([1]), "why").at(log.calls - 1)
+    assert [i.broken(h) for i in ALL].count(None) == len(ALL) - 1
+    said = next(p for p, m in enumerate(h.messages) if m.text == "a")
+    changed = short(h[said], "something longer")
+    assert h.replace({said: changed}, reason="why")[said].text == "something longer"
+    assert len(h.become([m for m in h.messages if m.text != "a"], "why")) == len(h) - 1
+    sound = shown(user("go"), assistant("", other), result("x", other))
+    with pytest.raises(UnsoundHistory, match="lost its result"):
+        sound.become([m for m in sound.messages if m.role != "tool"], "why")
+
+
+def test_rules_that_replace_can_be_replayed_where_a_result_came_late():
+    log = Log.of(late_talk(6, 25), Fours())
+    rules = preset("agent_framework").but(window=9_000, assumed=True, reserve=1_000)
+    assert run(log, rules).cuts

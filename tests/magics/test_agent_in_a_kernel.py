@@ -110,6 +110,24 @@ def test_a_turn_beside_the_notebook_can_be_stopped(kernels):
     assert shown(kernel.run("print(turn.state)")).strip() == "stopped"
 
 
+@pytest.mark.parametrize("seed", ["", "tour"])
+def test_a_turn_beside_the_notebook_leaves_its_words_in_the_notebook(kernels, seed):
+    """A widget is not saved; with a seed nothing is changed afterwards, as nbval does not see it."""
+    kernel = kernels()
+    kernel.run(f"%config CtxKit.seed = {seed!r}")
+    kernel.begin("%%agent --background --out turn\nWrite it")
+    kernel.begin("print('the', turn.result(20).outcome.ended, turn.running._thread.join())")
+    seen = kernel.until(lambda m: "the answered None" in m["content"].get("text", ""))
+    updates = [m["content"] for m in seen if m["msg_type"] == "update_display_data"]
+    left = [u["data"] for u in updates if "is over" in u["data"]["text/plain"]]
+    assert len(left) == (not seed)
+    for data in left:
+        assert set(data) == {"text/html", "text/plain"}
+        assert "▸ write_file" in data["text/plain"]
+        assert "heat.py" in data["text/html"]
+        assert "<svg" in data["text/html"]
+
+
 def test_a_second_kernel_is_told_who_holds_the_session_and_resumes_it_when_that_one_is_killed(kernels):
     first, second = kernels(), kernels()
     first.run("%%agent\nWrite it")

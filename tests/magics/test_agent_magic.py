@@ -387,6 +387,19 @@ def test_budget_grows_with_each_turn(shell):
     assert "main" in repr(run(shell, "%context budget"))
 
 
+def test_a_live_budget_is_drawn_with_its_warning_and_its_cut_over(shell):
+    shell.user_ns["mine"] = presets.fuseraft(warn_at=5_000, cutover_at=9_000)
+    run(shell, f"{AUDIT} --rules mine\ngo")
+    chart = run(shell, "%context budget")
+    assert [(n.y, n.label) for n in chart.drawing.limits] == [
+        (5_000, "warn at 5,000"),
+        (9_000, "cut over at 9,000"),
+    ]
+    peak = run(shell, "%context turns")["cumulative_input_tokens"].max()
+    assert f"{peak / 9_000:.0%}" in repr(chart)
+    assert "no limit" not in repr(chart)
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [("diff", "no compaction"), ("restore 0", "no checkpoint"), ("branch 3", "no checkpoint"), ("restore", "needs")],

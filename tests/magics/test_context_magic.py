@@ -148,7 +148,7 @@ def test_a_usage_error_of_ipython_leaves_as_one_of_ours():
         ("%context turns --", {"--session", "--follow", "--help"}),
         ("%context turns --session l", {"log"}),
         ("%context use lo", {"log"}),
-        ("x = 1\n%context se", {"sessions"}),
+        ("x = 1\n%context se", {"sessions", "sections"}),
         ("%context use x --format p", {"pi"}),
     ],
 )

@@ -177,7 +177,7 @@ def test_the_schemas_of_other_tools_are_counted_as_schemas(kernel):
 
     with wire("chat", Play(raw=usage(90)), Play(raw=usage(900))) as up:
         model = f"openai/own-model?api_base={up.url}&context_window=50000"
-        run(kernel(), f"%%agent --session k --model '{model}' --tools look\nLook.")
+        run(kernel(), f"%%agent --session k --model '{model}' --tools look --sections off\nLook.")
         answer = run(kernel(), "%%agent --session k --tools files\ngo on")
     session = read(".ctxkit/sessions/k.jsonl")
     assert session == answer.session or session.log == answer.session.log

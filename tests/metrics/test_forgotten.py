@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.engine import run
-from ctxkit.metrics.forgotten import HARDEST, Forgotten
+from ctxkit.metrics.forgotten import Forgotten
+from ctxkit.metrics.regrets import HARDEST
 from ctxkit.metrics.shown import shown_by, shown_in
 from ctxkit.policies import triggers, window
 from ctxkit.policies.rules import Rules
@@ -31,6 +32,9 @@ WORDS += [
     "#4711",
     "deadbeef01",
     "never delete the table",
+    "Never delete the table of runs. Thank you",
+    "the table of runs must not be deleted",
+    "fin-import-7",
     "TODO: the rest",
     "word " * 150,
 ]

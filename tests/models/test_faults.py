@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 
 import pytest
-from models.wires import FORMATS, OUT, PROMPT, Play, wire
+from models.wires import FORMATS, OUT, PROMPT, WRITERS, Play, wire
 from talkers import ECHO, agent, run
 
+from ctxkit.agent import Limits
 from ctxkit.messages import Message
 from ctxkit.models.provider import Provider
 from ctxkit.models.retries import Patience
@@ -148,8 +150,33 @@ def test_401_is_one_request_and_a_sentence(kind):
     lives(held)
 
 
+@every()
+def test_a_wait_that_is_too_long_is_named(kind):
+    """A server that asks for a day is given up at once, and the day is said."""
+    full = Play(status=429, said="slow down", headers=(("retry-after", "86400"),))
+    held = Held(kind, full)
+    assert (held.outcome.ended, held.first, held.waits) == ("error", 1, [])
+    assert "ask again in 86,400 s" in held.outcome.why
+    lives(held)
+
+
+@every()
+def test_a_limit_of_the_turn_ends_a_wait(kind):
+    """The server asks for 21 s, the turn has one."""
+    with wire(kind, LIMIT) as up:
+        own = {"api_base": up.url, "api_key": "none"}
+        model = Provider(FORMATS[kind][0], context_window=50_000, options=own)
+        began = time.monotonic()
+        outcome = run(agent(model=model, limits=Limits(seconds=1.5), clock=time.monotonic).turn("go"))
+    assert outcome.ended == "limit"
+    assert time.monotonic() - began < 12
+    assert len(up.asked) <= 1
+
+
 @every("chat", "responses", "anthropic")
-@pytest.mark.parametrize("broken", ['{"x": "1", "y', "[1, 2]", "x=1", '"x"'])
+@pytest.mark.parametrize(
+    "broken", ['{"x": "1", "y', "[1, 2]", "x=1", '"x"', '{"x": NaN}', '{"x": ' + "[" * 1500 + "]" * 1500 + "}"]
+)
 def test_malformed_arguments_go_back_as_an_empty_object(kind, broken):
     held = Held(kind, Play(calls=(("echo", broken),)))
     assert held.outcome.ended == "answered"
@@ -216,6 +243,56 @@ def test_usage_that_was_not_told_is_missing_and_counted_here(kind, usage):
     held = Held(kind, Play("All is well.", usage=usage), turns=1)
     assert held.replies[0].usage is None
     assert held.outcome.spent.unbilled > 0
+
+
+ODD = {
+    "chat": b'"prompt_tokens": 1219',
+    "responses": b'"input_tokens": 1219',
+    "anthropic": b'"input_tokens": 1219',
+    "gemini": b'"promptTokenCount": 1219',
+    "ollama": b'"prompt_eval_count": 1219',
+}
+
+
+@every()
+@pytest.mark.parametrize("told", ["-5", "99999999999999999999"])
+def test_usage_that_cannot_be_tells_nothing(kind, told):
+    """Nothing below zero is recorded, and no sum that no window holds is taken for an overflow."""
+    said = b"".join(WRITERS[kind](WELL, {}))
+    assert ODD[kind] in said
+    held = Held(kind, Play(raw=said.replace(ODD[kind], ODD[kind][:-4] + told.encode())), turns=1)
+    assert (held.outcome.ended, held.first) == ("answered", 1)
+    assert held.replies[0].usage is None
+    assert held.outcome.spent.unbilled > 0
+
+
+BREAKS = {
+    "chat": b'data: {"error": {"message": "Overloaded", "code": 500}}\n\n',
+    "responses": b'event: error\ndata: {"type": "error", "code": "server_error", "message": "Overloaded"}\n\n',
+    "anthropic": b'event: error\ndata: {"type": "error", "error": {"type": "overloaded_error", "message": "x"}}\n\n',
+    "gemini": b'data: {"error": {"code": 503, "message": "overloaded", "status": "UNAVAILABLE"}}\r\n\r\n',
+    "ollama": b'{"error": "model runner has unexpectedly stopped"}\n',
+}
+
+
+@every()
+@pytest.mark.parametrize("after", ["words", "nothing"])
+def test_an_error_in_the_stream_is_asked_again_and_answered(kind, after):
+    words = b"".join(WRITERS[kind](Play(LONG, cut=True), {})) if after == "words" else b""
+    held = Held(kind, Play(raw=words + BREAKS[kind]), turns=1)
+    assert (held.outcome.ended, held.outcome.text.strip()) == ("answered", "All is well.")
+    assert held.first == 2
+    assert "do not delete" not in json.dumps(held.wire.asked)
+
+
+@every()
+@pytest.mark.parametrize("data", [b"\xff\xfe\x00\n\n", b"data: null\n\ndata: []\n\ndata: 5\n\n", b"{}\n[]\n"])
+def test_what_is_no_stream_of_the_format_ends_in_a_sentence(kind, data):
+    held = Held(kind, Play(raw=data), for_ever=True)
+    assert held.outcome.ended == "error"
+    assert held.outcome.why
+    assert "Traceback" not in held.outcome.why
+    lives(held)
 
 
 def test_thinking_leaves_room_for_the_answer():

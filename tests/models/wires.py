@@ -42,7 +42,7 @@ class Play:
     stop: str = ""
     """A finish reason in the words of Chat Completions, or of the format, in place of the right one."""
     usage: str = "told"
-    """`told`, `none` or `zero`."""
+    """`told`, `counted` (a third of the characters that were asked), `none` or `zero`."""
     ids: bool = True
     apart: bool = False
     """Each call in a piece of its own, all at index 0."""
@@ -61,11 +61,18 @@ def _words(play):
     return words[: max(1, len(words) // 2)] if play.cut else words
 
 
+def billed(play, body):
+    """Return the prompt tokens that a reply is billed; 0: it tells none."""
+    if play.usage == "counted":
+        return len(json.dumps([body.get(k) for k in ("system", "messages", "tools")])) // 3
+    return PROMPT if play.usage == "told" else 0
+
+
 def _text(arguments):
     return arguments if isinstance(arguments, str) else json.dumps(arguments)
 
 
-def chat(play, _body):
+def chat(play, body):
     def piece(delta, stop=None, **more):
         return {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "own-model",
                 "choices": [{"index": 0, "delta": delta, "finish_reason": stop}], **more}  # fmt: skip
@@ -78,16 +85,16 @@ def chat(play, _body):
         events.append(
             piece({"tool_calls": [{**call, "function": {"name": name, "arguments": ""}}]})
         )
-        events += [piece({"tool_calls": [{"index": at, "function": {"arguments": text[k : k + 5]}}]})
-                   for k in range(0, len(text), 5)]  # fmt: skip
+        long = max(5, len(text) // 20)
+        events += [piece({"tool_calls": [{"index": at, "function": {"arguments": text[k : k + long]}}]})
+                   for k in range(0, len(text), long)]  # fmt: skip
     if play.cut:
         return _sse(events)
     events.append(piece({}, play.stop or ("tool_calls" if play.calls else "stop")))
-    usage = {"prompt_tokens": PROMPT, "completion_tokens": OUT, "total_tokens": PROMPT + OUT}
+    n = billed(play, body)
+    usage = {"prompt_tokens": n, "completion_tokens": OUT, "total_tokens": n + OUT}
     if play.usage != "none":
-        events.append(
-            {**piece({}), "choices": [], "usage": usage if play.usage == "told" else None}
-        )
+        events.append({**piece({}), "choices": [], "usage": usage if n else None})
     return [*_sse(events), b"data: [DONE]\n\n"]
 
 
@@ -143,12 +150,10 @@ def responses(play, _body):
     return _sse([*events, {"type": end, "response": done}], named=True)
 
 
-def anthropic(play, _body):
+def anthropic(play, body):
     stops = {"content_filter": "refusal", "length": "max_tokens", "tool_calls": "tool_use"}
-    first = {
-        "input_tokens": PROMPT if play.usage == "told" else 0,
-        "output_tokens": 1 if play.usage == "told" else 0,
-    }
+    n = billed(play, body)
+    first = {"input_tokens": n, "output_tokens": 1 if n else 0}
     start = {"id": "m1", "type": "message", "role": "assistant", "model": "claude", "content": [], "stop_reason": None,
              "stop_sequence": None, "usage": first}  # fmt: skip
     events, at = [{"type": "message_start", "message": start}], count()
@@ -182,7 +187,7 @@ def anthropic(play, _body):
         events.append({"type": "content_block_stop", "index": i})
     stop = stops.get(play.stop, play.stop) or ("tool_use" if play.calls else "end_turn")
     ended = {"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": None},
-             "usage": {"output_tokens": OUT if play.usage == "told" else 0}}  # fmt: skip
+             "usage": {"output_tokens": OUT if n else 0}}  # fmt: skip
     return _sse([*events, ended, {"type": "message_stop"}], named=True)
 
 

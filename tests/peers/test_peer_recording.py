@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import json
+from dataclasses import replace
 
 import pytest
 from models.wires import OUT, PROMPT, Play, wire
@@ -110,6 +113,56 @@ def test_anthropic():
     check(live, 1)
 
 
+def test_google_genai():
+    genai = pytest.importorskip("google.genai")
+    with wire("gemini", *TURN) as up, ck.record("gemini") as live:
+        client = genai.Client(api_key="none", http_options={"base_url": up.url})
+        chat = client.chats.create(model="gemini-2.5-pro", config={
+            "tools": [double], "system_instruction": "Be short.",
+            "automatic_function_calling": {"disable": True},
+        })  # fmt: skip
+        [called] = [c for piece in chat.send_message_stream("Double 21.") for c in piece.function_calls or ()]
+        answer = genai.types.Part.from_function_response(name=called.name, response={"result": double(21)})
+        assert "42" in "".join(p.text or "" for p in chat.send_message_stream(answer))
+    check(live)
+    assert [m.role for m in live.session.messages] == ["system", "user", "assistant", "tool", "assistant"]
+    assert live.session.edits == ()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_ollama(stream):
+    ollama = pytest.importorskip("ollama")
+    with wire("ollama", *TURN) as up, ck.record("ollama") as live:
+        client, messages = ollama.Client(host=up.url), [{"role": "user", "content": "Double 21."}]
+        for _ in TURN:
+            if stream:
+                said = [p.message for p in client.chat("own-model", messages, tools=[double], stream=True)]
+                calls = [c for m in said for c in m.tool_calls or ()]
+                text = "".join(m.content or "" for m in said)
+                reply = {"role": "assistant", "content": text, "tool_calls": calls}
+                messages += [ollama.Message(**reply)]
+            else:
+                up.plays[0] = replace(up.plays[0], raw=whole(up.plays[0]))
+                reply = client.chat("own-model", messages, tools=[double]).message
+                calls = reply.tool_calls or ()
+                messages += [reply]
+            messages += [{"role": "tool", "tool_name": c.function.name, "content": "42"} for c in calls]
+    check(live)
+    assert [m.role for m in live.session.messages] == ["user", "assistant", "tool", "assistant"]
+    assert live.session.edits == ()
+
+
+def whole(play):
+    """What Ollama answers where no stream was asked for."""
+    from models.wires import ollama as lines
+
+    *said, last = (json.loads(x) for x in b"".join(lines(play, {})).splitlines())
+    text = "".join(x["message"]["content"] for x in said)
+    calls = [c for x in said for c in x["message"].get("tool_calls", ())]
+    message = {"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})}
+    return json.dumps({**last, "message": message}).encode()
+
+
 def test_pydantic_ai():
     with wire("chat", *TURN) as up, ck.record("pydantic-ai") as live:
         streamed(pydantic_agent(up), "Double 21.")
@@ -155,14 +208,18 @@ def turns(kind, take, n=4):
 
 
 def with_pydantic_ai(rules):
-    def take(up, n):
-        pytest.importorskip("pydantic_ai", minversion="2")
-        from pydantic_ai.capabilities import ProcessHistory
+    """In the form that this version takes: pydantic-ai 1 as `history_processors`, 2 as a capability."""
 
-        agent, history = (
-            pydantic_agent(up, capabilities=[ProcessHistory(ck.history_processor(rules))]),
-            None,
-        )
+    def take(up, n):
+        agents = pytest.importorskip("pydantic_ai")
+        processor = ck.history_processor(rules)
+        if "history_processors" in inspect.signature(agents.Agent.__init__).parameters:
+            agent = pydantic_agent(up, history_processors=[processor])
+        else:
+            from pydantic_ai.capabilities import ProcessHistory
+
+            agent = pydantic_agent(up, capabilities=[ProcessHistory(processor)])
+        history = None
         for _ in range(n):
             history = streamed(agent, "Double 21.", message_history=history)
 

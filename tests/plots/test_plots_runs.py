@@ -72,8 +72,8 @@ def test_the_cache_of_a_record_and_of_its_replay():
     assert sum(c.read for c in replayed) == ck.score(again, loss=False)["cache_read_tokens"]
     assert "a compaction" in ck.plots.cache(again).to_text()
     ck.plots.cache(again).figure()
-    assert "reproduced within 0.0%" in ck.plots.cache(again).caption
-    assert "1 of 1 sessions within 0.0%" in ck.plots.frontier(ck.sweep(s, "none", loss=True)).caption
+    assert "Foretold by other sessions" in ck.plots.cache(again).caption
+    assert "input sides of 1 of 1 sessions are" in ck.plots.frontier(ck.sweep(s, "none", loss=True)).caption
 
 
 def test_without_a_split_the_cache_says_nothing():

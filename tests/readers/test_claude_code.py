@@ -217,3 +217,15 @@ def test_prompts_fall_at_the_compactions_of_a_real_session(real: Path) -> None:
 
 def write(path: Path, *records: Any) -> None:
     path.write_bytes(b"\n".join(r if isinstance(r, bytes) else json.dumps(r).encode() for r in records))
+
+
+def test_the_first_reply_after_a_restart_says_so() -> None:
+    """A program that goes on in a new process may send another prefix."""
+    hook = {"type": "progress", "uuid": "h", "parentUuid": "b", "sessionId": "s"}
+    hook["data"] = {"type": "hook_progress", "hookName": "SessionStart:resume"}
+    after = [ask("c", "h"), piece("d", "c", text("two"), id="2"), ask("e", "d"), piece("f", "e", text("3"), id="3")]
+    s = read(ask("a", None), piece("b", "a", text("one"), id="1"), hook, *after)
+    assert [c.message.details.get("resumed") for c in s.calls] == [None, True, None]
+    other = hook | {"data": {"type": "hook_progress", "hookName": "Stop"}}
+    s = read(ask("a", None), piece("b", "a", text("one"), id="1"), other, *after)
+    assert not any("resumed" in c.message.details for c in s.calls)

@@ -148,3 +148,18 @@ def test_the_first_kept_entry_of_a_real_session_is_the_line_named(real: Path) ->
         after = next(c for c in s.calls if c.position > s.path.index(edit))
         kept = s.view(after.index)[1]
         assert kept.text == lines[line["firstKeptEntryIndex"]]["message"]["content"][0]["text"]
+
+
+def test_a_reply_knows_how_much_the_model_was_set_to_think() -> None:
+    """A change of it empties Anthropic's cache."""
+    change = {"type": "thinking_level_change", "id": "t", "parentId": "b", "thinkingLevel": "high"}
+    s = read(
+        HEAD | {"thinkingLevel": "off"},
+        said("a", None, "do"),
+        said("b", "a", "one", "assistant"),
+        change,
+        said("c", "t", "two", "assistant"),
+    )
+    assert [c.message.details["effort"] for c in s.calls] == ["off", "high"]
+    bare = read(HEAD, said("a", None, "do"), said("b", "a", "one", "assistant"))
+    assert "effort" not in bare.calls[0].message.details

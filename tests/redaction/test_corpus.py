@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from redaction.corpus import INNOCENT, basic, beside, block, prefixed
+from redaction.corpus import B64, INNOCENT, PREFIXED, basic, beside, block, drawn, prefixed
 
-from ctxkit.redaction import redact, redacted
+from ctxkit.redaction import MARK, redact, redacted
+from ctxkit.redaction.streams import Stream
 
 SEEDS = range(8)
 
@@ -79,3 +80,36 @@ def test_a_key_of_an_object_tells_what_its_value_is():
 def test_a_key_of_an_object_can_be_a_secret_itself():
     _, _, body = prefixed(1)[15]
     assert redacted({f"sk-{body}": {"n": 1}}) == {"[redacted]": {"n": 1}}
+
+
+PHRASE = "abandon ability able about above absent absorb abstract absurd abuse access accident"
+
+
+@pytest.mark.parametrize(
+    "form", ['MNEMONIC="{}"', "seed phrase: {}", '{{"recovery_phrase": "{}"}}']
+)
+def test_the_words_of_a_wallet_go(form):
+    assert redact(form.format(PHRASE)) == form.format(MARK)
+    assert redact(form.format("is what opens it")) == form.format("is what opens it")
+
+
+def test_the_lines_of_a_putty_key_go():
+    lines = "\n".join(drawn(i, B64, 64) for i in range(14))
+    assert redact(f"Private-Lines: 14\n{lines}\nPrivate-MAC: 0") == (
+        f"Private-Lines: 14\n{MARK}Private-MAC: 0"
+    )
+    shown = Stream([])
+    pieces = [shown.feed(p) for p in f"Private-Lines: 14\n{lines}\nPrivate-MAC: 0".splitlines(True)]
+    assert not left(lines, "".join([*pieces, shown.flush()]))
+
+
+@pytest.mark.parametrize(("prefix", "alphabet", "length"), PREFIXED)
+def test_a_vendors_key_is_missed_less_than_once_in_fifty(prefix, alphabet, length):
+    keys = [prefix + drawn(seed, alphabet, length) for seed in range(300)]
+    assert sum(redact(key) == key for key in keys) <= 6
+
+
+def test_a_phrase_is_held_back_until_it_is_known_to_be_none():
+    stream = Stream([])
+    text = f"seed phrase: {PHRASE}. And then"
+    assert "".join([*map(stream.feed, text), stream.flush()]) == f"seed phrase: {MARK}. And then"

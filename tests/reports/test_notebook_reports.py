@@ -54,7 +54,7 @@ def test_its_cells_run_and_give_what_it_shows(what, request, tmp_path):
 def test_it_says_first_what_it_rests_on(what, request, tmp_path):
     made = nbformat.read(ck.export(request.getfixturevalue(what), tmp_path / "r.ipynb"), as_version=4)
     first = made.cells[0].source
-    assert "Reproduction error" in first
+    assert "Prediction error" in first
     assert "without an explanation" in first
     assert r"o200k\_base" in first
     assert ("Open loop" in first) == (what != "billing")

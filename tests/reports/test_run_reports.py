@@ -46,7 +46,7 @@ def comparison():
 
 def test_a_comparison_says_first_what_it_rests_on_and_shows_its_figures(comparison, tmp_path):
     said = words(ck.export(comparison, tmp_path / "c.html"))
-    assert said.index("Open loop") < said.index("Reproduction error") < said.index("What each would have cost")
+    assert said.index("Open loop") < said.index("Prediction error") < said.index("What each would have cost")
     assert said.index("o200k_base") < said.index("What each would have cost")
     for tokens in comparison["prompt_tokens"]:
         assert f"{tokens:,}" in said
@@ -104,7 +104,7 @@ def test_other_frames_are_refused(runs, tmp_path):
 
 def test_what_cannot_be_checked_is_said_not_made_up():
     bare = " ".join(of_session(session(user(), assistant())))
-    assert "Reproduction error: unknown" in bare
+    assert "Prediction error: unknown" in bare
     assert "%" not in bare
     replayed = ck.replay(grown("one"), ck.presets.none())
     assert of_session(replayed)[0].startswith("Open loop")

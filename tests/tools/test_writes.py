@@ -170,12 +170,21 @@ def test_a_killed_write_leaves_nothing(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="files have names at once here")
-def test_what_was_left_in_the_moment_of_naming_is_taken_away(tmp_path):
-    (tmp_path / "a.txt").write_text("old")
+@pytest.mark.parametrize("there", [True, False], ids=["old", "new"])
+@pytest.mark.parametrize("age", [0.0, 1.1])
+def test_what_was_left_in_the_moment_of_naming_is_taken_away(tmp_path, there, age):
+    """At once where it is old; where it may be another writer's, after a second."""
+    if there:
+        (tmp_path / "a.txt").write_text("old")
     (tmp_path / ".a.txt.ctxkit-new").write_text("left")
+    time.sleep(age)
+    began = time.monotonic()
     Root(tmp_path).write("a.txt", b"new")
-    assert names(tmp_path) == ["a.txt"]
+    took = time.monotonic() - began
     assert (tmp_path / "a.txt").read_text() == "new"
+    if age or there:
+        assert names(tmp_path) == ["a.txt"]
+    assert not age or took < 0.9
 
 
 @pytest.mark.parametrize("first", [True, False])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import UnsoundHistory
 from ctxkit.history.invariants.calls import CallsHaveResults
+from ctxkit.history.invariants.invariant import keep_in_mind
 from ctxkit.history.invariants.order import OrderStays
 from ctxkit.history.invariants.pending import PENDING_STAYS
 from ctxkit.history.invariants.pinned import PINNED_STAYS
@@ -28,11 +29,17 @@ ALL: tuple[Invariant, ...] = (
 
 def broken(view: View) -> str | None:
     """Return the sentence of the first invariant that a history breaks, or None."""
-    return next((why for invariant in ALL if (why := invariant.broken(view))), None)
+    why = next((why for invariant in ALL if (why := invariant.broken(view))), None)
+    if why is None:
+        keep_in_mind(view)
+    return why
 
 
-def check(view: View) -> None:
-    """Raise UnsoundHistory with the sentence of the first invariant that a history breaks."""
+def check(view: View, was: View) -> None:
+    """Raise UnsoundHistory where a history breaks an invariant that it did not break before.
+
+    A result may have come after its call was compacted away: then nobody's change is to blame.
+    """
     why = broken(view)
-    if why:
+    if why and not broken(was):
         raise UnsoundHistory(why)

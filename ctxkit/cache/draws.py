@@ -1,0 +1,49 @@
+"""The reads that rates foretell: what each call would read, drawn many times."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxkit.cache.causes import UNNAMED, kind, warm
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from ctxkit.cache.calls import Asked
+    from ctxkit.cache.rates import Rates
+
+DRAWS = 200
+_SEED = 17
+"""One seed: the same session is always foretold the same."""
+
+
+def drawn(known: Sequence[Asked], rates: Rates) -> NDArray[Any]:
+    """Return reads by draw and call, in tokens.
+
+    Each draw takes the rates of one teaching session at random, drawn to those of its tool (or
+    those of the session's own first half, where it teaches), and then chance call by call.
+    """
+    rng = np.random.default_rng(_SEED)
+    kinds = [kind(a) for a in known]
+    hit = np.array([warm(a) for a in known], np.int64)
+    low, often, kept = (np.zeros((DRAWS, len(known))) for _ in range(3))
+    teachers = [None] if rates.first or not rates.drawn else rates.drawn
+    taken = rng.integers(len(teachers), size=DRAWS)
+    for which, teacher in enumerate(teachers):
+        by_kind = {k: rates.rate(k, teacher) for k in set(kinds)}
+        rows = taken == which
+        often[rows] = [by_kind[k].often for k in kinds]
+        kept[rows] = [by_kind[k].kept for k in kinds]
+    for i, (a, k) in enumerate(zip(known, kinds, strict=True)):
+        low[:, i] = np.minimum(rng.choice(rates.lows(a, k), size=DRAWS), a.prompt)
+    missing = rng.random(low.shape) < often
+    unnamed = np.array([k in UNNAMED for k in kinds], bool)
+    at_miss = np.where(unnamed, kept * hit, low)
+    reads = np.where(missing, at_miss, hit)
+    first = np.array([a.before is None and not a.switched for a in known], bool)
+    reads[:, first] = low[:, first]
+    return reads

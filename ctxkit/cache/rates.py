@@ -1,0 +1,148 @@
+"""What several sessions teach together: rates of misses, and what is read at one."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit.cache.causes import UNNAMED, before_reasoning, warm
+from ctxkit.cache.counts import Count, Taught
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ctxkit.cache.calls import Asked
+
+LONG = 8
+"""Calls that a session must have to be judged, or drawn; shorter ones only teach."""
+FEW = 5
+"""With fewer sessions of its own tool a prediction says so, and its interval is widened."""
+_CALLS = 12
+"""A wider pool counts for at most so many calls of a narrower one."""
+_FIRST = "cold_start"
+_SELDOM, _MOSTLY = 0.02, 0.9
+"""Rates of classes of which no session tells: a call without a cause misses seldom."""
+_FIRES = 3
+"""The same where a cause is named: such calls are few."""
+_PLAIN = frozenset({"openai", "deepseek", "kimi", "gemini"})
+"""Families that bill no writes: one teaches of another where nothing else does, no router."""
+_ON_PREFIX = ("resumed", "changed_earlier", "retry")
+"""Causes at which the part that all sessions of a tool share is still read."""
+
+
+class Rate(NamedTuple):
+    """How often a class of calls misses, and the share that it still reads then."""
+
+    often: float
+    kept: float
+
+
+class Rates:
+    """What teachers say to a session of one tool and family: its own kind first, then wider."""
+
+    def __init__(
+        self, teachers: Iterable[Taught], tool: str, family: str, first: Taught | None = None
+    ) -> None:
+        self.every = list(teachers)
+        near = [t for t in self.every if t.family == family]
+        wide = [t for t in self.every if t.family in _PLAIN] if family in _PLAIN else near
+        self.own = [t for t in near if t.tool == tool]
+        self.first = first
+        """What a session's own first half taught, before all others."""
+        self.drawn = next((found for each in (self.own, near, wide) if (found := _long(each))), [])
+        """The sessions of which each draw takes one."""
+        self._pools = [_sum(each) for each in (self.own, near, wide)]
+        if first is not None:
+            self._pools.insert(0, first.counts)
+        self._prefix = _median([r for n in UNNAMED for r in self._reads(n)])
+
+    def after(self, first: Taught) -> Rates:
+        """Return the rates with what a session's own first half taught before all others."""
+        return Rates(self.every, first.tool, first.family, first)
+
+    @property
+    def few(self) -> bool:
+        """True where too few sessions of the same tool and provider teach."""
+        return len(self.own) < FEW
+
+    def rate(self, name: str, teacher: Taught | None = None) -> Rate:
+        """Return the rate of a class; `teacher`: as one session of the tool has it."""
+        often, kept = _named_rate(name), 0.0
+        narrow = name in UNNAMED and bool(self.own)  # what no rule explains is the tool's own way
+        pools = self._pools[:-2] if narrow else self._pools
+        weight: float = _CALLS
+        for pool in (*reversed(pools), teacher.counts if teacher else {}):
+            count = pool.get(name, Count())
+            often, kept = _shrunk(count, often, kept, name, weight)
+            weight = _enough(count) if self.first else _CALLS
+        return Rate(often, kept)
+
+    def lows(self, asked: Asked, name: str) -> Sequence[int]:
+        """Return what a call may read at a miss, in tokens; of unnamed classes see `Rate`."""
+        if name == "reasoning_dropped":
+            return (before_reasoning(asked),)
+        if name == "too_short" or (name == "compaction" and self._expired(asked)):
+            return (0,)
+        if name in _ON_PREFIX:
+            return (min(self._prefix, warm(asked)),)
+        return self._reads(name) or (0,)
+
+    @staticmethod
+    def _expired(asked: Asked) -> bool:
+        return asked.gap is not None and asked.gap >= asked.life
+
+    def _reads(self, name: str) -> Sequence[int]:
+        """Return the reads of a class by the nearest pool that has any, of first calls any."""
+        for pool in self._pools:
+            if name in pool and pool[name].reads:
+                return pool[name].reads
+            if name.startswith(_FIRST) and (
+                found := [r for k, c in pool.items() if k.startswith(_FIRST) for r in c.reads]
+            ):
+                return found
+        return ()
+
+
+def _named_rate(name: str) -> float:
+    """Return the rate before anything was seen: a cause holds, a call without one hits."""
+    return _SELDOM if name in UNNAMED else _MOSTLY
+
+
+def _enough(count: Count) -> float:
+    """Return how many calls hold twelve misses: beside one half others count as that."""
+    return max(_CALLS, min(1.0, _CALLS / max(count.misses, 1)) * count.calls)
+
+
+def _shrunk(
+    count: Count, often: float, kept: float, name: str, weight: float
+) -> tuple[float, float]:
+    """Return the rate of a count, drawn to a wider pool's by so many calls of it.
+
+    Of unnamed classes by tokens, not by misses: small misses come early, where little is lost.
+    """
+    if not count.calls:
+        return often, kept
+    if name not in UNNAMED:
+        return (count.misses + _FIRES * often) / (count.calls + _FIRES), kept
+    mean = count.expected / count.calls
+    share = (count.lost + weight * mean * often * (1 - kept)) / (count.expected + weight * mean)
+    if count.misses:
+        held = 1 - count.lost / max(count.lost + sum(count.reads), 1)
+        kept = (count.misses * held + kept) / (count.misses + 1)
+    return min(share / (1 - kept), 1.0), kept
+
+
+def _long(teachers: Iterable[Taught]) -> list[Taught]:
+    return [t for t in teachers if sum(c.calls for c in t.counts.values()) >= LONG]
+
+
+def _sum(teachers: Iterable[Taught]) -> dict[str, Count]:
+    out: dict[str, Count] = {}
+    for t in teachers:
+        for name, count in t.counts.items():
+            out[name] = out.get(name, Count()) + count
+    return out
+
+
+def _median(values: Sequence[int]) -> int:
+    return round(median(values)) if values else 0

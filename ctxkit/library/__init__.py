@@ -1,0 +1,12 @@
+"""The context store: files imported for the agents of a project, in fuseraft's format."""
+
+from __future__ import annotations
+
+from ctxkit.faces import listed
+from ctxkit.library.block import index_block
+from ctxkit.library.index import Item, Kept
+from ctxkit.library.shelves import HOMES, Library
+from ctxkit.library.takes import taken
+
+__all__ = ["HOMES", "Item", "Kept", "Library", "index_block", "taken"]
+__dir__ = listed(__all__)

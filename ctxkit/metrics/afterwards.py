@@ -1,0 +1,218 @@
+"""What followed a cut: rules that the user had to say again, acts against lost bans, stale values.
+
+Open loop, as all of loss: of a recorded cut this is what happened, of a replayed one what the
+record did while the replay's prompt did not hold it.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from functools import cached_property
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ctxkit.messages import Text
+from ctxkit.metrics.forgotten import RULES
+from ctxkit.metrics.items import SEARCHED, texts
+from ctxkit.metrics.loss import lost
+from ctxkit.metrics.meaning import missing
+from ctxkit.metrics.rereads import Rereads
+from ctxkit.metrics.wordings import rule
+from ctxkit.readers.given import of_session
+from ctxkit.tools.names import looks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pandas as pd
+
+    from ctxkit.messages import Message
+    from ctxkit.metrics.forgotten import Forgotten
+    from ctxkit.metrics.memories import Memory
+    from ctxkit.session import Session
+
+__all__ = ["Acts", "Afterwards", "Cut", "afterwards", "pairs"]
+
+_PAIR = re.compile(
+    r"(?<![\w.-])([A-Za-z][\w.-]{0,40}(?: [A-Za-z][\w.-]{0,40})?)"
+    r"[\"'`]?(?: ?(?:=|:|->) ?| (?:is|are)(?: now)? )[\"'`]?([\w./:@-]{0,80}\d[\w./:@-]{0,80})"
+)
+KEPT = 4096
+"""Texts of which it is remembered what values they give."""
+
+
+class Cut(NamedTuple):
+    """What followed one cut."""
+
+    cut: int
+    call: int
+    rules_lost: tuple[str, ...]
+    """The user's rules that it took."""
+    rules_restated: tuple[str, ...]
+    """Those of them that the user said again later, in whatever words."""
+    breach_call: int | None
+    """The first call that writes or runs something which a lost ban of the user's names."""
+    breached: str | None
+    """That ban."""
+    resume_calls: int | None
+    """Calls until the agent did something new and not only looked; None: it never did."""
+    stale: tuple[str, ...]
+    """Values put in that others had replaced before, as ``name = old (now new)``."""
+
+
+class Acts:
+    """What a session's calls did and what its messages gave as values: made once for all its runs."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory, self.rereads = memory, Rereads(memory)
+        self.names = list(memory.numbers)
+        self._against: dict[int, list[int]] = {}
+        self._told: dict[str, tuple[tuple[str, str], ...]] = {}
+
+    def against(self, item: int) -> list[int]:
+        """Return the calls that write or run what a ban names, in order."""
+        if item not in self._against:
+            told = rule(self.names[item].text)
+            banned = told.exact if told.forbids else ()
+            self._against[item] = [
+                call
+                for call, acts in enumerate(self._acts if banned else ())
+                if any(len(missing(banned, text)) < len(banned) for text in acts)
+            ]
+        return self._against[item]
+
+    @cached_property
+    def _acts(self) -> list[list[str]]:
+        """For each call what its tool calls write or run, in lower case."""
+        return [
+            [_plain(call.message, c.id) for c in call.message.tool_calls if not looks(c.name)]
+            for call in self.memory.session.calls
+        ]
+
+    def restated(self, item: int, call: int) -> bool:
+        """Say whether the user gives a rule again after a call, in whatever words."""
+        memory = self.memory
+        first, stop = np.searchsorted(memory.names_item, [item, item + 1])
+        rows = memory.names_row[first:stop].tolist()
+        return any(memory.arrival[r] > call and memory.messages[r].role == "user" for r in rows)
+
+    def stale(self, text: str, call: int) -> list[str]:
+        """Return the values that a text gives and that others had replaced before a call."""
+        upto = self.memory.upto[call] if call < self.memory.calls else len(self.memory.messages)
+        if text not in self._told:
+            if len(self._told) >= KEPT:
+                self._told.clear()
+            self._told[text] = tuple(dict.fromkeys(pairs(text)))
+        out = []
+        for name, value in self._told[text]:
+            said = [v for row, v in self._values.get(name, ()) if row < upto]
+            if value in said and value != said[-1]:
+                out.append(f"{name} = {value} (now {said[-1]})")
+        return out
+
+    @cached_property
+    def _values(self) -> dict[str, list[tuple[int, str]]]:
+        """For each name the values that the user and the agent gave it: row and value, in order."""
+        out: dict[str, list[tuple[int, str]]] = {}
+        for row, message in enumerate(self.memory.messages):
+            if message.role in ("user", "assistant"):
+                for part in message.parts:
+                    for name, value in pairs(part.text) if isinstance(part, Text) else ():
+                        out.setdefault(name, []).append((row, value))
+        return out
+
+
+class Afterwards:
+    """What followed the cuts of a session, a replay or a run."""
+
+    def __init__(self, found: Forgotten, acts: Acts) -> None:
+        self._found, self._acts = found, acts
+
+    @cached_property
+    def cuts(self) -> tuple[Cut, ...]:
+        """What followed each cut."""
+        shown, acts, out = self._found.shown, self._acts, list[Cut]()
+        rules, came = self._rules, self._came
+        for number, call in zip(shown.numbers, shown.moments.tolist(), strict=True):
+            gone = rules.get(2 * call + 1, [])
+            again = tuple(acts.names[i].text for i, _ in gone if acts.restated(i, call))
+            breach = min((b for i, end in gone if (b := self._breach(i, call, end))), default=None)
+            resume = acts.rereads.resumed(call) if call < acts.memory.calls else None
+            told = tuple(acts.names[i].text for i, _ in gone)
+            texts = (shown.words[i] for i in came.get(2 * call + 1, ()))
+            stale = dict.fromkeys(s for text in texts for s in acts.stale(text, call))
+            act, ban = breach or (None, None)
+            out.append(Cut(number, call, told, again, act, ban, resume, tuple(stale)))
+        return tuple(out)
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of a score."""
+        breaches = [c.breach_call - c.call for c in self.cuts if c.breach_call is not None]
+        resumes = [c.resume_calls for c in self.cuts if c.resume_calls is not None]
+        return {
+            "rules_restated_n": len({r for c in self.cuts for r in c.rules_restated}),
+            "breach_calls": float(median(breaches)) if breaches else None,
+            "resume_calls": float(median(resumes)) if resumes else None,
+            "stale_n": len({s for c in self.cuts for s in c.stale}),
+        }
+
+    @cached_property
+    def _rules(self) -> dict[int, list[tuple[int, int]]]:
+        """For each time the rules of the user's that went then, and the call that saw them again."""
+        taken, memory = self._found.taken, self._found.memory
+        mine = np.flatnonzero(memory.family[taken.item] == RULES)
+        out: dict[int, list[tuple[int, int]]] = {}
+        for item, time in zip(taken.item[mine].tolist(), taken.time[mine].tolist(), strict=True):
+            _, at = self._found.seen.of_each(np.array([item]))
+            later = [t for t in self._found.seen.starts[at].tolist() if t > time]
+            out.setdefault(time, []).append((item, min(later, default=2 * memory.calls) // 2))
+        return out
+
+    @cached_property
+    def _came(self) -> dict[int, list[int]]:
+        """For each time the texts that were put in then."""
+        out: dict[int, list[int]] = {}
+        for which, start, _ in self._found.shown.texts.tolist():
+            out.setdefault(start, []).append(which)
+        return out
+
+    def _breach(self, item: int, call: int, end: int) -> tuple[int, str] | None:
+        calls = self._acts.against(item)
+        at = bisect_left(calls, call)
+        found = at < len(calls) and calls[at] < end
+        return (calls[at], self._acts.names[item].text) if found else None
+
+
+def pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Yield names and the values with a digit that a text gives them: `port: 80`, `limit is now 3`."""
+    for name, value in _PAIR.findall(text[:SEARCHED]):
+        yield name.casefold().removeprefix("the "), value.rstrip(".:")
+
+
+def _plain(message: Message, call_id: str) -> str:
+    import msgspec
+
+    own = tuple(c for c in message.tool_calls if c.id == call_id)
+    return " ".join(texts(msgspec.structs.replace(message, parts=own))).casefold()
+
+
+@of_session
+def afterwards(session: Session) -> pd.DataFrame:
+    """Return one row for each cut of a session or a replay: what followed it.
+
+    Columns: `session cut call rules_lost rules_restated breach_call breached resume_calls stale`
+    (see `Cut`); several rules or values stand in one cell, a line each. No rows without text.
+    """
+    import pandas as pd
+
+    found = lost(session)
+    told = Afterwards(found, Acts(found.memory)).cuts if found is not None else ()
+    rows = [
+        (session.id, *("\n".join(v) if isinstance(v, tuple) else v for v in cut)) for cut in told
+    ]
+    return pd.DataFrame(rows, columns=["session", *Cut._fields]).astype(
+        {"breach_call": "Int64", "resume_calls": "Int64", "breached": "string"}
+    )

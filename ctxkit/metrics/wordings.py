@@ -1,0 +1,109 @@
+"""Whether a text still gives a rule of the user's, in whatever words.
+
+A sentence gives a rule where most of the words of the shorter one of both are common to them
+(compared by their first five letters, at least three of them, or all the rule has), both forbid or
+neither does, and the text holds every path, id, name and number of the rule. So a shorter wording
+counts, another value does not. It is a bound, not a measurement: a contradiction in other words is
+not seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit.metrics.items import sentences
+from ctxkit.metrics.meaning import missing, values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ctxkit.metrics.items import Found
+
+COMMON = 0.6
+"""Share of the words of the shorter sentence that both must have."""
+LEAST = 3
+"""Words that both must have, where the rule has so many."""
+KEPT = 1 << 16
+"""Sentences of which it is remembered which rules they are near to."""
+_FORBIDS = re.compile(
+    r"(?<!\w)(?:not|never|no|none|without|avoid|forbidden|prohibited|\w{2,8}n['’]t|dont|cannot)(?!\w)",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[^\W\d_]{3,}")
+_EMPTY = frozenset(
+    _WORD.findall(
+        "the and for are was were been its this that with from you your she they them then than "
+        "but all any can will would has have had not never none without must should always only "
+        "make sure keep ensure please need does doesn don dont isn avoid user said asked also when"
+    )
+)
+"""Words that say nothing of what a rule is about; those that forbid are looked at apart."""
+
+
+class Rule(NamedTuple):
+    """What a sentence is about."""
+
+    stems: frozenset[str]
+    exact: tuple[str, ...]
+    """Its numbers, dates, paths and identifiers."""
+    forbids: bool
+
+
+def rule(sentence: str) -> Rule:
+    """Return what a sentence is about: words by their beginnings, values, and whether it forbids."""
+    words = _WORD.findall(sentence.lower())
+    return Rule(
+        frozenset(w[:5] for w in words if w not in _EMPTY),
+        values(sentence),
+        _FORBIDS.search(sentence) is not None,
+    )
+
+
+class Wordings:
+    """Some rules, to be found again in texts.
+
+    Args:
+        given: items that are rules, each with a number.
+    """
+
+    def __init__(self, given: Iterable[tuple[int, Found]]) -> None:
+        self._rules = {number: rule(found.text) for number, found in given}
+        self._known: dict[str, tuple[int, ...]] = {}
+        self._by_stem: dict[str, list[int]] = {}
+        for number, told in self._rules.items():
+            for stem in told.stems:
+                self._by_stem.setdefault(stem, []).append(number)
+
+    def in_text(self, text: str) -> set[int]:
+        """Return the numbers of the rules that a text gives."""
+        out: set[int] = set()
+        if not self._by_stem:
+            return out
+        plain = text.casefold()
+        for sentence in sentences(text):
+            for number in self._near(sentence):
+                if number not in out and not missing(self._rules[number].exact, plain):
+                    out.add(number)
+        return out
+
+    def _near(self, sentence: str) -> tuple[int, ...]:
+        """Return the rules whose words a sentence has; texts that share it ask once."""
+        known = self._known.get(sentence)
+        if known is None:
+            if len(self._known) >= KEPT:
+                self._known.clear()
+            known = self._known[sentence] = self._look(sentence)
+        return known
+
+    def _look(self, sentence: str) -> tuple[int, ...]:
+        stems = {w[:5] for w in _WORD.findall(sentence.lower()) if w not in _EMPTY}
+        common = Counter(n for stem in stems & self._by_stem.keys() for n in self._by_stem[stem])
+        near = [n for n, k in common.items() if self._alike(n, k, len(stems))]
+        forbids = bool(near) and _FORBIDS.search(sentence) is not None
+        return tuple(n for n in near if self._rules[n].forbids == forbids)
+
+    def _alike(self, number: int, common: int, words: int) -> bool:
+        own = len(self._rules[number].stems)
+        return common >= min(LEAST, own) and common >= COMMON * min(own, words)

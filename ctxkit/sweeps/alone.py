@@ -1,0 +1,140 @@
+"""Each automatic compaction of a log taken alone: when its system's preset would have made it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ctxkit.frames.cuts import cuts
+from ctxkit.presets.catalogue import preset
+from ctxkit.readers.given import of_session
+from ctxkit.replays import replayed
+
+if TYPE_CHECKING:
+    from ctxkit.policies.rules import Rules
+    from ctxkit.session import Call, Session
+
+PRESETS = {"pi": "pi", "claude-code": "claude_code", "codex": "codex"}
+"""The preset of the program that wrote a log of this format."""
+_OLDER_CLAUDE = (2, 1, 20)
+"""Versions of Claude Code before this one (seen: 2.0.76, 2.1.19) fired at 155,000 of 200,000: they
+kept 32,000 for the answer, where later ones keep 20,000 (seen: 2.1.29 on)."""
+NEAR = 2
+"""So many calls sooner or later is the same place."""
+_TRIMMED, _SMALL = 20, 50_000
+"""A log with fewer billed calls, compacted below so many tokens, shows shapes and no talk."""
+
+
+class Alone(msgspec.Struct, frozen=True):
+    """One recorded compaction beside that of a preset which starts from the same history."""
+
+    session: str
+    compaction: int
+    rules: str
+    call: int
+    """The first call that was shown the recorded one's outcome."""
+    before: int | None
+    """Tokens of the last prompt before it."""
+    due: int | None
+    """The call before which the preset makes its first one; None: it makes none."""
+    at: int | None
+    """Tokens of the prompt of which it takes that one to be due."""
+    cause: str
+    """Why both are further apart than `NEAR` calls; empty where they are not."""
+
+    @property
+    def near(self) -> bool:
+        """True where both come within two calls."""
+        return self.due is not None and abs(self.due - self.call) <= NEAR
+
+
+@of_session
+def alone(session: Session, rules: str | None = None) -> tuple[Alone, ...]:
+    """Return each automatic compaction of a log beside its preset's.
+
+    Each is taken alone: the preset begins with what the log's own compactions before it had left,
+    and goes by recorded sizes, so that an early difference does not carry over to later ones. What
+    a person asked for is left out.
+
+    Args:
+        session: a recorded session, or the path of a log.
+        rules: the name of a preset; None: that of the program of the log, as its version was.
+
+    Raises:
+        BadArguments: there is no such preset.
+    """
+    name = rules or PRESETS.get(session.format)
+    if name is None:
+        return ()
+    made = preset(name, **_settings(session)) if rules is None else preset(name)
+    found, start = [], 0
+    for cut in cuts(session):
+        call = next((c for c in session.calls if c.position > cut.position), None)
+        if call is not None and not any(e.trigger == "manual" for e in cut.edits):
+            found.append(_alone(session, made, cut.number, call, start))
+        start = cut.position + len(cut.edits)
+    return tuple(found)
+
+
+def _settings(session: Session) -> dict[str, int]:
+    """Return what an older version of a program had set otherwise."""
+    told = (session.version or "").split(".")
+    if session.format != "claude-code" or not all(n.isdecimal() for n in told):
+        return {}
+    older = tuple(map(int, told)) < _OLDER_CLAUDE
+    return {"summary_max_output_tokens": 32_000} if older else {}
+
+
+def _alone(session: Session, rules: Rules, number: int, call: Call, start: int) -> Alone:
+    begun, kept = _from(session, start)
+    done = replayed(begun, rules)
+    moved = sum(c.position < start for c in session.calls) - kept  # calls that only the record has
+    first = next((c for c in done.cuts if c.call >= kept), None)
+    made = Alone(
+        session.id,
+        number,
+        rules.label,
+        call.index,
+        _last_prompt(session, call),
+        None if first is None else first.call + moved,
+        None if first is None else first.before,
+        "",
+    )
+    return made if made.near else msgspec.structs.replace(made, cause=_cause(session, made))
+
+
+def _from(session: Session, start: int) -> tuple[Session, int]:
+    """Return a session that begins with what stands at a place, and how many calls that is."""
+    head = msgspec.structs.replace(session, log=session.path[:start], parents=(), leaf=-1)
+    shown = [msgspec.structs.replace(m, usage=None) for m in head.view()] if start else []
+    log = (*shown, *session.path[start:])
+    begun = msgspec.structs.replace(session, log=log, parents=(), leaf=-1)
+    return begun, sum(m.role == "assistant" for m in shown)
+
+
+def _last_prompt(session: Session, call: Call) -> int | None:
+    usages = (
+        c.message.usage for c in reversed(session.calls[: call.index]) if c.agent == call.agent
+    )
+    return next((u.prompt_tokens for u in usages if u is not None and u.prompt_tokens), None)
+
+
+def _cause(session: Session, made: Alone) -> str:
+    """Return why both are apart, as far as the log shows it."""
+    billed = sum(bool(c.message.usage and c.message.usage.prompt_tokens) for c in session.calls)
+    if billed < _TRIMMED and (made.before or 0) < _SMALL:
+        return f"a log of {billed} billed calls with small prompts: shapes, not a conversation"
+    if made.before is not None and (made.due is None or made.due > made.call):
+        fired = "never" if made.at is None else f"at {made.at:,}"
+        return (
+            f"made at {made.before:,} tokens, where the preset's trigger holds {fired}: by hand, "
+            "which this format does not mark, or under other settings"
+        )
+    if made.due is not None and _turn(session, made.due) == _turn(session, made.call - 1):
+        return "the program waits for the end of the turn in which the preset fires"
+    return "the log does not show it"
+
+
+def _turn(session: Session, call: int) -> int:
+    return session.calls[min(call, len(session.calls) - 1)].turn

@@ -1,0 +1,57 @@
+"""Write docs/trust.md: what the figures are worth, measured. By `python docs/make_trust.py`.
+
+The sessions are those of CTXKIT_SESSIONS. `python docs/make_trust.py --teach FOLDER ...` remakes
+the table of what sessions taught (`ctxkit/cache/taught.json`) from folders of logs; what was said
+in them is not in it. A further chapter is a function that returns Markdown, named in `CHAPTERS`.
+"""  # noqa: INP001  a script
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import trust_cache  # noqa: E402  beside this file
+import trust_cuts  # noqa: E402
+
+from ctxkit.studies import pages  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CHAPTERS: tuple[Callable[[Path], str], ...] = (
+    trust_cache.page,
+    trust_cuts.page,
+    lambda _folder: pages.page(),
+)
+"""The chapters in their order; each is given the folder of sessions."""
+HEAD = """# What the figures are worth
+
+Written by `python docs/make_trust.py` from the sessions of CTXKIT_SESSIONS. Each figure here is
+held against something that was not used to make it, and `tests/truth/` feeds each of them noise and
+sees it fail.
+"""
+
+
+def page(folder: Path) -> str:
+    """Return the page."""
+    return HEAD + "".join(f"\n{chapter(folder)}" for chapter in CHAPTERS)
+
+
+def main() -> None:
+    """Write the page, or the table."""
+    warnings.simplefilter("ignore")
+    if sys.argv[1:2] == ["--teach"]:
+        trust_cache.learn([Path(each) for each in sys.argv[2:]])
+        return
+    folder = Path(os.environ["CTXKIT_SESSIONS"])
+    (HERE / "trust.md").write_text(page(folder), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""The chapter on recorded compactions beside their presets'."""  # noqa: INP001
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import ctxkit as ck
+from ctxkit.sweeps.alone import NEAR, alone
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ctxkit.sweeps.alone import Alone
+
+HEAD = (
+    "| session | compaction | preset | before call | at tokens | preset's: before call "
+    "| at tokens | cause |\n"
+    "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
+)
+
+
+def page(folder: Path) -> str:
+    """Return the chapter."""
+    found = [a for s in ck.read_all(folder, progress=False) for a in alone(s)]
+    real = [a for a in found if "shapes, not" not in a.cause]
+    near = sum(a.near for a in real)
+    share = near / max(len(real), 1)
+    left = sum(not a.near and "does not show" in a.cause for a in real)
+    return (
+        "## Automatic compactions beside their presets'\n\n"
+        "Each is taken alone: the preset begins with what the log's own compactions before it had "
+        "left, so that an early difference does not carry over. What a person asked for is left "
+        "out.\n\n"
+        f"{near} of {len(real)} come within {NEAR} calls ({share:.0%}; goal: 80 %, "
+        f"{'reached' if share >= 0.8 else '**missed**'}), {left} of the others without a cause. "
+        f"{len(found) - len(real)} more stand in logs that show shapes and no conversation.\n\n"
+        + HEAD
+        + "".join(map(_row, found))
+    )
+
+
+def _row(a: Alone) -> str:
+    due = "none" if a.due is None else str(a.due)
+    return (
+        f"| {a.session[:24]} | {a.compaction} | {a.rules} | {a.call} | {_n(a.before)} "
+        f"| {due} | {_n(a.at)} | {a.cause or 'within two calls'} |\n"
+    )
+
+
+def _n(tokens: int | None) -> str:
+    return "-" if tokens is None else f"{tokens:,}"

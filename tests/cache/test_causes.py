@@ -1,0 +1,112 @@
+"""Each cause holds where the log shows it, and not where its sign is taken away."""
+
+from __future__ import annotations
+
+import pytest
+from builders import session, summarised, user
+from cached_talks import fresh, reply
+
+from ctxkit.cache.calls import asked, cache_life
+from ctxkit.cache.causes import CAUSES, RULES, UNNAMED, cause, floored, kind, missed, warm
+from ctxkit.messages import Message, Text, Usage
+
+
+def between(*what, prompt=21_000, time=20.0, model="claude-sonnet-4-5", before=20_000, **more):
+    """A first call of 20,000 tokens, something, and a second call."""
+    old = user(time=0.0)
+    first = reply(before, time=1.0, model=model, **more.get("first", {}))
+    second = reply(prompt, time=time, model=more.get("then", model), **more.get("second", {}))
+    made = [w([old, first]) if callable(w) else w for w in what]
+    return session(old, first, *made, second, format=more.get("format", "claude-code"), model=model)
+
+
+def event(kind_: str) -> Message:
+    return Message(role="system", id=kind_, kind=kind_, visible=False)
+
+
+def wrapper(command: str) -> Message:
+    text = f"<command-name>{command}</command-name>"
+    return Message(role="user", id="w", kind="wrapper", parts=(Text(text),))
+
+
+def effort(level: str):
+    return {"details": {"effort": level}}
+
+
+WITH = {
+    "prefix_change": (between(user(time=10), then="claude-haiku-4-5"), between(user(time=10))),
+    "compaction": (between(summarised, user(time=10)), between(user(time=10))),
+    "too_short": (between(user(time=10), before=800), between(user(time=10))),
+    "ttl_expiry": (between(user(time=310), time=320), between(user(time=290), time=320)),
+    "effort_change": (
+        between(user(time=9), first=effort("off"), second=effort("high")),
+        between(user(time=9), first=effort("high"), second=effort("high")),
+    ),
+    "resumed": (between(wrapper("/exit"), user(time=10)), between(wrapper("/cost"), user(time=10))),
+    "reasoning_dropped": (
+        between(user(time=10), prompt=19_900, model="gpt-5", first={"usage": fresh(20_000)}),
+        between(user(time=10), prompt=20_100, model="gpt-5", first={"usage": fresh(20_000)}),
+    ),
+    "changed_earlier": (
+        between(user(time=10), prompt=18_000), between(user(time=10), prompt=19_500),
+    ),
+    "retry": (
+        between(event("api_error"), user(time=10)), between(event("synthetic"), user(time=10)),
+    ),
+}  # fmt: skip
+
+
+def test_every_rule_is_tried_here():
+    assert {r.name for r in RULES} - {"cold_start"} == set(WITH)
+    assert {*WITH, "cold_start", "unexplained"} == set(CAUSES)
+
+
+@pytest.mark.parametrize("name", WITH)
+def test_a_cause_holds_where_its_sign_is_and_only_there(name):
+    there, gone = WITH[name]
+    assert cause(asked(there)[-1]) == name
+    assert cause(asked(gone)[-1]) == "unexplained"
+    assert cause(asked(there)[0]) == "cold_start"
+
+
+def test_a_resume_that_only_its_hook_tells_counts():
+    s = between(user(time=10), second={"details": {"resumed": True}})
+    assert cause(asked(s)[-1]) == "resumed"
+
+
+def test_the_life_goes_by_the_class_of_the_writes():
+    hour = Usage(cache_read_tokens=0, cache_write_1h_tokens=20_000, output_tokens=5)
+    s = between(user(time=310), time=320, first={"usage": hour}, second={"usage": hour})
+    assert (cache_life(s), cause(asked(s)[-1])) == (3600.0, "unexplained")
+
+
+def test_providers_cache_in_blocks_of_their_own():
+    assert [floored(1000, f) for f in ("anthropic", "openai", "deepseek", "kimi")] == [
+        1000,
+        896,
+        960,
+        768,
+    ]
+    deepseek = between(user(time=10), model="deepseek-chat", prompt=30_000)
+    assert (
+        warm(asked(deepseek)[-1]) == (20_000 + 100) // 64 * 64
+    )  # the reply is cached with its prompt
+    assert warm(asked(between(user(time=10)))[-1]) == 20_000
+
+
+def test_a_small_shortfall_is_a_hit():
+    assert not missed(20_000, 19_000)
+    assert missed(20_000, 18_900)
+    assert not missed(2_000, 1_000)
+
+
+@pytest.mark.parametrize("times", [(1.0, None), (1000.0, 20.0)], ids=["none", "backwards"])
+def test_without_a_clock_a_pause_is_unknown_and_not_short(times):
+    s = session(user(), reply(20_000, time=times[0]), user(), reply(21_000, time=times[1]), user())
+    assert asked(s)[1].gap is None
+    assert kind(asked(s)[1]) in UNNAMED[2:]
+
+
+def test_three_calls_at_one_time_have_lost_the_clock():
+    s = session(*(m for i in range(3) for m in (user(), reply(20_000 + i, time=5.0))))
+    assert [a.gap for a in asked(s)] == [None] * 3

@@ -1,0 +1,46 @@
+"""What is read after a compaction is foretold by the session's others, or not at all."""
+
+from __future__ import annotations
+
+import pytest
+from builders import session, summarised, user
+from cached_talks import reply
+
+import ctxkit as ck
+from ctxkit.cache.cuts import after_cuts, cut_error
+
+
+def cut_at(*reads: int, pause: float = 10.0):
+    log, now = [user(time=0.0), reply(50_000, time=1.0)], 1.0
+    for read in reads:
+        now += pause
+        log += [summarised(log[-1:]), user(time=now), reply(40_000, read, time=now + 1)]
+    return session(*log, format="claude-code")
+
+
+def test_each_is_foretold_by_the_middle_of_the_others():
+    found = after_cuts(cut_at(12_000, 12_000, 30_000))
+    assert [c.foretold for c in found] == [21_000, 21_000, 12_000]
+    assert cut_error(found) == pytest.approx((9_000 + 9_000 + 18_000) / 120_000)
+
+
+def test_nothing_stays_where_the_pause_outlasts_the_cache():
+    assert [c.foretold for c in after_cuts(cut_at(0, 0, pause=400.0))] == [0, 0]
+
+
+def test_one_alone_is_foretold_by_nothing():
+    (only,) = after_cuts(cut_at(12_000))
+    assert only.foretold is None
+    assert cut_error([only]) is None
+    assert cut_error(()) is None
+
+
+def test_a_score_has_it_and_other_reads_make_it_worse():
+    same, other = cut_at(12_000, 12_000, 12_000), cut_at(12_000, 40_000, 0)
+    assert ck.score(same, loss=False)["cut_error"] == 0
+    assert ck.score(other, loss=False)["cut_error"] > 0.2
+
+
+def test_pis_session_reads_nothing_after_either(real):
+    found = after_cuts(real / "pi/before-compaction.jsonl")
+    assert [(c.call, c.read, c.foretold) for c in found] == [(174, 0, 0), (303, 0, 0)]

@@ -1,0 +1,162 @@
+"""A prediction is told no read, is taught by others alone, and says why where it has no figure."""
+
+from __future__ import annotations
+
+import pytest
+from builders import assistant, session, user
+from cached_talks import growing, reply
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import ctxkit as ck
+from ctxkit.cache.calls import asked
+from ctxkit.cache.counts import recorded_reads, taught
+from ctxkit.cache.noise import random_reads, with_reads
+from ctxkit.cache.predictions import prediction
+from ctxkit.cache.table import others, table
+from ctxkit.cache.teaching import apart, teach
+from ctxkit.messages import Usage
+
+FIGURES = ("error", "low", "high", "split_error", "half_error", "lifetime_error", "spread")
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=20)
+def test_what_is_foretold_does_not_depend_on_what_was_read(seed):
+    s = growing()
+    assert prediction(random_reads(s, seed)).reads == prediction(s).reads
+
+
+def test_a_real_prediction_does_not_depend_on_the_reads_either(real):
+    s = ck.read(real / "claude-code/entire-7f78a542.jsonl")
+    spoilt = random_reads(s)
+    assert recorded_reads(spoilt) != recorded_reads(s)
+    assert prediction(spoilt).reads == prediction(s).reads
+    assert prediction(spoilt).error != pytest.approx(prediction(s).error, abs=0.2)
+
+
+def test_other_reads_leave_the_sizes_as_they_were():
+    s = growing()
+    again = with_reads(s, [7] * 12)
+    assert [a.prompt for a in asked(again)] == [a.prompt for a in asked(s)]
+    assert set(recorded_reads(again)) == {7}
+
+
+def test_a_session_never_teaches_itself_nor_does_a_copy():
+    s, other = growing(own="one"), growing(11, step=400.0, own="two")
+    longer = growing(20, own="copy")
+    rows = [taught(x) for x in (s, longer)] + [replace(taught(other), head=(1, 2, 3, 4, 5))]
+    assert [t.session for t in others(rows, s.id, rows[0].head)] == ["two"]
+
+
+def test_what_others_teach_changes_what_is_foretold():
+    calm, restless = growing(own="calm"), growing(12, own="restless")
+    cold = with_reads(restless, [0] * 12)
+    rows = [replace(t, head=(n,)) for n, t in enumerate((taught(calm), taught(cold)))]
+    assert prediction(growing(own="me"), rows[:1]).error < 0.1
+    assert prediction(growing(own="me"), rows[1:]).error > 1.0
+
+
+def test_the_interval_holds_the_point_and_is_never_empty():
+    p = prediction(growing())
+    assert p.low < p.error < p.high
+    assert p.spread[0] < 0 < p.spread[1]
+
+
+def test_a_prediction_is_always_the_same():
+    assert prediction(growing()) == prediction(growing())
+
+
+def short(n=3, **more):
+    return session(
+        *(m for i in range(n) for m in (user(), reply(20_000 + i, time=10.0 * i, **more)))
+    )
+
+
+BARE = {
+    "no usage": (session(user(), assistant(), user(), assistant()), "no usage"),
+    "no split": (
+        session(
+            *(m for _ in range(3) for m in (user(), assistant(usage=Usage(input_tokens=9_000))))
+        ),
+        "no cache split",
+    ),
+    "one call": (short(1), "one call"),
+    "no price": (short(model="nobody-knows-9"), "no known price"),
+    "no messages": (session(), "no usage"),
+}
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_where_there_is_no_figure_it_is_missing_with_its_reason(name):
+    s, why = BARE[name]
+    p = prediction(s)
+    assert why in p.why
+    assert {
+        f: getattr(p, f) for f in FIGURES if f != "split_error" and getattr(p, f) is not None
+    } == {}
+    assert (p.split_error is None) == (name != "no price")
+    row = ck.score(s, loss=False)
+    assert ck.score(s, loss=False)["prediction_note"] == p.why
+    assert row[["prediction_error", "prediction_low", "prediction_high", "half_error"]].isna().all()
+
+
+ODD = {
+    "no times": [replace(m, time=None) for m in growing().log],
+    "clock backwards": [replace(m, time=-(m.time or 0) * 100) for m in growing().log],
+    "two models": [replace(m, model="claude-haiku-4-5") if m.role == "assistant" and i > 12 else m
+                   for i, m in enumerate(growing().log)],
+    "no text": [replace(m, parts=()) for m in growing().log],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_logs_have_a_prediction_and_no_crash(name):
+    s = replace(growing(), log=tuple(ODD[name]))
+    p = prediction(s)
+    assert p.error is not None
+    assert p.low <= p.error <= p.high
+    table_ = ck.compare(s, ["none"], progress=False)
+    assert table_["prediction_error"].iloc[0] == pytest.approx(p.error)
+    assert (table_["cost_low_usd"] <= table_["cost_usd"]).all()
+
+
+def test_each_row_says_within_which_dollars_it_is_known():
+    s = growing()
+    rows, p = ck.compare(s, ["none"], progress=False), prediction(s)
+    recorded, none = rows.iloc[0], rows.iloc[1]
+    assert recorded["cost_low_usd"] == recorded["cost_usd"] == recorded["cost_high_usd"]
+    assert none["cost_low_usd"] == pytest.approx(none["cost_usd"] + p.spread[0] * none["input_usd"])
+    assert none["cost_high_usd"] == pytest.approx(
+        none["cost_usd"] + p.spread[1] * none["input_usd"]
+    )
+    assert f"{p.error:+.1%} off the record" in rows.caption
+
+
+def test_the_table_holds_counts_alone():
+    rows = table()
+    assert len(rows) > 20
+    assert len({t.session for t in rows}) == len(rows)
+    assert all(
+        c.misses <= c.calls and c.lost <= c.expected for t in rows for c in t.counts.values()
+    )
+
+
+def test_teachers_are_judged_by_each_other_and_copies_teach_once():
+    given = [growing(own="a"), growing(15, own="copy of a"), growing(12, step=200.0, own="b")]
+    found = apart([*given, replace(given[0], id="too short", log=given[0].log[:2])])
+    assert [s.id for s in found] == ["copy of a"]
+    assert [t.stretch is not None for t in teach(found)] == [True]
+
+
+def test_an_old_column_is_found_with_a_warning():
+    rows = ck.compare(growing(), ["none"], progress=False)
+    with pytest.warns(DeprecationWarning, match="closure_error now"):
+        old = rows["reproduction_error"]
+    assert old.equals(rows["closure_error"])
+    with pytest.warns(DeprecationWarning, match="closure_error now"):
+        assert ck.score(growing(), loss=False)["reproduction_error"] is not None
+    with pytest.warns(DeprecationWarning, match="closure_error now"):
+        several = ck.sweep(growing(), "none", progress=False)[["session", "reproduction_error"]]
+    assert list(several.columns) == ["session", "closure_error"]

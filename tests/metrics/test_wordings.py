@@ -1,0 +1,71 @@
+"""A rule counts by what it says: another wording gives it, another value or a lifted ban does not."""
+
+from __future__ import annotations
+
+import pytest
+from builders import assistant, session, summarised, user
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxkit.metrics.items import Found, items
+from ctxkit.metrics.loss import lost, shares
+from ctxkit.metrics.wordings import Wordings
+
+RULE = "Never write to the table billing_runs directly, and support Python 3.9 only"
+
+
+def gives(text: str, rule: str = RULE) -> bool:
+    return Wordings([(0, Found("constraint", rule))]).in_text(text) == {0}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        RULE,
+        "- Do not write directly to table `billing_runs`; only Python 3.9 is supported.",
+        "The table billing_runs must not be written to directly (Python 3.9 only)",
+    ],
+)
+def test_another_wording_gives_the_rule(text):
+    assert gives("## Rules\nThe tests run at night.\n" + text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ok",
+        "Python 3.9 and billing_runs are named here, and nothing else is said.",
+        "Never write to the table billing_runs directly, and support Python 3.12 only",
+        "Write to the table billing_runs directly, and support Python 3.9",
+        "Never write to the table invoice_runs directly, and support Python 3.9 only",
+    ],
+)
+def test_another_value_a_lifted_ban_or_a_bare_name_does_not(text):
+    assert not gives(text)
+
+
+def test_a_sentence_does_not_end_at_the_dot_of_a_number():
+    found = {
+        f.text for f in items(user(f"{RULE}. Thank you very much.")) if f.family == "constraint"
+    }
+    assert found == {RULE}
+
+
+def told_in(summary: str) -> tuple[float, float]:
+    old = [user(RULE + "."), assistant("I see."), user("The runs are monthly."), assistant("Yes.")]
+    s = session(*old, summarised(old, summary), user("go on"), assistant("on it"))
+    [constraint] = [fate for item, fate in lost(s).fates().items() if item.family == "constraint"]
+    return shares(s)["rules_kept"], constraint
+
+
+def test_a_summary_in_other_words_keeps_a_rule_and_an_empty_one_loses_it():
+    assert told_in("Do not write directly to table billing_runs; Python 3.9 only.") == (
+        1.0,
+        "retained",
+    )
+    assert told_in("ok") == (0.0, "lost")
+
+
+@given(st.text(alphabet="never write to the tab.le billing runs 39", max_size=200))
+def test_any_text_is_asked_without_an_error_and_gives_no_rule_by_chance(text):
+    assert gives(text) <= ("billing_runs" in text)

@@ -1,0 +1,28 @@
+"""docs/trust.md is what its command writes from the sessions at hand."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.long
+def test_the_page_is_not_behind(real, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    for name in ("make_trust", "trust_cache", "trust_cuts"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    import make_trust
+
+    written = (ROOT / "docs/trust.md").read_text(encoding="utf-8")
+    assert make_trust.page(real) == written
+
+
+def test_the_page_says_what_was_missed_and_what_was_in_sight():
+    written = (ROOT / "docs/trust.md").read_text(encoding="utf-8")
+    assert "What was in sight" in written
+    assert written.count("**missed**") >= 1
+    assert "floor: chance alone" in written
