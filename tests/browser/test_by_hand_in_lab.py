@@ -49,8 +49,12 @@ def number(page, name: str, which: str = HAND) -> float:
 
 
 CELLS = [
-    "import sys, time\nsys.path.insert(0, {tests!r})\nfrom widgets.made_teams import team\n"
-    "import ctxkit as ck\nw = ck.budget(team(1000, 3))\nw",
+    """import sys, time
+sys.path.insert(0, {tests!r})
+from widgets.made_teams import team
+import ctxkit as ck
+w = ck.budget(team(1000, 3))
+w""",
     "s = ck.savings(ck.samples.path('billing'))\ns",
     "t = ck.thrash(ck.replay(ck.samples.path('billing'), 'pi'), window=2)\nt",
     "print(w.warn, w.cutover, sum(len(v.cuts) for v in w.verdict.values()))",
@@ -118,7 +122,6 @@ def test_lines_bars_and_guards_answer_in_the_lab(dark: bool, tmp_path: Path):
     shots = Path(os.environ.get("CTXKIT_SHOTS") or tmp_path)
     with sync_playwright() as playwright:
         seen = run_notebook(playwright, folder / "by-hand.ipynb", tmp_path, shots, dark=dark, act=use)
-    print({k: (len(v), median(v), max(v)) for k, v in told.items() if k in ("took", "again", "busy")})
     assert seen.problems == []
     assert told["moved"][1] < told["moved"][0]
     assert told["verdicts"][0] != told["verdicts"][1]
