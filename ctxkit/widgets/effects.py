@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from ctxkit.widgets.knobs import Choice, Knobs
     from ctxkit.widgets.trials import Trial, Trials
 
-SECONDS = 0.6
-"""What the trying may take in all; settings that it does not reach count as unknown."""
+SECONDS = 1.2
+"""What the trying may take in all, of the processor; settings that it does not reach count as unknown."""
 
 
 class Effect(NamedTuple):
@@ -27,23 +27,22 @@ class Effect(NamedTuple):
 
 
 def effects(trials: Trials, knobs: Knobs, summary: int) -> list[Effect]:
-    """Return the effect of each setting, the largest first, unknown ones next, those without last."""
+    """Return the effect of each setting, the largest first, then unknown ones, then none."""
     was = _sizes(trials.at(knobs.make({}), summary))
-    end = time.perf_counter() + SECONDS
-    found = []
-    for one in knobs.all:
-        most: float | None = None
-        for value in _ends(one):
-            if time.perf_counter() > end:
-                break
-            try:
-                now = _sizes(trials.at(knobs.make({one.name: value}), summary))
-            except CtxkitError:  # an end that cannot work says nothing
-                continue
-            most = max(most or 0.0, float(np.abs(now - was).mean()) if len(was) else 0.0)
-        found.append(Effect(one.name, most))
-    order = {id(e): -1.0 if e.tokens == 0 else 0.5 if e.tokens is None else 1 + e.tokens for e in found}
-    return sorted(found, key=lambda e: -order[id(e)])
+    end = time.process_time() + SECONDS
+    found = dict[str, float | None].fromkeys(one.name for one in knobs.all)
+    tries = [(i, one.name, value) for one in knobs.all for i, value in enumerate(_ends(one))]
+    for _, name, value in sorted(tries, key=lambda t: t[0]):  # one value of each, then the next
+        if time.process_time() > end:
+            break
+        try:
+            now = _sizes(trials.at(knobs.make({name: value}), summary))
+        except CtxkitError:  # an end that cannot work says nothing
+            continue
+        changed = float(np.abs(now - was).mean()) if len(was) else 0.0
+        found[name] = max(found[name] or 0.0, changed)
+    every = [Effect(name, tokens) for name, tokens in found.items()]
+    return sorted(every, key=lambda e: (e.tokens == 0, e.tokens is None, -(e.tokens or 0)))
 
 
 def _ends(one: Knob | Choice) -> list[object]:

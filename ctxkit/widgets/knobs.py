@@ -115,11 +115,11 @@ def _others(rules: Any) -> tuple[tuple[Choice, ...], list[str]]:
     choices = []
     for name, value in given.items():
         words = re.search(r"Literal\[(.*?)\]", says.get(name, ""))
-        if isinstance(value, bool):
+        if isinstance(value, bool) and name != "quirks":  # how a program errs is no setting of it
             choices.append(Choice(name, value, (False, True)))
         elif isinstance(value, str) and words:
             choices.append(Choice(name, value, literal_eval(f"({words[1]},)")))
-    absent = [n for n, v in given.items() if v is None and re.search(r"\bint\b", says.get(n, ""))]
+    absent = [n for n, v in given.items() if v is None and re.search(r"(^|\| )int\b", says.get(n, ""))]
     return tuple(choices), absent
 
 
