@@ -23,25 +23,27 @@ class Effect(NamedTuple):
 
     name: str
     tokens: float | None
-    """Largest change of a prompt's tokens at either end, averaged over the calls; None: not tried."""
+    """Largest mean change of a prompt's tokens at its ends; None: none was seen, and not all were tried."""
 
 
 def effects(trials: Trials, knobs: Knobs, summary: int) -> list[Effect]:
     """Return the effect of each setting, the largest first, then unknown ones, then none."""
     was = _sizes(trials.at(knobs.make({}), summary))
     end = time.process_time() + SECONDS
-    found = dict[str, float | None].fromkeys(one.name for one in knobs.all)
-    tries = [(i, one.name, value) for one in knobs.all for i, value in enumerate(_ends(one))]
-    for _, name, value in sorted(tries, key=lambda t: t[0]):  # one value of each, then the next
+    found = dict[str, float].fromkeys((one.name for one in knobs.all), 0.0)
+    left = {one.name: len(_ends(one)) for one in knobs.all}
+    tries = [(isinstance(one, Knob), i, one.name, value)
+             for one in knobs.all for i, value in enumerate(_ends(one))]  # fmt: skip
+    for _, _, name, value in sorted(tries, key=lambda t: t[:2]):  # words, then one end of each number
         if time.process_time() > end:
             break
+        left[name] -= 1
         try:
             now = _sizes(trials.at(knobs.make({name: value}), summary))
         except CtxkitError:  # an end that cannot work says nothing
             continue
-        changed = float(np.abs(now - was).mean()) if len(was) else 0.0
-        found[name] = max(found[name] or 0.0, changed)
-    every = [Effect(name, tokens) for name, tokens in found.items()]
+        found[name] = max(found[name], float(np.abs(now - was).mean()) if len(was) else 0.0)
+    every = [Effect(name, tokens or (None if left[name] else 0.0)) for name, tokens in found.items()]
     return sorted(every, key=lambda e: (e.tokens == 0, e.tokens is None, -(e.tokens or 0)))
 
 
