@@ -125,13 +125,24 @@ def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     return frame
 
 
-def _rows(home: str | os.PathLike[str] | None) -> Iterator[dict[str, Any]]:
+def found(
+    home: str | os.PathLike[str] | None = None,
+) -> Iterator[tuple[Place, os.DirEntry[str], tuple[str, ...]]]:
+    """Yield the files of known tools, each with its place and the folders between; none is opened."""
     for place in PLACES:
         for top in _tops(place, home):
             for entry, folders in _files(top, place):
-                row = _row(place, entry, folders)
-                if row is not None:
-                    yield row
+                yield place, entry, folders
+
+
+def project_of(place: Place, folders: tuple[str, ...]) -> str | None:
+    """Return the name of the project that a session belongs to, where its folders tell."""
+    name = folders[place.project] if 0 <= place.project < len(folders) else None
+    return plain(name, 200) if name else None
+
+
+def _rows(home: str | os.PathLike[str] | None) -> Iterator[dict[str, Any]]:
+    return filter(None, (_row(*each) for each in found(home)))
 
 
 def _tops(place: Place, home: str | os.PathLike[str] | None) -> list[Path]:
@@ -183,10 +194,9 @@ def _row(place: Place, entry: os.DirEntry[str], folders: tuple[str, ...]) -> dic
     whole = len(start) >= stat.st_size
     messages, source = _messages(start, stat.st_size, whole=whole) if not entry.name.endswith(".json") else (None, None)
     path = os.path.dirname(entry.path) if entry.name == "base_state.json" else entry.path  # noqa: PTH120  as above
-    project = folders[place.project] if 0 <= place.project < len(folders) else None
     return {
         "tool": place.tool,
-        "project": plain(project, 200) if project else None,
+        "project": project_of(place, folders),
         "path": plain(path),
         "modified": stat.st_mtime,
         "size_bytes": stat.st_size,
