@@ -29,6 +29,7 @@ _NAMES = {
     "sweep": "sweeps",
     "grid": "sweeps",
     "advise": "sweeps",
+    "gate": "gates",
     "sections": "worth",
     "without": "worth",
     "index_or_paste": "worth",
@@ -53,7 +54,7 @@ _NAMES = {
     "ModelError": "errors",
     "StoreError": "errors",
 }
-_ROOMS = ("metrics", "plots", "policies", "presets", "readers", "samples", "snapshots")
+_ROOMS = ("gates", "metrics", "plots", "policies", "presets", "readers", "samples", "snapshots")
 
 __all__ = [*_NAMES, *_ROOMS]  # noqa: PLE0604  names are strings, made above
 

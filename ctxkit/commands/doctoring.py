@@ -87,7 +87,9 @@ def _prices() -> Finding:
     from ctxkit.prices import price, table
 
     known = price("claude-sonnet-4-5") is not None
-    return Finding("prices", known, f"{table()}." if known else "no table of prices: install litellm again.")
+    return Finding(
+        "prices", known, f"{table()}." if known else "no table of prices: install litellm again."
+    )
 
 
 def _folders() -> Finding:

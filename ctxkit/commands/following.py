@@ -26,7 +26,13 @@ _LAST = 10
 
 @click.command()
 @one_session
-@click.option("--every", default=1.0, show_default=True, type=click.FloatRange(min=0.1), help="Seconds between two looks.")
+@click.option(
+    "--every",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(min=0.1),
+    help="Seconds between two looks.",
+)
 @click.option("--times", type=click.IntRange(min=1), help="Stop after so many looks.")
 def watch_(session: str, every: float, times: int | None) -> None:
     """Follow SESSION while it grows: a line for each call and each compaction. Ctrl-C ends it."""

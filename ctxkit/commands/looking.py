@@ -147,7 +147,9 @@ def first(sighting: Sighting) -> None:
     told = [
         line(sighting.title or sighting.id, 60),
         f"{sighting.calls_n:,} calls",
-        f"{written(sighting.cost_usd, 'usd')} ({sighting.cost_source})" if sighting.cost_usd else "",
+        f"{written(sighting.cost_usd, 'usd')} ({sighting.cost_source})"
+        if sighting.cost_usd
+        else "",
     ]
     lines(", ".join(filter(None, told)) + "\n")
     sys.stdout.flush()

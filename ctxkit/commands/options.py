@@ -55,7 +55,9 @@ class Since(click.ParamType):
         try:
             return datetime.fromisoformat(value).timestamp()  # of the local time, as it is shown
         except (ValueError, OverflowError, OSError):
-            self.fail(f"{value!r} is no time: give a day as 2026-08-31, or 12h, 7d, 2w.", param, ctx)
+            self.fail(
+                f"{value!r} is no time: give a day as 2026-08-31, or 12h, 7d, 2w.", param, ctx
+            )
 
 
 since = click.option("--since", type=Since(), help="Only from then on: 2026-08-31, 12h, 7d, 2w.")

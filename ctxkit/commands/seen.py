@@ -215,7 +215,12 @@ def _spent(session: Session, row: dict[str, Any]) -> Iterator[Spent]:
         for at, n in enumerate((1, of["prompt_tokens"][i], of["output_tokens"][i] or 0), 1):
             found[at] += n
     if not billed and (whole or row["prompt_tokens"]):
-        told = [row["cost_usd"], row["calls_n"], row["prompt_tokens"] or 0, row["output_tokens"] or 0]
+        told = [
+            row["cost_usd"],
+            row["calls_n"],
+            row["prompt_tokens"] or 0,
+            row["output_tokens"] or 0,
+        ]
         sums[(_day(row["ts"]), row["model"] or "")] = told
     if extra and sums:
         last = [*sums.values()][-1]
@@ -261,9 +266,7 @@ def _below(place: Path) -> Iterator[Log]:
 
 def _log(path: str, stat: os.stat_result, tool: str, project: str | None) -> Log:
     if not S_ISDIR(stat.st_mode):
-        return Log(
-            path=path, modified=stat.st_mtime, size=stat.st_size, tool=tool, project=project
-        )
+        return Log(path=path, modified=stat.st_mtime, size=stat.st_size, tool=tool, project=project)
     inner = [entry.stat() for entry in os.scandir(path)]
     last = max((s.st_mtime for s in inner), default=stat.st_mtime)
     size = sum(s.st_size for s in inner)
