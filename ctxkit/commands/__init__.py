@@ -33,11 +33,11 @@ def main(words: Sequence[str] | None = None) -> int:
 
     from ctxkit.commands.commands import app
 
-    shown = warnings.showwarning
-    warnings.showwarning = _warn
     try:
-        told = app.main(words, prog_name="ctxkit", standalone_mode=False)
-        sys.stdout.flush()
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            told = app.main(words, prog_name="ctxkit", standalone_mode=False)
+            sys.stdout.flush()
     except BrokenPipeError:
         _hush()
         return CLOSED
@@ -54,8 +54,6 @@ def main(words: Sequence[str] | None = None) -> int:
         name = f"{error.filename}: " if error.filename else ""
         _say(f"{name}{error.strerror or error}.")
         return WRONG
-    finally:
-        warnings.showwarning = shown
     return told if isinstance(told, int) else FINE
 
 
@@ -63,7 +61,7 @@ def _say(sentence: str) -> None:
     sys.stderr.write(f"ctxkit: {plain(sentence, 2000)}\n")
 
 
-def _warn(message: Warning | str, *_: Any) -> None:
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
     _say(" ".join(str(message).split()))
 
 

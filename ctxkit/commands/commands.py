@@ -32,7 +32,11 @@ class Commands(click.Group):
         """Return the names."""
         return list(PLACES)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        cmd_name: str,
+    ) -> click.Command | None:
         """Return a command by its name."""
         if cmd_name not in PLACES:
             return None

@@ -6,7 +6,7 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
@@ -18,30 +18,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+State = Literal["ready", "optional", "missing"]
+"""Here; not here, and only some need it; not here, and everybody needs it (exit code 1)."""
+_SIGNS: dict[State, str] = {"ready": "ok", "optional": "-", "missing": "no"}
+
+
 class Finding(NamedTuple):
     """One thing that was looked at."""
 
     about: str
-    is_ready: bool
+    state: State
     told: str
-    needed: bool = True
-    """Something that everybody uses: where it is not ready, the exit code is 1."""
 
 
 @click.command()
 @answer
 @click.pass_context
 def doctor_(context: click.Context, out: Out) -> None:
-    """Say whether notebook, widgets, tokenizer, tools' folders, state folder and models are ready."""
+    """Say whether notebook, widgets, tokenizer, folders and models are ready."""
     found = [check() for check in CHECKS]
     if out.json or out.html:
         from ctxkit.commands.printing import Head
 
-        heads = (Head("about", "about"), Head("is_ready", "ready", "yes"), Head("told", "what"))
+        heads = (Head("about", "about"), Head("state", "state"), Head("told", "what"))
         out.table("ctxkit doctor", heads, [f._asdict() for f in found])
     else:
-        show((), (), [f"{'ok' if f.is_ready else 'no':<3} {f.about}: {f.told}" for f in found])
-    if not all(f.is_ready for f in found if f.needed):
+        show((), (), [f"{_SIGNS[f.state]:<3} {f.about}: {f.told}" for f in found])
+    if any(f.state == "missing" for f in found):
         context.exit(WORSE)
 
 
@@ -54,42 +57,41 @@ def _kit() -> Finding:
 
     version = ".".join(map(str, sys.version_info[:3]))
     place = Path(ctxkit.__file__).parent
-    return Finding("ctxkit", True, f"{ctxkit.__version__} on Python {version}, in {place}.")
+    return Finding("ctxkit", "ready", f"{ctxkit.__version__} on Python {version}, in {place}.")
 
 
 def _notebook() -> Finding:
     missing = _there("jupyterlab", "ipykernel")
     if missing:
         what = ", ".join(missing)
-        return Finding("notebook", False, f"{what} missing: pip install 'ctxkit[lab]'.", False)
-    return Finding("notebook", True, "JupyterLab and its kernel are here: %load_ext ctxkit.")
+        return Finding("notebook", "optional", f"{what} missing: pip install 'ctxkit[lab]'.")
+    return Finding("notebook", "ready", "JupyterLab and its kernel are here: %load_ext ctxkit.")
 
 
 def _widgets() -> Finding:
     missing = _there("ipywidgets", "anywidget", "plotly")
     if missing:
-        return Finding("widgets", False, f"{', '.join(missing)} missing: install ctxkit again.")
+        return Finding("widgets", "missing", f"{', '.join(missing)} missing: install ctxkit again.")
     if _there("jupyterlab_widgets"):
         told = "jupyterlab_widgets missing: pip install 'ctxkit[lab]'; texts are shown instead."
-        return Finding("widgets", False, told, False)
-    return Finding("widgets", True, "explore, tune and watch can be drawn.")
+        return Finding("widgets", "optional", told)
+    return Finding("widgets", "ready", "explore, tune and watch can be drawn.")
 
 
 def _tokenizer() -> Finding:
     from ctxkit.tokens import ready
 
     if ready():
-        return Finding("tokenizer", True, "exact counts of OpenAI's o200k_base work offline.")
-    return Finding("tokenizer", False, "no vocabulary is here: install tiktoken and litellm again.")
+        return Finding("tokenizer", "ready", "exact counts of OpenAI's o200k_base work offline.")
+    return Finding("tokenizer", "missing", "no vocabulary: install tiktoken and litellm again.")
 
 
 def _prices() -> Finding:
     from ctxkit.prices import price, table
 
-    known = price("claude-sonnet-4-5") is not None
-    return Finding(
-        "prices", known, f"{table()}." if known else "no table of prices: install litellm again."
-    )
+    if price("claude-sonnet-4-5") is None:
+        return Finding("prices", "missing", "no table of prices: install litellm again.")
+    return Finding("prices", "ready", f"{table()}.")
 
 
 def _folders() -> Finding:
@@ -101,8 +103,8 @@ def _folders() -> Finding:
     told = ", ".join(f"{name} {n:,}" for name, n in tools.most_common())
     if not told:
         why = "no sessions of known tools in your home: name files or folders yourself."
-        return Finding("tools' folders", False, why, False)
-    return Finding("tools' folders", True, f"files of {told}.")
+        return Finding("tools' folders", "optional", why)
+    return Finding("tools' folders", "ready", f"files of {told}.")
 
 
 def _state() -> Finding:
@@ -112,8 +114,8 @@ def _state() -> Finding:
     above = next(p for p in (folder, *folder.parents) if p.exists())
     if not os.access(above, os.W_OK):
         why = f"{folder} cannot be written: lists are slow; name another by XDG_STATE_HOME."
-        return Finding("state folder", False, why)
-    return Finding("state folder", True, f"{folder} keeps what was seen.")
+        return Finding("state folder", "missing", why)
+    return Finding("state folder", "ready", f"{folder} keeps what was seen.")
 
 
 def _models() -> Finding:
@@ -123,9 +125,9 @@ def _models() -> Finding:
     local = "local models with xllamacpp" if not _there("xllamacpp") else ""
     told = ", ".join(filter(None, (*(f"{k} is set" for k in keys), local)))
     if told:
-        return Finding("models", True, f"{told}.")
+        return Finding("models", "ready", f"{told}.")
     why = "no key is set (OPENAI_API_KEY, ...): replays need none, %%agent needs one."
-    return Finding("models", False, why, False)
+    return Finding("models", "optional", why)
 
 
 CHECKS: tuple[Callable[[], Finding], ...] = (

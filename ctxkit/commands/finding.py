@@ -25,12 +25,17 @@ _LEAST = 4
 _SHOWN = 5
 
 
-class Named(click.ParamType):
-    """A word that names a session, completed by files and by the sessions that were listed before."""
+class Named(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
+    """A word that names a session, completed by files and by what was listed before."""
 
     name = "session"
 
-    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+    def shell_complete(
+        self,
+        ctx: Any,  # noqa: ARG002
+        param: Any,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
         """Return sessions by id; files are left to the shell."""
         from ctxkit.commands.seen import Seen
 
@@ -39,12 +44,17 @@ class Named(click.ParamType):
         return [*found, CompletionItem(incomplete, type="file")]
 
 
-class RulesNamed(click.ParamType):
+class RulesNamed(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
     """Words for rules, completed by the presets."""
 
     name = "rules"
 
-    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+    def shell_complete(
+        self,
+        ctx: Any,  # noqa: ARG002
+        param: Any,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
         """Return the presets."""
         from ctxkit.presets.catalogue import names
 

@@ -80,6 +80,7 @@ HEADS = (
 def gate_(
     context: click.Context,
     out: Out,
+    *,
     sessions: tuple[str, ...],
     rules: tuple[str, ...],
     baseline: Path | None,

@@ -1,4 +1,4 @@
-"""`ctxkit list` and `ctxkit report`: which sessions there are, and what filled the window of one."""
+"""`ctxkit list` and `ctxkit report`: which sessions there are, and what fills the window."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ MOST = 20
 @options.answer
 def list_(
     out: Out,
+    *,
     place: str | None,
     since: float | None,
     project: str | None,
@@ -115,7 +116,7 @@ def notes(logs: list[Log], left: int = 0) -> list[str]:
 @options.one_session
 @click.option("--call", default=-1, show_default=True, help="Number of the call; -1 is the last.")
 @options.answer
-def report_(out: Out, session: str, call: int) -> None:
+def report_(out: Out, *, session: str, call: int) -> None:
     """Say what fills the window of SESSION at a call: parts, largest messages, and their sources.
 
     With --html the page has the whole report: charts, compactions, what was lost.

@@ -40,7 +40,7 @@ def answer(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_out
 
 
-class Since(click.ParamType):
+class Since(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
     """A day, a moment, or so long ago."""
 
     name = "when"
@@ -70,7 +70,7 @@ some_rules = click.option(
     "-r",
     type=RulesNamed(),
     multiple=True,
-    help="A preset (`pi`, `pi:reserve_tokens=8000`), a chain of policies, or `all`; again for more.",
+    help="A preset (`pi`, `pi:reserve_tokens=8000`), a chain, or `all`; again for more.",
 )
 
 

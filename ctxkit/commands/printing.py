@@ -1,4 +1,4 @@
-"""What commands print: a table that fits the terminal, JSON, or a page of HTML, of the same rows."""
+"""What commands print: a table that fits the screen, JSON, or a page of HTML."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 import math
 import sys
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
-from pathlib import Path
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ctxkit.markup import line, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     import pandas as pd
 
@@ -161,8 +161,8 @@ def written(value: Any, kind: Kind) -> str:
 def _when(value: Any) -> str:
     if not isinstance(value, (int, float)):
         return line(str(value), 30)
-    when = datetime.fromtimestamp(value, timezone.utc).astimezone()
-    recent = datetime.now(timezone.utc) - when < timedelta(days=180)
+    when = datetime.fromtimestamp(value, UTC).astimezone()
+    recent = datetime.now(UTC) - when < timedelta(days=180)
     return when.strftime("%m-%d %H:%M" if recent else "%Y-%m-%d")
 
 

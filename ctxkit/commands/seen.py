@@ -58,7 +58,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     compactions_n: int | None = None
     peak_tokens: int | None = None
     cost_usd: float | None = None
-    """Of all its calls and summaries, those of its subagents too; missing where one has no price."""
+    """Of its calls and summaries and its subagents'; missing where one has no price."""
     cost_source: str | None = None
     notes: str | None = None
     spent: tuple[Spent, ...] = ()
@@ -129,7 +129,7 @@ class Seen:
         return list(self._known.values())
 
     def keep(self) -> None:
-        """Write the notes for the next look; where they cannot be written, nothing is lost but time."""
+        """Write the notes for the next look; where that fails, nothing is lost but time."""
         if not self._new:
             return
         from ctxkit.tools.folders import Folder
@@ -143,7 +143,7 @@ class Seen:
 
 
 def bar(work: list[Log]) -> Iterable[Log]:
-    """Return the work with a progress bar around it, where somebody sees it and it takes a while."""
+    """Return the work with a progress bar around it, where somebody sees it and it takes long."""
     import sys
 
     if not sys.stderr.isatty():
@@ -243,7 +243,8 @@ def files(place: str | os.PathLike[str] | None = None) -> list[Log]:
         return _newest(_below(Path(place).expanduser()))
     out = []
     for where, entry, folders in found():
-        path = os.path.dirname(entry.path) if entry.name == "base_state.json" else entry.path  # noqa: PTH120
+        whole = entry.name == "base_state.json"  # its folder is the session
+        path = os.path.dirname(entry.path) if whole else entry.path  # noqa: PTH120
         with suppress(OSError):
             out.append(_log(path, entry.stat(), where.tool, project_of(where, folders)))
     return _newest(out)

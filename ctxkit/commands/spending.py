@@ -46,7 +46,13 @@ _UNKNOWN = "unknown"
 @options.tool
 @options.answer
 def spend_(
-    out: Out, place: str | None, by: str, since: float | None, project: str | None, tool: str | None
+    out: Out,
+    *,
+    place: str | None,
+    by: str,
+    since: float | None,
+    project: str | None,
+    tool: str | None,
 ) -> None:
     """Say what sessions cost, with their summaries and subagents: of all tools, or at PLACE.
 

@@ -37,7 +37,7 @@ LOST = "lost: share of what was used again that a cut had taken before (docs/sco
 @options.one_session
 @options.some_rules
 @options.answer
-def compare_(out: Out, session: str, rules: tuple[str, ...]) -> None:
+def compare_(out: Out, *, session: str, rules: tuple[str, ...]) -> None:
     """Show what SESSION would have cost and lost under each of some RULES (all presets)."""
     from ctxkit.sweeps import compare
 
@@ -64,7 +64,7 @@ def compare_(out: Out, session: str, rules: tuple[str, ...]) -> None:
 )
 @options.answer
 def sweep_(
-    out: Out, sessions: tuple[str, ...], rules: tuple[str, ...], loss: bool, kept: Path | None
+    out: Out, *, sessions: tuple[str, ...], rules: tuple[str, ...], loss: bool, kept: Path | None
 ) -> None:
     """Run SESSIONS (files, folders, ids) under RULES (all presets), and sum up by rules.
 
@@ -92,7 +92,7 @@ def sweep_(
 @options.some_sessions
 @options.some_rules
 @options.answer
-def advise_(out: Out, sessions: tuple[str, ...], rules: tuple[str, ...]) -> None:
+def advise_(out: Out, *, sessions: tuple[str, ...], rules: tuple[str, ...]) -> None:
     """Say which RULES (of all presets) no other beats on SESSIONS, each with price and risk."""
     from ctxkit.sweeps import advise
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ctxkit.faces import face
 
 _NAMES = {
-    "gate": "gate",
+    "gate": "holding",
     "gate_compactor": "compacted",
     "survival": "survival",
     "command": "programs",

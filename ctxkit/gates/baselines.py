@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-import ctxkit
 from ctxkit.errors import BadArguments
 from ctxkit.gates.figures import Entries, Entry
 
@@ -51,8 +51,8 @@ def load(path: str | os.PathLike[str]) -> Entries | None:
         raise BadArguments(f"{str(place)!r} is no baseline of a gate: {again}") from None
     if versions != [VERSION, SCORES]:
         raise BadArguments(
-            f"The baseline {str(place)!r} was made by another version, whose figures mean something "
-            f"else (gate {versions[0]}, scores {versions[1]}; here {VERSION}, {SCORES}): {again}"
+            f"The baseline {str(place)!r} was made by another version, whose figures "
+            f"mean something else (gate {versions[0]}, scores {versions[1]}; here {VERSION}, {SCORES}): {again}"
         )
     try:
         return msgspec.json.decode(data, type=Baseline).entries
@@ -76,6 +76,6 @@ def save(path: str | os.PathLike[str], entries: Entries) -> None:
     whole = {
         label: {**kept.get(label, {}), **entries.get(label, {})} for label in {**kept, **entries}
     }
-    made = Baseline(gate=VERSION, scores=SCORES, ctxkit=ctxkit.__version__, entries=whole)
+    made = Baseline(gate=VERSION, scores=SCORES, ctxkit=version("ctxkit"), entries=whole)
     text = msgspec.json.format(msgspec.json.encode(made, order="sorted"), indent=1)
     written(Path(path).expanduser(), [text, b"\n"])

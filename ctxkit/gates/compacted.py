@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ctxkit.errors import BadArguments
 from ctxkit.gates.baselines import load
 from ctxkit.gates.figures import Entry, Measure, measure
-from ctxkit.gates.gate import held
+from ctxkit.gates.holding import held
 from ctxkit.gates.programs import command
 from ctxkit.gates.survival import Survival, survival
 from ctxkit.gates.verdicts import GateReport

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ctxkit.sweeps.grids import Several
 
 SHAKE = 0.01
-"""Share by which the window is made smaller and larger to see how far a figure moves for nothing."""
+"""Share by which the window is made smaller and larger, to see what moves for nothing."""
 SEEDS = (0, 1, 2)
 """Of the places at which facts are planted."""
 FACTS = 12

@@ -25,11 +25,11 @@ def _pairs(back: Talk) -> list[str]:
             name = str(message.get("tool_call_id", ""))
             if waiting.pop(name, None) is None:
                 out.append(
-                    f"Message {i} is a result of the call {line(name, 40)!r}, which is not before it."
+                    f"Message {i} is the result of {line(name, 40)!r}, a call that is not before it."
                 )
             continue
         out += _unanswered(waiting)
-        waiting = {c: i for c in _calls(message)}
+        waiting = dict.fromkeys(_calls(message), i)
     # the newest calls may still be running; those of the last message are not missed
     last = len(back) - 1
     return out + _unanswered({c: i for c, i in waiting.items() if i != last})

@@ -1,4 +1,4 @@
-"""What outlives round after round of a compactor: facts, values that were replaced, pairs, order."""
+"""What outlives a compactor, round after round: facts, values that were replaced, pairs, order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from ctxkit.errors import BadArguments
 from ctxkit.gates.pairing import faults
 from ctxkit.gates.programs import checked
-from ctxkit.messages import Message
 from ctxkit.tokens.catalogue import default
 from ctxkit.tokens.counters import as_json
 from ctxkit.writers.losses import visible
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ctxkit.gates.programs import Compactor, Talk
+    from ctxkit.messages import Message
     from ctxkit.session import Session
 
 FAMILIES = {
@@ -70,7 +70,7 @@ class Survival:
     rounds: tuple[Round, ...]
 
     def kept(self, times: int, family: str | None = None) -> float | None:
-        """Return the share of facts that stand after so many compactions; None where there are none."""
+        """Return the share of facts that stand after so many compactions; None without any."""
         found = [
             r.kept[i]
             for r in self.rounds
@@ -81,7 +81,7 @@ class Survival:
 
     @property
     def cliff(self) -> int:
-        """After how many compactions less than half of the facts stand; one more than the rounds: never."""
+        """After how many compactions less than half of the facts stand; rounds + 1: never."""
         shares = [(n, self.kept(n)) for n in range(1, len(self.rounds) + 1)]
         return next((n for n, s in shares if s is not None and s < FALLEN), len(self.rounds) + 1)
 
