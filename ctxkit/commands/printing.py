@@ -100,31 +100,29 @@ def width() -> int:
 
 def show(heads: Sequence[Head], rows: Sequence[Row], notes: Sequence[str] = ()) -> None:
     """Print a table no wider than the screen, and sentences below it."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(width=width(), highlight=False, markup=False, emoji=False)
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     cells = [[written(r.get(h.key), h.kind) for h in heads] for r in rows]
-    for head, wide in zip(heads, widths(heads, cells, console.width), strict=True):
-        side: Literal["left", "right"] = "left" if head.kind in ("text", "when") else "right"
-        drawn.add_column(Text(head.title), justify=side, no_wrap=True, width=wide)
-    for row in cells:
-        drawn.add_row(*(Text(cell, overflow="ellipsis") for cell in row))
     if cells:
-        console.print(drawn)
+        wide = widths(heads, cells, width())
+        _line(heads, [h.title for h in heads], wide)
+        sys.stdout.write("  ".join("─" * n for n in wide) + "\n")
+        for row in cells:
+            _line(heads, row, wide)
     for note in notes:
-        console.print(Text(plain(note, 2000)))
+        lines(note)
+
+
+def _line(heads: Sequence[Head], row: Sequence[str], wide: Sequence[int]) -> None:
+    out = [
+        fitted(cell, n, left=head.kind in ("text", "when"))
+        for head, cell, n in zip(heads, row, wide, strict=True)
+    ]
+    sys.stdout.write("  ".join(out).rstrip() + "\n")
 
 
 def widths(heads: Sequence[Head], cells: Sequence[Sequence[str]], room: int) -> list[int]:
     """Return how wide each column is: as wide as its cells, the wide one no more than is left."""
-    from rich.cells import cell_len
-
     needed = [
-        max(map(cell_len, (head.title, *(row[i] for row in cells)))) for i, head in enumerate(heads)
+        max(map(cells_of, (head.title, *(row[i] for row in cells)))) for i, head in enumerate(heads)
     ]
     fixed = [min(n, h.most or n) for n, h in zip(needed, heads, strict=True)]
     others = sum(n for n, h in zip(fixed, heads, strict=True) if not h.wide)
@@ -139,16 +137,35 @@ def lines(text: str) -> None:
     wide = width()
     for each in plain(text).splitlines():
         if each.startswith(" ") or not each:
-            sys.stdout.write(fitted(each, wide).rstrip() + "\n")
+            sys.stdout.write(fitted(each.rstrip(), wide) + "\n")
         else:
-            sys.stdout.write("\n".join(textwrap.wrap(each, wide)) + "\n")
+            sys.stdout.write(
+                "\n".join(textwrap.wrap(each, wide, break_long_words=False, break_on_hyphens=False))
+                + "\n"
+            )
 
 
-def fitted(text: str, wide: int) -> str:
-    """Return a line cut to so many cells of a terminal (some characters take two)."""
-    from rich.cells import cell_len, set_cell_size
+def cells_of(text: str) -> int:
+    """Return how many cells of a terminal a text takes; some characters take two, some none."""
+    if text.isascii():
+        return len(text)
+    from wcwidth import wcwidth
 
-    return text if cell_len(text) <= wide else set_cell_size(text, wide - 1) + "…"
+    return sum(max(wcwidth(c), 0) for c in text)
+
+
+def fitted(text: str, wide: int, *, left: bool | None = None) -> str:
+    """Return a text cut to so many cells, filled up to them on one side or (None) not."""
+    if cells_of(text) > wide:
+        out, room = [], wide - 1
+        for character in text:
+            room -= cells_of(character)
+            if room < 0:
+                break
+            out.append(character)
+        text = "".join(out) + "…"
+    fill = "" if left is None else " " * (wide - cells_of(text))
+    return text + fill if left else fill + text
 
 
 def written(value: Any, kind: Kind) -> str:
