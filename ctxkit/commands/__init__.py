@@ -31,14 +31,15 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the command line on some words (None: those of the process) and return the exit code."""
     import click
 
-    from ctxkit.commands.commands import app
+    from ctxkit.commands.commands import PipeClosed, app
 
+    if sys.stdout is None:  # closed by whoever started it: what is printed goes nowhere
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warn
             told = app.main(words, prog_name="ctxkit", standalone_mode=False)
-            sys.stdout.flush()
-    except BrokenPipeError:
+    except PipeClosed:
         _hush()
         return CLOSED
     except (click.Abort, KeyboardInterrupt):

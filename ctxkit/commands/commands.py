@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -25,8 +26,21 @@ PLACES = {
 """The module of each command, which has it as `<name>_`."""
 
 
+class PipeClosed(Exception):
+    """Whoever read what is printed is gone; click would make exit code 1 of it."""
+
+
 class Commands(click.Group):
     """A group whose commands are imported one by one."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command, and all that it printed through to its reader."""
+        try:
+            done = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise PipeClosed from None
+        return done
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names."""

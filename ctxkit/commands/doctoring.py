@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
@@ -111,11 +111,13 @@ def _state() -> Finding:
     from ctxkit.store.trust import place
 
     folder = place()
-    above = next(p for p in (folder, *folder.parents) if p.exists())
-    if not os.access(above, os.W_OK):
-        why = f"{folder} cannot be written: lists are slow; name another by XDG_STATE_HOME."
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with TemporaryFile(dir=folder):
+            return Finding("state folder", "ready", f"{folder} keeps what was seen.")
+    except OSError as error:
+        why = f"{folder} cannot be written ({error.strerror}): name another by XDG_STATE_HOME."
         return Finding("state folder", "missing", why)
-    return Finding("state folder", "ready", f"{folder} keeps what was seen.")
 
 
 def _models() -> Finding:

@@ -91,7 +91,7 @@ class Seen:
         self.folder = folder
         self._known: dict[str, Log] = {}
         self._new = False
-        with suppress(OSError, ValueError, msgspec.MsgspecError):
+        with suppress(OSError, ValueError, RecursionError, msgspec.MsgspecError):
             self._load()
 
     def _load(self) -> None:

@@ -47,7 +47,7 @@ def load(path: str | os.PathLike[str]) -> Entries | None:
     try:
         told = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         versions = [msgspec.json.decode(told[n]) for n in ("gate", "scores")]
-    except (msgspec.MsgspecError, KeyError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, KeyError, ValueError, RecursionError):
         raise BadArguments(f"{str(place)!r} is no baseline of a gate: {again}") from None
     if versions != [VERSION, SCORES]:
         raise BadArguments(
@@ -56,7 +56,7 @@ def load(path: str | os.PathLike[str]) -> Entries | None:
         )
     try:
         return msgspec.json.decode(data, type=Baseline).entries
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, ValueError) as error:
         raise BadArguments(f"The baseline {str(place)!r} is damaged ({error}): {again}") from None
 
 
