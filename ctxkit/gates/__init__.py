@@ -7,7 +7,7 @@ from ctxkit.faces import face
 _NAMES = {
     "gate": "holding",
     "gate_compactor": "compacted",
-    "survival": "survival",
+    "survival": "rounds",
     "command": "programs",
     "FIGURES": "figures",
 }

@@ -10,7 +10,7 @@ from ctxkit.gates.baselines import load
 from ctxkit.gates.figures import Entry, Measure, measure
 from ctxkit.gates.holding import held
 from ctxkit.gates.programs import command
-from ctxkit.gates.survival import Survival, survival
+from ctxkit.gates.rounds import Survival, survival
 from ctxkit.gates.verdicts import GateReport
 
 if TYPE_CHECKING:

@@ -63,7 +63,8 @@ def test_a_reader_that_leaves_is_no_error(home):
         [*COMMAND, "list", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=home, env=environment(home)
     )
     running.stdout.close()
-    told = running.stderr.read().decode()
+    with running.stderr:
+        told = running.stderr.read().decode()
     assert running.wait(timeout=60) == 141
     assert told == ""
 
