@@ -54,7 +54,17 @@ _NAMES = {
     "ModelError": "errors",
     "StoreError": "errors",
 }
-_ROOMS = ("gates", "metrics", "plots", "policies", "presets", "readers", "samples", "snapshots")
+_ROOMS = (
+    "gates",
+    "metrics",
+    "plots",
+    "policies",
+    "presets",
+    "readers",
+    "samples",
+    "snapshots",
+    "studies",
+)
 
 __all__ = [*_NAMES, *_ROOMS]  # noqa: PLE0604  names are strings, made above
 

@@ -111,11 +111,11 @@ class Past(Protocol):
     """The first call of the run."""
 
     @property
-    def cuts(self) -> Sequence[Cut]:
+    def cuts(self) -> Sequence[PastCut]:
         """The compactions that were kept, in order."""
 
 
-class Cut(Protocol):
+class PastCut(Protocol):
     """One compaction that was kept."""
 
     @property
@@ -178,6 +178,18 @@ class Part:
         from ctxkit.policies.chain import Chain
 
         return Chain.of(other, self)
+
+
+def call_alone(part: object, method: str) -> bool:
+    """Return True where a class redefines a call below the inherited method that says it too.
+
+    Then the call alone counts: the method speaks for a call that is no more. A method that was
+    inherited from a base without a call, as that of chains, speaks for the first one defined.
+    """
+    kinds = type(part).__mro__
+    calls = [n for n, kind in enumerate(kinds) if "__call__" in vars(kind)]
+    says = next((n for n, kind in enumerate(kinds) if method in vars(kind)), len(kinds))
+    return len(calls) > 1 and calls[0] < says
 
 
 def name_of(part: object) -> str:
