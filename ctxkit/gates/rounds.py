@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.errors import BadArguments
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ctxkit.gates.programs import Compactor, Talk
-    from ctxkit.messages import Message
     from ctxkit.session import Session
 
 FAMILIES = {
@@ -136,8 +136,8 @@ def _table(head: list[str], rows: list[list[str]]) -> list[str]:
 def survival(compact: Compactor, session: Session, rounds: int = 6, *, seed: int = 0) -> Survival:
     """Return what outlives a compactor that is asked once in each round, as a session grows.
 
-    In each round it gets what it left of the round before, then three new facts and a value, said
-    by the user, then the next part of the session. The value is replaced in the next round.
+    In each round it gets what it left of the round before, then the next part of the session, in
+    which the user says three new facts and a value. The next round replaces the value.
 
     Args:
         compact: takes Chat Completions messages (dicts), and returns what is left of them.
@@ -156,8 +156,7 @@ def survival(compact: Compactor, session: Session, rounds: int = 6, *, seed: int
     out: list[Round] = []
     for number, part in enumerate(parts, 1):
         said = [c for c in (*facts, *(v for pair in values for v in pair)) if c.round == number]
-        head = part[:1] if part and number == 1 and part[0]["role"] == "system" else []
-        given = [*shown, *head, *map(_said, said), *part[len(head) :]]
+        given = [*shown, *_with(part, said, random.Random(seed * 1000 + number))]  # noqa: S311
         try:
             shown = checked(compact([dict(m) for m in given]))
         except BadArguments as error:
@@ -194,30 +193,41 @@ def canaries(rounds: int, seed: int) -> tuple[tuple[Canary, ...], tuple[Value, .
 
 def pieces(session: Session, n: int) -> Iterator[Talk]:
     """Yield the messages of a session in so many parts; no call is parted from its results."""
-    messages = visible(session.messages)
+    messages = [to_message(m) for m in visible(session.messages)]
     starts = _places(messages)
     if n < 1 or len(starts) < n:
         raise BadArguments(
             f"Session {session.id!r} can be taken in 1 to {len(starts)} parts without parting a "
             f"call from its result, not in {n}: ask for fewer rounds, or give a longer session."
         )
-    cuts = [starts[round(i * len(starts) / n)] for i in range(n)] + [len(messages)]
-    for i in range(n):
-        yield [to_message(m) for m in messages[0 if i == 0 else cuts[i] : cuts[i + 1]]]
+    cuts = [starts[i * len(starts) // n] for i in range(n)] + [len(messages)]
+    for begin, end in pairwise([0, *cuts[1:]]):
+        yield messages[begin:end]
 
 
-def _places(messages: Sequence[Message]) -> list[int]:
-    """Return where a part may begin: no call before waits for its result."""
-    open_: set[str] = set()
+def _places(messages: Talk) -> list[int]:
+    """Return where somebody may begin to speak: no call before waits for its result."""
+    waiting: set[str] = set()
     out = []
     for i, m in enumerate(messages):
-        if m.role == "tool":
-            open_.discard(m.call_id or "")
+        if m["role"] == "tool":
+            waiting.discard(m["tool_call_id"])
             continue
-        if not open_:
+        if not waiting:
             out.append(i)
-        open_ = {c.id for c in m.tool_calls}
+        waiting = {c["id"] for c in m.get("tool_calls", ())}
     return out
+
+
+def _with(part: Talk, said: Sequence[Canary], chance: random.Random) -> Talk:
+    """Return a part of a session in which the user says some facts, anywhere after the system."""
+    places = [p for p in _places(part) if part[p]["role"] != "system"]
+    if not places:
+        return [*part, *map(_said, said)]
+    before: dict[int, Talk] = {}
+    for canary in said:
+        before.setdefault(chance.choice(places), []).append(_said(canary))
+    return [m for i, message in enumerate(part) for m in (*before.get(i, ()), message)]
 
 
 def _said(canary: Canary) -> dict[str, str]:

@@ -81,6 +81,8 @@ class GateReport:
     def sentence(self) -> str:
         """The verdict in a sentence."""
         n, faults = len(self.worse), len(self.faults)
+        if self.ok and not self.changes:
+            return "The gate is passed: nothing is at fault."
         if self.ok:
             return f"The gate is passed: {len(self.changes)} figures, none got worse."
         told = [f"{n} of {len(self.changes)} figures got worse"] if n else []

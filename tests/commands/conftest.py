@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import ctxkit as ck
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SAMPLE = ck.samples.path("billing")
 EVIL = "\x1b]0;owned\x07\x1b[31mred\u202e\x9b2J title"
