@@ -15,7 +15,7 @@ from ctxkit.markup import line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ctxkit.commands.seen import Log, Seen, Sighting
+    from ctxkit.commands.seen import LogFile, Seen, Sighting
     from ctxkit.session import Session
 
 LAST = "last"
@@ -25,7 +25,7 @@ _LEAST = 4
 _SHOWN = 5
 
 
-class Named(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
+class SessionName(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
     """A word that names a session, completed by files and by what was listed before."""
 
     name = "session"
@@ -44,7 +44,7 @@ class Named(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
         return [*found, CompletionItem(incomplete, type="file")]
 
 
-class RulesNamed(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
+class RulesName(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
     """Words for rules, completed by the presets."""
 
     name = "rules"
@@ -99,7 +99,7 @@ def is_path(word: str) -> bool:
     return os.sep in word or Path(word).expanduser().exists()
 
 
-def sighted(word: str, seen: Seen | None = None) -> tuple[Log, Sighting]:
+def sighted(word: str, seen: Seen | None = None) -> tuple[LogFile, Sighting]:
     """Return the file and what is known of the session that an id, its beginning or a title names.
 
     What was listed before is asked first; only where nothing fits, the others are read.
@@ -131,7 +131,7 @@ def sighted(word: str, seen: Seen | None = None) -> tuple[Log, Sighting]:
     )
 
 
-def _fitting(word: str, logs: Iterable[Log]) -> list[tuple[Log, Sighting]]:
+def _fitting(word: str, logs: Iterable[LogFile]) -> list[tuple[LogFile, Sighting]]:
     """Return the sessions of that id; else of that title, else whose id or title has it in it."""
     every = [(log, s) for log in logs for s in log.sessions or ()]
     low = word.casefold()

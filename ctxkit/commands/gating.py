@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ctxkit.commands import WORSE, options
-from ctxkit.commands.finding import Named
+from ctxkit.commands.finding import SessionName
 from ctxkit.commands.printing import Head, Out, dump, lines
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ HEADS = (
 
 
 @click.command()
-@click.argument("sessions", type=Named(), nargs=-1)
+@click.argument("sessions", type=SessionName(), nargs=-1)
 @options.some_rules
 @click.option(
     "--baseline",

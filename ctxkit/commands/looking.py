@@ -14,7 +14,7 @@ from ctxkit.markup import line
 from ctxkit.readers.folders import LOGS
 
 if TYPE_CHECKING:
-    from ctxkit.commands.seen import Log, Sighting
+    from ctxkit.commands.seen import LogFile, Sighting
 
 HEADS = (
     Head("modified", "last", "when"),
@@ -65,7 +65,7 @@ def list_(
 
 def wanted(
     place: str | None, since: float | None, project: str | None, tool: str | None
-) -> list[Log]:
+) -> list[LogFile]:
     """Return the files that are asked for, the newest first."""
     from ctxkit.commands.seen import files
 
@@ -78,7 +78,7 @@ def wanted(
     ]
 
 
-def row(log: Log, sighting: Sighting) -> dict[str, Any]:
+def row(log: LogFile, sighting: Sighting) -> dict[str, Any]:
     """Return a line of the list."""
     return {
         "modified": log.modified,
@@ -100,7 +100,7 @@ def row(log: Log, sighting: Sighting) -> dict[str, Any]:
     }
 
 
-def notes(logs: list[Log], left: int = 0) -> list[str]:
+def notes(logs: list[LogFile], left: int = 0) -> list[str]:
     """Say what is not in the list: older sessions, and logs that could not be read."""
     bad = [log for log in logs if log.error and Path(log.path).suffix.lower() in LOGS]
     out = [f"{left:,} older: --all shows them, --since and --tool choose."] if left > 0 else []

@@ -32,7 +32,7 @@ _SOME = 500
 """Sessions of one file that are kept; a file with more is read again."""
 
 
-class Spent(NamedTuple):
+class DaySpent(NamedTuple):
     """What the calls of a day to a model cost."""
 
     day: str
@@ -61,10 +61,10 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of its calls and summaries and its subagents'; missing where one has no price."""
     cost_source: str | None = None
     notes: str | None = None
-    spent: tuple[Spent, ...] = ()
+    spent: tuple[DaySpent, ...] = ()
 
 
-class Log(msgspec.Struct, frozen=True, kw_only=True):
+class LogFile(msgspec.Struct, frozen=True, kw_only=True):
     """One file, and what is known of the sessions in it."""
 
     path: str
@@ -89,7 +89,7 @@ class Seen:
 
             folder = place()
         self.folder = folder
-        self._known: dict[str, Log] = {}
+        self._known: dict[str, LogFile] = {}
         self._new = False
         with suppress(OSError, ValueError, RecursionError, msgspec.MsgspecError):
             self._load()
@@ -97,16 +97,18 @@ class Seen:
     def _load(self) -> None:
         first, _, rest = (self.folder / FILE).read_bytes().partition(b"\n")
         if msgspec.json.decode(first) == _head():
-            self._known = {each.path: each for each in msgspec.json.Decoder(Log).decode_lines(rest)}
+            self._known = {
+                each.path: each for each in msgspec.json.Decoder(LogFile).decode_lines(rest)
+            }
 
-    def known(self, file: Log) -> Log:
+    def known(self, file: LogFile) -> LogFile:
         """Return a file with its sessions, if it was read before and has not changed since."""
         was = self._known.get(file.path)
         if was is None or (was.modified, was.size) != (file.modified, file.size):
             return file
         return msgspec.structs.replace(was, tool=file.tool, project=file.project)
 
-    def read(self, logs: Iterable[Log]) -> list[Log]:
+    def read(self, logs: Iterable[LogFile]) -> list[LogFile]:
         """Return files with their sessions, reading those that are new or have changed.
 
         A file that was read with another one, as its subagent's, is left out.
@@ -115,7 +117,7 @@ class Seen:
         others = {path for each in self._known.values() for path in each.others}
         return [each for each in out if each.path not in others]
 
-    def _read(self, file: Log) -> Log:
+    def _read(self, file: LogFile) -> LogFile:
         if file.sessions is not None or file.error is not None:
             return file
         file = looked_at(file)
@@ -124,7 +126,7 @@ class Seen:
             self._new = True
         return file
 
-    def logs(self) -> list[Log]:
+    def logs(self) -> list[LogFile]:
         """Return all files that were ever read."""
         return list(self._known.values())
 
@@ -142,7 +144,7 @@ class Seen:
         self._new = False
 
 
-def bar(work: list[Log]) -> Iterable[Log]:
+def bar(work: list[LogFile]) -> Iterable[LogFile]:
     """Return the work with a progress bar around it, where somebody sees it and it takes long."""
     import sys
 
@@ -157,7 +159,7 @@ def _head() -> dict[str, Any]:
     return {"seen": VERSION, "ctxkit": ctxkit.__version__}
 
 
-def looked_at(file: Log) -> Log:
+def looked_at(file: LogFile) -> LogFile:
     """Return a file with its sessions, or with why it cannot be read."""
     from ctxkit.readers.catalogue import places, read_all
 
@@ -198,7 +200,7 @@ def sighting(session: Session) -> Sighting:
     )
 
 
-def _spent(session: Session, row: dict[str, Any]) -> Iterator[Spent]:
+def _spent(session: Session, row: dict[str, Any]) -> Iterator[DaySpent]:
     """Yield what a session and its subagents spent, by day and model."""
     from ctxkit.frames import calls, sessions
 
@@ -225,7 +227,7 @@ def _spent(session: Session, row: dict[str, Any]) -> Iterator[Spent]:
     if extra and sums:
         last = [*sums.values()][-1]
         last[0] = None if last[0] is None else last[0] + extra
-    yield from (Spent(day, model, *found) for (day, model), found in sums.items())
+    yield from (DaySpent(day, model, *found) for (day, model), found in sums.items())
     for child in session.children:
         about = {name: values[0] for name, values in sessions.rows([child]).items()}
         yield from _spent(child, about)
@@ -235,7 +237,7 @@ def _day(seconds: float | None) -> str:
     return "" if seconds is None else strftime("%Y-%m-%d", gmtime(seconds))
 
 
-def files(place: str | os.PathLike[str] | None = None) -> list[Log]:
+def files(place: str | os.PathLike[str] | None = None) -> list[LogFile]:
     """Return the files of known tools, or of a folder, the newest first; none is opened."""
     from ctxkit.discoveries import found, project_of
 
@@ -250,14 +252,14 @@ def files(place: str | os.PathLike[str] | None = None) -> list[Log]:
     return _newest(out)
 
 
-def file(path: str) -> Log:
+def file(path: str) -> LogFile:
     """Return one file as it lies there now; one that is not there is empty."""
     with suppress(OSError):
         return _log(os.path.abspath(path), os.stat(path), "", None)  # noqa: PTH100, PTH116
-    return Log(path=path, modified=0.0, size=-1)
+    return LogFile(path=path, modified=0.0, size=-1)
 
 
-def _below(place: Path) -> Iterator[Log]:
+def _below(place: Path) -> Iterator[LogFile]:
     from ctxkit.readers.catalogue import logs_at
 
     for each in logs_at(place):
@@ -265,14 +267,16 @@ def _below(place: Path) -> Iterator[Log]:
             yield _log(os.path.abspath(each.path), each.path.stat(), "", None)  # noqa: PTH100
 
 
-def _log(path: str, stat: os.stat_result, tool: str, project: str | None) -> Log:
+def _log(path: str, stat: os.stat_result, tool: str, project: str | None) -> LogFile:
     if not S_ISDIR(stat.st_mode):
-        return Log(path=path, modified=stat.st_mtime, size=stat.st_size, tool=tool, project=project)
+        return LogFile(
+            path=path, modified=stat.st_mtime, size=stat.st_size, tool=tool, project=project
+        )
     inner = [entry.stat() for entry in os.scandir(path)]
     last = max((s.st_mtime for s in inner), default=stat.st_mtime)
     size = sum(s.st_size for s in inner)
-    return Log(path=path, modified=last, size=size, tool=tool, project=project)
+    return LogFile(path=path, modified=last, size=size, tool=tool, project=project)
 
 
-def _newest(found: Iterable[Log]) -> list[Log]:
+def _newest(found: Iterable[LogFile]) -> list[LogFile]:
     return sorted(found, key=lambda f: -f.modified)

@@ -15,7 +15,7 @@ from ctxkit.commands.printing import Head, Out
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ctxkit.commands.seen import Log, Sighting, Spent
+    from ctxkit.commands.seen import LogFile, Sighting
 
 
 def _week(day: str) -> str:
@@ -25,7 +25,7 @@ def _week(day: str) -> str:
     return (then - timedelta(days=then.weekday())).isoformat()
 
 
-WAYS: dict[str, Callable[[Log, Sighting, Spent], str]] = {
+WAYS: dict[str, Callable[[LogFile, Sighting, DaySpent], str]] = {
     "day": lambda log, session, spent: spent.day,  # noqa: ARG005
     "week": lambda log, session, spent: _week(spent.day),  # noqa: ARG005
     "month": lambda log, session, spent: spent.day[:7],  # noqa: ARG005
@@ -69,7 +69,7 @@ def spend_(
     out.table(f"Spent by {by}", _heads(by), rows, more)
 
 
-def summed(logs: list[Log], by: str, since: float | None = None) -> list[dict[str, Any]]:
+def summed(logs: list[LogFile], by: str, since: float | None = None) -> list[dict[str, Any]]:
     """Return one row for each day (model, ...), in order of time or of money."""
     first = "" if since is None else strftime("%Y-%m-%d", gmtime(since))
     rows: dict[str, dict[str, Any]] = {}
@@ -92,7 +92,7 @@ def _empty(by: str, name: str) -> dict[str, Any]:
     return {by: name, "cost_usd": 0.0, **counts, "ids": set()}
 
 
-def _add(row: dict[str, Any], session: Sighting, spent: Spent) -> None:
+def _add(row: dict[str, Any], session: Sighting, spent: DaySpent) -> None:
     row["ids"].add(session.id)
     row["cost_usd"] += spent.usd or 0.0
     row["unpriced_n"] += spent.calls_n if spent.usd is None else 0

@@ -9,7 +9,7 @@ _NAMES = {
     "gate_compactor": "compacted",
     "survival": "rounds",
     "command": "programs",
-    "FIGURES": "figures",
+    "FIGURES": "readings",
 }
 
 __all__ = [*_NAMES]  # noqa: PLE0604  names are strings, made above

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ctxkit.errors import BadArguments
-from ctxkit.gates.figures import Entries, Entry
+from ctxkit.gates.readings import Entries, Entry
 
 if TYPE_CHECKING:
     import os

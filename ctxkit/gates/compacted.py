@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
 from ctxkit.gates.baselines import load
-from ctxkit.gates.figures import Entry, Measure, measure
 from ctxkit.gates.holding import held
 from ctxkit.gates.programs import command
+from ctxkit.gates.readings import Entry, Reading, measure
 from ctxkit.gates.rounds import Survival, survival
 from ctxkit.gates.verdicts import GateReport
 
@@ -112,7 +112,7 @@ def _sessions(sessions: GivenAll | None) -> list[Session]:
 def _entry(session: Session, found: list[Survival], rounds: int) -> Entry:
     from ctxkit.sweeps.batches import key_of
 
-    figures: dict[str, Measure] = {
+    figures: dict[str, Reading] = {
         "faults_n": measure([float(len(s.faults)) for s in found]),
         "survived": measure([s.survived for s in found]),
         "cliff_round": measure([float(s.cliff) for s in found]),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
 from ctxkit.gates.baselines import load, save
-from ctxkit.gates.figures import Entries, measured
+from ctxkit.gates.readings import Entries, measured
 from ctxkit.gates.verdicts import GateReport, compared
 
 if TYPE_CHECKING:

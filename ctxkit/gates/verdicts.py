@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ctxkit.gates.figures import FIGURES, Figure
+from ctxkit.gates.readings import FIGURES, Figure
 from ctxkit.markup import escape, line
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ctxkit.gates.figures import Entries, Entry
+    from ctxkit.gates.readings import Entries, Entry
 
 State = Literal["same", "noise", "better", "worse", "gone"]
 _MAY_GO = {"retained"}
@@ -19,7 +19,7 @@ _MAY_GO = {"retained"}
 _TINY = 1e-9
 
 
-class Change(NamedTuple):
+class Moved(NamedTuple):
     """One figure of one setting, as the mean over the sessions that both know."""
 
     rules: str
@@ -36,13 +36,13 @@ class Change(NamedTuple):
 class GateReport:
     """What a gate found. `ok` is what CI asks; `frame()` has all rows."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[Moved, ...]
     faults: tuple[str, ...] = ()
     """What is wrong whatever the baseline says: failed runs, parted pairs, missing sessions."""
     notes: tuple[str, ...] = ()
 
     @property
-    def worse(self) -> tuple[Change, ...]:
+    def worse(self) -> tuple[Moved, ...]:
         """The figures that got worse by more than the noise, and those that are gone."""
         return tuple(c for c in self.changes if c.state in ("worse", "gone"))
 
@@ -60,7 +60,7 @@ class GateReport:
         """Return one row a figure: rules, figure, sessions_n, before, now, floor, state."""
         import pandas as pd
 
-        return pd.DataFrame(self.changes, columns=list(Change._fields))
+        return pd.DataFrame(self.changes, columns=list(Moved._fields))
 
     def to_text(self) -> str:
         """Return what was found as lines of at most 80 characters."""
@@ -99,7 +99,7 @@ class GateReport:
 _HEAD = ("rules", "figure", "before", "now", "change", "noise", "")
 
 
-def cells(change: Change) -> tuple[str, ...]:
+def cells(change: Moved) -> tuple[str, ...]:
     """Return a change as it stands in a table."""
     kind = next(f.kind for f in FIGURES if f.name == change.figure)
     moved = None if change.now is None else change.now - change.before
@@ -125,7 +125,7 @@ def number(value: float | None, kind: str, sign: str = "") -> str:
 
 def compared(before: Entries, now: Entries, tolerance: float = 0.0) -> GateReport:
     """Return how figures have changed, as means over the sessions that both know unchanged."""
-    changes: list[Change] = []
+    changes: list[Moved] = []
     faults: list[str] = []
     notes: list[str] = []
     for label, entries in now.items():
@@ -144,7 +144,7 @@ def compared(before: Entries, now: Entries, tolerance: float = 0.0) -> GateRepor
 
 def _change(
     label: str, figure: Figure, both: list[tuple[Entry, Entry]], tolerance: float
-) -> Change | None:
+) -> Moved | None:
     name = figure.name
     pairs = [
         (b.figures[name], n.figures.get(name)) for b, n in both if name in b.figures and not n.error
@@ -154,13 +154,13 @@ def _change(
         return None
     if len(known) < len(pairs) and name not in _MAY_GO:
         mean = sum(b.value for b, _ in pairs) / len(pairs)
-        return Change(label, name, len(pairs), mean, None, 0.0, "gone")
+        return Moved(label, name, len(pairs), mean, None, 0.0, "gone")
     n = len(known)
     before, now = sum(b.value for b, _ in known) / n, sum(m.value for _, m in known) / n
     noise = sum(max(b.noise, m.noise) for b, m in known) / n
     floor = max(noise, tolerance * abs(before))
     moved = (now - before) if figure.worse == "up" else (before - now)
-    return Change(label, name, n, before, now, floor, _state(moved, floor))
+    return Moved(label, name, n, before, now, floor, _state(moved, floor))
 
 
 def _state(moved: float, floor: float) -> State:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.gates.baselines import load
-from ctxkit.gates.figures import FIGURES, Entry, Measure, measured
+from ctxkit.gates.readings import FIGURES, Entry, Reading, measured
 from ctxkit.gates.verdicts import compared
 
 SAMPLE = ck.samples.path("billing")
@@ -64,7 +64,7 @@ def test_rules_that_got_worse_are_named_with_by_how_much(session, tmp_path):
     report = ck.gate(session, "codex", path)
     (worse,) = report.worse
     assert (worse.figure, worse.before, worse.state) == ("cost_usd", 1.0, "worse")
-    assert "+2.3268" in report.to_text()
+    assert f"+{worse.now - 1:.4f}" in report.to_text()
     with pytest.raises(AssertionError, match="1 of 7 figures got worse"):
         report.check()
     assert ck.gate(session, "codex", path, tolerance=0.99).ok is False
@@ -162,19 +162,19 @@ numbers = st.floats(0, 1e6)
 @given(st.lists(st.tuples(numbers, numbers, numbers), min_size=1, max_size=4), st.sampled_from(FIGURES))
 def test_a_change_below_the_noise_is_never_worse_and_one_above_always(values, figure):
     sign = 1 if figure.worse == "up" else -1
-    before = {"r": {str(i): Entry(key="k", figures={figure.name: Measure(v, n)}) for i, (v, n, _) in enumerate(values)}}
+    before = {"r": {str(i): Entry(key="k", figures={figure.name: Reading(v, n)}) for i, (v, n, _) in enumerate(values)}}
 
     def now(share):
-        moved = {str(i): Measure(v + sign * (n + m + 1) * share, n) for i, (v, n, m) in enumerate(values)}
+        moved = {str(i): Reading(v + sign * (n + m + 1) * share, n) for i, (v, n, m) in enumerate(values)}
         return {"r": {i: Entry(key="k", figures={figure.name: m}) for i, m in moved.items()}}
 
     assert [c.state for c in compared(before, now(1)).changes] == ["worse"]
     assert [c.state for c in compared(before, now(-1)).changes] == ["better"]
-    still = {"r": {str(i): Entry(key="k", figures={figure.name: Measure(v + n / 2, n)}) for i, (v, n, _) in enumerate(values)}}
+    still = {"r": {str(i): Entry(key="k", figures={figure.name: Reading(v + n / 2, n)}) for i, (v, n, _) in enumerate(values)}}
     assert {c.state for c in compared(before, still).changes} <= {"same", "noise"}
 
 
 def test_a_figure_that_is_gone_is_worse_but_what_was_retained_where_nothing_was_cut_is_not():
-    before = {"r": {"s": Entry(key="k", figures={"cost_usd": Measure(1.0), "retained": Measure(0.5)})}}
+    before = {"r": {"s": Entry(key="k", figures={"cost_usd": Reading(1.0), "retained": Reading(0.5)})}}
     found = compared(before, {"r": {"s": Entry(key="k")}}).changes
     assert [(c.figure, c.state) for c in found] == [("cost_usd", "gone")]

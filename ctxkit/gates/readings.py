@@ -50,7 +50,7 @@ FIGURES = (
 _SCORED = FIGURES[:6]
 
 
-class Measure(msgspec.Struct, frozen=True, array_like=True):
+class Reading(msgspec.Struct, frozen=True, array_like=True):
     """A figure and how far it moves where nothing changed that anybody would call a change."""
 
     value: float
@@ -62,7 +62,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     key: str
     """Changes as soon as the session does."""
-    figures: dict[str, Measure] = {}
+    figures: dict[str, Reading] = {}
     error: str | None = None
 
 
@@ -106,13 +106,13 @@ def _entry(bench: Bench, setting: Any, talks: list[Any]) -> Entry:
     kept = [share for talk in talks if (share := _kept(talk, setting.rules)) is not None]
     if kept:
         mean = sum(kept) / len(kept)
-        figures["facts_kept"] = Measure(mean, max(abs(k - mean) for k in kept))
+        figures["facts_kept"] = Reading(mean, max(abs(k - mean) for k in kept))
     return Entry(key=bench.name, figures=figures)
 
 
-def measure(values: Sequence[float]) -> Measure:
+def measure(values: Sequence[float]) -> Reading:
     """Return the first of some values, with how far the others are from it."""
-    return Measure(values[0], max(abs(v - values[0]) for v in values))
+    return Reading(values[0], max(abs(v - values[0]) for v in values))
 
 
 def _shaken(setting: Any, limit: int | None) -> Iterable[Any]:
