@@ -15,7 +15,7 @@ from ctxkit.commands.printing import Head, Out
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ctxkit.commands.seen import LogFile, Sighting
+    from ctxkit.commands.seen import DaySpent, LogFile, Sighting
 
 
 def _week(day: str) -> str:
