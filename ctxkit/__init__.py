@@ -31,6 +31,7 @@ _NAMES = {
     "sweep": "sweeps",
     "grid": "sweeps",
     "advise": "sweeps",
+    "gate": "gates",
     "sections": "worth",
     "without": "worth",
     "index_or_paste": "worth",
@@ -59,7 +60,17 @@ _NAMES = {
     "ModelError": "errors",
     "StoreError": "errors",
 }
-_ROOMS = ("metrics", "plots", "policies", "presets", "readers", "samples", "snapshots", "studies")
+_ROOMS = (
+    "gates",
+    "metrics",
+    "plots",
+    "policies",
+    "presets",
+    "readers",
+    "samples",
+    "snapshots",
+    "studies",
+)
 
 __all__ = [*_NAMES, *_ROOMS]  # noqa: PLE0604  names are strings, made above
 

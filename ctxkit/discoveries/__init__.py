@@ -76,20 +76,41 @@ def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
 
 
 def _rows(home: str | os.PathLike[str] | None) -> Iterator[dict[str, Any]]:
-    for place, top in found(home):
+    for place, entry, folders, days in _dated(home):
+        row = _row(place, entry, folders)
+        if row is not None:
+            goes = None if days is None else row["modified"] + days * 86_400
+            yield {**row, "keeps_days": days, "goes": goes}
+
+
+def found(
+    home: str | os.PathLike[str] | None = None,
+) -> Iterator[tuple[Place, os.DirEntry[str], tuple[str, ...]]]:
+    """Yield the files of known tools, each with its place and the folders between; none is opened."""
+    return ((place, entry, folders) for place, entry, folders, _ in _dated(home))
+
+
+def _dated(
+    home: str | os.PathLike[str] | None,
+) -> Iterator[tuple[Place, os.DirEntry[str], tuple[str, ...], float | None]]:
+    """Yield the files with how many days their tool keeps them."""
+    for place, top in tops(home):
         days = kept_days(place.tool, top)
         for entry, folders in _files(top, place):
-            row = _row(place, entry, folders)
-            if row is not None:
-                goes = None if days is None else row["modified"] + days * 86_400
-                yield {**row, "keeps_days": days, "goes": goes}
+            yield place, entry, folders, days
 
 
-def found(home: str | os.PathLike[str] | None) -> Iterator[tuple[Place, Path]]:
+def tops(home: str | os.PathLike[str] | None) -> Iterator[tuple[Place, Path]]:
     """Yield each place with its folder, whether it is there or not."""
     for place in PLACES:
         for top in _tops(place, home):
             yield place, top
+
+
+def project_of(place: Place, folders: tuple[str, ...]) -> str | None:
+    """Return the name of the project that a session belongs to, where its folders tell."""
+    name = folders[place.project] if 0 <= place.project < len(folders) else None
+    return plain(name, 200) if name else None
 
 
 def _tops(place: Place, home: str | os.PathLike[str] | None) -> list[Path]:
@@ -142,10 +163,9 @@ def _row(place: Place, entry: os.DirEntry[str], folders: tuple[str, ...]) -> dic
     lines = entry.name.endswith((".jsonl", ".md"))
     messages, source = _messages(start, stat.st_size, whole=whole) if lines else (None, None)
     path = os.path.dirname(entry.path) if entry.name in _FOLDERS else entry.path  # noqa: PTH120  as above
-    project = folders[place.project] if 0 <= place.project < len(folders) else None
     return {
         "tool": place.tool,
-        "project": plain(project, 200) if project else None,
+        "project": project_of(place, folders),
         "path": plain(path),
         "modified": stat.st_mtime,
         "size_bytes": stat.st_size,

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ctxkit.discoveries import found
+from ctxkit.discoveries import tops
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.keeping.copies import Archive, Copied
 from ctxkit.keeping.originals import Original, originals
@@ -63,9 +63,9 @@ def keep(
 
     place = _place(folder)
     wanted = None if tools is None else {tools} if isinstance(tools, str) else set(tools)
-    tops = list(found(home))
-    _check(place, [top for p, top in tops if p.below], wanted, {p.tool for p, _ in tops})
-    chosen = [(p, top) for p, top in tops if wanted is None or p.tool in wanted]
+    places = list(tops(home))
+    _check(place, [top for p, top in places if p.below], wanted, {p.tool for p, _ in places})
+    chosen = [(p, top) for p, top in places if wanted is None or p.tool in wanted]
     try:
         with Archive(place) as archive:
             rows = [_row(o, archive) for o in islice(_each(chosen), _MOST)]

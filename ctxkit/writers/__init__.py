@@ -63,7 +63,7 @@ def write(session: Session, path: str | os.PathLike[str], format: str = "native"
             f"There is no format {format!r} to write.{did_you_mean(str(format), FORMATS)} Known: {known}."
         )
     if format == "native":
-        _save(Path(path), native.lines(session))
+        save(Path(path), native.lines(session))
         return Written(path=str(path), format=format)
     members: dict[str, Convert] = {
         "openai": openai.convert,
@@ -73,11 +73,11 @@ def write(session: Session, path: str | os.PathLike[str], format: str = "native"
         "inspect": inspect_log.convert,
     }
     lines, lost = members[format](session)
-    _save(Path(path), lines)
+    save(Path(path), lines)
     return Written(path=str(path), format=format, lost={k: n for k, n in lost.items() if n})
 
 
-def _save(path: Path, lines: Iterable[bytes]) -> None:
+def save(path: Path, lines: Iterable[bytes]) -> None:
     """Write a file whole or not at all, for its owner only, in a folder that exists."""
     try:
         real = path.resolve()  # the user named it: a link leads where the user let it lead
