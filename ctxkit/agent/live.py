@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.prompts import Prompts
     from ctxkit.agent.running import Approve
     from ctxkit.engine.sent import SentItem
-    from ctxkit.messages import Edit, ToolSchema
+    from ctxkit.messages import Edit, Message, ToolSchema
     from ctxkit.models.model import Model
     from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
@@ -71,6 +71,8 @@ class LiveSession:
             what is not among them is kept as the parts call themselves.
         seed: what the id of a new session follows from (see `Workspace.new_id`).
         limits: of each turn; None: those that it was kept with.
+        agent: its name among others; a team has several.
+        parent: id of the session that it is a part of.
         more: what `Agent` takes beside: `approve`, `summary_model`, `summary_seconds`, `prompts`.
 
     Raises:
@@ -99,6 +101,8 @@ class LiveSession:
         summary_seconds: float = 120.0,
         words: Mapping[str, Any] | None = None,
         prompts: Prompts | None = None,
+        agent: str = "main",
+        parent: str | None = None,
     ) -> None:
         self.workspace = workspace or Workspace()
         self.workspace.make()
@@ -113,7 +117,7 @@ class LiveSession:
                          "allow": ",".join(allow), **(words or {})}  # fmt: skip
         """How its parts were named."""
         fresh = Session(id=self.workspace.new_id(name, seed), format="live", title=name, product="ctxkit",
-                        model=redact(model.name), started=clock(), cwd=str(Path.cwd()),
+                        agent=agent, parent=parent, model=redact(model.name), started=clock(), cwd=str(Path.cwd()),
                         context_window=rules.window or model.context_window,
                         tools=offered, details={k: n for k, n in thresholds(rules).items() if n})  # fmt: skip
         fresh = noted(fresh, led(self.settings, rules, limits or Limits()))
@@ -124,7 +128,7 @@ class LiveSession:
         try:
             limits = self._lead(model, rules, limits, offered)
             events = self.workspace.open(self.workspace.events(self.id), _ADDED)
-            self._events = EventsLog(events, self.id)
+            self._events = EventsLog(events, self.id, agent)
             artifacts = Artifacts(self.root)
             self.agent = Agent(
                 self.log.session, model=model, rules=rules, tools=own, keep=self.log.append, limits=limits,
@@ -195,8 +199,10 @@ class LiveSession:
         if hear in self._listeners:
             self._listeners.remove(hear)
 
-    async def turn(self, prompt: str) -> Outcome:
+    async def turn(self, prompt: str, heard: Sequence[Message] = ()) -> Outcome:
         """Take one turn; a snapshot row is written at its end, however it ends.
+
+        `heard` is what other agents said since the last turn: it is written before the prompt.
 
         Raises:
             StoreError: the kit itself failed; the session is whole, and the sentence names the file that says more.
@@ -205,7 +211,7 @@ class LiveSession:
         try:
             with self.alone():
                 try:
-                    return await self.agent.turn(prompt)
+                    return await self.agent.turn(prompt, heard)
                 finally:
                     self._turns.end(self.session)
         except (CtxkitError, asyncio.CancelledError):
