@@ -140,10 +140,13 @@ def _say(view: ScheduleView, q: int, call: int, now: Message | None) -> None:
     if was is now or (was is not None and now is not None and was.parts == now.parts):
         return
     said[q] = now
-    if now is not None and before is not None and now.parts == before.parts:
+    if now is None or before is None:
+        view.change(q, None, since=call)
+    elif now.parts == before.parts:
         view.whole(q, since=call)
-    else:
-        view.change(q, None if now is None else _Parts(now.parts), since=call, smaller=False)
+    else:  # its calls go in any case, its words where that makes it smaller
+        stripped = before if now.tool_calls else contents.text_only(before)
+        view.change(q, (_Parts(stripped.parts), _Parts(now.parts)), since=call)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ def config(names=("Writer", "Reader"), states=None, **more):
     """A config of agents of these names; with `states`, a state machine that begins with the first."""
     body = {"Agents": [{"Name": n} if isinstance(n, str) else n for n in names], **more}
     if states is not None:
-        machine = {"Initial": next(iter(states)), "States": states}
+        machine = {"Initial": next(iter(states), ""), "States": states}
         body["Selection"] = {"Type": "statemachine", "StateMachine": machine}
     return body
 
