@@ -50,4 +50,6 @@ def _follow(event: Any, places: list[dict[str, Any]], yaml: Any) -> None:
             here["seen"].add(event.value.casefold())
         here["key"] = not here["key"]
     if isinstance(event, yaml.CollectionStartEvent):
-        places.append({"mapping": isinstance(event, yaml.MappingStartEvent), "seen": set(), "key": True})
+        places.append(
+            {"mapping": isinstance(event, yaml.MappingStartEvent), "seen": set(), "key": True}
+        )

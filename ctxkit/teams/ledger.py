@@ -13,10 +13,10 @@ import msgspec
 from ctxkit.messages import Message, Text
 from ctxkit.policies.contents import texts
 from ctxkit.redaction import redact
+from ctxkit.teams.corrections import framed
+from ctxkit.teams.corrections import heard as said_by
+from ctxkit.teams.filters import CORRECTION, FRAME, HANDOFF, HEARD, TASK
 from ctxkit.teams.machine import Standing
-from ctxkit.teams.views import CORRECTION, FRAME, HANDOFF, HEARD, TASK
-from ctxkit.teams.words import framed
-from ctxkit.teams.words import heard as said_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
     from ctxkit.store.session_log import SessionLog
     from ctxkit.teams.machine import Decided
-    from ctxkit.teams.plans import Member
+    from ctxkit.teams.rosters import Member
 
 MOVE = "move"
 TO, FROM = "to", "from"
 """In the details of a message: the agent that alone hears it; the ledger's message that it is."""
 
 
-class Ledger:
+class TeamLedger:
     """The file of a team.
 
     Args:
@@ -71,7 +71,14 @@ class Ledger:
         self._write(words, self._move(standing, None, {"kind": "task"}))
 
     def conclude(
-        self, agent: str, spoken: Sequence[Message], decided: Decided, *, handed: str, to: str, extra: dict[str, Any]
+        self,
+        agent: str,
+        spoken: Sequence[Message],
+        decided: Decided,
+        *,
+        handed: str,
+        to: str,
+        extra: dict[str, Any],
     ) -> None:
         """Write a turn as others hear it, and what follows from it.
 
@@ -102,7 +109,12 @@ class Ledger:
         """
         out = []
         for m in self.session.messages:
-            if m.kind == MOVE or m.id in known or m.agent == member.name or not self._reaches(m, member, first=first):
+            if (
+                m.kind == MOVE
+                or m.id in known
+                or m.agent == member.name
+                or not self._reaches(m, member, first=first)
+            ):
                 continue
             out.append(msgspec.structs.replace(m, id="", turn=None, details={FROM: m.id}))
         return out
@@ -137,7 +149,12 @@ class Ledger:
                 yield msgspec.structs.replace(frame, tool=call.name)
 
     def _message(
-        self, kind: str, text: str, agent: str | None, turn: int, details: dict[str, Any] | None = None
+        self,
+        kind: str,
+        text: str,
+        agent: str | None,
+        turn: int,
+        details: dict[str, Any] | None = None,
     ) -> Message:
         return Message(role="user", kind=kind, parts=(Text(redact(text)),), agent=agent, turn=turn,
                        time=self._clock(), details=details or {})  # fmt: skip
@@ -149,4 +166,6 @@ class Ledger:
 
     def _write(self, *messages: Message) -> None:
         first = len(self.session.log)
-        self.log.append(*(msgspec.structs.replace(m, id=f"l{first + i}") for i, m in enumerate(messages)))
+        self.log.append(
+            *(msgspec.structs.replace(m, id=f"l{first + i}") for i, m in enumerate(messages))
+        )

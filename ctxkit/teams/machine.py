@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from ctxkit.teams.corrections import ambiguous, blocked, escalated, found_in, nudge
 from ctxkit.teams.signals import said
-from ctxkit.teams.words import ambiguous, blocked, escalated, nudge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from ctxkit.teams.plans import Contract, Plan, State, Transition
+    from ctxkit.teams.contracts import Proof
+    from ctxkit.teams.rosters import Roster, TeamState, Transition
 
 SILENT = 3
 """Turns in a row of one state without one clear signal, after which the team stops."""
@@ -49,6 +51,16 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+class Spoken(NamedTuple):
+    """What an agent said in a turn."""
+
+    agent: str
+    reply: str
+    """Its last words."""
+    called: Sequence[str] = ()
+    """Signals that it gave by a tool call."""
+
+
 class Decided(NamedTuple):
     """What follows from a turn."""
 
@@ -58,80 +70,69 @@ class Decided(NamedTuple):
     correction: str = ""
     """What is said to the agent that takes the next turn."""
     way: Transition | None = None
-    told: dict[str, Any] = {}
+    told: Mapping[str, Any] = MappingProxyType({})
 
 
-def begun(plan: Plan) -> Standing:
+def begun(plan: Roster) -> Standing:
     """Return where a team stands before its first turn."""
     return Standing(state=plan.initial, seen=(plan.initial,) if plan.initial else ())
 
 
-def speaker(plan: Plan, standing: Standing) -> str:
+def speaker(plan: Roster, standing: Standing) -> str:
     """Return the name of the agent whose turn is next."""
     if plan.order == "statemachine":
         return standing.helper or plan.states[standing.state].agent
     return plan.members[(standing.turns - standing.since) % len(plan.members)].name
 
 
-def decided(
-    plan: Plan,
-    standing: Standing,
-    agent: str,
-    reply: str,
-    called: Sequence[str],
-    lacking: Callable[[Sequence[Contract]], list[str]],
-    read: Callable[[str], str],
-) -> Decided:
+def decided(plan: Roster, standing: Standing, turn: Spoken, proof: Proof) -> Decided:
     """Return what follows from a turn.
 
     Args:
         plan: the team.
         standing: before it.
-        agent: who took it.
-        reply: what it said last.
-        called: signals that it gave by a tool call.
-        lacking: says what is not there of what contracts require.
-        read: gives the text of a file of the team.
+        turn: what was said in it.
+        proof: what the agents really did.
     """
     now = replace(standing, turns=standing.turns + 1)
     if plan.order != "statemachine":
-        found = _in_turn(plan, now, agent, reply)
+        found = _in_turn(plan, now, turn)
     elif standing.helper:
         found = Decided(replace(now, helper=""), "recovery_activated")
     else:
-        found = _by_signal(plan, now, agent, reply, called, lacking, read)
+        found = _by_signal(plan, now, turn, proof)
     if not found.standing.ended and found.standing.turns - now.since >= plan.max_turns:
         why = f"the team has had its {plan.max_turns} turns"
-        return Decided(_stopped(found.standing, why), "max_turns_exceeded", found.correction, found.way, found.told)
+        return Decided(
+            _stopped(found.standing, why),
+            "max_turns_exceeded",
+            found.correction,
+            found.way,
+            found.told,
+        )
     return found
 
 
-def _by_signal(
-    plan: Plan,
-    now: Standing,
-    agent: str,
-    reply: str,
-    called: Sequence[str],
-    lacking: Callable[[Sequence[Contract]], list[str]],
-    read: Callable[[str], str],
-) -> Decided:
+def _by_signal(plan: Roster, now: Standing, turn: Spoken, proof: Proof) -> Decided:
     state = plan.states[now.state]
-    mine = [t for t in state.transitions if not t.source_agents or agent in t.source_agents]
+    mine = [t for t in state.transitions if not t.source_agents or turn.agent in t.source_agents]
     signals = [t.signal for t in mine if t.signal]
-    given = [s for s in signals if s.casefold() in {c.strip().casefold() for c in called}]
-    given = given or list(said(reply, signals))
+    given = [s for s in signals if s.casefold() in {c.strip().casefold() for c in turn.called}]
+    given = given or list(said(turn.reply, signals))
     if len(given) > 1:
-        return _unclear(now, agent, "multi_keyword", ambiguous(given), given)
+        return _unclear(now, turn.agent, "multi_keyword", ambiguous(given), given)
     way = next((t for t in mine if t.signal == (given[0] if given else "")), None)
     if way is None:
-        return _unclear(now, agent, "keyword_not_found", nudge(signals), signals)
-    missing = lacking(way.contracts)
+        return _unclear(now, turn.agent, "keyword_not_found", nudge(signals), signals)
+    missing = proof.lacking(way.contracts)
     if missing:
         return _failed(replace(now, silent=0), state, way, missing)
-    return _onward(plan, replace(now, silent=0), state, way, read)
+    return _onward(plan, replace(now, silent=0), state, way, proof)
 
 
-def _unclear(now: Standing, agent: str, kind: str, correction: str, signals: Sequence[str]) -> Decided:
+def _unclear(
+    now: Standing, agent: str, kind: str, correction: str, signals: Sequence[str]
+) -> Decided:
     again = replace(now, silent=now.silent + 1)
     if again.silent >= SILENT:
         why = f"{agent} gave no clear signal in {SILENT} turns; it may give {' or '.join(signals) or 'none'}"
@@ -139,7 +140,7 @@ def _unclear(now: Standing, agent: str, kind: str, correction: str, signals: Seq
     return Decided(again, kind, correction, None, {"signals": list(signals)})
 
 
-def _failed(now: Standing, state: State, way: Transition, missing: list[str]) -> Decided:
+def _failed(now: Standing, state: TeamState, way: Transition, missing: list[str]) -> Decided:
     key = f"{state.name} > {way.to}"
     count = now.failures.get(key, 0) + 1
     now = replace(now, failures={**now.failures, key: count})
@@ -153,13 +154,15 @@ def _failed(now: Standing, state: State, way: Transition, missing: list[str]) ->
 
 
 def _onward(
-    plan: Plan, now: Standing, state: State, way: Transition, read: Callable[[str], str]
+    plan: Roster, now: Standing, state: TeamState, way: Transition, proof: Proof
 ) -> Decided:
     key, back = f"{state.name} > {way.to}", way.to in now.seen
     count = now.visits.get(key, 0) + back
     if way.max_revisits and count > way.max_revisits:
-        objections = read(way.review) if way.review else ""
-        return Decided(now, "back_edge_escalation", escalated(way, objections), way, {"keyword": way.signal})
+        objections = proof.read(way.review) if way.review else ""
+        return Decided(
+            now, "back_edge_escalation", escalated(way, objections), way, {"keyword": way.signal}
+        )
     now = replace(
         now,
         state=way.to,
@@ -169,17 +172,22 @@ def _onward(
     )
     if plan.states[way.to].ends:
         now = replace(now, ended="done", why=f"{way.to} is reached")
-    return Decided(now, "state_advanced", "", way, {"from": state.name, "to": way.to, "keyword": way.signal})
+    return Decided(
+        now, "state_advanced", "", way, {"from": state.name, "to": way.to, "keyword": way.signal}
+    )
 
 
-def _in_turn(plan: Plan, now: Standing, agent: str, reply: str) -> Decided:
-    from ctxkit.teams.words import found_in
-
+def _in_turn(plan: Roster, now: Standing, turn: Spoken) -> Decided:
     for stop in plan.stops:
-        if (not stop.agents or agent in stop.agents) and found_in(stop.pattern, reply):
-            return Decided(replace(now, ended="done", why=f"{agent} said {stop.pattern}"), "termination_satisfied")
+        if (not stop.agents or turn.agent in stop.agents) and found_in(stop.pattern, turn.reply):
+            return Decided(
+                replace(now, ended="done", why=f"{turn.agent} said {stop.pattern}"),
+                "termination_satisfied",
+            )
     if plan.order == "sequential" and now.turns - now.since >= len(plan.members):
-        return Decided(replace(now, ended="done", why="each agent has had its turn"), "termination_satisfied")
+        return Decided(
+            replace(now, ended="done", why="each agent has had its turn"), "termination_satisfied"
+        )
     return Decided(now, "agent_routed")
 
 

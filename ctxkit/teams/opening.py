@@ -14,9 +14,9 @@ from ctxkit.presets.configs import syntaxes
 from ctxkit.store.workspace import Workspace, checked
 from ctxkit.teams.crew import Crew, unasked
 from ctxkit.teams.doubles import check_doubles
-from ctxkit.teams.reading import plan_of
-from ctxkit.teams.scripted import SCRIPTED, scripted_team
-from ctxkit.teams.team import Team
+from ctxkit.teams.orchestrations import plan_of
+from ctxkit.teams.troupe import SCRIPTED, scripted_team
+from ctxkit.teams.working import Team
 from ctxkit.tools.root import Root
 
 if TYPE_CHECKING:
@@ -83,7 +83,11 @@ def team(
         raise BadArguments("A team is made of a config, the path of one, or 'scripted'.")
     plan = plan_of(config)
     workspace = Workspace(folder)
-    where = Root(root or workspace.scratch(checked(name)), allow) if root else _scratch(workspace, name, allow)
+    where = (
+        Root(root or workspace.scratch(checked(name)), allow)
+        if root
+        else _scratch(workspace, name, allow)
+    )
     crew = Crew(
         plan, models=given, model=model, tools=tools, root=where, allow=allow, clock=clock,
         limits=limits or Limits(), approve=approve, hear=hear, seed=seed,

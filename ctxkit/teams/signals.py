@@ -39,7 +39,12 @@ def _own(text: str) -> Iterable[str]:
     for line in text.splitlines():
         mark = _FENCE.match(line)
         if fence:
-            if mark and mark[1][0] == fence[0] and len(mark[1]) >= len(fence) and not line.strip(mark[1][0] + " \t"):
+            if (
+                mark
+                and mark[1][0] == fence[0]
+                and len(mark[1]) >= len(fence)
+                and not line.strip(mark[1][0] + " \t")
+            ):
                 fence = ""
         elif mark:
             fence = mark[1]
@@ -50,6 +55,4 @@ def _own(text: str) -> Iterable[str]:
 def _longest(found: list[str]) -> tuple[str, ...]:
     """Leave out what is only the beginning of another signal that was given: `DONE` of `DONE WITH BUGS`."""
     low = {s: s.casefold() for s in found}
-    return tuple(
-        s for s in found if not any(o != s and low[o].startswith(low[s]) for o in found)
-    )
+    return tuple(s for s in found if not any(o != s and low[o].startswith(low[s]) for o in found))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 import ctxkit as ck
-from ctxkit.teams.scripted import played
+from ctxkit.teams.troupe import played
 
 
 def clock():

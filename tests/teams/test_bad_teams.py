@@ -10,7 +10,7 @@ from teams.makes import DONE, config, made, shown, state, to
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.teams.machine import FAILED, SILENT
-from ctxkit.teams.reading import plan_of
+from ctxkit.teams.orchestrations import plan_of
 from ctxkit.teams.signals import said
 
 GO = ["Go on.\nDONE"]
@@ -90,7 +90,11 @@ def test_an_agent_for_recovery_mends_what_is_missing(tmp_path):
 
 
 def test_a_cycle_of_hand_offs_comes_to_an_end(tmp_path):
-    states = {"One": state("A", to("Two", "ON")), "Two": state("B", to("One", "BACK"), to("End", "DONE")), "End": DONE}
+    states = {
+        "One": state("A", to("Two", "ON")),
+        "Two": state("B", to("One", "BACK"), to("End", "DONE")),
+        "End": DONE,
+    }
     plan = config(["A", "B"], states, Termination={"MaxIterations": 9})
     with made(tmp_path, {"A": [["ON"]] * 9, "B": [["BACK"]] * 9}, plan) as team:
         assert team.run("Work.").why == "the team has had its 9 turns"
@@ -98,13 +102,25 @@ def test_a_cycle_of_hand_offs_comes_to_an_end(tmp_path):
 
 def test_work_goes_back_only_so_often(tmp_path):
     back = to("One", "BACK", MaxRevisits=1, ReviewArtifactPath="review.md")
-    states = {"One": state("A", to("Two", "ON")), "Two": state("B", back, to("End", "DONE")), "End": DONE}
-    parts = {"A": [["ON"]] * 3, "B": [[("write_file", {"path": "review.md", "content": "no tests"}), "BACK"], ["BACK"], ["DONE"]]}
+    states = {
+        "One": state("A", to("Two", "ON")),
+        "Two": state("B", back, to("End", "DONE")),
+        "End": DONE,
+    }
+    parts = {
+        "A": [["ON"]] * 3,
+        "B": [
+            [("write_file", {"path": "review.md", "content": "no tests"}), "BACK"],
+            ["BACK"],
+            ["DONE"],
+        ],
+    }
     with made(tmp_path, parts, config(["A", "B"], states)) as team:
         assert team.run("Work.").ended == "done"
         assert team.moves["kind"].tolist()[-2:] == ["back_edge_escalation", "state_advanced"]
         told = [t for k, t in shown(team, "B") if k == "correction"]
-        assert "STAGNATION" in told[0] and "no tests" in told[0]
+        assert "STAGNATION" in told[0]
+        assert "no tests" in told[0]
 
 
 QUOTED = ["> DONE", "```\nDONE\n```", "~~~text\nDONE\n~~~", "    DONE", '"DONE"', "`DONE`", "'DONE'",
@@ -117,7 +133,9 @@ def test_a_signal_in_quoted_text_is_none(text):
     assert said(f"{text}\n\nDONE", ["DONE"]) == ("DONE",)
 
 
-@pytest.mark.parametrize("text", ["DONE", "**DONE**", "done.", "So:\nDONE: all of it", "```\nx\n```\n_DONE_", "DONE all"])
+@pytest.mark.parametrize(
+    "text", ["DONE", "**DONE**", "done.", "So:\nDONE: all of it", "```\nx\n```\n_DONE_", "DONE all"]
+)
 def test_a_signal_of_ones_own_counts(text):
     assert said(text, ["DONE"]) == ("DONE",)
 
@@ -141,7 +159,11 @@ def test_a_model_that_is_not_known_is_a_sentence(tmp_path):
 
 
 def test_a_config_alone_gives_nobody_a_shell(tmp_path):
-    plan = config([{"Name": "A", "Plugins": ["FileSystem", "Shell"]}], Selection={"Type": "sequential"})
+    plan = config(
+        [{"Name": "A", "Plugins": ["FileSystem", "Shell"]}], Selection={"Type": "sequential"}
+    )
     with made(tmp_path, {"A": [["ok"]]}, plan) as team:
         assert "shell" not in team.sessions["A"].agent.tools
-        assert team.notes == ("A asks for shell: name it, tools=('files', 'shell'), if it may have it.",)
+        assert team.notes == (
+            "A asks for shell: name it, tools=('files', 'shell'), if it may have it.",
+        )

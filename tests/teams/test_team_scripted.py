@@ -10,7 +10,7 @@ import pytest
 from teams.makes import shown
 
 import ctxkit as ck
-from ctxkit.teams.scripted import TASK
+from ctxkit.teams.troupe import TASK
 from ctxkit.tokens import default
 
 
@@ -25,7 +25,13 @@ def test_it_ends_with_a_program_that_works(team):
     """F128: A state machine of signals, transitions and contracts leads a team to its end."""
     assert (team.standing.ended, team.standing.state, team.standing.turns) == ("done", "Done", 5)
     code = "from roman import roman; print(roman(4), roman(1994))"
-    ran = subprocess.run([sys.executable, "-c", code], cwd=team.root.folder, capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=team.root.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert ran.stdout.split() == ["IV", "MCMXCIV"]
 
 
@@ -36,17 +42,28 @@ def test_a_contract_fails_once_and_the_same_agent_recovers(team):
         ["Tester", "state_advanced"], ["Reviewer", "state_advanced"],
     ]  # fmt: skip
     told = [text for kind, text in shown(team, "Developer") if kind == "correction"]
-    assert len(told) == 1 and told[0].startswith("MISSING ARTIFACT") and "no command like" in told[0]
-    failed = [m for m in team.sessions["Developer"].session.messages if m.role == "tool" and "FAIL" in m.text]
+    assert len(told) == 1
+    assert told[0].startswith("MISSING ARTIFACT")
+    assert "no command like" in told[0]
+    failed = [
+        m
+        for m in team.sessions["Developer"].session.messages
+        if m.role == "tool" and "FAIL" in m.text
+    ]
     assert failed  # the tests really ran, and found the wrong numeral
 
 
 def test_a_hand_off_says_what_its_sources_hold(team):
     """F44, F45, F46, F47: A block of the summary, the last changes and a field of the brief is handed on."""
     (text,) = [text for kind, text in shown(team, "Reviewer") if kind == "handoff"]
-    assert text.startswith("[HANDOFF CONTEXT — assembled for Tester]\n\n## Session Context\nroman.py and")
-    assert "## Recent Changes\n[Turn 1] Developer (" in text and "    - roman.py" in text
-    assert "- python" in text and "[FAILED]" in text and "[OK]" in text
+    assert text.startswith(
+        "[HANDOFF CONTEXT — assembled for Tester]\n\n## Session Context\nroman.py and"
+    )
+    assert "## Recent Changes\n[Turn 1] Developer (" in text
+    assert "    - roman.py" in text
+    assert "- python" in text
+    assert "[FAILED]" in text
+    assert "[OK]" in text
     assert "## Task: test_targets\nnumbers with 4 and 9; both bounds" in text
 
 
@@ -61,7 +78,8 @@ def test_a_declared_context_shows_nothing_of_the_others(team):
 def test_each_session_is_a_child_with_an_account(team):
     """F2: Each agent has its own model, tools and rules, and its own account."""
     account = team.account.set_index("agents")
-    assert len(account) == 4 and (account["parent"] == team.id).all()
+    assert len(account) == 4
+    assert (account["parent"] == team.id).all()
     whole = team.session
     assert [c.agent for c in whole.children] == ["Planner", "Developer", "Tester", "Reviewer"]
     assert not whole.calls  # no call is counted twice
@@ -80,7 +98,9 @@ def test_live_log_and_replay_agree_to_the_token(team):
         prompts = [[c.message.usage.prompt_tokens for c in s.calls] for s in (session, kept, again)]
         assert prompts[0] == prompts[1] == prompts[2]
         for call in range(len(session.calls)):
-            assert [i.message.parts for i in session.sent(call)] == [i.message.parts for i in again.sent(call)]
+            assert [i.message.parts for i in session.sent(call)] == [
+                i.message.parts for i in again.sent(call)
+            ]
 
 
 def test_the_snapshots_have_a_line_for_each_turn_of_each_agent(team):
@@ -97,6 +117,9 @@ def test_the_events_have_fuserafts_names(team):
     """F130: A team's events are told under fuseraft's names."""
     lines = [json.loads(x) for x in team.workspace.events(team.id).read_text().splitlines()]
     told = [e["event_type"] for e in lines]
-    assert [told.count(k) for k in ("agent_start", "turn_end", "state_advanced", "validation_fail")] == [5, 5, 4, 1]
+    assert [
+        told.count(k) for k in ("agent_start", "turn_end", "state_advanced", "validation_fail")
+    ] == [5, 5, 4, 1]
     (assembled,) = [e for e in lines if e["event_type"] == "context_assembly"]
-    assert assembled["agent"] == "Tester" and assembled["payload"]["empty_sources"] == []
+    assert assembled["agent"] == "Tester"
+    assert assembled["payload"]["empty_sources"] == []

@@ -10,7 +10,11 @@ from teams.makes import DONE, config, made, shown, state, to
 import ctxkit as ck
 
 TALK = {
-    "A": [[("write_file", {"path": "a.txt", "content": "a" * 400}), "A one"], ["A two " + "x" * 300], ["A three"]],
+    "A": [
+        [("write_file", {"path": "a.txt", "content": "a" * 400}), "A one"],
+        ["A two " + "x" * 300],
+        ["A three"],
+    ],
     "B": [["B one"], [("read_file", {"path": "a.txt"}), "B two"], ["B three"]],
     "C": [[("read_file", {"path": "a.txt"}), "C one"], ["C two"], ["C three"]],
 }
@@ -47,13 +51,16 @@ def test_agents_take_turns_and_hear_each_other(talk):
     assert team.moves["agent"].dropna().tolist() == ["A", "B", "C"] * 3
     assert team.standing.why == "the team has had its 9 turns"
     assert heard(team)[-2:] == ["A three", "B three"]
-    assert kinds(team).count("frame") == 2 and kinds(team).count("tool") == 1
+    assert kinds(team).count("frame") == 2
+    assert kinds(team).count("tool") == 1
 
 
 def test_a_view_changes_no_history(talk, tmp_path):
     whole = ledger(talk())
     assert len(whole) == 1 + 9 + 3 + 3  # task, words, words beside calls, frames
-    for n, window in enumerate([{"TextOnly": True}, {"ExcludeAgents": ["A"]}, {"MaxTailMessages": 2}]):
+    for n, window in enumerate(
+        [{"TextOnly": True}, {"ExcludeAgents": ["A"]}, {"MaxTailMessages": 2}]
+    ):
         with talked(tmp_path / str(n), ContextWindow=window) as team:
             assert ledger(team) == whole
 
@@ -63,20 +70,25 @@ def test_text_only_hides_what_tools_said_before_this_turn(talk):
     team = talk(ContextWindow={"TextOnly": True})
     assert set(kinds(team)) == {"task", "user", "heard", "assistant"}
     within = kinds(team, 1)  # the second call of its first turn: its own tool's result is there
-    assert within[-1] == "tool" and "frame" not in within
-    assert any(m.kind == "frame" for m in team.sessions["C"].session.messages)  # it stands in its session
+    assert within[-1] == "tool"
+    assert "frame" not in within
+    assert any(
+        m.kind == "frame" for m in team.sessions["C"].session.messages
+    )  # it stands in its session
 
 
 def test_excluded_agents_are_not_heard(talk):
     """F30: The text and the tool frames of named agents are left out."""
     team = talk(ContextWindow={"ExcludeAgents": ["a"]})
     assert not any("A " in t for k, t in shown(team, "C") if k == "heard")
-    assert "frame" not in kinds(team) and heard(team)[-1] == "B three"
+    assert "frame" not in kinds(team)
+    assert heard(team)[-1] == "B three"
 
 
 def test_a_tail_and_an_age_count_from_the_turns_beginning(talk, tmp_path):
     team = talk(ContextWindow={"MaxTailMessages": 2})
-    assert heard(team) == ["A three", "B three"] and kinds(team)[-1] == "user"
+    assert heard(team) == ["A three", "B three"]
+    assert kinds(team)[-1] == "user"
     assert kinds(team, 1)[-2:] == ["assistant", "tool"]
     with talked(tmp_path / "aged", ContextWindow={"MaxTurnAge": 2}) as aged:
         assert heard(aged) == ["A three", "B three"]
@@ -85,20 +97,28 @@ def test_a_tail_and_an_age_count_from_the_turns_beginning(talk, tmp_path):
 def test_long_replies_and_frames_are_cut(talk):
     team = talk(ContextWindow={"MaxReplayChars": 50, "MaxToolResultChars": 100})
     long = [t for k, t in shown(team, "C") if "A two" in t]
-    assert long and "characters omitted" not in long[0] and "chars omitted to reduce" in long[0]
+    assert long
+    assert "characters omitted" not in long[0]
+    assert "chars omitted to reduce" in long[0]
     assert all(len(t) < 200 for k, t in shown(team, "C") if k == "frame")
 
 
 def test_fresh_hears_nobody_and_fork_what_was_said_before_its_first_turn(talk, tmp_path):
     team = talk(Isolation="Fresh")
-    assert heard(team) == [] and "frame" not in kinds(team)
+    assert heard(team) == []
+    assert "frame" not in kinds(team)
     with talked(tmp_path / "forked", Isolation="Fork") as forked:
         assert heard(forked)[-2:] == ["A one", "B one"]
 
 
 def test_a_declared_history_is_text_bounded_and_the_oldest_goes_first(talk, tmp_path):
     """F51, F52: One's own history is text alone, in so many turns and characters, the last one cut."""
-    team = talk(Context=[{"Source": "own_history:1"}, {"Source": "file:a.txt", "MaxChars": 10, "Label": "The file"}])
+    team = talk(
+        Context=[
+            {"Source": "own_history:1"},
+            {"Source": "file:a.txt", "MaxChars": 10, "Label": "The file"},
+        ]
+    )
     assert kinds(team) == ["task", "assistant", "artifacts", "user"]
     said = dict(shown(team, "C"))
     assert said["assistant"] == "C two"
@@ -106,7 +126,10 @@ def test_a_declared_history_is_text_bounded_and_the_oldest_goes_first(talk, tmp_
         "## The file\naaaaaaaaaa\n[...390 chars truncated — use file tool to read in full]"
     )
     long = {**TALK, "C": [["x" * 900]] * 3}
-    plan = config(["A", "B", {"Name": "C", "Context": [{"Source": "own_history", "MaxChars": 30}]}], Termination={"MaxIterations": 6})
+    plan = config(
+        ["A", "B", {"Name": "C", "Context": [{"Source": "own_history", "MaxChars": 30}]}],
+        Termination={"MaxIterations": 6},
+    )
     with made(tmp_path / "cut", long, plan) as cut:
         cut.run("Talk.")
         suffix = "\n[...truncated — own_history turn exceeded 30 char limit]"
@@ -134,7 +157,9 @@ def test_live_and_replay_agree_under_each_view(talk, window):
 
 
 def test_a_signal_by_a_tool_call_counts(tmp_path):
-    plan = config([{"Name": "A", "Plugins": ["Handoff"]}], {"One": state("A", to("End", "DONE")), "End": DONE})
+    plan = config(
+        [{"Name": "A", "Plugins": ["Handoff"]}], {"One": state("A", to("End", "DONE")), "End": DONE}
+    )
     parts = {"A": [[("handoff", {"route_keyword": "Done"}), "I am through."]]}
     with made(tmp_path, parts, plan) as team:
         assert team.run("Work.").ended == "done"

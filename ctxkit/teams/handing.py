@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit.teams.sources import SUMMARY_FILE
+from ctxkit.teams.handoffs import SUMMARY_FILE
 from ctxkit.tools.tool import Tool, tool
 
 if TYPE_CHECKING:

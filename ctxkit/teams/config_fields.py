@@ -29,7 +29,9 @@ class Fields:
         twice = [k for k, n in Counter(map(str.casefold, self.values)).items() if n > 1]
         if twice:
             names = [k for k in self.values if k.casefold() == twice[0]]
-            raise BadArguments(f"The config names {listed(names)} beside each other: keep one of them.")
+            raise BadArguments(
+                f"The config names {listed(names)} beside each other: keep one of them."
+            )
         self._fold = {k.casefold(): v for k, v in self.values.items()}
 
     def __iter__(self) -> Iterator[str]:
@@ -58,7 +60,9 @@ class Fields:
         value = self.get(name)
         whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _NUMBER
         if value is not None and not whole:
-            raise BadArguments(f"{name} must be a whole number of 0 or more, not {plain(repr(value), 40)}.")
+            raise BadArguments(
+                f"{name} must be a whole number of 0 or more, not {plain(repr(value), 40)}."
+            )
         return value or 0
 
     def texts(self, name: str) -> list[str]:
@@ -79,7 +83,9 @@ class Fields:
     def rows(self, name: str) -> list[Fields]:
         """Return a list of sections."""
         value = self.get(name)
-        if value is not None and not (isinstance(value, list) and all(isinstance(v, dict) for v in value)):
+        if value is not None and not (
+            isinstance(value, list) and all(isinstance(v, dict) for v in value)
+        ):
             raise BadArguments(f"{name} must be a list of sections with keys and values.")
         return [Fields(v) for v in value or ()]
 
@@ -87,4 +93,7 @@ class Fields:
 def listed(names: Iterable[str]) -> str:
     """Return names for a sentence, at most twelve of them."""
     known = [plain(n, 60) for n in names]
-    return ", ".join(known[:12]) + (f" and {len(known) - 12} more" if len(known) > 12 else "") or "none"
+    return (
+        ", ".join(known[:12]) + (f" and {len(known) - 12} more" if len(known) > 12 else "")
+        or "none"
+    )

@@ -1,4 +1,4 @@
-"""What is said to an agent of a team in the user's place; corrections begin as fuseraft's do, so that views pin them."""
+"""What is said to an agent of a team in the user's place: corrections begin as fuseraft's, so views pin them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.teams.plans import Member, State, Transition
+    from ctxkit.teams.rosters import Member, TeamState, Transition
 
 REMINDER_TASK, REMINDER_CHARS, REMINDED = 50, 2_000, 200
 """A task longer than this is said again behind a context longer than that, in so many characters."""
 
 
-def prompt(member: Member, state: State | None, task: str, chars: int) -> str:
+def prompt(member: Member, state: TeamState | None, task: str, chars: int) -> str:
     """Return the prompt of a turn.
 
     Args:
@@ -38,7 +38,9 @@ def prompt(member: Member, state: State | None, task: str, chars: int) -> str:
 
 def helping(member: Member) -> str:
     """Return the prompt of a turn that mends what a contract lacks."""
-    return f"It is your turn, {member.name}: mend what is missing; then the agent that asked goes on."
+    return (
+        f"It is your turn, {member.name}: mend what is missing; then the agent that asked goes on."
+    )
 
 
 def cut_off(member: Member) -> str:
@@ -59,7 +61,9 @@ def ambiguous(given: Sequence[str]) -> str:
 def blocked(signal: str, missing: Sequence[str]) -> str:
     """Return what an agent is told whose contract does not hold."""
     rows = "".join(f"\n- {m}" for m in missing)
-    return f"MISSING ARTIFACT: {signal or 'the hand-off'} was not taken. What is not there yet:{rows}"
+    return (
+        f"MISSING ARTIFACT: {signal or 'the hand-off'} was not taken. What is not there yet:{rows}"
+    )
 
 
 def escalated(way: Transition, objections: str) -> str:

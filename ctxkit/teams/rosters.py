@@ -16,7 +16,7 @@ ARTIFACT_CHARS, HISTORY_CHARS = 4_000, 8_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class ContextSource:
     """One source of a context that is put together from files."""
 
     kind: str
@@ -43,7 +43,7 @@ class Member:
     handoff: bool = False
     """True where it may hand on by a tool call, too."""
     isolation: Isolation = "shared"
-    context: tuple[Source, ...] = ()
+    context: tuple[ContextSource, ...] = ()
     """Declared sources; with any, it is shown them and its own turns, and nothing else."""
     rules: Rules
     max_calls: int | None = None
@@ -81,7 +81,7 @@ class Transition:
     source_agents: tuple[str, ...] = ()
     recovery: str = ""
     """The agent that gets one turn when the contracts failed twice in a row."""
-    handoff: tuple[Source, ...] = ()
+    handoff: tuple[ContextSource, ...] = ()
     max_revisits: int = 0
     """How often it may lead back; 0: as often as the team has turns."""
     review: str = ""
@@ -89,7 +89,7 @@ class Transition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class State:
+class TeamState:
     """A state of the work, and who works in it."""
 
     name: str
@@ -112,14 +112,14 @@ class Stop:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Roster:
     """A whole team."""
 
     name: str = "team"
     members: tuple[Member, ...]
     order: Order = "roundrobin"
     initial: str = ""
-    states: dict[str, State] = field(default_factory=dict)
+    states: dict[str, TeamState] = field(default_factory=dict)
     stops: tuple[Stop, ...] = ()
     max_turns: int = 40
     max_tokens: int | None = None

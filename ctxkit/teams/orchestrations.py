@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.markup import plain
-from ctxkit.teams.fields import Fields, listed
-from ctxkit.teams.members import member
-from ctxkit.teams.plans import Contract, Order, Plan, Requirement, State, Stop, Transition
-from ctxkit.teams.sources import sources
+from ctxkit.teams.config_fields import Fields, listed
+from ctxkit.teams.handoffs import sources
+from ctxkit.teams.roles import member
+from ctxkit.teams.rosters import Contract, Order, Requirement, Roster, Stop, TeamState, Transition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ctxkit.teams.plans import Member
+    from ctxkit.teams.rosters import Member
 
 ORDERS = ("statemachine", "roundrobin", "sequential")
 KINDS = ("FileExists", "FilesWritten", "CommandSucceeded", "TestReport")
 
 
-def plan_of(config: Mapping[str, Any]) -> Plan:
+def plan_of(config: Mapping[str, Any]) -> Roster:
     """Return the plan of a config.
 
     Raises:
@@ -44,7 +44,7 @@ def plan_of(config: Mapping[str, Any]) -> Plan:
         )
     ending, budget = body.section("Termination") or Fields({}), body.section("ContextBudget")
     checks = body.section("Validation") or Fields({})
-    made = Plan(
+    made = Roster(
         name=body.text("Name") or "team",
         members=members,
         order=cast("Order", order),
@@ -53,9 +53,9 @@ def plan_of(config: Mapping[str, Any]) -> Plan:
         warn_at=budget.number("WarnAt") if budget else 0,
         cutover_at=budget.number("CutoverAt") if budget else 0,
         stops=tuple(_stops(ending, names)),
-        brief=checks.text("BriefPath") or Plan.brief,
-        report=checks.text("TestReportPath") or Plan.report,
-        assertions=tuple(checks.texts("TestAssertionPatterns")) or Plan.assertions,
+        brief=checks.text("BriefPath") or Roster.brief,
+        report=checks.text("TestReportPath") or Roster.report,
+        assertions=tuple(checks.texts("TestAssertionPatterns")) or Roster.assertions,
         notes=tuple(_unobeyed(body)),
     )
     for pattern in made.assertions:
@@ -63,14 +63,16 @@ def plan_of(config: Mapping[str, Any]) -> Plan:
     return _machine(made, body, selection) if order == "statemachine" else made
 
 
-def _machine(made: Plan, body: Fields, selection: Fields) -> Plan:
+def _machine(made: Roster, body: Fields, selection: Fields) -> Roster:
     contracts = {c.name.casefold(): c for c in map(_contract, body.rows("Contracts"))}
     _once("contracts", [f.text("Name") for f in body.rows("Contracts")])
     machine = selection.section("StateMachine") or Fields({})
     found = machine.section("States")
     named = list(found) if found else []
     if not named:
-        raise BadArguments("A state machine needs States: Selection.StateMachine.States names none.")
+        raise BadArguments(
+            "A state machine needs States: Selection.StateMachine.States names none."
+        )
     _once("states", named)
     known = {name.casefold(): name for name in named}
     states = {}
@@ -84,13 +86,17 @@ def _machine(made: Plan, body: Fields, selection: Fields) -> Plan:
             _transition(f, name, known, contracts, made.members) for f in fields.rows("Transitions")
         )
         _once(f"signals out of state {name}", [w.signal for w in ways])
-        states[name] = State(name=name, agent=agent, terminal=terminal, transitions=ways)
+        states[name] = TeamState(name=name, agent=agent, terminal=terminal, transitions=ways)
     initial = machine.text("Initial")
     if not initial:
-        raise BadArguments(f"Selection.StateMachine.Initial names no state; there are {listed(named)}.")
+        raise BadArguments(
+            f"Selection.StateMachine.Initial names no state; there are {listed(named)}."
+        )
     initial = _one_of(initial, named, "Selection.StateMachine.Initial")
     if states[initial].ends:
-        raise BadArguments(f"The team begins in state {initial}, out of which nothing leads: give it Transitions.")
+        raise BadArguments(
+            f"The team begins in state {initial}, out of which nothing leads: give it Transitions."
+        )
     _ends(states, initial)
     return replace(made, initial=initial, states=states)
 
@@ -104,7 +110,9 @@ def _transition(
 ) -> Transition:
     at = f"a transition out of state {state}"
     if f.flag("Parallel"):
-        raise BadArguments(f"{at[0].upper()}{at[1:]} is Parallel: here agents take turns; lead through its Targets one by one.")
+        raise BadArguments(
+            f"{at[0].upper()}{at[1:]} is Parallel: here agents take turns; lead through its Targets one by one."
+        )
     wanted = [*f.texts("Contracts"), *([f.text("Contract")] if f.text("Contract") else [])]
     for name in wanted:
         _one_of(name, [c.name for c in contracts.values()], f"the contract of {at}")
@@ -113,8 +121,12 @@ def _transition(
         to=_one_of(f.text("To"), list(states.values()), f"To of {at}"),
         signal=f.text("Signal").strip(),
         contracts=tuple(contracts[n.casefold()] for n in wanted),
-        source_agents=tuple(_one_of(a, agents, f"SourceAgents of {at}") for a in f.texts("SourceAgents")),
-        recovery=_one_of(f.text("RecoveryAgent"), agents, f"RecoveryAgent of {at}") if f.text("RecoveryAgent") else "",
+        source_agents=tuple(
+            _one_of(a, agents, f"SourceAgents of {at}") for a in f.texts("SourceAgents")
+        ),
+        recovery=_one_of(f.text("RecoveryAgent"), agents, f"RecoveryAgent of {at}")
+        if f.text("RecoveryAgent")
+        else "",
         handoff=sources(f.rows("HandoffContext"), f"HandoffContext of {at}", own=False),
         max_revisits=f.number("MaxRevisits"),
         review=f.text("ReviewArtifactPath"),
@@ -127,7 +139,9 @@ def _contract(f: Fields) -> Contract:
         raise BadArguments("A contract has no Name.")
     needs = tuple(_requirement(r, name) for r in f.rows("Requires"))
     if not needs:
-        raise BadArguments(f"Contract {plain(name, 60)} requires nothing: give it Requires, or leave it out.")
+        raise BadArguments(
+            f"Contract {plain(name, 60)} requires nothing: give it Requires, or leave it out."
+        )
     return Contract(name=name, requires=needs)
 
 
@@ -145,8 +159,12 @@ def _requirement(f: Fields, contract: str) -> Requirement:
         has_assertions=inner.flag("HasAssertions"),
     )
     if kind == "FileExists" and not made.path:
-        raise BadArguments(f"Contract {plain(contract, 60)} can never hold: its FileExists names no Path.")
-    if made.path and (made.path.startswith(("/", "\\", "~")) or ".." in re.split(r"[/\\]", made.path)):
+        raise BadArguments(
+            f"Contract {plain(contract, 60)} can never hold: its FileExists names no Path."
+        )
+    if made.path and (
+        made.path.startswith(("/", "\\", "~")) or ".." in re.split(r"[/\\]", made.path)
+    ):
         raise BadArguments(
             f"Contract {plain(contract, 60)} can never hold: {plain(made.path, 80)} lies outside of the team's folder."
         )
@@ -159,23 +177,36 @@ def _stops(f: Fields, names: Sequence[str]) -> list[Stop]:
     for row in rows:
         if row.text("Pattern"):
             _regex(row.text("Pattern"), "Termination")
-            who = tuple(_one_of(a, names, "AgentNames of Termination") for a in row.texts("AgentNames"))
+            who = tuple(
+                _one_of(a, names, "AgentNames of Termination") for a in row.texts("AgentNames")
+            )
             out.append(Stop(pattern=row.text("Pattern"), agents=who))
     return out
 
 
 def _most(f: Fields) -> int:
-    told = [n for n in (f.number("MaxIterations"), *(r.number("MaxIterations") for r in f.rows("Strategies"))) if n]
-    return min(told, default=Plan.max_turns)
+    told = [
+        n
+        for n in (
+            f.number("MaxIterations"),
+            *(r.number("MaxIterations") for r in f.rows("Strategies")),
+        )
+        if n
+    ]
+    return min(told, default=Roster.max_turns)
 
 
 def _unobeyed(body: Fields) -> list[str]:
     known = {"verifier": "no agent audits the others", "saga": "nothing is taken back", "mcpservers": "no server is asked",
              "failurehandling": "failed contracts are said again, then stop the team"}  # fmt: skip
-    return [f"{name} is not obeyed here: {known[name.casefold()]}." for name in body if name.casefold() in known]
+    return [
+        f"{name} is not obeyed here: {known[name.casefold()]}."
+        for name in body
+        if name.casefold() in known
+    ]
 
 
-def _ends(states: Mapping[str, State], initial: str) -> None:
+def _ends(states: Mapping[str, TeamState], initial: str) -> None:
     """Refuse a machine that can never end: no state is reached out of which nothing leads."""
     seen, todo = {initial}, [initial]
     while todo:
@@ -212,4 +243,6 @@ def _regex(pattern: str, where: str) -> None:
     try:
         re.compile(pattern)
     except re.error as e:
-        raise BadArguments(f"{where}: {plain(pattern, 60)!r} is no regular expression ({e}).") from None
+        raise BadArguments(
+            f"{where}: {plain(pattern, 60)!r} is no regular expression ({e})."
+        ) from None

@@ -21,14 +21,13 @@ from ctxkit.snapshots.write import SnapshotWriter
 from ctxkit.store.events_log import EventsLog
 from ctxkit.store.session_log import SessionLog
 from ctxkit.store.workspace import Workspace, checked
-from ctxkit.teams.crew import Crew
-from ctxkit.teams.evidence import Evidence, changes_of
-from ctxkit.teams.ledger import FROM, Ledger
-from ctxkit.teams.machine import begun, decided, speaker
-from ctxkit.teams.sources import Shelf, artifacts, empty, handed, read_text
-from ctxkit.teams.tools import HANDOFF_TOOL
-from ctxkit.teams.views import ARTIFACTS
-from ctxkit.teams.words import cut_off, helping, prompt
+from ctxkit.teams.contracts import Proof, changes_of
+from ctxkit.teams.corrections import cut_off, helping, prompt
+from ctxkit.teams.filters import ARTIFACTS
+from ctxkit.teams.handing import HANDOFF_TOOL
+from ctxkit.teams.handoffs import Shelf, artifacts, empty, handed
+from ctxkit.teams.ledger import FROM, TeamLedger
+from ctxkit.teams.machine import Decided, Spoken, begun, decided, speaker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,9 +36,10 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.events import Listener
     from ctxkit.agent.live import LiveSession
-    from ctxkit.teams.evidence import Change
-    from ctxkit.teams.machine import Decided, Standing
-    from ctxkit.teams.plans import Member, Plan
+    from ctxkit.teams.contracts import Deed
+    from ctxkit.teams.crew import Crew
+    from ctxkit.teams.machine import Standing
+    from ctxkit.teams.rosters import Member, Roster
 
 _ADDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
@@ -61,7 +61,14 @@ class Team:
     """
 
     def __init__(
-        self, plan: Plan, crew: Crew, *, name: str, workspace: Workspace, clock: Callable[[], float], seed: str = ""
+        self,
+        plan: Roster,
+        crew: Crew,
+        *,
+        name: str,
+        workspace: Workspace,
+        clock: Callable[[], float],
+        seed: str = "",
     ) -> None:
         self.plan, self.name, self._clock = plan, checked(name), clock
         self.workspace = workspace
@@ -73,14 +80,16 @@ class Team:
         with ExitStack() as undo:
             log = SessionLog(workspace.sessions, name, fresh, self._begun)
             undo.callback(log.close)
-            self.ledger = Ledger(log, clock)
+            self.ledger = TeamLedger(log, clock)
             self.sessions: dict[str, LiveSession] = {}
             for member in plan.members:
                 live = crew.open(member, name, self.id, workspace)
                 undo.callback(live.close)
                 self.sessions[member.name] = live
             self.root = crew.root
-            self._events = EventsLog(workspace.open(workspace.events(self.id), _ADDED), self.id, "team")
+            self._events = EventsLog(
+                workspace.open(workspace.events(self.id), _ADDED), self.id, "team"
+            )
             undo.callback(self._events.close)
             self._snapshots = SnapshotWriter(
                 workspace.snapshots(self.id), self.id, warn_at=plan.warn_at, cutover_at=plan.cutover_at,
@@ -206,7 +215,9 @@ class Team:
         if late <= begun_at or not _finished(live.session, late):
             outcome = await self._turn(member, standing, cut=late > begun_at)
             if outcome.ended == "error":
-                raise ModelError(f"{outcome.why} The turn of {member.name} is taken again when the team goes on.")
+                raise ModelError(
+                    f"{outcome.why} The turn of {member.name} is taken again when the team goes on."
+                )
             if outcome.ended == "limit":
                 self._tell("agent_timeout", standing.turns, {"message": outcome.why}, member.name)
         return self._conclude(member, standing, begun_at)
@@ -219,7 +230,11 @@ class Team:
         heard = self.ledger.heard(member, known, first=first)
         if member.context:
             block = self._artifacts(member, standing)
-            heard = [*([block] if block else []), *heard] if not first else [*heard, *([block] if block else [])]
+            heard = (
+                [*([block] if block else []), *heard]
+                if not first
+                else [*heard, *([block] if block else [])]
+            )
         state = self.plan.states.get(standing.state)
         if standing.helper:
             words = helping(member)
@@ -238,14 +253,14 @@ class Team:
         session = self.sessions[member.name].session
         own = [m for m in session.messages if (m.turn or 0) > begun_at and FROM not in m.details]
         changes = self._changes(member, begun_at)
-        evidence = Evidence(root=self.root, plan=self.plan, changes=changes)
-        found = decided(
-            self.plan, standing, member.name, _last(own), _handed(own), evidence.lacking,
-            lambda path: read_text(self.root, path),
-        )  # fmt: skip
+        proof = Proof(root=self.root, plan=self.plan, changes=changes)
+        turn = Spoken(member.name, _last(own), _handed(own))
+        found = decided(self.plan, standing, turn, proof)
         last = session.turns[-1] if session.path else -1
         found = found._replace(
-            standing=msgspec.structs.replace(found.standing, own={**standing.own, member.name: last})
+            standing=msgspec.structs.replace(
+                found.standing, own={**standing.own, member.name: last}
+            )
         )
         to = speaker(self.plan, found.standing) if not found.standing.ended else ""
         block = ""
@@ -253,14 +268,17 @@ class Team:
             receiver = to or self.plan.states[found.standing.state].agent
             block = handed(self._shelf(changes), found.way.handoff, receiver)
         self.ledger.conclude(
-            member.name, own, found, handed=block, to=to, extra={"state": standing.state, "own": last, "from_own": begun_at + 1}
+            member.name,
+            own,
+            found,
+            handed=block,
+            to=to,
+            extra={"state": standing.state, "own": last, "from_own": begun_at + 1},
         )
         self._record(member, standing, found, own)
         return found
 
     def _over(self, standing: Standing, why: str) -> Decided:
-        from ctxkit.teams.machine import Decided
-
         ended = msgspec.structs.replace(standing, ended="stopped", why=why)
         found = Decided(ended, "termination_forced")
         self.ledger.conclude("team", (), found, handed="", to="", extra={"state": standing.state})
@@ -269,7 +287,7 @@ class Team:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _changes(self, member: Member | None = None, since: int = 0) -> list[Change]:
+    def _changes(self, member: Member | None = None, since: int = 0) -> list[Deed]:
         """Return what was changed in all turns; `member`: with its turns from `since` on, not yet in the ledger."""
         turns = [
             (int(m["turn"] or 0), m["agent"], self.sessions[m["agent"]].session, own)
@@ -280,10 +298,12 @@ class Team:
         if member is not None:
             session = self.sessions[member.name].session
             last = session.turns[-1] if session.path else -1
-            turns += [(self.standing.turns, member.name, session, t) for t in range(since + 1, last + 1)]
+            turns += [
+                (self.standing.turns, member.name, session, t) for t in range(since + 1, last + 1)
+            ]
         return changes_of(turns)
 
-    def _shelf(self, changes: Sequence[Change]) -> Shelf:
+    def _shelf(self, changes: Sequence[Deed]) -> Shelf:
         return Shelf(root=self.root, brief=self.plan.brief, changes=changes)
 
     def _artifacts(self, member: Member, standing: Standing) -> Message | None:
@@ -295,18 +315,26 @@ class Team:
         self._tell("context_assembly", standing.turns, told, member.name)
         return Message(role="user", kind=ARTIFACTS, parts=(Text(redact(block)),)) if block else None
 
-    def _record(self, member: Member, standing: Standing, found: Decided, own: Sequence[Message]) -> None:
+    def _record(
+        self, member: Member, standing: Standing, found: Decided, own: Sequence[Message]
+    ) -> None:
         """Write the row and the events of a turn."""
         used = [m.usage for m in own if m.usage is not None]
-        sent, output = sum(u.prompt_tokens or 0 for u in used), sum(u.output_tokens or 0 for u in used)
+        sent, output = (
+            sum(u.prompt_tokens or 0 for u in used),
+            sum(u.output_tokens or 0 for u in used),
+        )
         self._snapshots.turn(member.name, standing.turns, sent, output)
-        tell = lambda kind, told: self._tell(kind, standing.turns, told, member.name)  # noqa: E731
-        tell("turn_end", {"input_tokens": sent, "output_tokens": output})
-        tell(found.kind, found.told)
+        told: list[tuple[str, dict[str, Any]]] = [
+            ("turn_end", {"input_tokens": sent, "output_tokens": output})
+        ]
+        told.append((found.kind, dict(found.told)))
         if found.correction:
-            tell("correction_injected", {"reason": found.kind})
+            told.append(("correction_injected", {"reason": found.kind}))
         if found.standing.helper:
-            tell("recovery_activated", {"agent": found.standing.helper})
+            told.append(("recovery_activated", {"agent": found.standing.helper}))
+        for kind, payload in told:
+            self._tell(kind, standing.turns, payload, member.name)
 
     def _tell(self, kind: str, turn: int, payload: dict[str, Any], agent: str) -> None:
         self._events.write(kind, self._clock(), turn, payload, agent)
@@ -334,7 +362,12 @@ class Team:
 def _finished(session: Session, turn: int) -> bool:
     """Say whether a turn of an agent's session came to its own end."""
     said = [m for m in session.messages if m.turn == turn and m.visible]
-    return bool(said) and said[-1].role == "assistant" and not said[-1].tool_calls and said[-1].stop != "length"
+    return (
+        bool(said)
+        and said[-1].role == "assistant"
+        and not said[-1].tool_calls
+        and said[-1].stop != "length"
+    )
 
 
 def _last(own: Sequence[Message]) -> str:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.markup import plain
-from ctxkit.teams.plans import ARTIFACT_CHARS, HISTORY_CHARS, Source
+from ctxkit.teams.rosters import ARTIFACT_CHARS, HISTORY_CHARS, ContextSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.teams.evidence import Change
-    from ctxkit.teams.fields import Fields
+    from ctxkit.teams.config_fields import Fields
+    from ctxkit.teams.contracts import Deed
     from ctxkit.tools.root import Root
 
 KINDS = ("session_context", "changes_recent", "brief_field", "file", "own_history")
@@ -27,7 +27,7 @@ _CUT = "\n[...{n} chars truncated — use file tool to read in full]"
 _READ = 1_000_000
 
 
-def sources(rows: Sequence[Fields], where: str, *, own: bool) -> tuple[Source, ...]:
+def sources(rows: Sequence[Fields], where: str, *, own: bool) -> tuple[ContextSource, ...]:
     """Return declared sources; `own`: one's own history may be among them.
 
     Raises:
@@ -36,7 +36,7 @@ def sources(rows: Sequence[Fields], where: str, *, own: bool) -> tuple[Source, .
     return tuple(_source(f, where, own=own) for f in rows)
 
 
-def _source(f: Fields, where: str, *, own: bool) -> Source:
+def _source(f: Fields, where: str, *, own: bool) -> ContextSource:
     kind, _, argument = f.text("Source").strip().partition(":")
     if kind not in KINDS:
         raise BadArguments(
@@ -50,10 +50,16 @@ def _source(f: Fields, where: str, *, own: bool) -> Source:
         )
     if kind in ("brief_field", "file") and not argument:
         raise BadArguments(f"{where}: {kind} needs a name behind a colon, such as {kind}:NAME.")
-    if kind in ("changes_recent", "own_history") and argument and not re.fullmatch(r"[1-9]\d{0,5}", argument):
-        raise BadArguments(f"{where}: {kind} takes a number above 0 behind its colon, not {plain(argument, 40)!r}.")
+    if (
+        kind in ("changes_recent", "own_history")
+        and argument
+        and not re.fullmatch(r"[1-9]\d{0,5}", argument)
+    ):
+        raise BadArguments(
+            f"{where}: {kind} takes a number above 0 behind its colon, not {plain(argument, 40)!r}."
+        )
     usual = HISTORY_CHARS if kind == "own_history" else ARTIFACT_CHARS
-    return Source(
+    return ContextSource(
         kind=kind, argument=argument, max_chars=f.number("MaxChars") or usual, label=f.text("Label")
     )
 
@@ -64,26 +70,26 @@ class Shelf:
 
     root: Root
     brief: str
-    changes: Sequence[Change]
+    changes: Sequence[Deed]
 
 
-def handed(shelf: Shelf, declared: Sequence[Source], agent: str) -> str:
+def handed(shelf: Shelf, declared: Sequence[ContextSource], agent: str) -> str:
     """Return the block of a hand-off; empty where its sources hold nothing."""
     return _block(f"[HANDOFF CONTEXT — assembled for {agent}]", shelf, declared)
 
 
-def artifacts(shelf: Shelf, declared: Sequence[Source]) -> str:
+def artifacts(shelf: Shelf, declared: Sequence[ContextSource]) -> str:
     """Return the block of a declared context; empty where its sources hold nothing."""
     files = [s for s in declared if s.kind != "own_history"]
     return _block("[AGENT CONTEXT — assembled from artifacts]", shelf, files)
 
 
-def empty(shelf: Shelf, declared: Sequence[Source]) -> tuple[str, ...]:
+def empty(shelf: Shelf, declared: Sequence[ContextSource]) -> tuple[str, ...]:
     """Return the sources that hold nothing, as they are written."""
     return tuple(s.name for s in declared if s.kind != "own_history" and not _text(shelf, s))
 
 
-def _block(head: str, shelf: Shelf, declared: Sequence[Source]) -> str:
+def _block(head: str, shelf: Shelf, declared: Sequence[ContextSource]) -> str:
     parts = []
     for source in declared:
         text = _text(shelf, source)
@@ -95,7 +101,7 @@ def _block(head: str, shelf: Shelf, declared: Sequence[Source]) -> str:
     return head + "".join(parts) if parts else ""
 
 
-def _label(source: Source) -> str:
+def _label(source: ContextSource) -> str:
     if source.kind == "file":
         return source.argument.replace("\\", "/").rsplit("/", 1)[-1]
     if source.kind == "brief_field":
@@ -103,7 +109,7 @@ def _label(source: Source) -> str:
     return {"session_context": "Session Context", "changes_recent": "Recent Changes"}[source.kind]
 
 
-def _text(shelf: Shelf, source: Source) -> str:
+def _text(shelf: Shelf, source: ContextSource) -> str:
     """Return what a source holds now, without keys; empty where it is not there."""
     if source.kind == "changes_recent":
         return "\n".join(c.text for c in list(shelf.changes)[-int(source.argument or RECENT) :])

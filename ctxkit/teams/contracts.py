@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ctxkit.messages import Message
+from ctxkit.errors import StoreError
 from ctxkit.policies.contents import target
-from ctxkit.teams.sources import brief, read_json, read_text
+from ctxkit.teams.handoffs import brief, read_json, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.messages import ToolCall
+    from ctxkit.messages import Message, ToolCall
     from ctxkit.session import Session
-    from ctxkit.teams.plans import Contract, Plan, Requirement
+    from ctxkit.teams.rosters import Contract, Requirement, Roster
     from ctxkit.tools.root import Root
 
 WROTE = ("write_file", "patch_file")
@@ -26,7 +26,7 @@ _FAILED = re.compile(r"\[(?:exit status \d+|stopped after [\d.]+ seconds)\]\s*\Z
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class Deed:
     """What one agent changed in one of the team's turns."""
 
     turn: int
@@ -67,37 +67,49 @@ def done(messages: Iterable[Message]) -> tuple[tuple[str, ...], tuple[tuple[str,
     return tuple(written), tuple(commands)
 
 
-def changed(turn: int, agent: str, messages: Sequence[Message]) -> Change | None:
+def changed(turn: int, agent: str, messages: Sequence[Message]) -> Deed | None:
     """Return what an agent changed in a turn; None where it changed nothing."""
     written, commands = done(messages)
     if not written and not commands:
         return None
     time = next((m.time for m in reversed(messages) if m.time is not None), 0.0)
-    return Change(turn=turn, agent=agent, time=time, written=written, commands=commands)
+    return Deed(turn=turn, agent=agent, time=time, written=written, commands=commands)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class Proof:
     """What a contract is held against."""
 
     root: Root
-    plan: Plan
-    changes: Sequence[Change]
+    plan: Roster
+    changes: Sequence[Deed]
 
     def lacking(self, contracts: Iterable[Contract]) -> list[str]:
         """Return in words what is not there of what contracts require."""
         needs = [(c.name, r) for c in contracts for r in c.requires]
-        return [f"{name}: {why}" for name, r in needs if (why := _CHECKS[r.kind](self, r))]
+        return [f"{name}: {why}" for name, r in needs if (why := self._why(r))]
+
+    def read(self, path: str) -> str:
+        """Return the text of a file of the team; empty where there is none."""
+        return read_text(self.root, path)
+
+    def _why(self, r: Requirement) -> str:
+        """Return why a requirement does not hold; empty where it does."""
+        checks = {"FileExists": self._file, "FilesWritten": self._written,
+                  "CommandSucceeded": self._command, "TestReport": self._report}  # fmt: skip
+        return checks[r.kind](r)
 
     def _file(self, r: Requirement) -> str:
         try:
             with self.root.opened(r.path):
                 return ""
-        except Exception:  # noqa: BLE001  whatever is wrong with it, it is not there
+        except StoreError:
             return f"there is no file {r.path}"
 
     def _written(self, r: Requirement) -> str:
-        found = (read_json(self.root, r.path or self.plan.brief) or {}).get(r.field or "files_to_change")
+        found = (read_json(self.root, r.path or self.plan.brief) or {}).get(
+            r.field or "files_to_change"
+        )
         if not isinstance(found, list) or not found:
             return f"{r.path or self.plan.brief} names no {r.field or 'files_to_change'}"
         paths = {_plain(p) for c in self.changes for p in c.written}
@@ -123,7 +135,9 @@ class Evidence:
         rows = report.get("results") if report else None
         if not isinstance(rows, list) or not rows:
             return f"{path} has no results"
-        bad = [x for x in rows if not isinstance(x, dict) or str(x.get("status", "")).upper() != "PASS"]
+        bad = [
+            x for x in rows if not isinstance(x, dict) or str(x.get("status", "")).upper() != "PASS"
+        ]
         if r.no_failures and bad:
             return f"{path} reports {len(bad)} of {len(rows)} as not passed"
         if r.has_assertions and not self._asserts():
@@ -133,14 +147,11 @@ class Evidence:
     def _asserts(self) -> bool:
         files = {p for c in self.changes for p in c.written if "test" in p.casefold()}
         patterns = [re.compile(p) for p in self.plan.assertions]
-        return any(p.search(read_text(self.root, path)[:200_000]) for path in files if not path.endswith(".json") for p in patterns)
+        texts = [self.read(path)[:200_000] for path in files if not path.endswith(".json")]
+        return any(p.search(text) for text in texts for p in patterns)
 
 
-_CHECKS: dict[str, Any] = {"FileExists": Evidence._file, "FilesWritten": Evidence._written,
-                           "CommandSucceeded": Evidence._command, "TestReport": Evidence._report}  # fmt: skip
-
-
-def changes_of(turns: Iterable[tuple[int, str, Session, int]]) -> list[Change]:
+def changes_of(turns: Iterable[tuple[int, str, Session, int]]) -> list[Deed]:
     """Return the changes of turns: number, agent, its session, and the turn in it."""
     out = []
     for number, agent, session, own in turns:

@@ -39,7 +39,7 @@ def roman(n: int) -> str:
         n %= value
     return out
 '''
-_TESTS = '''import unittest
+_TESTS = """import unittest
 
 from roman import roman
 
@@ -53,7 +53,7 @@ class Numerals(unittest.TestCase):
         for n in (0, 4000):
             with self.assertRaises(ValueError):
                 roman(n)
-'''
+"""
 _WRONG, _RIGHT = '(5, "V"), (1, "I")', '(5, "V"), (4, "IV"), (1, "I")'
 
 
@@ -73,7 +73,9 @@ class Played(Scripted):
 
 
 def played(
-    agent: str, turns: Sequence[Sequence[Message | tuple[str, dict[str, Any]] | str]], clock: Callable[[], float]
+    agent: str,
+    turns: Sequence[Sequence[Message | tuple[str, dict[str, Any]] | str]],
+    clock: Callable[[], float],
 ) -> Played:
     """Return a scripted agent: of each turn its tool calls (name, arguments) and its last words, in order."""
     made: list[Turn] = []
@@ -103,7 +105,12 @@ def _parts(verify: str) -> dict[str, list[list[tuple[str, dict[str, Any]] | str]
     brief = {"goal": "Roman numerals from 1 to 3999", "files_to_change": ["roman.py", "test_roman.py"],
              "verify_command": verify, "acceptance_criteria": ["roman(1994) is MCMXCIV", "0 and 4000 are refused"],
              "test_targets": "numbers with 4 and 9; both bounds"}  # fmt: skip
-    report = {"results": [{"criterion": c, "status": "PASS", "command": verify} for c in brief["acceptance_criteria"]]}
+    report = {
+        "results": [
+            {"criterion": c, "status": "PASS", "command": verify}
+            for c in brief["acceptance_criteria"]
+        ]
+    }
 
     def write(path: str, content: str) -> tuple[str, dict[str, Any]]:
         return "write_file", {"path": path, "content": content}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ctxkit.messages import Message, Part
     from ctxkit.policies.rules import Rules
     from ctxkit.schedules import ScheduleView
-    from ctxkit.teams.plans import Member
+    from ctxkit.teams.rosters import Member
     from ctxkit.tokens import Room
 
 HEARD, FRAME, HANDOFF, ARTIFACTS, CORRECTION, TASK = (

@@ -9,14 +9,14 @@ from ctxkit.errors import BadArguments
 from ctxkit.markup import plain
 from ctxkit.presets.catalogue import preset
 from ctxkit.presets.configs.fuseraft import read
-from ctxkit.teams.plans import Member
-from ctxkit.teams.sources import sources
-from ctxkit.teams.views import viewed
+from ctxkit.teams.filters import viewed
+from ctxkit.teams.handoffs import sources
+from ctxkit.teams.rosters import Member
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ctxkit.teams.fields import Fields
+    from ctxkit.teams.config_fields import Fields
 
 ISOLATIONS = ("shared", "fresh", "fork")
 PLUGINS = {"filesystem": "files", "search": "files", "shell": "shell", "python": "python", "code": "python",
@@ -48,7 +48,11 @@ def member(f: Fields, config: Mapping[str, Any]) -> Member:
     made = Member(
         name=name,
         instructions=f.text("Instructions").strip(),
-        model=model if isinstance(model, str) else f.section("Model").text("ModelId") if model else "",  # type: ignore[union-attr]
+        model=model
+        if isinstance(model, str)
+        else f.section("Model").text("ModelId")
+        if model
+        else "",  # type: ignore[union-attr]
         tools=tuple(known) or (() if plugins else Member.tools),
         handoff="handoff" in plugins,
         isolation=isolation,  # type: ignore[arg-type]  # checked above
