@@ -197,7 +197,8 @@ def _most(f: Fields) -> int:
 
 
 def _unobeyed(body: Fields) -> list[str]:
-    known = {"verifier": "no agent audits the others", "saga": "nothing is taken back", "mcpservers": "no server is asked",
+    known = {"verifier": "no agent audits the others", "saga": "nothing is taken back",
+             "mcpservers": "no server is asked",
              "failurehandling": "failed contracts are said again, then stop the team"}  # fmt: skip
     return [
         f"{name} is not obeyed here: {known[name.casefold()]}."
@@ -234,7 +235,8 @@ def _one_of(name: str, known: Sequence[str], what: str) -> str:
     found = next((k for k in known if k.casefold() == name.casefold()), None)
     if found is None:
         raise BadArguments(
-            f"{what[0].upper()}{what[1:]} is {plain(name, 60)!r}, and there are {listed(known)}.{did_you_mean(name, known)}"
+            f"{what[0].upper()}{what[1:]} is {plain(name, 60)!r}, and there are {listed(known)}."
+            f"{did_you_mean(name, known)}"
         )
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ctxkit.errors import BadArguments
 from ctxkit.markup import plain
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ctxkit.teams.config_fields import Fields
+    from ctxkit.teams.rosters import Isolation
 
 ISOLATIONS = ("shared", "fresh", "fork")
 PLUGINS = {"filesystem": "files", "search": "files", "shell": "shell", "python": "python", "code": "python",
@@ -44,23 +45,24 @@ def member(f: Fields, config: Mapping[str, Any]) -> Member:
     plugins = [p.casefold() for p in f.texts("Plugins")]
     known = dict.fromkeys(PLUGINS[p] for p in plugins if p in PLUGINS)
     context = sources(f.rows("Context"), f"Context of {plain(name, 40)}", own=True)
-    model = f.get("Model")
     made = Member(
         name=name,
         instructions=f.text("Instructions").strip(),
-        model=model
-        if isinstance(model, str)
-        else f.section("Model").text("ModelId")
-        if model
-        else "",  # type: ignore[union-attr]
+        model=_model(f),
         tools=tuple(known) or (() if plugins else Member.tools),
         handoff="handoff" in plugins,
-        isolation=isolation,  # type: ignore[arg-type]  # checked above
+        isolation=cast("Isolation", isolation),
         context=context,
         rules=_rules(config, name, drop=_VIEW if context else ()),
         max_calls=f.number("MaxToolCallsPerTurn") or None,
     )
     return replace(made, rules=viewed(made))
+
+
+def _model(f: Fields) -> str:
+    """Return the model's name, or the config's name for one; empty: it names none."""
+    section = f.section("Model") if isinstance(f.get("Model"), dict) else None
+    return section.text("ModelId") if section else f.text("Model")
 
 
 def _rules(config: Mapping[str, Any], name: str, drop: tuple[str, ...]) -> Any:

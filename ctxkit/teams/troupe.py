@@ -117,7 +117,7 @@ def _parts(verify: str) -> dict[str, list[list[tuple[str, dict[str, Any]] | str]
 
     return {
         "Planner": [[write("brief.json", json.dumps(brief, indent=2)),
-                     "The brief is written: two files, tests for 4 and 9 and for both bounds.\n\nHANDOFF TO DEVELOPER"]],
+                     "The brief is written: two files and what to test.\n\nHANDOFF TO DEVELOPER"]],
         "Developer": [
             [write("roman.py", _PROGRAM), write("test_roman.py", _TESTS),
              "Both files are written, so the tests will pass.\n\nHANDOFF TO TESTER"],
@@ -146,8 +146,9 @@ def _config() -> dict[str, Any]:
         "Planning": state("Planner", way("Implementation", "HANDOFF TO DEVELOPER", Contract="BriefExists")),
         "Implementation": state("Developer", way(
             "Testing", "HANDOFF TO TESTER", Contract="ImplementationComplete",
-            HandoffContext=[{"Source": "session_context"}, {"Source": "changes_recent:2"}, {"Source": "brief_field:test_targets"}])),
-        "Testing": state("Tester", way("Review", "HANDOFF TO REVIEWER", Contract="TestsValid", RecoveryAgent="Developer"), back),
+            HandoffContext=[{"Source": s} for s in ("session_context", "changes_recent:2", "brief_field:test_targets")])),
+        "Testing": state("Tester", way(
+            "Review", "HANDOFF TO REVIEWER", Contract="TestsValid", RecoveryAgent="Developer"), back),
         "Review": state("Reviewer", way("Done", "APPROVED"), way("Implementation", "REVISION REQUIRED", MaxRevisits=2)),
         "Done": {"Agent": "Reviewer", "Terminal": True},
     }  # fmt: skip

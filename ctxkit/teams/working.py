@@ -75,7 +75,8 @@ class Team:
         workspace.make()
         workspace.check(name)
         fresh = Session(id=workspace.new_id(name, seed), format="live", title=name, agent="team", product="ctxkit",
-                        started=clock(), cwd=str(Path.cwd()), details={"team": [m.name for m in plan.members]})  # fmt: skip
+                        started=clock(), cwd=str(Path.cwd()),
+                        details={"team": [m.name for m in plan.members]})  # fmt: skip
         self._closing = ExitStack()
         with ExitStack() as undo:
             log = SessionLog(workspace.sessions, name, fresh, self._begun)

@@ -85,13 +85,13 @@ def test_killed_at_any_write_it_goes_on_and_nothing_is_lost(tmp_path, monkeypatc
             before = kept(team)
             done = team.run("" if team.ledger.task else "Work.")
             assert (done.ended, done.turns) == ("done", 5), at
-            assert spoken(team)[-5:] == WORDS and len(spoken(team)) == 5, (at, spoken(team))
+            assert spoken(team) == WORDS, at
             after = kept(team)
             assert all(after[name][: len(ids)] == ids for name, ids in before.items())
             for live in team.sessions.values():
                 asked = [c.id for m in live.session.messages for c in m.tool_calls]
                 assert [m.call_id for m in live.session.messages if m.role == "tool"] == asked
-    assert at > 25
+    assert at > 25  # so many moments
 
 
 RUN = """
