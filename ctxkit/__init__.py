@@ -43,6 +43,7 @@ _NAMES = {
     "savings": "widgets",
     "thrash": "widgets",
     "export": "reports",
+    "team": "teams",
     "record": "recorders",
     "recorder": "recorders",
     "Session": "session",

@@ -110,8 +110,8 @@ class Agent:
         """Return a session of this agent, knowing what its calls were sent."""
         return session.backed(self.prompts.of(session))
 
-    async def turn(self, prompt: str) -> Outcome:
-        """Take one turn.
+    async def turn(self, prompt: str, heard: Sequence[Message] = ()) -> Outcome:
+        """Take one turn; `heard` is what others said since the last one, written before the prompt.
 
         Raises:
             BadArguments: the prompt is empty, or a limit cannot be kept.
@@ -120,7 +120,7 @@ class Agent:
         if not prompt.strip():
             raise BadArguments("Say what the agent shall do.")
         ended: Ended = "answered"
-        turn = self._begin(prompt)
+        turn = self._begin(prompt, heard)
         try:
             async with asyncio.timeout(self.limits.seconds) as turn.deadline:
                 why = await self._answer(turn)
@@ -164,7 +164,7 @@ class Agent:
 
     # -- the turn ------------------------------------------------------------------------------------------------
 
-    def _begin(self, prompt: str) -> Turn:
+    def _begin(self, prompt: str, heard: Sequence[Message] = ()) -> Turn:
         turn = Turn(self.limits, self._fresh(), began=self._clock())
         turn.spent.exceeded(self.limits, self.model.name, 0)  # what cannot be kept is said before anything is written
         self.compactor.made, self._wanted = 0, False
@@ -173,6 +173,8 @@ class Agent:
         self.transcript.begin()
         self.compactor.budget.begin()
         put_in = self._put_in()
+        for message in heard:
+            self._said(self.transcript.add(message, "h"))
         self._said(self.transcript.user(prompt))
         self._tell("turn_start", {"content_chars": len(prompt)})
         if put_in:

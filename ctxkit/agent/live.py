@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.running import Approve
     from ctxkit.engine.sent import SentItem
     from ctxkit.memory import MemoryEntry
-    from ctxkit.messages import Edit, ToolSchema
+    from ctxkit.messages import Edit, Message, ToolSchema
     from ctxkit.models.model import Model
     from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
@@ -76,6 +76,8 @@ class LiveSession:
         seed: what the id of a new session follows from (see `Workspace.new_id`).
         limits: of each turn; None: those that it was kept with.
         memory: what is remembered for it; None: nothing is, and nothing is kept.
+        agent: its name among others; a team has several.
+        parent: id of the session that it is a part of.
         more: what `Agent` takes beside: `approve`, `summary_model`, `summary_seconds`, `prompts`.
 
     Raises:
@@ -105,6 +107,8 @@ class LiveSession:
         words: Mapping[str, Any] | None = None,
         prompts: Prompts | None = None,
         memory: Remembering | None = None,
+        agent: str = "main",
+        parent: str | None = None,
     ) -> None:
         self.memory = memory
         self.workspace = workspace or Workspace()
@@ -122,7 +126,7 @@ class LiveSession:
                          "allow": ",".join(allow), **(words or {})}  # fmt: skip
         """How its parts were named."""
         fresh = Session(id=self.workspace.new_id(name, seed), format="live", title=name, product="ctxkit",
-                        model=redact(model.name), started=clock(), cwd=str(Path.cwd()),
+                        agent=agent, parent=parent, model=redact(model.name), started=clock(), cwd=str(Path.cwd()),
                         context_window=rules.window or model.context_window,
                         tools=offered, details={k: n for k, n in thresholds(rules).items() if n})  # fmt: skip
         fresh = noted(fresh, led(self.settings, rules, limits or Limits()))
@@ -133,7 +137,7 @@ class LiveSession:
         try:
             limits = self._lead(model, rules, limits, offered)
             events = self.workspace.open(self.workspace.events(self.id), _ADDED)
-            self._events = EventsLog(events, self.id)
+            self._events = EventsLog(events, self.id, agent)
             results = self.workspace.results(self.id)
             artifacts = Artifacts(self.root, lambda name, text: self.workspace.keep(results, name, text))
             self._work = files
@@ -209,8 +213,10 @@ class LiveSession:
         if hear in self._listeners:
             self._listeners.remove(hear)
 
-    async def turn(self, prompt: str) -> Outcome:
+    async def turn(self, prompt: str, heard: Sequence[Message] = ()) -> Outcome:
         """Take one turn; a snapshot row is written at its end, however it ends.
+
+        `heard` is what other agents said since the last turn: it is written before the prompt.
 
         Raises:
             StoreError: the kit itself failed; the session is whole, and the sentence names the file that says more.
@@ -222,7 +228,7 @@ class LiveSession:
                 if sections is not None and "memory" in sections.names:
                     await self._promotions.before(self.name, prompt)
                 try:
-                    ended = await self.agent.turn(prompt)
+                    ended = await self.agent.turn(prompt, heard)
                 finally:
                     self._turns.end(self.session)
                 await self._promotions.after(self.name)
