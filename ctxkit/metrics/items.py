@@ -7,6 +7,7 @@ costs no more than it is long.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
@@ -185,12 +186,12 @@ def _inside(text: str, at: int) -> bool:
     return len(pair) > 1 and all(c.isalnum() or c == "_" for c in pair)
 
 
-def endings(path: str) -> Iterator[Found]:
-    """Yield a path and its endings of at least two parts."""
-    yield Found("path", path)
+@lru_cache(1 << 13)
+def endings(path: str) -> tuple[Found, ...]:
+    """Return a path and its endings of at least two parts."""
     parts = [p for p in path.split("/") if p not in ("", ".", "..", "~")]
-    for i in range(len(parts) - 1):
-        yield Found("path", "/".join(parts[i:]))
+    ends = (Found("path", "/".join(parts[i:])) for i in range(len(parts) - 1))
+    return Found("path", path), *ends
 
 
 def normal(text: str) -> str:
