@@ -63,7 +63,7 @@ The same policy run twice over 50 tasks gives totals within 21 % of each other i
 the three pairs that were run): the noise floor. A replay is `cheaper` or `dearer` than the record, by the table of
 prices, where the whole interval lies beyond the floor; else it is *not told apart*. That speaks of many runs like this
 one: over a single task the floor is a factor of 3.7. Where it all comes from, and what it misses, is in
-`docs/trust-studies.md` and notebook 09; `ck.studies.table("ratios")` has the figures.
+`docs/trust.md` and notebook 09; `ck.studies.table("ratios")` has the figures.
 
 `metrics.elongation.elongated(runs)` returns the rows of a sweep as long as real runs are expected to be
 (`end="longer_high"`: at that end of the interval; `share=0.15`: all with summaries longer by a share of your own):
