@@ -157,7 +157,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls of a reply, in order."""
-        return tuple(p for p in self.parts if isinstance(p, ToolCall))
+        return tuple([p for p in self.parts if isinstance(p, ToolCall)])
 
     @property
     def sections(self) -> tuple[tuple[str, str, int], ...]:
