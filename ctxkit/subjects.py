@@ -121,7 +121,11 @@ def only_call(message: Message) -> ToolCall | None:
 
 def _patched(call: ToolCall) -> list[str]:
     """Return the files that a patch names (`*** Update File: PATH`, as Codex writes it)."""
-    text = call.raw if call.raw is not None else call.arguments.get("input", call.arguments.get("patch"))
+    text = (
+        call.raw
+        if call.raw is not None
+        else call.arguments.get("input", call.arguments.get("patch"))
+    )
     if not isinstance(text, str) or "*** " not in text:
         return []
     heads = (row for row in text.splitlines() if row.startswith(_PATCHED))
@@ -151,7 +155,9 @@ def _below(path: str, folder: str | None) -> str:
 def _without_cd(command: str) -> str:
     """Return a command line without the `cd FOLDER &&` that many agents put before each."""
     first, found, rest = command.partition("&&")
-    return rest.strip() if found and first.split()[:1] == ["cd"] and rest.strip() else command.strip()
+    return (
+        rest.strip() if found and first.split()[:1] == ["cd"] and rest.strip() else command.strip()
+    )
 
 
 def _texts(arguments: dict[str, Any]) -> Iterator[str]:
