@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pandas as pd
@@ -25,7 +27,8 @@ def main(kept: str | None) -> int:
     if not folder:
         sys.exit("Set CTXKIT_SESSIONS to a folder of recorded sessions.")
     found = [x for s in ck.read_all(folder) for x in (s, *s.children) if x.has_text and x.calls]
-    runs = ck.sweep(found, "all", out=kept, loss=True)
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as workers:
+        runs = ck.sweep(found, "all", workers, kept, loss=True)
     failed = runs[runs["error"].notna()]
     for _, row in failed.iterrows():
         print(f"failed: {row['session']} under {row['rules']}: {row['error']}")

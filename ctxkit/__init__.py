@@ -53,7 +53,7 @@ _NAMES = {
     "ModelError": "errors",
     "StoreError": "errors",
 }
-_ROOMS = ("metrics", "plots", "policies", "presets", "readers", "samples", "snapshots")
+_ROOMS = ("metrics", "plots", "policies", "presets", "readers", "samples", "snapshots", "studies")
 
 __all__ = [*_NAMES, *_ROOMS]  # noqa: PLE0604  names are strings, made above
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ctxkit.beginnings import Beginning
 from ctxkit.errors import BadArguments
 from ctxkit.markup import line
 from ctxkit.messages import Edit, Fault, Message, Sized, Text, ToolSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import TypeAlias
 
     SentItem: TypeAlias = Any
@@ -168,13 +169,17 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
             shown = tuple(shown_)
         return shown
 
-    def views(self) -> Iterator[tuple[Call, tuple[Message, ...]]]:
-        """Yield every call with the messages of its prompt, in one pass."""
+    def views(self) -> Iterator[tuple[Call, Sequence[Message]]]:
+        """Yield every call with the messages of its prompt, in one pass.
+
+        Prompts of which one goes on the other share their messages; each is compared, sliced and
+        hashed as the tuple that `view` returns.
+        """
         calls = iter(self.calls)
         following = next(calls, None)
         for shown, position in _fold(self.path, each=True):
             while following is not None and following.position == position:
-                yield following, tuple(shown)
+                yield following, Beginning(shown)
                 following = next(calls, None)
 
     @property

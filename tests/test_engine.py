@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from talks_by_chance import Fours, by_chance, size
 
-from ctxkit.engine import Cut, Run, advance, log_of, run
+from ctxkit.engine import Kept, Run, advance, log_of, run
 from ctxkit.engine.pruned import Pruned
 from ctxkit.errors import BadArguments, ModelError, UnsoundHistory
 from ctxkit.history import Log
@@ -146,7 +146,7 @@ def fold(log, rules):
         if due and all(guard.first(past, view, u, u + 1) == u for guard in rules.guards):
             new = rules.policy(h, done.room)
             if new is not h and not any(guard.refuses(past, h, new) for guard in rules.guards):
-                done.cuts.append(Cut(u, h, new, ""))
+                done.cuts.append(Kept(u, h, new, ""))
                 cuts.append((u, [(e.kind, e.targets) for e in new.edits]))
                 h = new
         now = make(h)

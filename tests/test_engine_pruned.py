@@ -14,10 +14,12 @@ from scheduled_parts import PARTS
 from talks_by_chance import Fours, by_chance
 
 from ctxkit.engine import Run, advance, log_of, run
+from ctxkit.errors import BadArguments
 from ctxkit.history import Log
 from ctxkit.policies import triggers
 from ctxkit.policies.chain import Chain, applied
 from ctxkit.policies.clear import Clear
+from ctxkit.policies.recorded import AsRecorded
 from ctxkit.policies.rules import Rules
 
 POLICIES = {
@@ -150,3 +152,81 @@ def test_a_subclass_is_billed_as_what_it_sends(part):
     assert done.prompts.tolist() == own.prompts.tolist() != parent.prompts.tolist()
     assert done.fresh_tokens.tolist() == own.fresh_tokens.tolist()
     assert done.called == (log.calls if isinstance(part, Loud) else 0)
+
+
+class Named(Clear):
+    """A member that holds more than its fields tell: two with other words are equal to their base."""
+
+    def __init__(self, words):
+        super().__init__(keep_last=1)
+        object.__setattr__(self, "words", words)
+
+    def _text(self, text):
+        return self.words
+
+    def schedule(self, view, room):
+        for p, call, old in view.window("tool", lambda n: n - self.keep_last):
+            if old:
+                view.change(p, self.words, since=call)
+
+
+def test_what_a_log_remembers_is_of_that_part_alone():
+    log = log_of(by_chance(7, 40), Rules(counter=Fours()))
+    short, long = Named("gone"), Named("gone, as there are newer ones of it")
+    assert short == long
+    bills = [run(log, Rules(pruning=p, counter=Fours())).prompts.tolist() for p in (short, long)]
+    own = [
+        run(log, Rules(pruning=by_calls((p,)), counter=Fours())).prompts.tolist()
+        for p in (short, long)
+    ]
+    assert bills == own
+    assert bills[0] != bills[1]
+
+
+class Backwards(Clear):
+    """Speaks of a message at a later call first."""
+
+    def schedule(self, view, room):
+        super().schedule(view, room)
+        for p in view.new("tool"):
+            view.change(p, "[seen]", since=view.arrival(p))
+
+
+def test_what_becomes_of_a_message_is_said_in_the_order_of_calls():
+    """asked at once it would end otherwise than call by call"""
+    log = log_of(by_chance(7, 40), Rules(counter=Fours()))
+    with pytest.raises(BadArguments, match="say what becomes of a message in the order of calls"):
+        run(log, Rules(pruning=Backwards(keep_last=1), counter=Fours())).total  # noqa: B018
+
+
+class Patient(triggers.Above):
+    """A trigger whose call says more than the `first` that it inherits."""
+
+    def __call__(self, history, room):
+        return super().__call__(history, room) and history.call % 5 == 0
+
+
+@pytest.mark.parametrize("join", [lambda t: t, lambda t: t | triggers.Never(), lambda t: ~~t])
+def test_a_trigger_whose_call_is_redefined_is_asked_by_its_call(join):
+    log = log_of(by_chance(5, 60), Rules(counter=Fours()))
+    asked, rules = Patient(2000), Rules(POLICIES["summary"], counter=Fours())
+    jumped = run(log, rules.but(trigger=join(asked)))
+    plain = run(log, rules.but(trigger=asked.__call__))
+    eager = run(log, rules.but(trigger=triggers.Above(2000)))
+    assert [c.call for c in jumped.cuts] == [c.call for c in plain.cuts]
+    assert [c.call for c in jumped.cuts] != [c.call for c in eager.cuts]
+
+
+class Often(AsRecorded):
+    """A policy whose call does something where the one that it inherits `first` from does nothing."""
+
+    def __call__(self, history, room):
+        return history.drop(history.safe(history.back(200)), "window", start=1)
+
+
+@pytest.mark.parametrize("policy", [Often(), Chain((Often(),))])
+def test_a_policy_whose_call_is_redefined_is_asked_wherever_the_trigger_is_due(policy):
+    log = log_of(by_chance(5, 60), Rules(counter=Fours()))
+    rules = Rules(policy, triggers.Above(2000), counter=Fours())
+    plain = run(log, rules.but(policy=Often().__call__))
+    assert [c.call for c in run(log, rules).cuts] == [c.call for c in plain.cuts] != []

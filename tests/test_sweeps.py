@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any
 
 import pandas as pd
 import pytest
 from test_sweeps_scores import talk
 
 import ctxkit as ck
+from ctxkit.policies.recorded import recorded
 from ctxkit.replays import replayed
-from ctxkit.sweeps.batches import Setting
+from ctxkit.sweeps.batches import Bench, Setting
 from ctxkit.sweeps.columns import NAMES
 from ctxkit.sweeps.spreads import Plan, Share
 
@@ -234,3 +236,35 @@ def test_a_shared_log_gives_every_preset_its_own_rows():
         again = ck.score(ck.replay(s, ck.presets.preset(rules)), loss=False)
         for name in ("prompt_tokens", "peak_tokens", "cuts_n", "cost_usd", "hidden_messages_n"):
             assert row[name] == again[name], (rules, name)
+
+
+def test_recorded_rules_send_what_their_replay_does(real):
+    session = max(ck.read_all(real / "codex"), key=lambda s: len(s.calls))
+    row = ck.sweep([session], [recorded()]).iloc[0]
+    replay = ck.replay(session, recorded())
+    assert row["prompt_tokens"] == ck.score(replay, loss=False)["prompt_tokens"]
+
+
+def test_counters_of_one_name_have_logs_of_their_own():
+    rules = [ck.presets.pi().but(counter=Counting(n), name=f"by {n}") for n in (2, 8)]
+    bench = Bench(talk(5))
+    logs = [bench.log(each) for each in rules]
+    assert logs[0] is not logs[1]
+    assert [log.counter.n for log in logs] == [2, 8]
+    assert bench.log(rules[0]) is logs[0]
+
+
+class Counting:
+    """Counts characters; it cannot be hashed."""
+
+    name = "mine"
+    __hash__ = None
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __call__(self, text: str) -> int:
+        return len(text) // self.n
+
+    def message(self, message: Any) -> int:
+        return len(message.text) // self.n

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from builders import assistant, result, tool_call, user
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ctxkit import tokens
@@ -260,3 +260,25 @@ def test_a_growing_text_counts_only_what_is_new(name: str) -> None:
 def test_other_growing_texts_are_counted_whole(name: str) -> None:
     grows = tokens.Growing(tokens.named(name))
     assert [grows.append(p) for p in ("hel", "lo wör", "ld")][-1] == tokens.named(name)("hello wörld")
+
+
+ITEMS = st.lists(st.text(st.sampled_from("ab1'- \n\r/.é中\t)"), max_size=12), max_size=8)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(items=ITEMS)
+@example(items=["a", "b \n", "", "c\n\n", " /d"])
+def test_a_list_counts_as_its_items_do(name: str, items: list[str]) -> None:
+    text = "\n- ".join(items)
+    assert tokens.exact(name).listed(text) == reference(name, text)  # type: ignore[attr-defined]
+
+
+def test_of_a_list_only_new_items_are_counted() -> None:
+    counter, seen = encoders.Exact("o200k_base"), []
+    whole = counter.fresh
+    counter.fresh = lambda text: seen.append(text) or whole(text)  # type: ignore[method-assign]
+    items = [f"- read(file{n}.py)" for n in range(9)]
+    counter.listed("\n".join(["A list:", *items]))
+    seen.clear()
+    counter.listed("\n".join(["A list:", *items[3:], "- write(b.py)"]))
+    assert seen == ["- read(file8.py)\n", "- write(b.py)"]

@@ -8,7 +8,7 @@ import msgspec
 
 from ctxkit.agent.offloads import Offloads, Save
 from ctxkit.agent.prompts import Prompts
-from ctxkit.engine import COUNTED, Cut, Run, advance, believed, billed, log_of
+from ctxkit.engine import COUNTED, Kept, Run, advance, believed, billed, log_of
 from ctxkit.errors import ModelError
 from ctxkit.policies.adaptive import last_resort
 from ctxkit.policies.chain import applied
@@ -145,11 +145,11 @@ class LiveContext:
         view = self.run.coming()
         return view.messages, view.tokens
 
-    def tried(self, policy: Policy) -> Cut | None:
+    def tried(self, policy: Policy) -> Kept | None:
         """Return what a policy would do now, or None where it does nothing; nothing changes."""
         was = self.run.history.at(self.run.call)
         new = applied(policy, was, self.run.room)
-        return None if new is was else Cut(self.run.call, was, new, "manual", name_of(policy))
+        return None if new is was else Kept(self.run.call, was, new, "manual", name_of(policy))
 
     def compact(self, policy: Policy, trigger: str = "manual") -> tuple[Edit, ...]:
         """Do what a policy does now; return the edits to keep, none where it does nothing.
@@ -187,7 +187,7 @@ class LiveContext:
         """Messages of the next prompt, as it stands."""
         return len(self.run.history.at(self.run.call))
 
-    def _edits(self, cuts: list[Cut]) -> tuple[Edit, ...]:
+    def _edits(self, cuts: list[Kept]) -> tuple[Edit, ...]:
         out: list[Edit] = []
         for cut in cuts:
             for i, edit in enumerate(cut.edits):

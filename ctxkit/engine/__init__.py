@@ -13,15 +13,15 @@ from ctxkit.engine.logs import (
     sent_at,
     woven,
 )
-from ctxkit.engine.marks import Cut, Event, Held
+from ctxkit.engine.marks import Event, Held, Kept
 from ctxkit.engine.runs import Run
 from ctxkit.faces import listed
 
 __all__ = [
     "COUNTED",
-    "Cut",
     "Event",
     "Held",
+    "Kept",
     "Run",
     "advance",
     "as_known",

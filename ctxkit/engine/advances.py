@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ctxkit.engine.marks import Cut, Held
+from ctxkit.engine.marks import Held, Kept
 from ctxkit.engine.runs import Run
 from ctxkit.errors import ModelError
 from ctxkit.history import History
 from ctxkit.policies.chain import as_history
 from ctxkit.policies.dues import Never
 from ctxkit.policies.guards import called, held_by
-from ctxkit.policies.policy import Part, name_of
+from ctxkit.policies.policy import Part, call_alone, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ def advance(run: Run, rules: Rules, stop: int) -> Run:
         run.due = "" if rules.trigger is None else rules.trigger.why(look, due)
         new = _compacted(run, policy, rules.guards, was)
         if new is not was:
-            look = run.take(Cut(due, was, new, run.due), look)
+            look = run.take(Kept(due, was, new, run.due), look)
             told = plain
         elif not told:
             run.bill(look, due, due + 1)
@@ -68,7 +68,7 @@ def _first(run: Run, rules: Rules) -> First:
     if policy is None or trigger is None or not rules.auto:
         return Never().first
     wanted: First = partial(_wanted, policy, trigger)
-    if type(policy).first is Part.first:  # it can always do something
+    if type(policy).first is Part.first or call_alone(policy, "first"):  # it may always do something
         wanted = trigger.first
     return partial(_unguarded, run, guards, wanted) if guards else wanted
 

@@ -15,7 +15,7 @@ from ctxkit.session import apply_edit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ctxkit.engine.marks import Cut
+    from ctxkit.engine.marks import Kept
     from ctxkit.messages import Message, ToolSchema
     from ctxkit.policies.rules import Rules
     from ctxkit.session import Session
@@ -36,6 +36,7 @@ def log_of(
     fixed: int | Sequence[int] | None = None,
     as_recorded: bool = False,
     last_usage: bool = False,
+    anchored: Sizes | None = None,
 ) -> Log:
     """Return the log of what was said in a session; recorded compactions are lifted out of it.
 
@@ -50,6 +51,7 @@ def log_of(
             changes it, and all that is shown is sent: what would have gone unsent of another view, no log says.
         last_usage: let each prompt have the size that was known before it was sent, and be billed
             what the record billed beside that: see `as_known`.
+        anchored: the session's sizes under the rules' counter, where they are known.
     """
     from ctxkit.sizes import sizes
     from ctxkit.tokens.catalogue import default
@@ -59,7 +61,10 @@ def log_of(
     known: list[Known] | None = None
     if last_usage and tokens is None and fixed is None:
         tokens, known = as_known(session, counter)
-    anchored = sizes(session, counter) if tokens is None else None
+    if tokens is not None:
+        anchored = None
+    elif anchored is None:
+        anchored = sizes(session, counter)
     log = Log(counter, agent=session.agent, estimator=rules.estimator if rules else None)
     if anchored is not None:
         tokens = anchored.tokens
@@ -198,7 +203,7 @@ def _fixed_parts(
 def woven(messages: Iterable[Message], done: Run) -> Iterator[Message | Edit]:
     """Yield what was said with the edits of a run, each before the reply of the call at which it was made."""
     log, name = done.log, done.rules.label
-    before: dict[int, list[tuple[int, Cut]]] = {}
+    before: dict[int, list[tuple[int, Kept]]] = {}
     for n, cut in enumerate(done.cuts):
         reply = log.replies[cut.call] if cut.call < log.calls else None
         if reply is None and cut.call < log.calls and log.upto[cut.call] < len(log):
@@ -212,6 +217,6 @@ def woven(messages: Iterable[Message], done: Run) -> Iterator[Message | Edit]:
         yield from _named(name, n, cut)
 
 
-def _named(name: str, n: int, cut: Cut) -> Iterator[Edit]:
+def _named(name: str, n: int, cut: Kept) -> Iterator[Edit]:
     for i, edit in enumerate(cut.edits):
         yield _replace(edit, id=f"{name}-{n}.{i}")

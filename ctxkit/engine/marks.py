@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _replace = msgspec.structs.replace
 
 
-class Cut(msgspec.Struct, frozen=True, gc=False):
-    """One compaction that was kept: before which call, and what it did."""
+class Kept(msgspec.Struct, frozen=True, gc=False):
+    """A compaction that happened: before which call, and the history without and with it."""
 
     call: int
     was: History

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit.history.items import content_at
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -34,6 +32,8 @@ class Parted(NamedTuple):
     """How many of its first messages the next one still has."""
     rest: Numbers
     """Contents of the others."""
+    back: bool
+    """The next one says there what one before it had said there."""
 
 
 class Prefixes:
@@ -42,17 +42,44 @@ class Prefixes:
     def __init__(self, clock: Clock, parted: Iterable[Parted] = ()) -> None:
         self._clock = clock
         self.parted = list(parted)
+        self._said = {(p.same, int(p.rest[0])) for p in self.parted}
+        """At which place the next prompt parted, and what was said there."""
+        self._back = any(p.back for p in self.parted)
 
     def upto(self, call: int) -> Prefixes:
         """Return what is known of the prompts before a call."""
         return Prefixes(self._clock, (p for p in self.parted if p.call < call - 1))
 
-    def part(self, call: int, same: int, rest: Numbers) -> None:
+    def part(self, call: int, same: int, rest: Numbers, says: int) -> bool:
         """Take down that a call's prompt has only so many first messages of the one before.
 
-        `rest` are the contents of the others.
+        One that shares more with now says at that place what now does. When the next prompt parted
+        from it right there, that was taken down; when it parted before, some prompt since then went
+        back to what was said at that earlier place.
+
+        Args:
+            call: its call.
+            same: so many.
+            rest: contents of the others.
+            says: content of its own next message; 0: it has no more.
+
+        Returns:
+            False where no prompt that is alive can share more: `longest` need not look.
         """
-        self.parted.append(Parted(call - 1, same, rest))
+        back = (same, says) in self._said
+        self._back = self._back or back
+        self._said.add((same, int(rest[0])))
+        self.parted.append(Parted(call - 1, same, rest, back))
+        return self._back and not self._clock.cold[call]
+
+    def shared(self, call: int, last: Numbers, now: Numbers) -> int:
+        """Return how many first messages a prompt shares with the last one, or any that is alive."""
+        same = alike(last, now)
+        if same < len(last):
+            says = int(now[same]) if same < len(now) else 0
+            if self.part(call, same, last[same:], says):
+                same = self.longest(call, same, now)
+        return same
 
     def longest(self, call: int, same: int, now: Numbers) -> int:
         """Return how many first messages a prompt shares with any before it that is alive.
@@ -91,19 +118,17 @@ class Past(NamedTuple):
 def alike(a: Numbers, b: Numbers) -> int:
     """Return how many first values of two arrays are equal."""
     n = min(len(a), len(b))
+    if not n or a[0] != b[0]:
+        return 0
     differ = a[:n] != b[:n]
-    first = int(differ.argmax()) if n else 0
-    return first if n and differ[first] else n
+    first = int(differ.argmax())
+    return first if differ[first] else n
 
 
 def contents(history: History) -> Numbers:
     """Return a number a message that is equal where the same is said at the same row."""
-    rows, keys = history.column("rows"), history.column("keys")
-    found: Numbers = -rows - 1
-    makers = history.head.makers if history.head.size else {}
-    for p in np.flatnonzero(keys).tolist():
-        found[p] = content_at(int(rows[p]), makers[int(keys[p])].content)
-    return found
+    head, tail = history.head, -np.arange(history.lo, history.hi) - 1
+    return np.concatenate((head.column(history.log, "contents"), tail)) if head.size else tail
 
 
 def common(a: History, b: History) -> int:

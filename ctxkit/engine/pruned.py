@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.engine.prefixes import Past, Prefixes, alike, contents
+from ctxkit.engine.prefixes import Past, Prefixes, contents
 from ctxkit.engine.tracks import Tracks
 from ctxkit.history import History
 from ctxkit.policies.chain import applied, in_a_row
+from ctxkit.policies.hinges import written
 from ctxkit.policies.outlooks import Straight
-from ctxkit.policies.scheduled import says_when
+from ctxkit.policies.plain import Called
+from ctxkit.policies.scheduled import split
 from ctxkit.schedules import Schedule
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from ctxkit.history import Log
@@ -23,8 +27,8 @@ if TYPE_CHECKING:
     from ctxkit.policies.policy import Part
     from ctxkit.tokens.counters import Room
 
-_FIRST, _MOST = 16, 4096
-"""Calls that are worked out at once: first so many, then twice as many each time, up to this."""
+_FIRST = 16
+"""Calls that are worked out at once, ahead of what is asked: so many, later half of those that are."""
 _KEPT = 16
 """Prunings of which a log remembers what they made of it."""
 
@@ -41,11 +45,10 @@ class Pruned(Straight):
         clock: tells at which calls no cache is left.
         start: the first call that is asked about.
         sent: what was billed for the calls before, from the last kept edit on.
-        near: within so many calls the next edit is likely (0: none is known of).
         past: the prompts before the first one; None: there are none, or they are not known.
     """
 
-    __slots__ = ("_bill", "_piece", "_prompts", "_shared", "called", "pruning", "start")
+    __slots__ = ("_bill", "_prompts", "_shared", "called", "pruning", "start")
 
     def __init__(
         self,
@@ -56,21 +59,19 @@ class Pruned(Straight):
         start: int,
         *,
         sent: Sent | None = None,
-        near: int = 0,
         past: Past | None = None,
     ) -> None:
         super().__init__(history, room, sent)
         self.pruning = pruning
-        parts = in_a_row(pruning)
-        known = next((n for n, part in enumerate(parts) if not says_when(part)), len(parts))
-        self.called = known < len(parts)
+        known, rest = split(pruning)
+        self.called = bool(rest)
         """True where each call is asked by itself."""
-        made = _Called if self.called else _Scheduled
-        self._bill = made(history.at(start), (parts[:known], parts[known:]), room, clock, past)
+        schedule = Schedule(history.at(start), known, room)
+        bill = _Called(schedule, rest, room, clock, past) if rest else _Scheduled(schedule, clock, past)
+        self._bill: _Called | _Scheduled = bill
         self.start = start
         self._prompts: list[int] = []
         self._shared: list[int] = []
-        self._piece = max(near, _FIRST)
 
     @property
     def end(self) -> int:
@@ -80,11 +81,10 @@ class Pruned(Straight):
     def _reach(self, call: int, stop: int) -> None:
         """Work out all before a call; where schedules say it, some more, but none from `stop` on."""
         while self.end < call:
-            end = call if self.called else min(max(self.end + self._piece, call), stop)
-            prompts, shared = self._bill.extend(end)
+            ahead = 0 if self.called else max(len(self._prompts) // 2, _FIRST)
+            prompts, shared = self._bill.extend(max(min(self.end + ahead, stop), call))
             self._prompts += prompts
             self._shared += shared
-            self._piece = min(2 * self._piece, _MOST)
 
     # -- searches of triggers ----------------------------------------------------------------------
 
@@ -153,10 +153,8 @@ class Pruned(Straight):
 def whole(log: Log, room: Room, pruning: Part, clock: Clock) -> Pruned:
     """Return what all calls of a log are sent without an edit; kept with the log for a while."""
     known: dict[Any, Pruned] = log.memo.setdefault("pruned", {})
-    try:
-        key: Any = (hash(pruning), pruning, room.limit, room.reserve, clock.life)
-    except TypeError:  # settings that cannot be hashed
-        key = (id(pruning), room.limit, room.reserve, clock.life)
+    parts = tuple(_identity(part) for part in in_a_row(pruning))
+    key = parts, room.limit, room.reserve, clock.life
     found = known.get(key)
     if found is None:
         while len(known) >= _KEPT:
@@ -165,14 +163,26 @@ def whole(log: Log, room: Room, pruning: Part, clock: Clock) -> Pruned:
     return found
 
 
+def _identity(part: Part) -> Any:
+    """Return what is equal for parts that do the same, as far as their class can tell.
+
+    One whose class does not itself say what makes two of them equal may hold more than its base
+    knows of, so it equals itself alone; it is kept with what was made of it.
+    """
+    if "__eq__" in vars(type(part)) and not isinstance(part, Called):
+        try:
+            return type(part), hash(part), part
+        except TypeError:  # settings that cannot be hashed
+            return id(part)
+    return id(written(part))
+
+
 class _Scheduled:
     """The bill of parts that all say a schedule."""
 
-    def __init__(
-        self, history: History, parts: Any, room: Room, clock: Clock, past: Past | None
-    ) -> None:
-        self._schedule = Schedule(history, parts[0], room)
-        self._tracks = Tracks(self._schedule, clock, past)
+    def __init__(self, schedule: Schedule, clock: Clock, past: Past | None) -> None:
+        self._schedule = schedule
+        self._tracks = Tracks(schedule, clock, past)
         self.prefixes = self._tracks.prefixes
 
     def extend(self, stop: int) -> tuple[list[int], list[int]]:
@@ -190,11 +200,15 @@ class _Called:
     """The bill where a part must be asked call by call, behind those that say a schedule."""
 
     def __init__(
-        self, history: History, parts: Any, room: Room, clock: Clock, past: Past | None
+        self,
+        schedule: Schedule,
+        rest: Sequence[Part],
+        room: Room,
+        clock: Clock,
+        past: Past | None,
     ) -> None:
-        known, self._rest = parts
-        self._schedule = Schedule(history, known, room)
-        self._room, self._clock, self._call = room, clock, history.call
+        self._schedule, self._rest = schedule, rest
+        self._room, self._call = room, schedule.rows.begin
         self.prefixes = past.prefixes if past else Prefixes(clock)
         self._last = past.last if past else None
 
@@ -211,14 +225,7 @@ class _Called:
     def _same(self, call: int, now: NDArray[Any]) -> int | None:
         """Return how many first messages a prompt shares, as `Tracks` does; None: it is the first."""
         last, self._last = self._last, now
-        if last is None:
-            return None
-        same = alike(last, now)
-        if same < len(last):
-            self.prefixes.part(call, same, last[same:])
-            if not self._clock.cold[call]:
-                same = self.prefixes.longest(call, same, now)
-        return same
+        return None if last is None else self.prefixes.shared(call, last, now)
 
     def left(self, call: int) -> History:
         view = self._schedule.left(call)

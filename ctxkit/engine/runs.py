@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.engine.billed import Billed
-from ctxkit.engine.marks import Cut, Event, Held
+from ctxkit.engine.marks import Event, Held, Kept
 from ctxkit.engine.prefixes import common
 from ctxkit.engine.pruned import Pruned, whole
 from ctxkit.engine.sent import SentCalls, SentItem
@@ -51,7 +51,7 @@ class Run:
         self.called = 0
         """Calls at which a pruning had to be asked by itself, as it says no schedule."""
         self.history = History.start(self.log)
-        self.cuts: list[Cut] = []
+        self.cuts: list[Kept] = []
         self.due = ""
         """What made the latest compaction due, in the field's words, whether anything came of it or not."""
         self.held: list[Held] = []
@@ -176,28 +176,23 @@ class Run:
 
     # -- the bill ----------------------------------------------------------------------------------------------------
 
-    def look_from(self, call: int, *, near: int = 0) -> Straight:
-        """Return what the coming calls will be like if nothing is edited; it is kept and goes on.
-
-        `near`: within so many calls the next edit is likely (0: none is known of).
-        """
+    def look_from(self, call: int) -> Straight:
+        """Return what the coming calls will be like if nothing is edited; it is kept and goes on."""
         look, history, pruning = self._look, self.history, self.rules.pruning
         if pruning is None:
             self._look = look = Straight(history, self.room, self.sizes)
         elif not (isinstance(look, Pruned) and look.looks_at(history) and look.start <= call):
-            self._look = look = self._pruned(pruning, call, near)
+            self._look = look = self._pruned(pruning, call)
         assert look is not None  # noqa: S101  made above
         return look
 
-    def _pruned(self, pruning: Part, call: int, near: int) -> Pruned:
+    def _pruned(self, pruning: Part, call: int) -> Pruned:
         look, history = self._look, self.history
         if not call and not history.head.size:
             return whole(self.log, self.room, pruning, self.clock)
         past = look.past(call) if isinstance(look, Pruned) and look.start < call else None
         start = call if past or call == self.begin else call - 1
-        return Pruned(
-            history, self.room, pruning, self.clock, start, sent=self.sizes, near=near, past=past
-        )
+        return Pruned(history, self.room, pruning, self.clock, start, sent=self.sizes, past=past)
 
     def bill(self, look: Straight, start: int, stop: int) -> None:
         """Write down the calls start..stop, of which the outlook knows the sizes."""
@@ -232,12 +227,12 @@ class Run:
         if self.clock.cold[call]:
             self.in_common[call] = kept
 
-    def take(self, cut: Cut, look: Straight) -> Straight:
+    def take(self, cut: Kept, look: Straight) -> Straight:
         """Write down a compaction and the call that follows it; return the outlook after it."""
         call, new = cut.call, cut.new
         if isinstance(look, Pruned):
             self.history = new
-            look = self.look_from(call, near=max((call - cut.was.since) * 5 // 4, 1))
+            look = self.look_from(call)
             self.bill(look, call, call + 1)
         else:
             plain = self._unsent is None and len(new.steps) == 1
@@ -284,10 +279,10 @@ class Run:
         self.history, self.call, self.begin = past.history.at(past.call), past.call, past.call
         self.cuts, self.billed, self._noted = list(past.cuts), past.billed.copy(), set(past._noted)
 
-    def by_hand(self, new: History, trigger: str = "manual", by: str = "") -> Cut:
+    def by_hand(self, new: History, trigger: str = "manual", by: str = "") -> Kept:
         """Take over what a policy (`by`) made of `history.at(call)`, before the next call is sent."""
         was = self.history.at(self.call)
-        cut = Cut(self.call, was, new, trigger, by)
+        cut = Kept(self.call, was, new, trigger, by)
         self._unsent = self._unsent or self.history
         self.cuts.append(cut)
         self.history = new.at(self.call)

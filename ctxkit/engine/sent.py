@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit.history import History
 from ctxkit.history.items import content_at, content_key
 from ctxkit.messages import Message, Sized
-from ctxkit.policies.chain import applied, in_a_row
+from ctxkit.policies.chain import applied
 from ctxkit.policies.policy import name_of
-from ctxkit.policies.scheduled import says_when
+from ctxkit.policies.scheduled import split
 from ctxkit.schedules import Schedule
 from ctxkit.schedules.rows import State
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ctxkit.engine.runs import Run
-    from ctxkit.policies.policy import Part
 
 FIXED = "fixed"
 """The kind of the item that stands for all that no message of the log holds."""
@@ -86,7 +85,7 @@ class SentCalls:
         begins = {start, self._run.begin, *(c.call for c in self._run.cuts)}
         bounds = [*sorted(c for c in begins if start <= c < stop), stop]
         for begin, end in pairwise(bounds):
-            known, rest = _parts(self._pruning(begin))
+            known, rest = split(self._pruning(begin))
             if rest:
                 yield from (self.whole(call, self.at(call)) for call in range(begin, end))
             else:
@@ -118,7 +117,7 @@ class SentCalls:
     def _found(self, call: int | None) -> tuple[list[SentItem], dict[int, str]]:
         """Return the messages of a prompt, and the rows that were left out of it."""
         run = self._run
-        known, rest = _parts(run.rules.pruning if call is None else self._pruning(call))
+        known, rest = split(run.rules.pruning if call is None else self._pruning(call))
         if call is None:
             call = run.call
             schedule = Schedule(run.history.at(call), known, run.room)
@@ -166,15 +165,6 @@ def _turnovers(schedule: Schedule, stop: int) -> Iterator[Turnover]:
             came.append(before)
         fixed = rows.log.fixed_at[call] if call < len(rows.log.fixed_at) else rows.log.fixed
         yield Turnover(call, call == rows.begin, came, gone, fixed)
-
-
-def _parts(pruning: Part | None) -> tuple[Sequence[Part], Sequence[Part]]:
-    """Return the parts that say a schedule, and those from the first on that does not."""
-    if pruning is None:
-        return (), ()
-    parts = in_a_row(pruning)
-    known = next((n for n, part in enumerate(parts) if not says_when(part)), len(parts))
-    return parts[:known], parts[known:]
 
 
 def _scheduled(

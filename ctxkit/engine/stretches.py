@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.history import History
-from ctxkit.policies.chain import applied, in_a_row
-from ctxkit.policies.scheduled import says_when
+from ctxkit.policies.chain import applied
+from ctxkit.policies.scheduled import split
 from ctxkit.schedules import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ctxkit.engine.marks import Cut
+    from ctxkit.engine.marks import Kept
     from ctxkit.engine.runs import Run
 
 
@@ -23,7 +23,7 @@ class Stretch(NamedTuple):
     stop: int
     history: History
     """What is in force at its first call, before any pruning."""
-    cut: Cut | None
+    cut: Kept | None
     """The compaction that it begins with; None: the run's beginning."""
     schedule: Schedule | None
     """What the pruning changes when, for all its calls; None without a pruning."""
@@ -40,9 +40,8 @@ class Stretch(NamedTuple):
 
 def stretches(run: Run) -> Iterator[Stretch]:
     """Yield the stretches of a run; of compactions before one call only the last has calls."""
-    parts = () if run.rules.pruning is None else in_a_row(run.rules.pruning)
-    known = next((n for n, part in enumerate(parts) if not says_when(part)), len(parts))
-    begin: list[tuple[int, History, Cut | None]] = [
+    known, rest = split(run.rules.pruning)
+    begin: list[tuple[int, History, Kept | None]] = [
         (run.begin, History.start(run.log, run.begin), None)
     ]
     begin += [(cut.call, cut.new, cut) for cut in run.cuts]
@@ -52,7 +51,7 @@ def stretches(run: Run) -> Iterator[Stretch]:
         if run.rules.pruning is None:
             yield Stretch(start, stop, history, cut, None, ())
             continue
-        schedule = Schedule(history.at(start), parts[:known], run.room)
+        schedule = Schedule(history.at(start), known, run.room)
         if stop > start:
             schedule.extend(stop)
-        yield Stretch(start, stop, history, cut, schedule, parts[known:])
+        yield Stretch(start, stop, history, cut, schedule, rest)

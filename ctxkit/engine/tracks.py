@@ -11,11 +11,14 @@ from ctxkit.schedules.layers import Said
 from ctxkit.schedules.sums import TOKENS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from ctxkit.engine.prefixes import Past
     from ctxkit.history.clock import Clock
     from ctxkit.schedules import Layer, Rows, Schedule
+    from ctxkit.schedules.layers import Event
 
 
 
@@ -32,18 +35,20 @@ class Track:
         """How many positions are there."""
         self.hides = False
         """True where a position was hidden at some call."""
+        self._events: Sequence[Event] = ()
         self._next = 0
+        """What the extension changes, and how much of it is done."""
 
     def begin(self, stop: int) -> None:
         """Stand before the calls of a new extension of the layer, up to `stop`."""
-        self._next = 0
+        self._events, self._next = self._layer.events, 0
         n = self._rows.shown(stop - 1)
         if n > self._known:
             self._grow(self._known, n)
 
     def step(self, call: int) -> list[tuple[int, int]]:
         """Go on to the next call; return positions and contents that are there no more."""
-        was, events = self.n, self._layer.events
+        was, events = self.n, self._events
         self.n = self._rows.shown(call)
         gone = []
         while self._next < len(events) and events[self._next].call == call:
@@ -90,22 +95,26 @@ class Track:
 
     def behind(self, p: int) -> int:
         """Return the tokens of all positions from one on."""
-        return int(self._sizes[p : self.n].sum())
+        return int(np.add.reduce(self._sizes[p : self.n]))
+
+    def past(self, p: int, n: int, gone: Sequence[tuple[int, int]]) -> NDArray[Any]:
+        """Return the contents of what was not hidden from a position to the n-th, before some gave way."""
+        found: NDArray[Any] = self._contents[p:n].copy()
+        for q, content in gone:
+            found[q - p] = content
+        return found[found != 0] if self.hides else found
 
 
 class Tracks:
     """The bill of a schedule: one track for each layer of which a call may be given one."""
 
     def __init__(self, schedule: Schedule, clock: Clock, past: Past | None = None) -> None:
-        self._schedule, self._clock, self._past = schedule, clock, past
+        self._schedule, self._past = schedule, past
         self.prefixes = past.prefixes if past else Prefixes(clock)
         self._tracks: list[Track] = []
+        self._last: Track
         self._call = schedule.rows.begin
-        self._gave_way: set[tuple[int, int]] = set()
-        """Positions with contents that others took the place of."""
         self._adds = False
-        self._mixed = bool(past and past.prefixes.parted)
-        """There are prompts whose contents are not all among them."""
 
     def extend(self) -> tuple[list[int], list[int]]:
         """Return the prompts of the calls of the last extension, and what each shares with others.
@@ -144,59 +153,47 @@ class Tracks:
         """Return the tokens of the first prompt that are new beside what came before."""
         for track in self._tracks:
             track.step(call)
+        self._last = new = self._tracks[self._schedule.top.taken(call)]
         if self._past is None:
             return size
-        new = self._tracks[self._schedule.top.taken(call)]
-        now, last = self._with_added(call, new.shown), self._past.last
-        same = alike(last, now)
-        if same < len(last):
-            self.prefixes.part(call, same, last[same:])
-            if not self._clock.cold[call]:
-                same = self.prefixes.longest(call, same, now)
-        return self._behind(call, new, same)
+        now = self._with_added(call, new.shown)
+        return self._behind(call, new, self.prefixes.shared(call, self._past.last, now))
 
     def _new(self, call: int) -> int:
         """Return the tokens of a prompt behind what it shares with others."""
-        top, n = self._schedule.top, self._tracks[0].n
-        old, new = (self._tracks[top.taken(c)] for c in (call - 1, call))
-        gone = new.step(call)
-        if old is not new:
-            place = alike(old.contents[:n], new.contents)
-            self._mixed = True
-        else:
-            place = gone[0][0] if gone else n
+        top, old = self._schedule.top, self._last
+        self._last = new = self._tracks[top.taken(call)]
+        n, gone = old.n, new.step(call)
+        changed = gone[0][0] if gone else n
+        place = changed if old is new else alike(old.contents, new.contents)
         if place == n and not (self._adds and top.added(call - 1)):
             done = new.behind(n) + self._added_tokens(call)
         else:
-            done = self._parted(call, place, (old, new), gone)
-        self._gave_way.update(gone)
+            last = old.past(place, n, gone if old is new else ())
+            done = self._parted(call, place, self._with_added(call - 1, last))
         for track in self._tracks:
             if track is not new:
                 track.step(call)
         return done
 
-    def _parted(
-        self, call: int, place: int, tracks: tuple[Track, Track], gone: list[tuple[int, int]]
-    ) -> int:
+    def _parted(self, call: int, place: int, last: NDArray[Any]) -> int:
         """Return the tokens behind what is shared, where a prompt may part from the last one.
 
-        `place`: the first position at which it says something else than that one did.
+        Args:
+            call: its call.
+            place: the first position at which it says something else than the last one did.
+            last: what that one said from there on.
         """
-        old, new = tracks
-        last = old.contents[place : self._schedule.rows.shown(call - 1)].copy()
-        if old is new:
-            for p, content in gone:
-                last[p - place] = content
-        rest = self._with_added(call - 1, last[last != 0] if old.hides else last)
-        here, hides = new.contents[place:], new.hides
-        same = alike(rest, self._with_added(call, here[here != 0] if hides else here))
-        if same < len(rest):
-            lead = new.count(place) if hides else place
-            self.prefixes.part(call, lead + same, rest[same:])
-            back = place < new.n and (place, int(here[0])) in self._gave_way
-            if (self._mixed or back) and not self._clock.cold[call]:
+        new = self._last
+        here = new.contents[place:]
+        here = self._with_added(call, here[here != 0] if new.hides else here)
+        same = alike(last, here)
+        if same < len(last):
+            before = same + (new.count(place) if new.hides else place)
+            says = int(here[same]) if same < len(here) else 0
+            if self.prefixes.part(call, before, last[same:], says):
                 now = self._with_added(call, new.shown)
-                return self._behind(call, new, self.prefixes.longest(call, lead + same, now))
+                return self._behind(call, new, self.prefixes.longest(call, before, now))
         return self._behind(call, new, same, place)
 
     def _behind(self, call: int, track: Track, same: int, place: int = 0) -> int:

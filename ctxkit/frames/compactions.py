@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ctxkit.frames.counts import Count
-    from ctxkit.frames.cuts import Cut
+    from ctxkit.frames.cuts import EditGroup
     from ctxkit.session import Session
 
 COLUMNS = (
@@ -134,7 +134,7 @@ def _session(session: Session, count: Count, data: dict[str, list[Any]], costs: 
 class _Moment(NamedTuple):
     """A compaction as it happened."""
 
-    cut: Cut
+    cut: EditGroup
     calls: int
     """Calls made before it."""
     billed: int | None
@@ -204,7 +204,7 @@ def _tokens(
     return before, then, counted
 
 
-def _words(session: Session, cut: Cut, data: dict[str, list[Any]]) -> None:
+def _words(session: Session, cut: EditGroup, data: dict[str, list[Any]]) -> None:
     first = cut.edits[0]
     data["session"].append(session.id)
     data["ts"].append(first.time)

@@ -10,8 +10,11 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 
-class Cut(NamedTuple):
-    """One compaction."""
+class EditGroup(NamedTuple):
+    """The edits of one compaction, and where they stand.
+
+    What it did to the prompts, and how it held, is `metrics.compaction.Compaction`.
+    """
 
     number: int
     position: int
@@ -19,7 +22,7 @@ class Cut(NamedTuple):
     edits: tuple[Edit, ...]
 
 
-def cuts(session: Session) -> tuple[Cut, ...]:
+def cuts(session: Session) -> tuple[EditGroup, ...]:
     """Return the compactions that stand, in order.
 
     A replay names the edits of its n-th compaction ``rules-n.0``, ``rules-n.1``, ...: those are one. Every other edit
@@ -27,7 +30,7 @@ def cuts(session: Session) -> tuple[Cut, ...]:
     """
     if not session.edits:
         return ()
-    out: list[Cut] = []
+    out: list[EditGroup] = []
     before: str | None = None
     for position, entry in enumerate(session.path):
         stem = _stem(entry) if isinstance(entry, Edit) else None
@@ -35,7 +38,7 @@ def cuts(session: Session) -> tuple[Cut, ...]:
             if stem is not None and stem == before:
                 out[-1] = out[-1]._replace(edits=(*out[-1].edits, entry))
             else:
-                out.append(Cut(len(out), position, (entry,)))
+                out.append(EditGroup(len(out), position, (entry,)))
         before = stem
     return tuple(out)
 

@@ -21,6 +21,8 @@ of subagents with them. This page is written from the tables in the code: a test
 - **Notes**: what a log cannot say or says wrongly stands in `session.notes` and in the session frame, in sentences.
 - **Sources**: `recorded` stands in the log, `derived` follows from recorded numbers, `estimated` is neither. The column
   `source` says so for the token columns of a row; a figure that can have another source has a column of its own.
+- **Told apart**: dollars of two settings or sessions that differ by less than the noise floor (21 % over 50 tasks, more
+  over fewer) are not told apart; [scores.md](scores.md) says how `ck.compare` decides it.
 - **Counting**: messages and compactions are counted by `count=`: by default a quarter of the characters (an image
   weighs 1,200 tokens), `"exact"` for the tokenizer, `"anchored"` for sizes scaled to the recorded usage, the name of an
   estimate (`"pi"`, `"fuseraft"`, ...), or a counter of your own. Calls, turns and sessions hold what the log recorded.

@@ -10,7 +10,7 @@ from ctxkit.messages import Message
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.frames.cuts import Cut
+    from ctxkit.frames.cuts import EditGroup
     from ctxkit.session import Session
 
 NO_MODEL = frozenset({"intents", "evidence", "digest", "tombstones", "superseded"})
@@ -27,7 +27,7 @@ class Sizes(NamedTuple):
 
 
 def summary_usd(
-    session: Session, cut: Cut, sizes: Sizes, costs: Costs | None = None, *, reuse: bool = False
+    session: Session, cut: EditGroup, sizes: Sizes, costs: Costs | None = None, *, reuse: bool = False
 ) -> tuple[float | None, str | None]:
     """Return the dollars of a compaction's summary calls and where the figure comes from.
 
@@ -52,12 +52,12 @@ def summary_usd(
     return usd, None if usd is None else "estimated"
 
 
-def is_billed(cut: Cut) -> bool:
+def is_billed(cut: EditGroup) -> bool:
     """Say whether a compaction had calls of a model: the log bills them, or a summary stands."""
     return any(e.usage is not None for e in cut.edits) or _is_written(cut)
 
 
-def _is_written(cut: Cut) -> bool:
+def _is_written(cut: EditGroup) -> bool:
     return any(
         e.source == "recorded"
         and e.method not in NO_MODEL
@@ -66,7 +66,7 @@ def _is_written(cut: Cut) -> bool:
     )
 
 
-def _estimate(session: Session, cut: Cut, sizes: Sizes, *, reuse: bool) -> float | None:
+def _estimate(session: Session, cut: EditGroup, sizes: Sizes, *, reuse: bool) -> float | None:
     from ctxkit.prices import price
 
     if not _is_written(cut) or not sizes.summary or sizes.before is None or sizes.after is None:
@@ -74,7 +74,9 @@ def _estimate(session: Session, cut: Cut, sizes: Sizes, *, reuse: bool) -> float
     p = price(_model(session, cut.position))
     if p is None:
         return None
-    source = sizes.before if reuse else max(sizes.before - sizes.after + sizes.summary, 0)
+    told = sum(e.details.get("source_tokens", 0) for e in cut.edits)
+    went = told or max(sizes.before - sizes.after + sizes.summary, 0)
+    source = sizes.before if reuse else went
     at = p.at(source)
     rate = at.cache_read if reuse and at.cache_read is not None else at.input
     return source * rate + sizes.summary * at.output

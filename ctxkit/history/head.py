@@ -9,13 +9,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxkit.history.items import Item, Maker
+from ctxkit.history.items import Item, Maker, content_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.history.log import Log
     from ctxkit.messages import Message
+
+
+_KNOWN = 1 << 16
+"""Changed messages of which a log remembers the number of what they say."""
 
 
 class Front(msgspec.Struct, frozen=True, gc=False):
@@ -93,6 +97,14 @@ class Head(msgspec.Struct, gc=False):
         row, key = int(self.columns_["rows"][place]), int(self.columns_["keys"][place])
         return self.makers[key].message(log, row) if key else log.messages[row]
 
+    def messages(self, log: Log) -> list[Message]:
+        """Return what all items say."""
+        if self.tuple_ is not None or self.columns_ is None:
+            return [i.message(log) for i in self.items]
+        makers, said, c = self.makers, log.messages, self.columns_
+        rows = zip(c["rows"].tolist(), c["keys"].tolist(), strict=True)
+        return [makers[key].message(log, row) if key else said[row] for row, key in rows]
+
     def row(self, place: int) -> int:
         """Return the row of one item, or -1."""
         if self.tuple_ is not None or self.columns_ is None:
@@ -133,7 +145,7 @@ class Head(msgspec.Struct, gc=False):
         return tuple(np.flatnonzero(firm).tolist())
 
     def column(self, log: Log, name: str) -> NDArray[Any]:
-        """Return one value an item; beside the log's columns: `rows`, `stands`, `keys`."""
+        """Return one value an item; beside the log's columns: `rows`, `stands`, `keys`, `contents`."""
         if self.columns_ is None:
             self.columns_ = {}
         found = self.columns_.get(name)
@@ -142,6 +154,8 @@ class Head(msgspec.Struct, gc=False):
         return found
 
     def _made(self, log: Log, name: str) -> NDArray[Any]:
+        if name == "contents":
+            return self._contents(log)
         if name in ("rows", "stands", "keys", "tokens", "estimates"):
             get: Callable[[Item], int] = {
                 "rows": lambda i: i.row,
@@ -160,6 +174,21 @@ class Head(msgspec.Struct, gc=False):
             at = np.flatnonzero(self.column(log, "keys"))
             values[at] = self._values(log, name, at, values[at].tolist())
         return values
+
+    def _contents(self, log: Log) -> NDArray[Any]:
+        """Return a number an item, equal where the same is said at the same row; below 0: as said."""
+        rows, keys, makers = self.column(log, "rows"), self.column(log, "keys"), self.makers
+        found: NDArray[Any] = -rows - 1
+        known: dict[tuple[int, int], int] = log.memo.setdefault("contents", {})
+        at = np.flatnonzero(keys)
+        if len(known) > _KNOWN:
+            known.clear()
+        changed = list(zip(rows[at].tolist(), keys[at].tolist(), strict=True))
+        for row, key in changed:
+            if (row, key) not in known:
+                known[row, key] = content_at(row, makers[key].content)
+        found[at] = [known[each] for each in changed]
+        return found
 
     def _values(self, log: Log, name: str, at: NDArray[Any], was: list[Any]) -> list[Any]:
         """Return what changed and new messages have in a column; `was` is what the rows had that they stand for."""

@@ -8,7 +8,7 @@ from zlib import crc32
 import msgspec
 
 from ctxkit.history.columns import ROLE_CODES, SUMMARY, chars
-from ctxkit.messages import Message, Sized, Text
+from ctxkit.messages import Message, Sized, Text, ToolCall
 
 if TYPE_CHECKING:
     from ctxkit.history.log import Log
@@ -43,6 +43,12 @@ def content_at(row: int, content: int) -> int:
     The same text in the place of two results is sent twice differently: each names its own call.
     """
     return content if row < 0 else _key(row, content)
+
+
+def with_text(message: Message, text: str) -> Message:
+    """Return a message that says only a text, and keeps its tool calls."""
+    calls = tuple([p for p in message.parts if isinstance(p, ToolCall)])
+    return _replace(message, parts=(Text(text), *calls) if text else calls)
 
 
 class Given(msgspec.Struct, frozen=True, gc=False):

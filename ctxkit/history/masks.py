@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-import msgspec
 import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.history.columns import ASSISTANT
 from ctxkit.history.head import Head
 from ctxkit.history.invariants import check
-from ctxkit.history.items import Given, Maker, Placeholder, renamed
+from ctxkit.history.items import Given, Maker, Placeholder, renamed, with_text
 from ctxkit.history.ranges import Ranges
 from ctxkit.history.steps import Words  # noqa: TC001  beside what it is used with
 from ctxkit.messages import Message, Text
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from ctxkit.history.view import Mask
     from ctxkit.messages import EditKind
 
-_replace = msgspec.structs.replace
 
 
 class Masks(Ranges, frozen=True, gc=False):
@@ -263,7 +261,7 @@ class Masks(Ranges, frozen=True, gc=False):
             if stays[p] or new is was:
                 continue
             if isinstance(new, str):
-                new = _replace(was, parts=(*((Text(new),) if new else ()), *was.tool_calls))
+                new = with_text(was, new)
             if new.parts == was.parts and new.role == was.role:
                 continue
             origin = self.log.messages[old.row].id if old.row >= 0 else was.id

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ctxkit.history.columns import SUMMARY
 from ctxkit.history.items import Item
 from ctxkit.messages import Edit, EditKind, Usage
 
 if TYPE_CHECKING:
+    from ctxkit.history.log import Log
     from ctxkit.history.view import View
 
 
@@ -56,6 +58,15 @@ class Step(msgspec.Struct, frozen=True, gc=False):
         stays = self.was.stays
         return [p for p in range(*self.at) if not stays[p]]
 
+    def written(self, log: Log) -> int:
+        """Return the tokens that a model wrote: its summary's, where other messages came with it.
+
+        Those are the user's own words, or files that were attached again.
+        """
+        new = self.new or ()
+        told = [i.tokens for i in new if i.role(log) == SUMMARY]
+        return sum(told) if told else sum(i.tokens for i in new)
+
     def edit(self, now: View) -> Edit:
         """Return the step that led to `now` as an edit with ids and messages; targets stood in the view before."""
         log = self.was.log
@@ -71,6 +82,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
         details: dict[str, Any] = {"messages_before": len(self.was), "messages_after": len(now)}
         if kind == "summarised" and not self.added:
             details |= {"source_tokens": source, "summary_tokens": sum(i.tokens for i in new)}
+            details["written_tokens"] = self.written(log)
         return Edit(
             kind=kind,
             targets=targets,

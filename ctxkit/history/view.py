@@ -87,7 +87,7 @@ class View(msgspec.Struct, frozen=True, gc=False):
     def messages(self) -> tuple[Message, ...]:
         """All messages shown, in order: O(shown), meant for sending."""
         log = self.log
-        return (*(i.message(log) for i in self.head.items), *log.messages[self.lo : self.hi])
+        return (*self.head.messages(log), *log.messages[self.lo : self.hi])
 
     def __getitem__(self, position: int) -> Message:
         """Return one message; negatives count from the end."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.frames.cuts import Cut
+    from ctxkit.frames.cuts import EditGroup
 
 __all__ = ["audits"]
 
@@ -81,7 +81,11 @@ def _rows(session: Session, sections: Sequence[str]) -> Iterator[dict[str, Any]]
 
 
 def _audit(
-    cut: Cut, before: Sequence[Message], shown: Sequence[Message], asks: Sequence[Message], sections: Sequence[str]
+    cut: EditGroup,
+    before: Sequence[Message],
+    shown: Sequence[Message],
+    asks: Sequence[Message],
+    sections: Sequence[str],
 ) -> dict[str, Any]:
     there = {id(m) for m in before}
     now = {id(m) for m in shown}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Sized
-from ctxkit.metrics.items import items, names, used
+from ctxkit.metrics.items import names, spoken, thought
 
 if TYPE_CHECKING:
     from ctxkit.messages import Message
@@ -39,10 +39,7 @@ class Index:
     def used(self, message: Message) -> frozenset[Found]:
         """Return what a reply names in text and arguments."""
         self._of(message)  # keeps the parts alive, so that their identity is theirs
-        key = id(message.parts)
-        if key not in self._used:
-            self._used[key] = used(message)
-        return self._used[key]
+        return self._used[id(message.parts)]
 
     def size(self, message: Message) -> int:
         """Return the tokens of a message: anchored where it is of the record, else a quarter of its characters."""
@@ -56,6 +53,9 @@ class Index:
         key = id(message.parts)
         found = self._held.get(key)
         if found is None:
-            of = items(message)
-            found = self._held[key] = (message.parts, of, names(of))
+            said, unsaid = spoken(message), thought(message)
+            held = said | unsaid if unsaid else said
+            of = names(held)
+            self._used[key] = names(said) if unsaid else of
+            found = self._held[key] = (message.parts, held, of)
         return found

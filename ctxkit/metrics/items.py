@@ -28,6 +28,8 @@ LONGEST = 300
 """Characters of a sentence, an error line or a command that is looked at; of longer ones the beginning."""
 SEARCHED = 400_000
 """Characters of one text that are searched; what lies behind is not looked at."""
+SPEAKERS = ("user", "assistant")
+"""Roles whose sentences are looked at; what anyone else says is read line by line."""
 
 
 class Found(NamedTuple):
@@ -97,10 +99,18 @@ def names(found: Iterable[Found]) -> frozenset[Found]:
     return frozenset(n for f in found for n in (endings(f.text) if f.family == "path" else (f,)))
 
 
-def used(message: Message) -> frozenset[Found]:
-    """Return what a reply names in its text and in the arguments of its calls, not in its thinking."""
-    return names(
-        _items(msgspec.structs.replace(message, parts=tuple(p for p in message.parts if type(p) is not Thinking)))
+def spoken(message: Message) -> frozenset[Found]:
+    """Return the items of a message but for those of its thinking."""
+    if not any(type(p) is Thinking for p in message.parts):
+        return items(message)
+    said = tuple([p for p in message.parts if type(p) is not Thinking])
+    return items(msgspec.structs.replace(message, parts=said))
+
+
+def thought(message: Message) -> frozenset[Found]:
+    """Return the items of a message's thinking."""
+    return frozenset(
+        found for p in message.parts if type(p) is Thinking for found in of_text(p.text[:SEARCHED])
     )
 
 
@@ -127,9 +137,11 @@ def texts(message: Message) -> Iterator[str]:
 
 def of_text(text: str) -> Iterator[Found]:
     """Yield paths, URLs, ids, numbers and errors of a text."""
-    for hit in _URL.findall(text):
-        yield Found("url", hit.rstrip(".,;:!?"))
-    bare = _URL.sub(" ", text) if "://" in text else text
+    bare = text
+    if "://" in text:
+        for hit in _URL.findall(text):
+            yield Found("url", hit.rstrip(".,;:!?"))
+        bare = _URL.sub(" ", text)
     for hit in _PATH.findall(bare):
         if _EXTENSION.search(hit):
             yield Found("path", hit)
@@ -200,7 +212,7 @@ def _commands(call: ToolCall) -> Iterator[Found]:
 
 def _spoken(role: str, text: str) -> Iterator[Found]:
     """Yield what the user asked for, what the agent decided, and what either left open."""
-    if role not in ("user", "assistant"):
+    if role not in SPEAKERS:
         return
     for hit in sentences(text):
         if role == "user" and _MUST.search(hit):

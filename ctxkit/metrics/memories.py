@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter as Tally
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ctxkit.history.items import content_key
 from ctxkit.messages import Text, ToolCall
-from ctxkit.metrics.items import FAMILIES, SEARCHED, Found, items, names, stands
+from ctxkit.metrics.items import FAMILIES, SEARCHED, SPEAKERS, Found, items, names, of_text
+from ctxkit.metrics.letters import Letters
 from ctxkit.metrics.wordings import Wordings
 from ctxkit.tools.names import reads, writes
 
@@ -30,8 +30,8 @@ not measured.
 """
 _KEPT = 4096
 """Texts put in by compactions and prunings of which it is remembered what they hold."""
-_SAMPLES = 8
-"""Places of an item at which it is looked at for letters that few other items have."""
+_LINES = 1 << 16
+"""Lines of such texts of which it is remembered what they name."""
 
 
 class Rows:
@@ -108,7 +108,8 @@ class Memory(Rows):
         mine = np.array([m.role == "user" for m in messages], bool)
         self.weight[self.held.values[mine[self.held.owner]]] = USER_WEIGHT
         self._texts: dict[Any, Ints] = {}
-        self._letters: tuple[dict[str, list[int]], list[int]] | None = None
+        self._lines: dict[str, set[int]] = {}
+        self._letters: Letters | None = None
 
     def _sorted(self) -> None:
         width = self.calls + 1
@@ -161,30 +162,29 @@ class Memory(Rows):
         return found
 
     def _look(self, message: Message, text: str) -> Ints:
-        named = {at for f in names(items(message)) if (at := self.numbers.get(f)) is not None}
-        named |= self.wordings.in_text(message.text[:SEARCHED])
         if self._letters is None:
-            self._letters = self._by_letters()
-        by_letters, short = self._letters
-        told = by_letters.keys() & {text[i : i + 3] for i in range(len(text) - 2)}
-        texts = self._item_texts
-        near = {*short, *(at for three in told for at in by_letters[three])} - named
-        return np.array(sorted(named.union(at for at in near if stands(texts[at], text))), np.int64)
+            self._letters = Letters(found.text for found in self.numbers)
+        found = self._named_by(message) | self.wordings.in_text(message.text[:SEARCHED])
+        return np.array(sorted(found.union(self._letters.standing_in(text))), np.int64)
 
-    def _by_letters(self) -> tuple[dict[str, list[int]], list[int]]:
-        """Return the items by three letters that few others have, and those that are shorter."""
-        self._item_texts = texts = [found.text for found in self.numbers]
-        ends = [len(t) - 2 for t in texts]
-        threes = [
-            [t[i : i + 3] for i in range(0, n, max(n // _SAMPLES, 1))]
-            for t, n in zip(texts, ends, strict=True)
-        ]
-        often = Tally(three for some in threes for three in some)
-        by_letters: dict[str, list[int]] = {}
-        for at, some in enumerate(threes):
-            if some:
-                by_letters.setdefault(min(some, key=often.__getitem__), []).append(at)
-        return by_letters, [at for at, n in enumerate(ends) if n <= 0]
+    def _named_by(self, message: Message) -> set[int]:
+        """Return the items that a text names; of a text put in by a rule each line is read once."""
+        parts = message.parts
+        plain = all(type(p) is Text and len(p.text) <= SEARCHED for p in parts)
+        if not plain or message.role in SPEAKERS:
+            return self._known(items(message))
+        found: set[int] = set()
+        for line in {row for p in parts for row in p.text.split("\n")}:  # type: ignore[union-attr]
+            numbers = self._lines.get(line)
+            if numbers is None:
+                if len(self._lines) >= _LINES:
+                    self._lines.clear()
+                numbers = self._lines[line] = self._known(of_text(line))
+            found |= numbers
+        return found
+
+    def _known(self, found: Iterable[Found]) -> set[int]:
+        return {at for f in names(found) if (at := self.numbers.get(f)) is not None}
 
     # -- numbers -----------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.engine import Cut, Run
+    from ctxkit.engine import Kept, Run
     from ctxkit.engine.stretches import Stretch
     from ctxkit.history import History
     from ctxkit.metrics.memories import Rows
@@ -94,6 +94,8 @@ class _Telling:
         """Times at which all that went is kept elsewhere."""
         self.moments: dict[int, int] = {}
         self.changes = 0
+        self.made: dict[tuple[int, int], int] = {}
+        """The texts of what stands in a head, by row and key."""
 
     def text(self, message: Message) -> int:
         """Return the number below 0 of a text; equal texts have one."""
@@ -246,19 +248,22 @@ class _Base(NamedTuple):
     @classmethod
     def of(cls, telling: _Telling, history: History) -> _Base:
         head: dict[int, int] = {}
-        for item in history.head.items:
-            row = maker = item.row
-            if item.maker is not None:
-                maker = telling.text(item.maker.message(history.log, row))
-                row = row if row >= 0 else -item.maker.key - 1
-            head[row] = maker
+        log, of, made = history.log, history.head, telling.made
+        columns = (of.column(log, name).tolist() for name in ("rows", "keys"))
+        for row, key in zip(*columns, strict=True):
+            what = row
+            if key:
+                what = made.get((row, key))
+                if what is None:
+                    what = made[row, key] = telling.text(of.makers[key].message(log, row))
+            head[row if row >= 0 else -key - 1] = what
         return cls(tuple(head), head, history.lo, set())
 
     def at(self, key: int) -> int | None:
         return self.head.get(key, key if key >= self.lo else None)
 
 
-def _flag(telling: _Telling, cut: Cut) -> None:
+def _flag(telling: _Telling, cut: Kept) -> None:
     texts = [step.new[0].message(cut.new.log).text[:200] for step in cut.steps if step.new]
     if _kept_elsewhere(*(w for step in cut.steps for w in step.words[1:3]), *texts):
         telling.flagged.add(2 * cut.call + 1)
@@ -269,7 +274,8 @@ def _turned(
 ) -> None:
     """Go over from one history to the next; `own` is what a pruning makes of some keys at once."""
     telling.hide(last.lo, base.lo, base.head.keys() | own.keys(), 2 * call + 1)
-    for key in {*last.head, *last.over, *range(base.lo, last.lo), *base.head, *own}:
+    changed = {key for key, _ in last.head.items() ^ base.head.items()}
+    for key in changed.union(last.over, range(base.lo, last.lo), own):
         telling.show(key, own[key] if key in own else base.at(key), 2 * call + 1)
 
 

@@ -37,7 +37,8 @@ def spots_of(done: Run) -> list[Compaction]:
                 summary += size
                 if size and method not in NO_MODEL:
                     usd = usage.cost_usd if usage is not None else None
-                    written.append(Written(cut.call, before - then + size, before, size, usd))
+                    wrote = step.written(done.log)
+                    written.append(Written(cut.call, before - then + size, before, wrote, usd))
             before = then
         counts = len(was), len(new)
         out.append(Compaction(cut.call, first, after, *counts, summary, tuple(written), number))
@@ -66,7 +67,8 @@ def _written(call: int, edit: Edit) -> Written | None:
     if not size or edit.method in NO_MODEL:
         return None
     usd = edit.usage.cost_usd if edit.usage is not None else None
-    return Written(call, edit.details["source_tokens"], edit.tokens_before or 0, size, usd)
+    wrote = edit.details.get("written_tokens", size)
+    return Written(call, edit.details["source_tokens"], edit.tokens_before or 0, wrote, usd)
 
 
 def sent(session: Session) -> tuple[NDArray[Any], NDArray[Any]]:

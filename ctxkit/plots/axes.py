@@ -78,6 +78,8 @@ class Axes:
     """True where x counts things: only whole numbers on its axis."""
     y_share: bool = False
     """True where y is a share, shown in per cent."""
+    y_small: bool = False
+    """True where y is about 1: 0.5 is written so, and not as 500m."""
     ticks: tuple[str, ...] = field(default=())
     """Names for the places 0, 1, 2 ... of the x axis."""
     points: int = 600
@@ -116,7 +118,7 @@ class Axes:
             **axis,
             "title": {"text": safe(self.y)},
             "rangemode": "tozero",
-            "tickformat": ".0%" if self.y_share else "~s",
+            "tickformat": ".0%" if self.y_share else "~f" if self.y_small else "~s",
         }
         return {
             "paper_bgcolor": "rgba(0,0,0,0)",

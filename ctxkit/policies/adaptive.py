@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies import contents, trims
+from ctxkit.policies.chain import Joined
 from ctxkit.policies.reads import stale
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
 
 if TYPE_CHECKING:
     from ctxkit.messages import Message
+    from ctxkit.policies.policy import Part
     from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
@@ -90,10 +92,9 @@ class AdaptiveTrim(Scheduled):
         )
 
 
-def last_resort(pruning: Any) -> tuple[Stage | Untooled, ...]:
+def last_resort(pruning: Part | None) -> tuple[Stage | Untooled, ...]:
     """Return the stages of the first `AdaptiveTrim` in a pruning, else those of the usual one."""
-    parts = getattr(pruning, "parts", None)
-    for part in parts if isinstance(parts, tuple) else (pruning,):
+    for part in pruning.parts if isinstance(pruning, Joined) else (pruning,):
         if isinstance(part, AdaptiveTrim):
             return part.steps
     return AdaptiveTrim().steps

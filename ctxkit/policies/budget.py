@@ -100,7 +100,7 @@ class _Elidable:
             self._kept.discard(p)
         if self._concerns(view, p, call):
             size = view.left(p, call).chars
-            saved = size - view.tried(p, self.placeholder, call).chars
+            saved = size - view.after(p, self.placeholder, call).chars
             self.sizes[p] = size, saved
             if not saved:
                 self._kept.add(p)

@@ -9,7 +9,7 @@ from ctxkit.errors import BadArguments, ModelError
 from ctxkit.history import History
 from ctxkit.messages import Message
 from ctxkit.policies.plain import as_part
-from ctxkit.policies.policy import Part, name_of
+from ctxkit.policies.policy import Part, call_alone, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +59,10 @@ class Joined(Part):
 
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call at which any part can do anything."""
-        return min((p.first(outlook, start, stop) for p in self.parts), default=stop)
+        able = (
+            start if call_alone(p, "first") else p.first(outlook, start, stop) for p in self.parts
+        )
+        return min(able, default=stop)
 
     def using(self, summariser: Any) -> Self:
         """Return it with a summariser for parts that have none."""

@@ -20,9 +20,8 @@ TARGET_KEYS = ("path", "file_path", "filepath", "filename", "file", "command", "
 
 def with_text(message: Message, text: str) -> Message:
     """Return the message with one text in place of its text and images; calls and reasoning stay."""
-    kept = tuple(p for p in message.parts if isinstance(p, (Thinking, ToolCall)))
-    thinking = tuple(p for p in kept if isinstance(p, Thinking))
-    calls = tuple(p for p in kept if isinstance(p, ToolCall))
+    thinking = [p for p in message.parts if isinstance(p, Thinking)]
+    calls = [p for p in message.parts if isinstance(p, ToolCall)]
     return _replace(message, parts=(*thinking, *((Text(text),) if text else ()), *calls))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.policy import name_of
+from ctxkit.policies.policy import call_alone, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,12 +107,12 @@ class _Jumps(Protocol):
 
 
 def as_due(given: object, what: str = "trigger") -> Due:
-    """Return a trigger as one that says when it is due; a function is wrapped.
+    """Return a trigger as one that says when it is due; a function, or a call redefined, is wrapped.
 
     Raises:
         BadArguments: it cannot be called.
     """
-    if isinstance(given, Due):
+    if isinstance(given, Due) and not call_alone(given, "first"):
         return given
     if callable(given):
         return Asked(cast("Trigger", given))

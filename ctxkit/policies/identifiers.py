@@ -59,8 +59,15 @@ def found(text: str, *, limit: int = 50, inner_paths: bool = False) -> tuple[str
         inner_paths: as Tyrum's program does, find of a path only what follows its first part (`/routes/api.ts`).
     """
     path = _INNER_PATH if inner_paths else _PATH
-    hits = [m.strip() for p in (_QUOTED, _URL, _HEX, _UPPER, path, _DOTTED) for m in p.findall(text)]
-    return tuple(dict.fromkeys(h for h in hits if len(h) >= 3))[:limit]
+    out: dict[str, None] = {}
+    for pattern in (_QUOTED, _URL, _HEX, _UPPER, path, _DOTTED):
+        for match in pattern.finditer(text):
+            name = (match[1] if pattern.groups else match[0]).strip()
+            if len(name) >= 3:
+                out.setdefault(name)
+                if len(out) >= limit:
+                    return tuple(out)[:limit]
+    return tuple(out)
 
 
 def files(names: Iterable[str], limit: int = 20) -> tuple[str, ...]:

@@ -212,7 +212,7 @@ class _Touched:
             if known is not None:
                 view.change(p, AS_IT_CAME, since=call)
             return
-        came, trimmed = view.left(p, call).chars, view.tried(p, self.rule.trim, call).chars
+        came, trimmed = view.left(p, call).chars, view.after(p, self.rule.trim, call).chars
         self._less += came - trimmed
         self._sizes[p] = came, trimmed
         old = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
@@ -61,7 +60,7 @@ def checkpoint(data: Mapping[str, object]) -> Checkpoint:
 
 def line(text: str) -> str:
     """Return a text on one line of at most 240 characters (237 and three dots)."""
-    flat = re.sub(r"\s+", " ", text).strip()
+    flat = " ".join(text.split(None, LINE)[:LINE])  # no more of a long text is read than is shown
     return flat if len(flat) <= LINE else flat[: LINE - 3] + "..."
 
 

@@ -111,11 +111,11 @@ class Past(Protocol):
     """The first call of the run."""
 
     @property
-    def cuts(self) -> Sequence[Cut]:
+    def cuts(self) -> Sequence[PastCut]:
         """The compactions that were kept, in order."""
 
 
-class Cut(Protocol):
+class PastCut(Protocol):
     """One compaction that was kept."""
 
     @property
@@ -178,6 +178,16 @@ class Part:
         from ctxkit.policies.chain import Chain
 
         return Chain.of(other, self)
+
+
+def call_alone(part: object, method: str) -> bool:
+    """Return True where a class redefines the call below the inherited method that says it too.
+
+    Then the call alone counts: the method speaks for a call that is no more.
+    """
+    kinds = type(part).__mro__
+    first = next((kind for kind in kinds if method in vars(kind) or "__call__" in vars(kind)), None)
+    return first is not None and method not in vars(first)
 
 
 def name_of(part: object) -> str:

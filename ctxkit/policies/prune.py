@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from ctxkit.messages import Message
     from ctxkit.schedules import ScheduleView
+    from ctxkit.schedules.view import News
     from ctxkit.tokens import Room
 
 _MODE = re.compile(r"none|all|before-last-message|before-last-(\d+)-messages")
@@ -65,12 +66,12 @@ class Prune(Scheduled):
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Drop a call as soon as no message that names it is among the last, or stays."""
         pruned: _Pruned = view.memory.setdefault("pruned", _Pruned(self))
-        for event in view.before.events:
-            if event.position not in pruned.told:
-                pruned.say(view, event.position, event.call, emptied=True)
-        for call, came, went, settled in view.news():
-            for p in sorted(pruned.follow(view, came, went, settled, call)):
-                pruned.say(view, p, call)
+        changed, news = view.events(), {new.call: new for new in view.news()}
+        for call in sorted(changed.keys() | news.keys()):
+            emptied = set(changed.get(call, ())) - pruned.told
+            todo = pruned.follow(view, news[call]) if call in news else set()
+            for p in sorted(todo | emptied):
+                pruned.say(view, p, call, emptied=p in emptied)
 
     @property
     def last(self) -> int | None:
@@ -108,15 +109,9 @@ class _Pruned:
         self._gone: set[str] = set()
         self._edge = self._end = 0
 
-    def follow(
-        self,
-        view: ScheduleView,
-        came: list[int],
-        went: list[int],
-        settled: list[int],
-        call: int,
-    ) -> set[int]:
+    def follow(self, view: ScheduleView, news: News) -> set[int]:
         """Take in what became of the messages; return those of which something else is left."""
+        call, came, went, settled = news
         self._shown.follow(came, went)
         self._join(view, came, went)
         ids = {i for p in (*came, *went, *settled) for i in _names(view, p)}

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ctxkit.messages import Thinking
 from ctxkit.policies import contents, trims
 from ctxkit.tools.names import reads, writes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from numpy.typing import NDArray
+
+    from ctxkit.history import History
     from ctxkit.messages import Message
+
+T = TypeVar("T")
 
 Outcome = Literal["done", "failed", "pending"]
 MARKS: dict[Outcome, str] = {"done": "✓", "failed": "✗", "pending": "⧖"}
@@ -88,11 +93,6 @@ def intent(action: Action, *, quirks: bool = False) -> str:
     return f"  {MARKS[action.outcome]} {action.tool}{what}{tail}"
 
 
-def files_read(acts: Iterable[Action]) -> tuple[str, ...]:
-    """Return paths that were read, each once."""
-    return tuple(dict.fromkeys(a.path for a in acts if a.path and reads(a.tool)))
-
-
 def files_written(acts: Iterable[Action]) -> tuple[str, ...]:
     """Return paths that were written or patched with success, each once."""
     return tuple(dict.fromkeys(a.path for a in acts if a.path and writes(a.tool) and a.outcome == "done"))
@@ -156,16 +156,54 @@ _SYMBOL = re.compile(
 )
 
 
-def file_lists(messages: Iterable[Message]) -> str:
+class Files(NamedTuple):
+    """Paths that the calls of a message name."""
+
+    read: frozenset[str]
+    changed: frozenset[str]
+
+
+def file_lists(found: Iterable[Files]) -> str:
     """Return Pi's lists of files that were read and changed, each sorted; a changed file is not listed as read."""
-    calls = [c for m in messages for c in m.tool_calls]
-    changed = {p for c in calls if writes(c.name) and (p := _path(c.arguments))}
-    read = {p for c in calls if reads(c.name) and (p := _path(c.arguments))} - changed
+    found = list(found)
+    changed = frozenset[str]().union(*[f.changed for f in found])
+    read = frozenset[str]().union(*[f.read for f in found]) - changed
     out = ""
     for tag, names in (("read-files", read), ("modified-files", changed)):
         if names:
             out += f"\n\n<{tag}>\n" + "\n".join(sorted(names)) + f"\n</{tag}>"
     return out
+
+
+def files(message: Message) -> Files | None:
+    """Return the files that a message reads and changes; None: it names none."""
+    named = [(c.name, path) for c in message.tool_calls if (path := _path(c.arguments))]
+    read = frozenset([path for name, path in named if reads(name)])
+    changed = frozenset([path for name, path in named if writes(name)])
+    return Files(read, changed) if read or changed else None
+
+
+def failure(message: Message) -> Message | None:
+    """Return a result that reports failure; None for any other message."""
+    return message if message.role == "tool" and failed(message) else None
+
+
+def of_each(
+    history: History, places: NDArray[Any], make: Callable[[Message], T | None]
+) -> list[T]:
+    """Return what is made of the messages at some rising positions, where anything is.
+
+    Of a message of the log it is made once, whatever is cut and summarised of it.
+    """
+    head, log = history.head, history.log
+    edited = int(places.searchsorted(head.size))
+    out = [make(history[p]) for p in places[:edited].tolist()]
+    known: dict[int, T | None] = log.memo.setdefault(("of each", make), {})
+    for row in (places[edited:] + (history.lo - head.size)).tolist():
+        if row not in known:
+            known[row] = make(log.messages[row])
+        out.append(known[row])
+    return [made for made in out if made is not None]
 
 
 def _path(arguments: dict[str, Any]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ctxkit.errors import ModelError
 from ctxkit.history import USER
 from ctxkit.policies import contents, plans, records
@@ -61,8 +63,7 @@ class Safeguard(PiSummary):
         made = super().written(history, first)
         if not isinstance(made, str):
             return made
-        gone = [history[p] for p in range(first)]
-        return made + failures(gone)
+        return made + failures(records.of_each(history, np.arange(first), records.failure))
 
     def asked(self, maker: Any, passage: Passage) -> Message | str | int:
         """Return the summary of a passage: chunk by chunk where it is long, the earlier ones passed on."""
@@ -104,7 +105,7 @@ class Safeguard(PiSummary):
 
 def failures(messages: Sequence[Message]) -> str:
     """Return the section of failed tools, at most eight and each on one line of 240 characters; empty without any."""
-    failed = [m for m in messages if m.role == "tool" and records.failed(m)]
+    failed = [m for m in messages if records.failure(m) is not None]
     if not failed:
         return ""
     lines = [_failure(m) for m in failed[:FAILURES]]

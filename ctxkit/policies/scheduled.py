@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.policies.policy import name_of
+from ctxkit.policies.chain import in_a_row
+from ctxkit.policies.policy import Part, name_of
 from ctxkit.policies.setting import Setting
 from ctxkit.schedules import Schedule
 
@@ -50,3 +51,10 @@ def says_when(part: Any) -> bool:
         if "schedule" in vars(kind):
             return isinstance(part, Scheduled)
     return False
+
+
+def split(pruning: Part | None) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+    """Return the parts of a pruning that say a schedule, and those from the first on that does not."""
+    parts = () if pruning is None else in_a_row(pruning)
+    known = next((n for n, part in enumerate(parts) if not says_when(part)), len(parts))
+    return parts[:known], parts[known:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
@@ -178,7 +179,8 @@ class Summary(Setting):
             return sum(m if isinstance(m, int) else parts[0].history.log.counter(_text(m)) for m in made)
         text = "\n\n---\n\n**Turn Context (split turn):**\n\n".join(map(_text, made))
         if self.file_lists:
-            text += records.file_lists([m for p in parts for m in p.messages])
+            found = (records.of_each(p.history, p.places, records.files) for p in parts)
+            text += records.file_lists(chain.from_iterable(found))
         return text if text.startswith(self.prefix) else self.prefix + text
 
     def asked(self, maker: Callable[[Passage], Any], passage: Passage) -> Message | str | int:

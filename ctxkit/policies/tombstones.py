@@ -75,7 +75,7 @@ class _Evict:
             for p in went:
                 names.out(p)
             for p in came:
-                names.put(p, _named(view, p))
+                names.put(p, f"- {_named(view, p)}")
             shown, n = names.now()
             view.append(partial(_told, shown, n, max(self._old(n), 0)), call)
 
@@ -87,10 +87,11 @@ def _named(view: ScheduleView, p: int) -> str:
     return label(view.asked(p), view.rows.message(p))
 
 
-def _told(names: list[str], n: int, old: int) -> Message:
-    """Return the list of the first so many names, of which the oldest are evicted."""
-    text = manifest(names[old:n], names[:old])
-    return Message(role="user", kind="injected", parts=(Text(text),))
+def _told(lines: list[str], n: int, old: int) -> Message:
+    """Return the list of the first so many results, of which the oldest are evicted."""
+    here = ["[Context Manifest]", f"Active tool results ({n - old}):", *lines[old:n]]
+    gone = [f"Superseded ({old}) — evicted to save context:", *lines[:old]]
+    return Message(role="user", kind="injected", parts=(Text("\n".join([*here, *gone])),))
 
 
 def label(call: ToolCall | None, result: Message) -> str:
@@ -105,14 +106,6 @@ def tombstone(name: str, text: str) -> str:
     """Return the line that stands for an evicted result."""
     preview = contents.one_line(text, 300)
     return f'{EVICTED}{name}. Preview: "{preview}". Re-read with targeted ranges if needed.]'
-
-
-def manifest(here: list[str], gone: list[str]) -> str:
-    """Return the list of results that are there and of those that were evicted."""
-    rows = ["[Context Manifest]", f"Active tool results ({len(here)}):", *(f"- {n}" for n in here)]
-    return "\n".join(
-        [*rows, f"Superseded ({len(gone)}) — evicted to save context:", *(f"- {n}" for n in gone)]
-    )
 
 
 def _evicted(result: Message, name: str) -> Message:

@@ -79,18 +79,22 @@ class TwoPhases(Setting):
 
     def collapsed(self, history: History) -> History:
         """Return the history with a line in the place of each old tool use."""
-        replies = [p for p in np.flatnonzero(history.role("assistant")).tolist() if history[p].tool_calls]
+        shown, stays = history.messages, history.stays
+        calls = {p: shown[p].tool_calls for p in np.flatnonzero(history.role("assistant")).tolist()}
+        replies = [p for p, asked in calls.items() if asked]
         old = replies[: max(len(replies) - self.keep_groups, 0)]
-        results = {history[p].call_id: p for p in np.flatnonzero(history.role("tool")).tolist()}
-        stays = history.stays
+        results = {shown[p].call_id: p for p in np.flatnonzero(history.role("tool")).tolist()}
         changes: dict[int, Message | str | None] = {}
         for p in old:
-            mine = {c.id: results[c.id] for c in history[p].tool_calls if c.id in results}
-            if stays[p] or not mine or len(mine) < len(history[p].tool_calls) or any(stays[r] for r in mine.values()):
+            reply, asked = shown[p], calls[p]
+            mine = {c.id: results[c.id] for c in asked if c.id in results}
+            whole = mine and len(mine) == len(asked)
+            if not whole or stays[p] or any(stays[r] for r in mine.values()):
                 continue
-            names = {c.id: c.name for c in history[p].tool_calls}
-            lines = [f"{names[i]}: {contents.texts(history[r])}".strip() for i, r in mine.items()]
-            changes[p] = Message(role="assistant", id=history[p].id, agent=history[p].agent, parts=(Text(line(lines)),))
+            names = {c.id: c.name for c in asked}
+            lines = [f"{names[i]}: {contents.texts(shown[r])}".strip() for i, r in mine.items()]
+            text = Text(line(lines))
+            changes[p] = Message(role="assistant", id=reply.id, agent=reply.agent, parts=(text,))
             changes |= dict.fromkeys(mine.values())
         if not changes:
             return history

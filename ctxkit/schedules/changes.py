@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
-
-import msgspec
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from ctxkit.errors import BadArguments
 from ctxkit.history.columns import chars
-from ctxkit.history.items import content_key
+from ctxkit.history.items import content_key, with_text
 from ctxkit.messages import Text
 from ctxkit.schedules.layers import Added, Event
 from ctxkit.schedules.rows import NEVER, State
-from ctxkit.schedules.sums import Sums
-from ctxkit.tokens.growing import Growing
+from ctxkit.schedules.sums import RESULT_CHARS, TOKENS, Sums
+from ctxkit.tokens.encoders import Remembering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 
     Change = Callable[[Message], Message | None]
     What = str | None | Change | tuple[str | Change, ...]
-
-_replace = msgspec.structs.replace
 
 
 class AsItCame:
@@ -57,41 +53,45 @@ class Changes:
         self._new: set[int] = set()
         self._makers: dict[int, Callable[[], Message | None]] = {}
         self._added: dict[int, Added | None] = {}
-        self._last: tuple[str, Growing | None] = "", None
-        """The text that was counted last among those at the ends of calls."""
-        self._sums = Sums(self)
+        self._sums = Sums(self.rows)
 
     # -- what the schedule says --------------------------------------------------------------------
 
     def change(self, p: int, rule: Rule) -> None:
         """Take down a rule for a position."""
-        self._check(p, rule)
-        rules = self._rules.get(p)
-        if rules is None:
-            if rule.what is AS_IT_CAME:
-                return
-            rules = self._rules[p] = []
-        elif rules[-1].since < rule.since < rules[-1].until < NEVER:
-            raise BadArguments(
-                f"The schedule of {self.name} gave message {p} a change at call {rule.since} while "
-                f"one until call {rules[-1].until} holds: let the first end before."
-            )
+        first = max(self.start, self.rows.arrival(p))
+        if not first <= rule.since < self.stop or rule.until <= rule.since:
+            self._refuse(p, rule, first)
+        rules = self._rules.setdefault(p, [])
+        if rules and not rules[-1].since <= rule.since >= rules[-1].until % NEVER:
+            self._refuse_behind(p, rules[-1], rule)
         rules.append(rule)
         if self.stop <= rule.until < NEVER:
             self._ends.setdefault(rule.until, set()).add(p)
         self._new.add(p)
 
-    def _check(self, p: int, rule: Rule) -> None:
-        first = max(self.start, self.rows.arrival(p))
-        if not first <= rule.since < self.stop:
-            raise BadArguments(
-                f"The schedule of {self.name} spoke of call {rule.since} for message {p}, but was "
-                f"asked about the calls {first} to {self.stop - 1}."
-            )
-        if rule.until <= rule.since:
+    def _refuse(self, p: int, rule: Rule, first: int) -> NoReturn:
+        if first <= rule.since < self.stop:
             raise BadArguments(
                 f"The schedule of {self.name} let a change of message {p} end at call {rule.until}, "
                 f"before it begins at call {rule.since}."
+            )
+        raise BadArguments(
+            f"The schedule of {self.name} spoke of call {rule.since} for message {p}, but was "
+            f"asked about the calls {first} to {self.stop - 1}."
+        )
+
+    def _refuse_behind(self, p: int, before: Rule, rule: Rule) -> None:
+        if rule.since < before.since:
+            raise BadArguments(
+                f"The schedule of {self.name} spoke of message {p} at call {rule.since} after it had "
+                f"spoken of it at call {before.since}: say what becomes of a message in the order of "
+                "calls."
+            )
+        if before.since < rule.since:
+            raise BadArguments(
+                f"The schedule of {self.name} gave message {p} a change at call {rule.since} while "
+                f"one until call {before.until} holds: let the first end before."
             )
 
     def append(self, call: int, make: Callable[[], Message | None]) -> None:
@@ -119,9 +119,9 @@ class Changes:
                 out.append(event)
         for p in todo:
             out += self._remade(p)
-        out.sort(key=lambda e: (e.call, e.position))
+        out.sort()  # a position changes once a call, so by these two
         self.events = out
-        self._sums.follow(out)
+        self._sums.follow(self.start, self.stop, out)
 
     def _remade(self, p: int) -> list[Event]:
         """Return the events of a position at the new calls, and keep its states."""
@@ -149,11 +149,10 @@ class Changes:
 
     def _once(self, p: int, said: State, rule: Rule) -> list[Event]:
         """Return the event of a position that was said, and changes for good: nearly all do."""
-        new = self.applied(p, said, rule)
+        new = self.applied(p, said, rule, rule.since)
         if new.content == said.content:
             self._states[p] = [said]
             return []
-        new = new._replace(call=rule.since)
         self._states[p] = [new] if rule.since == said.call else [said, new]
         return [Event(rule.since, p, said, new)]
 
@@ -171,30 +170,27 @@ class Changes:
         """Return what a position says at a call where the parts before left it so."""
         for rule in reversed(self._rules[p]):
             if rule.since <= call < rule.until:
-                return self.applied(p, came, rule)
+                return self.applied(p, came, rule, call)
         return came
 
-    def applied(self, p: int, was: State, rule: Rule) -> State:
-        """Return what a rule makes of what a position says."""
-        if isinstance(rule.what, AsItCame) or was.message is None or was.chars < rule.low:
+    def applied(self, p: int, was: State, rule: Rule, call: int) -> State:
+        """Return what a rule makes, from a call on, of what a position says."""
+        if isinstance(rule.what, AsItCame) or was.chars < rule.low:
             return was
         for what in rule.what if isinstance(rule.what, tuple) else (rule.what,):
             if was.message is not None:
-                was = self._changed(p, was, what, rule.smaller)
+                was = self._changed(p, was, was.message, what, rule.smaller, call)
         return was
 
-    def _changed(self, p: int, was: State, what: str | Change | None, smaller: bool) -> State:
-        message = was.message
-        assert message is not None  # noqa: S101  looked at before
-        if isinstance(what, str):
-            new: Message | None = with_text(message, what)
-        else:
-            new = what(message) if what is not None else None
+    def _changed(  # noqa: PLR0917  a rule taken apart
+        self, p: int, was: State, message: Message, what: str | Change | None, smaller: bool, call: int
+    ) -> State:
+        new = with_text(message, what) if isinstance(what, str) else what and what(message)
         if new is None:
-            return State(was.call, None, 0, 0, 0)
+            return State(call, None, 0, 0, 0)
         if new is message or (new.parts == message.parts and new.role == message.role):
             return was
-        made = self.rows.changed(p, was, new)
+        made = self.rows.changed(p, call, new)
         if smaller and made.tokens >= was.tokens:
             return was
         if made.tokens > was.tokens:
@@ -242,23 +238,18 @@ class Changes:
         return Added(cast("Callable[[], Message]", make), *sizes)
 
     def _size(self, message: Message) -> int:
-        """Return what `Log.measure` does; of a list that grew at its end, only the end is counted."""
-        log = self.rows.log
-        counter: Any = log.counter
-        alone = len(message.parts) == 1 and isinstance(message.parts[0], Text)
-        if not alone or not hasattr(counter, "cut") or log.known(message) is not None:
-            return log.measure(message)
-        text, (last, growing) = message.text, self._last
-        if not last or not text.startswith(last):
-            self._last = text, None
-            return log.measure(message)
-        growing = growing or Growing(counter, last)
-        self._last = text, growing
-        return round(growing.append(text[len(last) :]) * log.scale)
+        """Return what `Log.measure` does; of a long list, only the items that are new are counted."""
+        log, parts = self.rows.log, message.parts
+        if len(parts) == 1 and isinstance(parts[0], Text) and isinstance(log.counter, Remembering):
+            known = log.known(message)
+            return round(log.counter.listed(parts[0].text) * log.scale) if known is None else known
+        return log.measure(message)
 
     def total(self, call: int, kind: int) -> int:
         """Return a sum over a call's messages, as `Layer.total` says."""
-        return self._sums.at(call, kind)
+        total = self._sums.at(call, kind)
+        more = self.added(call) if self.adds and kind != RESULT_CHARS else None
+        return total if more is None else total + (more.tokens if kind == TOKENS else more.chars)
 
     def origin(self, p: int, call: int, part: Any) -> Any:
         """Return the part that made a position say what it says, where this is that of `part`."""
@@ -274,8 +265,3 @@ def in_force(states: Sequence[State], call: int) -> State:
     while i and states[i].call > call:
         i -= 1
     return states[i]
-
-
-def with_text(message: Message, text: str) -> Message:
-    """Return a message that says only a text, and keeps its tool calls."""
-    return _replace(message, parts=(*((Text(text),) if text else ()), *message.tool_calls))

@@ -71,7 +71,7 @@ class Layer(Protocol):
         """Return what stands at the end of a call alone."""
 
     def total(self, call: int, kind: int) -> int:
-        """Return tokens (0), characters (1), characters of results (2) of a call's messages.
+        """Return a sum over a call's messages, as `Rows.totals` has them.
 
         For calls of the last extension. What is `added` is counted, but is no result.
         """
@@ -119,10 +119,7 @@ class Said:
 
     def total(self, call: int, kind: int) -> int:
         """Return tokens, characters or characters of results of a call's messages."""
-        n = self.rows.shown(call)
-        if kind == 0:
-            return self.rows.tokens_before(n)
-        return self.rows.chars_before(n, of_results=kind == 2)
+        return self.rows.totals(call, call + 1, kind)[0]
 
     def origin(self, p: int, call: int) -> Any:  # noqa: ARG002  as above
         """Return None: nobody changed it."""

@@ -41,7 +41,8 @@ class Rows:
     """
 
     __slots__ = (
-        "_chars",
+        "_ahead",
+        "_columns",
         "_head_chars",
         "_head_sums",
         "_items",
@@ -56,16 +57,17 @@ class Rows:
     def __init__(self, history: History) -> None:
         self.history, self.log, self.lo = history, history.log, history.lo
         self.begin, self.head = history.call, history.head.size
+        self._ahead = self.lo - self.head
         self._items = history.head.items
         self._places = {item.row: p for p, item in enumerate(self._items) if item.row >= 0}
         said = [item.message(self.log) for item in self._items]
         self._head_chars = [chars(m) for m in said]
-        self._head_sums = _sums(
-            [item.tokens for item in self._items],
-            self._head_chars,
-            [item.role(self.log) for item in self._items],
+        self._head_sums = (
+            sum(item.tokens for item in self._items),
+            sum(self._head_chars),
+            sum(chars(m) for m in said if m.role == "tool"),
         )
-        self._chars = _chars_of(self.log)
+        self._columns = (self.log.tokens.P, *_chars_of(self.log))
 
     def sync(self) -> None:
         """Take in what the log has by now."""
@@ -75,23 +77,23 @@ class Rows:
 
     def row(self, p: int) -> int:
         """Return the log's row at a position; -1 for a message that stands for others."""
-        return self._items[p].row if p < self.head else p - self.head + self.lo
+        return self._items[p].row if p < self.head else p + self._ahead
 
     def place(self, row: int) -> int | None:
         """Return the position of a row of the log, or None where it is not among them."""
-        return row - self.lo + self.head if row >= self.lo else self._places.get(row)
+        return row - self._ahead if row >= self.lo else self._places.get(row)
 
     def message(self, p: int) -> Message:
         """Return a message as it was before any pruning."""
         if p < self.head:
             return self._items[p].message(self.log)
-        return self.log.messages[p - self.head + self.lo]
+        return self.log.messages[p + self._ahead]
 
     def role(self, p: int) -> int:
         """Return the code of its role."""
         if p < self.head:
             return self._items[p].role(self.log)
-        return self.log.roles[p - self.head + self.lo]
+        return self.log.roles[p + self._ahead]
 
     def of_roles(self, start: int, stop: int, codes: frozenset[int] | None) -> list[int]:
         """Return the positions in start..stop of some roles (None: of any)."""
@@ -99,16 +101,15 @@ class Rows:
             return list(range(start, stop))
         found = [p for p in range(start, min(stop, self.head)) if self.role(p) in codes]
         first = max(start, self.head)
-        ahead = self.lo - self.head
-        roles = self.log.roles[first + ahead : stop + ahead]
+        roles = self.log.roles[first + self._ahead : stop + self._ahead]
         return found + [p for p, role in enumerate(roles, first) if role in codes]
 
     def chars(self, p: int) -> int:
         """Return its characters."""
         if p < self.head:
             return self._head_chars[p]
-        row = p - self.head + self.lo
-        return self._chars[0][row + 1] - self._chars[0][row]
+        row, sums = p + self._ahead, self._columns[1]
+        return sums[row + 1] - sums[row]
 
     def said(self, p: int) -> State:
         """Return what it says before any pruning, from its first call on."""
@@ -119,15 +120,20 @@ class Rows:
                 content = content_at(item.row, item.maker.content)
             size = item.tokens
             return State(self.begin, item.message(self.log), size, self._head_chars[p], content)
-        row, log = p - self.head + self.lo, self.log
-        call = max(log.first_calls[row], self.begin)
-        return State(call, log.messages[row], log.tokens.sizes[row], self.chars(p), -row - 1)
+        log = self.log
+        return State(
+            self.arrival(p),
+            log.messages[row := p + self._ahead],
+            log.tokens.sizes[row],
+            self.chars(p),
+            -row - 1,
+        )
 
-    def changed(self, p: int, was: State, message: Message) -> State:
-        """Return what a position says once it was changed to a message."""
+    def changed(self, p: int, call: int, message: Message) -> State:
+        """Return what a position says from a call on, once it was changed to a message."""
         row = self.row(p)
         size, content = self.log.measure(message, row), content_at(row, content_key(message))
-        return State(was.call, message, size, chars(message), content)
+        return State(call, message, size, chars(message), content)
 
     def calls(self, p: int) -> tuple[ToolCall, ...]:
         """Return the tool calls of a message as they were said, whatever became of them."""
@@ -160,7 +166,8 @@ class Rows:
 
     def arrival(self, p: int) -> int:
         """Return the first call at which a position is there."""
-        return self.begin if p < self.head else max(self.log.first_calls[self.row(p)], self.begin)
+        call = 0 if p < self.head else self.log.first_calls[p + self._ahead]
+        return max(self.begin, call)
 
     def stays_from(self, p: int) -> int:
         """Return the call from which no pruning may touch a position; `NEVER`."""
@@ -205,25 +212,15 @@ class Rows:
 
     # -- sums --------------------------------------------------------------------------------------
 
-    def tokens_before(self, p: int) -> int:
-        """Return the tokens of all positions before one."""
-        if p < self.head:
-            return self._head_sums[0][p]
-        sums = self.log.tokens.P
-        return self._head_sums[0][-1] + sums[p - self.head + self.lo] - sums[self.lo]
+    def totals(self, start: int, stop: int, kind: int) -> list[int]:
+        """Return the tokens (0), characters (1), characters of results (2) of the calls start..stop.
 
-    def chars_before(self, p: int, *, of_results: bool = False) -> int:
-        """Return the characters of all positions, or of the tool results, before one."""
-        head = self._head_sums[1 + of_results]
-        if p < self.head:
-            return head[p]
-        sums = self._chars[of_results]
-        return head[-1] + sums[p - self.head + self.lo] - sums[self.lo]
-
-
-def _sums(tokens: list[int], sizes: list[int], roles: list[int]) -> tuple[list[int], ...]:
-    results = [n if role == TOOL else 0 for n, role in zip(sizes, roles, strict=True)]
-    return tuple([0, *accumulate(column)] for column in (tokens, sizes, results))
+        They are sums over each call's messages as they were said.
+        """
+        upto, every, lo, sums = self.log.upto, len(self.log.messages), self.lo, self._columns[kind]
+        more = self._head_sums[kind] - sums[lo]
+        rows = upto[start:stop] if stop <= len(upto) else [*upto[start:], every]
+        return [more + sums[max(lo, row)] for row in rows]
 
 
 def _chars_of(log: Log) -> tuple[list[int], list[int]]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ctxkit.messages import Message, ToolCall
     from ctxkit.schedules.changes import AsItCame, Changes, What
-    from ctxkit.schedules.layers import Event, Layer
+    from ctxkit.schedules.layers import Layer
     from ctxkit.schedules.rows import Rows, State
 
     Choose = Callable[[int, Callable[[int], int]], int]
@@ -67,6 +67,9 @@ class ScheduleView:
         low: int = 0,
     ) -> None:
         """Let a message say something else at the calls since..until; what was said last counts.
+
+        What becomes of one message is said in the order of calls, so that it is the same whether
+        they are asked about at once, one by one, or the last one alone.
 
         Args:
             p: its position.
@@ -124,22 +127,15 @@ class ScheduleView:
         return self.before.state(p, call)
 
     def after(self, p: int, what: What, call: int, *, smaller: bool = True, low: int = 0) -> State:
-        """Return what a message would say at a call after a change that holds there."""
+        """Return what a message would say at a call if `change` were told so; nothing is said."""
         was = self.before.state(p, call)
         if self.stays(p, call):
             return was
-        return self._changes.applied(p, was, Rule(call, NEVER, what, smaller, low))
+        return self._changes.applied(p, was, Rule(call, NEVER, what, smaller, low), call)
 
     def message(self, p: int, call: int) -> Message | None:
         """Return that message; None where a part before hides it."""
         return self.before.state(p, call).message
-
-    def tried(self, p: int, what: What, call: int) -> State:
-        """Return what a message would say at a call if `change` were told so; nothing is said."""
-        if self.stays(p, call):
-            return self.left(p, call)
-        rule = Rule(call, NEVER, what, smaller=True, low=0)
-        return self._changes.applied(p, self.left(p, call), rule)
 
     def asked(self, p: int) -> ToolCall | None:
         """Return the call that a result answers, as it was said."""
@@ -205,44 +201,26 @@ class ScheduleView:
 
     def news(self, *roles: str) -> Iterator[News]:
         """Yield what became of the messages of some roles (none: of any), call by call."""
-        rows, events, i, first = self.rows, self.before.events, 0, self.first
+        rows, found = self.rows, dict[int, News]()
         codes = frozenset(role_code(r) for r in roles) or None
-        stay, k = rows.came_to_stay(self.start, self.stop), 0
-        for call in self.calls():
-            n = rows.shown(call)
-            came = rows.of_roles(first, n, codes) if n > first else []
-            went: list[int] = []
-            settled: list[int] = []
-            while i < len(events) and events[i].call == call:
-                self._heard(events[i], codes, first, (came, went))
-                i += 1
-            while k < len(stay) and stay[k][0] == call:
-                q = stay[k][1]
-                k += 1
-                if q < first and (codes is None or rows.role(q) in codes):
-                    settled.append(q)
-            first = max(first, n)
-            if came or went or settled:
-                yield News(call, came, went, settled)
 
-    def _heard(
-        self,
-        event: Event,
-        codes: frozenset[int] | None,
-        first: int,
-        found: tuple[list[int], list[int]],
-    ) -> None:
-        """Take in what a part before hides or shows again."""
-        (came, went), p = found, event.position
-        if codes is not None and self.rows.role(p) not in codes:
-            return
-        if event.now.message is None:
-            if p < first:
-                went.append(p)
-            else:
-                came.remove(p)
-        elif event.was.message is None and p < first:
-            insort(came, p)
+        def at(call: int) -> News:
+            return found.get(call) or found.setdefault(call, News(call, [], [], []))
+
+        for p in rows.of_roles(self.first, rows.shown(self.stop - 1), codes):
+            at(rows.arrival(p)).came.append(p)
+        for call, p, was, now in self.before.events:
+            if codes is not None and rows.role(p) not in codes:
+                continue
+            known = rows.arrival(p) < call
+            if now.message is None:
+                (at(call).went.append if known else at(call).came.remove)(p)
+            elif was.message is None and known:
+                insort(at(call).came, p)
+        for call, p in rows.came_to_stay(self.start, self.stop):
+            if rows.arrival(p) < call and (codes is None or rows.role(p) in codes):
+                at(call).settled.append(p)
+        yield from (new for _, new in sorted(found.items()) if any(new[1:]))
 
     def events(self, *roles: str) -> dict[int, list[int]]:
         """Return, by call, the messages of some roles (none: of any) that a part before changes."""

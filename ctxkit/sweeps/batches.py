@@ -7,7 +7,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.engine import identified, log_of, run
+from ctxkit.errors import BadArguments
 from ctxkit.policies.hinges import written
+from ctxkit.policies.recorded import AsRecorded
 from ctxkit.replays import window
 from ctxkit.sweeps.grids import Refused, plain
 from ctxkit.sweeps.scores import Base, run_row
@@ -15,6 +17,7 @@ from ctxkit.sweeps.scores import Base, run_row
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ctxkit.engine import Run
     from ctxkit.history import Log
     from ctxkit.policies.rules import Rules
     from ctxkit.session import Session
@@ -56,14 +59,27 @@ class Bench:
         self.session = identified(session)
         self.base = Base(self.session)
         self.limit = window(self.session)
-        self._logs: dict[Any, Log] = {}
+        self._logs: dict[Any, tuple[Log, Rules]] = {}
 
     def log(self, rules: Rules) -> Log:
         """Return the log under the rules' counter and estimator."""
-        key = tuple(getattr(c, "name", None) for c in (rules.counter, rules.estimator))
+        as_recorded = isinstance(rules.policy, AsRecorded)
+        key = (_told_apart(rules.counter), _told_apart(rules.estimator), as_recorded)
         if key not in self._logs:
-            self._logs[key] = log_of(self.session, rules)
-        return self._logs[key]
+            anchored = self.base.anchored if rules.counter is None else None
+            made = log_of(self.session, rules, as_recorded=as_recorded, anchored=anchored)
+            self._logs[key] = made, rules  # what is told apart by its identity must live on
+        return self._logs[key][0]
+
+    def run(self, rules: Rules | Refused) -> Run:
+        """Return the run of the session under rules.
+
+        Raises:
+            BadArguments: a setting was refused when the rules were made.
+        """
+        if isinstance(rules, Refused):
+            raise BadArguments(rules.error)
+        return run(self.log(rules), rules, self.limit)
 
     def row(self, setting: Setting, options: Options) -> dict[str, Any]:
         """Return the row of one run; a run that fails is a row with its error."""
@@ -73,7 +89,7 @@ class Bench:
         if isinstance(rules, Refused):
             return row | {"error": rules.error}
         try:
-            done = run(self.log(rules), rules, self.limit)
+            done = self.run(rules)
             return row | run_row(self.base, done, setting.label, loss=options.loss, reuse=options.reuse)
         except Exception as error:  # noqa: BLE001  whatever a user's policy raises, the other runs go on
             return row | {"error": f"{type(error).__name__}: {error}"}
@@ -109,6 +125,15 @@ def _code(part: Any) -> str:
     """Return what a user's function does, as far as its code tells: under the same name it may have been changed."""
     code = getattr(written(part), "__code__", None)
     return "" if code is None else repr((code.co_code, code.co_consts, code.co_names))
+
+
+def _told_apart(counter: Any) -> Any:
+    """Return what is equal for equal counters: one that cannot be hashed is equal to itself alone."""
+    try:
+        hash(counter)
+    except TypeError:
+        return id(counter)
+    return counter
 
 
 def _digest(text: str) -> str:

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from ctxkit.cache.words import foretold
-from ctxkit.engine import identified
-from ctxkit.errors import BadArguments, CtxkitError
+from ctxkit.errors import CtxkitError
 from ctxkit.markup import escape, line
+from ctxkit.metrics.elongation import FLOOR, LEVEL
 from ctxkit.readers.given import of_session
-from ctxkit.replays import replayed, session_of
+from ctxkit.replays import session_of
+from ctxkit.sweeps.batches import Bench
 from ctxkit.sweeps.columns import typed
-from ctxkit.sweeps.grids import Refused, labels, rules_of
+from ctxkit.sweeps.grids import labels, rules_of
 from ctxkit.sweeps.renamed import Scores
-from ctxkit.sweeps.scores import Base, row_of
+from ctxkit.sweeps.scores import row_of
 
 if TYPE_CHECKING:
 
-    from ctxkit.engine import Run
     from ctxkit.session import Session
     from ctxkit.sweeps.grids import Several
 
@@ -29,6 +29,10 @@ SHOWN = {
     "cost_usd": "cost",
     "cost_low_usd": "80 %: from",
     "cost_high_usd": "to",
+    "real_low_usd": "of real runs",
+    "told_apart": "told apart",
+    "needed_later_loss": "needed, lost",
+    "summary_recall": "kept by summaries",
     "cuts_n": "cuts",
     "token_savings": "saved: tokens",
     "message_savings": "messages",
@@ -38,13 +42,12 @@ SHOWN = {
     "suppressed_n": "suppressed",
     "hidden_messages_n": "hidden messages",
     "hidden_results_n": "results",
-    "needed_later_loss": "needed, lost",
-    "summary_recall": "kept by summaries",
 }
 """Columns of the display and their heads; the frame has them all."""
 _SAME = 0.01
 """Own prices of a log and those of the table that differ by less are the same."""
 _SHARES = ("token_savings", "message_savings", "needed_later_loss", "summary_recall")
+_ORDER = {"cheaper": -1.0, "not told apart": 0.0, "dearer": 1.0}
 _NUMBER = "text-align:right;padding:2px 5px;font-variant-numeric:tabular-nums"
 _TEXT = "text-align:left;padding:2px 5px"
 _HEAD = "background:none;border:0;padding:0;margin:0;font:inherit;color:inherit;text-align:inherit;cursor:pointer"
@@ -86,7 +89,17 @@ class Comparison(Scores):
             f"{line(str(first['session']), 60)}: {_int(first['calls_n'])} calls. Replays keep the recorded trajectory: "
             f"they tell the bill and what was out of sight, not what the agent would have done. "
             f"{how}{riddles} "
-            f"Summaries are billed as fresh input and output.{self._prices()}"
+            f"Summaries are billed as fresh input and output.{self._prices()}{self._apart()}"
+        )
+
+    def _apart(self) -> str:
+        """Say what the intervals of the costs are of, where there are some."""
+        if not self["real_low_usd"].notna().any():
+            return ""
+        return (
+            f" Of real runs: the cost with as many calls as such policies were found to take "
+            f"({LEVEL:.0%} interval). Not told apart: the interval comes within {FLOOR:.0%} of the "
+            "record, which is noise."
         )
 
     def _prices(self) -> str:
@@ -115,7 +128,9 @@ class Comparison(Scores):
 
     def _repr_html_(self) -> str:
         heads = _head("rules", _TEXT) + "".join(_head(h, _NUMBER) for h in SHOWN.values())
-        values = self[list(SHOWN)].astype(float).to_numpy(na_value=float("nan")).tolist()
+        apart = self["told_apart"].map(_ORDER).astype("Float64")
+        shown = pd.DataFrame(self)[list(SHOWN)].assign(told_apart=apart)
+        values = shown.astype(float).to_numpy(na_value=float("nan")).tolist()
         body = "".join(
             f'<tr><th scope="row" style="{_TEXT};min-width:9em" data-value="{-i}">{escape(r[0], 80)}</th>'
             + "".join(
@@ -129,7 +144,7 @@ class Comparison(Scores):
             f"<li>{escape(str(n), 60)}: {escape(str(e), 300)}</li>" for n, e in self["error"].items() if _is(e)
         )
         told = "".join(f"<br>Note: {escape(n, 400)}" for n in self.notes)
-        caption = f'<caption style="text-align:left">{escape(self.caption, 900)}{told}</caption>'
+        caption = f'<caption style="text-align:left">{escape(self.caption, 1300)}{told}</caption>'
         return (
             '<div class="ctxkit-comparison" style="color:var(--jp-content-font-color1,inherit);overflow-x:auto">'
             f'<table style="border-collapse:collapse">{caption}'
@@ -164,17 +179,17 @@ def compare(
         BadArguments: it is no session, or there are no rules.
         UnknownPreset: a name means nothing; the sentence names the nearest.
     """
-    session = identified(session.origin or session)
     from tqdm.auto import tqdm
 
     given = rules_of(rules)
-    base = Base(session)
+    bench = Bench(session.origin or session)
+    session, base = bench.session, bench.base
     rows, replays = [row_of(session, base, loss=loss, reuse=reuse)], {"recorded": session}
     bar = tqdm(zip(given, labels(given), strict=True), "compare", len(given), delay=1, disable=not progress)
     for each, label in bar:
         row: dict[str, Any] = {"session": session.id}
         try:
-            done = _replayed(session, each)
+            done = bench.run(each)
             again = session_of(session, done)
             row = row_of(again, base, done, loss=loss, reuse=reuse)
             replays[label] = again
@@ -188,14 +203,16 @@ def compare(
     return frame
 
 
-def _replayed(session: Session, rules: Any) -> Run:
-    if isinstance(rules, Refused):
-        raise BadArguments(rules.error)
-    return replayed(session, rules)
-
-
 def _rows(frame: pd.DataFrame) -> list[list[str]]:
-    return [[line(str(name), 80), *(_cell(column, row[column]) for column in SHOWN)] for name, row in frame.iterrows()]
+    return [[line(str(name), 80), *(_shown(column, row) for column in SHOWN)] for name, row in frame.iterrows()]
+
+
+def _shown(column: str, row: Any) -> str:
+    """Return a cell; an interval stands in one, and is sorted by its lower end."""
+    if column != "real_low_usd" or not _is(row[column]):
+        return _cell(column, row[column])
+    low, high = row[column], row["real_high_usd"]
+    return _cell("cost_usd", low) + (f"–{high:,.2f}" if high > low else "")
 
 
 def _head(name: str, style: str) -> str:
@@ -210,6 +227,8 @@ def _cell(column: str, value: Any) -> str:
         return "yes" if value else "no"
     if column in _SHARES:
         return _percent(value)
+    if column == "told_apart":
+        return line(str(value), 40)
     return f"${value:,.2f}" if column.endswith("_usd") else _int(value)
 
 

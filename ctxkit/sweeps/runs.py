@@ -9,6 +9,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.readers.given import as_sessions
 from ctxkit.sweeps.batches import Bench, Options, Setting, key_of, rows_of
 from ctxkit.sweeps.columns import NAMES, typed
+from ctxkit.sweeps.cores import Pace, pool
 from ctxkit.sweeps.grids import differing, labels, rules_of
 from ctxkit.sweeps.notes import Notes
 from ctxkit.sweeps.spreads import spread
@@ -51,7 +52,8 @@ def sweep(
         sessions: recorded sessions, paths of logs, or a folder of them; of a replay the recorded one is taken.
         rules: a grid, rules, policies, names of presets, or ``"all"``.
         executor: any ``concurrent.futures.Executor``: a ``ProcessPoolExecutor()``, Dask's ``client.get_executor()``;
-            None: this process. Rules and sessions must be picklable for it; what cannot travel is done here.
+            None: this process, and in a notebook or a console all cores, where the rest would take longer than some
+            seconds. Rules and sessions must be picklable for it; what cannot travel is done here.
         out: a file of JSON lines that keeps finished runs; what it holds is not done again.
         loss: work out what was lost too.
         reuse: the call that writes a summary reads the cached prompt; else it sends what it summarises afresh.
@@ -143,6 +145,26 @@ def _finished(
     if executor is not None:
         yield from spread([(i, *task) for i, task in tasks], executor, options)
         return
-    for i, (session, settings) in tasks:
-        for row in rows_of(Bench(session), settings, options):
+    pace = Pace(sum(_weight(task.session) * len(task.settings) for _, task in tasks))
+    asked = False
+    for n, (i, (session, settings)) in enumerate(tasks):
+        for done, row in enumerate(rows_of(Bench(session), settings, options), 1):
             yield i, [row]
+            pace.took(_weight(session))
+            if asked or not pace.is_slow:
+                continue
+            asked, left = True, [(i, Task(session, settings[done:])), *tasks[n + 1 :]]
+            workers = pool([task.settings for _, task in left])
+            if workers is not None:
+                yield from _spread(left, workers, options)
+                return
+
+
+def _spread(
+    tasks: Sequence[tuple[int, Task]], workers: Executor, options: Options
+) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """Yield the rows of tasks from workers of our own; interrupted, they end with what they do."""
+    try:
+        yield from spread([(i, *task) for i, task in tasks if task.settings], workers, options)
+    finally:
+        workers.shutdown(wait=False, cancel_futures=True)

@@ -30,6 +30,7 @@ from ctxkit.replays import crowded, hidden
 from ctxkit.session import Session
 from ctxkit.sizes import Sizes, sizes
 from ctxkit.sweeps.columns import NAMES
+from ctxkit.sweeps.outlooks import Outlook
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,6 +81,11 @@ class Base:
     def acts(self) -> Acts:
         """What its calls did."""
         return Acts(self.memory)
+
+    @cached_property
+    def outlook(self) -> Outlook:
+        """What its rows say of real runs."""
+        return Outlook(self.session)
 
     def head(self, rules: str, source: str | None) -> dict[str, Any]:
         """Return the columns that do not depend on a run."""
@@ -194,7 +200,7 @@ def run_row(base: Base, done: Run, label: str, *, loss: bool = False, reuse: boo
 def _run_row(base: Base, done: Run, label: str, *, reuse: bool) -> dict[str, Any]:
     failed = sum(h.why.startswith("failed: ") for h in done.held) if done.held else 0
     seen: dict[str, Any] = {"suppressed": len(done.held) - failed, "failed": failed, "note": crowded(done)}
-    seen["hidden"] = hidden(done)
+    seen |= {"hidden": hidden(done), "pruned": done.rules.pruning is not None}
     plain = done.rules.pruning is None
     prompts = QuickPrompts(done.log) if plain else Prompts(done.prompts)
     return _row(base, label, (SentByRun(done), prompts), spots_of(done), seen, reuse=reuse)
@@ -208,6 +214,7 @@ def _replayed(base: Base, session: Session, *, reuse: bool) -> dict[str, Any]:
         "suppressed": len(told.get("held", ())) - failed,
         "failed": failed,
         "note": told.get("note"),
+        "pruned": bool(told.get("pruning")),
     }
     prompts, shared = sent(session)
     sent_by = Sent(prompts.tolist(), shared.tolist()), Prompts(prompts)
@@ -244,7 +251,8 @@ def _row(
         row["fresh_tokens"] = invoice.fresh
         if sheet.has_cache:
             row |= {"cache_read_tokens": invoice.read, "cache_write_tokens": invoice.write}
-    return row | held(spots, prompts, sheet, reuse=reuse)
+    row |= held(spots, prompts, sheet, reuse=reuse)
+    return row | base.outlook.columns(row, pruned=seen["pruned"], reuse=reuse)
 
 
 def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def message_tokens(counter: Counter, message: Message) -> int:
     characters. A blob of hidden thinking weighs a token for each four characters where no text stands in for it.
     Role names and delimiters are not counted.
     """
-    return sum(part_tokens(counter, part) for part in message.parts)
+    return sum([part_tokens(counter, part) for part in message.parts])
 
 
 def part_tokens(counter: Counter, part: Part) -> int:

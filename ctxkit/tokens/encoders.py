@@ -79,6 +79,10 @@ class Remembering(dict[str, int]):
         """Return the last place at which counts add up, or 0 where none is known."""
         return 0
 
+    def listed(self, text: str) -> int:
+        """Tokens of a text that is not remembered, but may be a list of which the items are."""
+        return self.fresh(text)
+
     def message(self, message: Message) -> int:
         """Tokens of a message, by the rules of `counters.message_tokens`."""
         return message_tokens(self, message)
@@ -149,6 +153,18 @@ class Exact(Remembering):
         """Return the last place at which counts add up, or 0."""
         found = _CUT.match(text)
         return found.end() if found else 0
+
+    def listed(self, text: str) -> int:
+        """Tokens of a text that is not remembered, but of a list each item ``- ...`` is.
+
+        No piece of a pattern goes over a line's end to a hyphen, and one line's end behind anything
+        but white space is a piece by itself, or ends one, whatever follows.
+        """
+        first, *more = text.split("\n- ")
+        items = [first, *[f"- {item}" for item in more]]
+        if not more or any(not item or item[-1].isspace() for item in items[:-1]):
+            return self.fresh(text)
+        return sum([self[f"{item}\n"] for item in items[:-1]]) + self[items[-1]]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return exact, (self.name,)

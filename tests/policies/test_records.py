@@ -64,7 +64,6 @@ def test_evidence_names_files_commands_and_what_failed():
 
 def test_a_failed_write_is_no_file_written():
     assert records.files_written(records.actions(WORK)) == ()
-    assert records.files_read(records.actions(WORK)) == ("a.py",)
 
 
 def test_reasoning_is_cut_and_absent_where_nothing_was_thought():

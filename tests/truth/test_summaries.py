@@ -67,3 +67,26 @@ def test_the_two_summaries_of_a_real_log(real):
     ].to_numpy():
         assert usd == pytest.approx((before - after + words) * P.input + words * P.output)
     assert ck.score(s, loss=False)["summaries_usd"] == pytest.approx(rows["cost_usd"].sum())
+
+
+@pytest.mark.parametrize("name", ["claude_code", "codex"])
+def test_what_stands_beside_a_summary_is_no_output(name):
+    from ctxkit.metrics.size import spots_in, spots_of
+    from ctxkit.replays import replayed
+
+    rules = ck.presets.claude_code(context_window=60_000) if name == "claude_code" else ck.presets.codex()
+    session = ck.read(ck.samples.path())
+    again, done = ck.replay(session, rules), replayed(session, rules)
+    cuts = spots_in(again)
+    assert cuts == spots_of(done)
+    edits = [e for e in again.edits if e.kind == "summarised"]
+    count, p = done.log.counter, price(session.model)
+    for cut, edit in zip(cuts, edits, strict=True):
+        sizes = {m.role: 0 for m in edit.inserted}
+        for m in edit.inserted:
+            sizes[m.role] += count.message(m)
+        share = sizes["summary"] / sum(sizes.values())
+        assert share < 0.9
+        assert cut.written[0].summary / cut.summary == pytest.approx(share, rel=0.02)
+    usd = sum(w.source * p.input + w.summary * p.output for c in cuts for w in c.written)
+    assert ck.score(again, loss=False)["summaries_usd"] == pytest.approx(usd)

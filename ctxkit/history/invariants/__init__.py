@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import UnsoundHistory
 from ctxkit.history.invariants.calls import CallsHaveResults
+from ctxkit.history.invariants.invariant import keep_in_mind
 from ctxkit.history.invariants.order import OrderStays
 from ctxkit.history.invariants.pending import PENDING_STAYS
 from ctxkit.history.invariants.pinned import PINNED_STAYS
@@ -28,7 +29,10 @@ ALL: tuple[Invariant, ...] = (
 
 def broken(view: View) -> str | None:
     """Return the sentence of the first invariant that a history breaks, or None."""
-    return next((why for invariant in ALL if (why := invariant.broken(view))), None)
+    why = next((why for invariant in ALL if (why := invariant.broken(view))), None)
+    if why is None:
+        keep_in_mind(view)
+    return why
 
 
 def check(view: View, was: View) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,27 +22,65 @@ class Invariant(Protocol):
         """Return a sentence that names the first place where the view breaks it, or None."""
 
 
-def parted(view: View) -> list[tuple[int, Message | None, list[Message]]]:
-    """Return the groups that are not shown as they were said: their row, the reply if shown, the results shown.
+class Group(NamedTuple):
+    """A reply and the results of its calls, not shown as they were said."""
 
-    Groups come in order of their rows; it takes O(shown) array work and looks at messages of such groups only.
+    row: int
+    reply: Message | None
+    """None: it is not shown."""
+    results: list[Message]
+    """Those that are shown."""
+
+
+def parted(view: View) -> list[Group]:
+    """Return the groups that are not shown as they were said, nor as in a view that was sound.
+
+    Groups come in order of their rows; it takes O(shown) array work and looks at messages of such
+    groups only.
     """
+    known = view.log.memo.get("sound", {})
+    shown = _shown(view).items()
+    new = {group: places for group, (places, how) in shown if known.get(group) != how}
+    out = []
+    for group, places in sorted(new.items()):
+        reply = next((p for p, row in places if row == group), None)
+        results = [view[p] for p, row in places if row != group]
+        out.append(Group(group, None if reply is None else view[reply], results))
+    return out
+
+
+def keep_in_mind(view: View) -> None:
+    """Take down that what a view shows of each group is sound: it need not be looked at again."""
+    known = view.log.memo.setdefault("sound", {})
+    known.update((group, how) for group, (_, how) in _shown(view).items())
+
+
+def _shown(view: View) -> dict[int, tuple[list[tuple[int, int]], Any]]:
+    """Return by group, where it is not shown as it was said, positions and rows, and how it is."""
+    last = view.log.memo.get("shown in groups")
+    if last is None or last[0] is not view:  # several ask about one view
+        last = view.log.memo["shown in groups"] = view, _grouped(view)
+    found: dict[int, tuple[list[tuple[int, int]], Any]] = last[1]
+    return found
+
+
+def _grouped(view: View) -> dict[int, tuple[list[tuple[int, int]], Any]]:
     rows, keys = view.column("rows"), view.column("keys")
     groups = view.log.column("groups", view.hi)
     known = rows >= 0
     have = np.bincount(groups[rows[known]], minlength=view.hi)
-    odd = (have > 0) & (have != np.bincount(groups, minlength=view.hi))
+    said = np.bincount(groups, minlength=view.hi)
+    odd = (have > 0) & (have != said)
     odd[groups[rows[known & (keys != 0)]]] = True
     if not odd.any():
-        return []
+        return {}
     at = np.flatnonzero(known)
     of = groups[rows[at]]
     at, of = at[odd[of]], of[odd[of]]
-    replies: dict[int, Message] = {}
-    results: dict[int, list[Message]] = {}
-    for position, group, row in zip(at.tolist(), of.tolist(), rows[at].tolist(), strict=True):
-        if row == group:
-            replies.setdefault(group, view[position])
-        else:
-            results.setdefault(group, []).append(view[position])
-    return [(group, replies.get(group), results.get(group, [])) for group in sorted(replies.keys() | results.keys())]
+    table = zip(*(x.tolist() for x in (of, at, rows[at], keys[at])), strict=True)
+    found: dict[int, tuple[list[tuple[int, int]], list[Any]]] = {}
+    for group, position, row, key in table:
+        places, how = found.setdefault(group, ([], []))
+        places.append((position, row))
+        how += (row, key)
+    return {g: (places, (int(said[g]), *how)) for g, (places, how) in found.items()}

@@ -1,0 +1,96 @@
+"""What a person types, on real logs, with every default as it ships: each line in fresh processes.
+
+The peer is an earlier ctxkit, the tree that `CTXKIT_EARLIER` names (a git worktree); without it,
+the time that the line may take. Real logs are those of `CTXKIT_SESSIONS`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent.parent
+EARLIER = os.environ.get("CTXKIT_EARLIER", "")
+ROUNDS = 3
+LINES = (
+    ("ck.sweep of fased over 200 settings, Pi's log of 484 calls", "sweep", 200, 6.0, "ms"),
+    ("the same with losses", "sweep with losses", 200, 10.0, "ms"),
+    ('ck.compare(session, "all") with losses, Pi\'s log of 484 calls', "compare pi", 0, 1.5, "s"),
+    ("the same, a Claude Code log of 184 calls", "compare claude", 0, 0.7, "s"),
+    ("the same, 2,000 calls made up", "compare made", 2_000, 5.0, "s"),
+    ("ck.advise over eight sessions", "advise", 0, 1.5, "s"),
+    ("ck.score of a replay with 400 cuts", "score", 400, 0.3, "s"),
+    ("session.views() of 100,000 messages", "views", 100_000, 0.5, "s"),
+    ("ck.replay under Tyrum's rules, 200 MB", "tyrum", 200, 10.0, "s"),
+)
+"""Name, deed, how many, at most so long, unit (a run's share in `ms`)."""
+SCALES = (
+    ("calls of ck.compare", "compare made", (250, 500, 1_000, 2_000)),
+    ("messages of session.views()", "views", (25_000, 50_000, 100_000, 200_000)),
+    ("settings of ck.sweep", "sweep", (25, 50, 100, 200)),
+    ("cuts of ck.score", "score", (50, 100, 200, 400)),
+)
+STEEPEST = 1.1
+
+
+def done(deed: str, n: int, tree: str = "") -> dict[str, Any]:
+    """What `deeds` tells of one deed with one ctxkit."""
+    env = {**os.environ, "PYTHONPATH": tree or str(HERE)}
+    command = [sys.executable, str(HERE / "benchmarks" / "deeds.py"), deed, str(n)]
+    told = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    if told.returncode:
+        raise RuntimeError(told.stderr.strip().splitlines()[-1])
+    found: dict[str, Any] = json.loads(told.stdout.splitlines()[-1])
+    return found
+
+
+def least(deed: str, n: int, rounds: int = ROUNDS) -> float:
+    """CPU seconds in the best of some rounds: what else the machine does only adds."""
+    return min(float(done(deed, n)["seconds"]) for _ in range(rounds))
+
+
+def line(name: str, deed: str, n: int, most: float, unit: str) -> dict[str, object]:
+    """One line against the earlier tree, or against what it may take."""
+    scale = 1000 / n if unit == "ms" else 1.0
+    ours = least(deed, n) * scale
+    peer = done(deed, n, EARLIER)["seconds"] * scale if EARLIER else most
+    against = "an earlier ctxkit" if EARLIER else "what it may take"
+    row = {"name": f"{name}, against {against}", "goal": f"ours <= {most:g}"}
+    told = "ms CPU a run" if unit == "ms" else "s CPU"
+    return {**row, "ours": ours, "peer": peer, "ratio": peer / ours, "unit": told}
+
+
+def steepness(name: str, deed: str, sizes: tuple[int, ...]) -> dict[str, object]:
+    """The exponent of the seconds over the size, by least squares of the logarithms."""
+    at = [math.log(n) for n in sizes]
+    taken = [math.log(least(deed, n)) for n in sizes]
+    x, y = sum(at) / len(at), sum(taken) / len(taken)
+    top = sum((a - x) * (t - y) for a, t in zip(at, taken, strict=True))
+    slope = top / sum((a - x) ** 2 for a in at)
+    row = {"name": f"exponent of the {name}, {sizes[0]:,} to {sizes[-1]:,}", "unit": "exponent"}
+    return {**row, "ours": slope, "peer": STEEPEST, "ratio": slope / STEEPEST, "goal": "<= 1"}
+
+
+def memory() -> dict[str, object]:
+    """Peak memory of a sweep with losses over 100 sessions of 2,000 calls."""
+    most = float(done("many", 100)["megabytes"])
+    row = {"name": "memory of a sweep with losses, 100 sessions of 2,000 calls", "unit": "MB"}
+    return {**row, "ours": most, "peer": 1_000.0, "ratio": most / 1_000, "goal": "<= 1"}
+
+
+def run() -> list[dict[str, object]]:
+    """All lines; those on real logs only where these are."""
+    real = Path(os.environ.get("CTXKIT_SESSIONS", "")).joinpath("pi").is_dir()
+    lines = [x for x in LINES if real or x[1] in ("compare made", "views")]
+    scales = [x for x in SCALES if real or x[1] in ("compare made", "views")]
+    return [*(line(*x) for x in lines), *(steepness(*x) for x in scales), memory()]
+
+
+if __name__ == "__main__":
+    for each in run():
+        print(f"{each['name']:90s}", each["ours"], each["peer"], each["unit"], each["goal"])

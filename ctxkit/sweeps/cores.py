@@ -1,0 +1,82 @@
+"""The cores of this machine for a sweep that takes long, started where that pays and is safe."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LOOKED_AT = 1.0
+"""Seconds of a sweep after which it is asked how long the rest will take."""
+WORTH = 4.0
+"""Seconds that the rest must take: a worker needs one or two to begin."""
+
+
+class Pace:
+    """How long what is left will take, by what is done so far."""
+
+    def __init__(self, total: int) -> None:
+        self._start, self._total, self._done = perf_counter(), total, 0
+
+    def took(self, weight: int) -> None:
+        """Say that some of the work is done."""
+        self._done += weight
+
+    @property
+    def is_slow(self) -> bool:
+        """True where the rest is worth a start of workers."""
+        taken = perf_counter() - self._start
+        if taken < LOOKED_AT or not self._done:
+            return False
+        return taken / self._done * (self._total - self._done) > WORTH
+
+
+def pool(travels: Sequence[Any]) -> ProcessPoolExecutor | None:
+    """Return a pool with a worker a core; None where there is one core, or a pool is not safe.
+
+    A worker begins with the file of the program that started it: a script that is not written for
+    that would run again, so it is for notebooks and consoles alone. What was made in them (a
+    function of one's own) cannot travel either.
+
+    Args:
+        travels: what the workers will be sent.
+    """
+    n = cores()
+    if n < 2 or not at_a_prompt() or not _can_travel(travels):
+        return None
+    spawn = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(n, mp_context=spawn, initializer=_deaf)
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def at_a_prompt() -> bool:
+    """Say whether this is a notebook or a console, and no worker of somebody's."""
+    main = sys.modules.get("__main__")
+    typed = getattr(main, "__file__", None) is None and getattr(main, "__spec__", None) is None
+    return typed and multiprocessing.parent_process() is None
+
+
+def _can_travel(travels: Sequence[Any]) -> bool:
+    try:
+        return b"__main__" not in pickle.dumps(travels, pickle.HIGHEST_PROTOCOL)
+    except Exception:  # noqa: BLE001  whatever a user's object raises, it stays here
+        return False
+
+
+def _deaf() -> None:
+    """Let an interrupt reach the process that waits, not its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

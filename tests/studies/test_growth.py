@@ -1,0 +1,50 @@
+"""The growth model keeps its own promises, and its summaries fall where the published ones fell."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxkit.studies.growth import LINE, SUMMARY, first_prompt, foretold, masked, plain, summarised
+
+TURNS, SIZE = st.integers(1, 200), st.floats(LINE, 4_000)
+
+
+@given(TURNS, SIZE, SIZE, SIZE, st.integers(1, 100))
+def test_a_mask_takes_more_the_less_it_keeps(turns, first, reply, result, keep):
+    some = masked(turns, first, reply, result, keep)
+    assert (some <= plain(turns, first, reply + result) + 1e-6).all()
+    assert (some <= masked(turns, first, reply, result, keep + 1) + 1e-6).all()
+    all_kept = masked(turns, first, reply, result, turns)
+    assert np.allclose(all_kept, plain(turns, first, reply + result))
+
+
+@given(TURNS, SIZE, SIZE, st.integers(1, 30), st.integers(1, 60))
+def test_summaries_bound_what_stands(turns, first, step, keep, chunk):
+    prompts = summarised(turns, first, step, keep, chunk)
+    assert (prompts <= first + SUMMARY + step * (keep + chunk) + 1e-6).all()
+    assert (prompts[: keep + chunk] == plain(turns, first, step)[: keep + chunk]).all()
+
+
+def test_a_run_that_is_not_managed_is_foretold_as_it_was():
+    raw = pd.DataFrame({"turns": [30, 1], "tokens": [30 * 5_000, 900], "output": [80, 10]})
+    whole = foretold(raw, "mask", "M=1000", first=1_000.0)
+    assert whole.tolist() == pytest.approx([150_000, 900])
+    assert (
+        foretold(raw, "hybrid", "N=21 M=10", 1_000.0)[0]
+        <= foretold(raw, "mask", "M=10", 1_000.0)[0]
+    )
+
+
+def test_published_summaries_are_as_many_as_the_model_says(trap):
+    told = trap[(trap["scaffold"] == "sweagent") & (trap["policy"] == "summary")]
+    expected = np.maximum(told["turns"] - 1 - 10, 0) // 21
+    assert (expected == told["summaries"]).mean() > 0.7
+    assert (np.abs(expected - told["summaries"]) <= 1).mean() > 0.9
+    wrong = np.maximum(told["turns"] - 1 - 10, 0) // 7
+    assert (wrong == told["summaries"]).mean() < 0.5
+    firsts = {s: first_prompt(g) for s, g in trap[trap["policy"] == "raw"].groupby("scaffold")}
+    assert 1_000 < firsts["sweagent"] < firsts["openhands"] < 20_000

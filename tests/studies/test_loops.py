@@ -1,0 +1,99 @@
+"""An agent that does not look does what was foretold; one that looks shows what was missed."""
+
+from __future__ import annotations
+
+import pytest
+
+import ctxkit as ck
+from ctxkit.studies import charts, loops
+from ctxkit.studies.pages import closed_rules
+from ctxkit.studies.seekers import GIVEN_UP, seen, world
+
+SMALL = {"questions": 24, "services": 12, "lines": 60}
+ATTACHES = ck.presets.claude_code(context_window=37_000)
+"""It puts files beside its summary: no model wrote them, so no bill may count them as output."""
+RULES = [
+    "none",
+    *(ck.presets.swe_agent_mask(n=n).but(name=f"mask {n}") for n in (1, 3)),
+    *(r for r in closed_rules()[4:] if getattr(r, "name", "") != "claude_code"),
+    ATTACHES,
+]
+
+
+@pytest.fixture(scope="module")
+def small():
+    return world(**SMALL)
+
+
+@pytest.fixture(scope="module")
+def blind(small):
+    return loops.loop(RULES, small, blind=True)
+
+
+@pytest.fixture(scope="module")
+def seeing(small):
+    return loops.loop(RULES, small)
+
+
+def test_with_its_eyes_closed_all_comes_true(blind):
+    assert (blind["tokens_foretold"] == blind["tokens_real"]).all()
+    assert (blind["calls_foretold"] == blind["calls_real"]).all()
+    assert blind["missed_usd"].abs().max() < 1e-6
+    assert (blind["again"] == 0).all()
+    assert blind["tokens_foretold"].nunique() >= 4  # the rules did something
+
+
+def test_the_foretelling_of_other_rules_does_not_come_true(blind):
+    managed = blind.drop(index="none")
+    shifted = managed["tokens_foretold"].to_numpy()[[*range(1, len(managed)), 0]]
+    assert (shifted != managed["tokens_real"]).any()
+    off = abs(
+        managed["usd_foretold"].sample(frac=1, random_state=1).to_numpy() / managed["usd_real"] - 1
+    )
+    assert off.max() > 0.1
+
+
+def test_with_its_eyes_open_it_looks_again_for_what_is_gone(seeing, blind):
+    assert (
+        seeing.loc["none", ["again", "out_of_sight", "missed_calls", "missed_usd"]].tolist()
+        == [0] * 4
+    )
+    mask = seeing.loc["mask 3"]
+    assert mask["calls_real"] == mask["calls_foretold"] + mask["again"]
+    assert 0 < mask["again"] <= mask["out_of_sight"]
+    assert mask["missed_usd"] > mask["missed_calls"] > 0.1
+    assert (seeing["calls_foretold"] == blind["calls_foretold"]).all()
+
+
+def test_what_was_out_of_sight_foretells_what_is_read_again(seeing):
+    kept = seeing.drop(index="mask 1")  # two numbers never stand together: it gives up
+    assert kept["out_of_sight"].corr(kept["again"]) > 0.7
+    assert seeing.loc["mask 1", "given_up"] > 0
+    assert (kept["given_up"] == 0).all()
+
+
+def test_worlds_and_lives_are_the_same_each_time(small):
+    assert world(**SMALL) == small
+    assert world(**SMALL, seed=8) != small
+    one, two = (loops.lived(RULES[2], small) for _ in range(2))
+    assert [m.parts for m in one.messages] == [m.parts for m in two.messages]
+    answers = [m.text for m in one.messages if m.role == "assistant" and m.text]
+    sums = [sum(small.ports[n] for n in names) for names in small.asked]
+    assert answers == [f"The sum is {n}." for n in sums]
+    assert GIVEN_UP not in answers
+
+
+def test_it_sees_numbers_wherever_they_stand(small):
+    session = loops.lived("none", small)
+    assert seen(session.messages) == {name for names in small.asked for name in names}
+    assert all(m.model == loops.PRICED for m in session.messages if m.role == "assistant")
+    assert ck.score(session, loss=False)["cost_usd"] > 0
+
+
+def test_the_pictures_show_the_distance(seeing):
+    text = charts.loop(seeing).to_text()
+    assert f"{seeing.loc['mask 3', 'missed_usd']:+.0%}" in text
+    for figure in ("calls", "tokens"):
+        chart = charts.loop(seeing, figure)
+        assert "<svg" in chart.to_html()
+        assert len(chart.to_plotly()["data"]) == len(seeing) + 2

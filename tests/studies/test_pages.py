@@ -1,0 +1,34 @@
+"""The section on the studies is what the tables and a closed loop say, and the charts draw them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ctxkit import studies
+from ctxkit.studies import charts
+from ctxkit.studies.pages import page
+
+PAGE = Path(__file__).parents[2] / "docs" / "trust.md"
+
+
+def test_the_chapter_is_not_behind():
+    assert page() in PAGE.read_text(encoding="utf-8"), "run: python docs/make_trust.py"
+
+
+@pytest.mark.parametrize("figure", ["turns", "usd"])
+def test_the_chart_of_behaviour_has_every_main_run(figure):
+    ratios = studies.table("ratios")
+    chart = charts.behaviour(ratios, figure)
+    assert len(chart.rows) == 13
+    drawn = chart.to_plotly()
+    assert sum(len(t["x"]) for t in drawn["data"] if t.get("mode") == "markers") == 13
+    assert drawn["layout"]["yaxis"]["tickformat"] == "~f"
+    assert "<svg" in chart.to_html()
+
+
+def test_the_chart_of_windows_has_every_window():
+    chart = charts.windows(studies.table("masks"))
+    assert [r[0] for r in chart.rows] == [str(n) for n in studies.masks.WINDOWS]
+    assert len(chart.to_plotly()["data"]) == 4

@@ -1,0 +1,53 @@
+"""The committed tables: named, sourced, small, and what `make studies` makes."""
+
+from __future__ import annotations
+
+import pytest
+
+from ctxkit import studies
+from ctxkit.errors import BadArguments
+from ctxkit.metrics import elongation
+from ctxkit.metrics.elongation import FLOOR
+from ctxkit.studies import behaviour, floors, masks
+from ctxkit.studies.__main__ import make
+from ctxkit.studies.sources import COMPLEXITY_TRAP, source
+from ctxkit.studies.tables import FOLDER, names
+
+
+def test_every_table_says_where_it_comes_from_and_is_small():
+    assert names() == ["floors", "masks", "ratios", "repeats"]
+    for name in names():
+        frame = studies.table(name)
+        assert "MIT" in frame.attrs["source"]
+        assert "commit" in frame.attrs["source"]
+        assert not frame.empty
+        assert (FOLDER / f"{name}.csv").stat().st_size < 30_000
+    with pytest.raises(BadArguments, match="ratios"):
+        studies.table("ratio")
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [("masks", masks.COLUMNS), ("ratios", behaviour.COLUMNS), ("floors", floors.COLUMNS)],
+)
+def test_the_columns_are_those_that_are_told(name, columns):
+    assert list(studies.table(name).columns) == list(columns)
+
+
+def test_the_floor_in_force_is_the_one_that_was_measured():
+    found = studies.table("floors").set_index(["figure", "tasks"])["floor"]
+    assert abs(found["usd", 50] - FLOOR) < 0.01
+
+
+def test_runs_that_are_not_there_are_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.setenv("CTXKIT_STUDIES", str(tmp_path / "none"))
+    with pytest.raises(BadArguments, match="CTXKIT_STUDIES"):
+        source(COMPLEXITY_TRAP)
+
+
+@pytest.mark.long
+def test_they_are_made_again_byte_by_byte(published, tmp_path):
+    *made, turns = make(published, tmp_path, tmp_path / "elongation.csv")
+    for path in made:
+        assert path.read_bytes() == (FOLDER / path.name).read_bytes(), path.name
+    assert turns.read_bytes() == elongation._TABLE.read_bytes()

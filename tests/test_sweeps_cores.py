@@ -1,0 +1,109 @@
+"""A long sweep at a prompt goes over all cores: the same rows, one bar, nothing left behind."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import time
+from types import ModuleType
+
+import pytest
+from test_sweeps_scores import talk
+
+import ctxkit as ck
+from ctxkit.sweeps import cores, runs
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """At a prompt with two cores, everything takes long; returns the pools that were started."""
+    started = []
+
+    def pool(travels):
+        started.append(cores.pool(travels))
+        return started[-1]
+
+    monkeypatch.setattr(cores, "cores", lambda: 2)
+    monkeypatch.setattr(cores, "at_a_prompt", lambda: True)
+    monkeypatch.setattr(cores, "LOOKED_AT", 0.0)
+    monkeypatch.setattr(cores, "WORTH", 0.0)
+    monkeypatch.setattr(runs, "pool", pool)
+    return started
+
+
+def test_rows_are_the_same_over_all_cores(at_once, monkeypatch):
+    rules = ck.grid("pi", context_window=[20_000, 30_000, 40_000], keep_recent_tokens=[500, 900])
+    sessions = [talk(5), talk(7), talk(8)]
+    found = ck.sweep(sessions, rules, loss=True)
+    assert len(at_once) == 1
+    monkeypatch.setattr(runs, "pool", lambda travels: None)
+    assert found.equals(ck.sweep(sessions, rules, loss=True))
+    assert ended()
+
+
+def test_every_preset_can_travel(at_once):
+    ck.sweep([talk(5), talk(7)], "all")
+    assert at_once[0] is not None
+    assert ended()
+
+
+def test_what_was_made_at_the_prompt_stays_here(at_once):
+    here = sys.modules["__main__"].__dict__
+    exec("def mine(history, room):\n    return history", here)
+    try:
+        found = ck.sweep([talk(5), talk(7)], [ck.presets.none(), here["mine"]])
+    finally:
+        del here["mine"]
+    assert at_once == [None]
+    assert found["error"].isna().all()
+
+
+def test_an_interrupt_keeps_what_is_done_and_leaves_no_worker(at_once, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(runs, "spread", interrupted)
+    with pytest.warns(UserWarning, match="1 of 12 runs"):
+        found = ck.sweep([talk(5), talk(7)], ck.grid("pi", context_window=range(20_000, 26_000, 1000)))
+    assert len(found) == 1
+    assert at_once[0] is not None
+    assert ended()
+
+
+def test_no_pool_is_started_by_a_script_or_a_worker(monkeypatch):
+    main = ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    assert cores.at_a_prompt()
+    main.__file__ = "study.py"
+    assert not cores.at_a_prompt()
+    del main.__file__
+    monkeypatch.setattr(multiprocessing, "parent_process", object)
+    assert not cores.at_a_prompt()
+
+
+def test_one_core_needs_no_pool(monkeypatch):
+    monkeypatch.setattr(cores, "at_a_prompt", lambda: True)
+    monkeypatch.setattr(cores, "cores", lambda: 1)
+    assert cores.pool([]) is None
+
+
+def test_only_what_takes_long_is_worth_a_start(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(cores, "perf_counter", lambda: now[0])
+    pace = cores.Pace(100)
+    pace.took(10)
+    now[0] = cores.LOOKED_AT / 2
+    assert not pace.is_slow  # it is too early to say
+    now[0] = 1.0
+    assert pace.is_slow  # nine seconds are left
+    pace.took(70)
+    assert not pace.is_slow
+
+
+def ended() -> bool:
+    """Whether all workers end within some seconds."""
+    end = time.monotonic() + 20
+    while multiprocessing.active_children() and time.monotonic() < end:
+        time.sleep(0.05)
+    return not multiprocessing.active_children()

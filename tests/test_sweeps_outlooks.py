@@ -1,0 +1,118 @@
+"""What a row says of real runs: by the policy of the record, missing where its log cannot say."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from builders import assistant, result, session, summarised, usage, user
+
+import ctxkit as ck
+from ctxkit.messages import ToolCall
+from ctxkit.metrics.elongation import expected
+from ctxkit.sweeps.outlooks import recorded_kind
+
+MODEL = "claude-opus-4-5"
+RULES = ["none", "swe_agent_mask:n=2", "tyrum"]
+COLUMNS = ["longer", "longer_low", "longer_high", "real_low_usd", "real_high_usd", "told_apart"]
+
+
+def made(*, calls: int = 30, cut: bool = False, **more):
+    log = [user("go")]
+    for i in range(calls):
+        ask = ToolCall(f"c{i}", "read_file", {"path": f"src/{i}.py"})
+        at = usage(5_000 + 1_000 * i)
+        log += [assistant("look", ask, usage=at, model=MODEL), result("x = 1\n" * 600, f"c{i}")]
+    if cut:
+        log += [summarised(log[:20], tokens_before=30_000, tokens_after=9_000), user()]
+        log += [assistant("done", usage=usage(9_000), model=MODEL)]
+    return session(*log, model=MODEL, **more)
+
+
+def test_a_record_without_management_is_raw_and_its_own_replay_is_no_longer():
+    rows = ck.compare(made(), RULES, loss=False, progress=False)
+    assert recorded_kind(made()) == "raw"
+    assert rows.loc["recorded", COLUMNS].isna().all()
+    none = rows.loc["none"]
+    assert none[["longer", "longer_low", "longer_high"]].tolist() == [1, 1, 1]
+    assert none["real_low_usd"] == none["real_high_usd"] == pytest.approx(none["cost_usd"])
+    assert none["told_apart"] == "not told apart"
+
+
+def test_a_mask_and_a_summary_have_the_factors_of_their_kind():
+    rows = ck.compare(made(), RULES, loss=False, progress=False)
+    mask = rows.loc[
+        "swe_agent_mask:n=2" if "swe_agent_mask:n=2" in rows.index else "swe_agent_mask"
+    ]
+    found = expected("mask", "raw")
+    assert mask[COLUMNS[:3]].tolist() == pytest.approx(list(found[:3]))
+    assert mask["real_low_usd"] == pytest.approx(mask["cost_usd"] * found.low)
+
+
+def test_a_record_that_was_summarised_is_compared_as_such():
+    managed = made(cut=True)
+    assert recorded_kind(managed) == "summary"
+    rows = ck.compare(managed, ["none"], loss=False, progress=False)
+    assert rows.loc["none", "longer"] == pytest.approx(expected("raw", "summary").factor)
+    assert rows.loc["none", "longer"] < 1
+
+
+def test_what_a_log_cannot_say_is_missing():
+    blind = made(details={"cannot_tell": ["compactions"]})
+    assert recorded_kind(blind) is None
+    rows = ck.compare(blind, RULES, loss=False, progress=False)
+    assert rows[COLUMNS].isna().all().all()
+    told = msgspec.structs.replace(
+        blind, details={**blind.details, "history_processor": {"name": "swe_agent_mask"}}
+    )
+    assert recorded_kind(told) == "mask"
+
+
+def test_without_prices_the_calls_are_told_and_the_dollars_missing():
+    free = made()
+    log = tuple(
+        msgspec.structs.replace(m, model="nobody-knows") if m.role == "assistant" else m
+        for m in free.log
+    )
+    rows = ck.compare(
+        msgspec.structs.replace(free, log=log, model="nobody-knows"),
+        RULES,
+        loss=False,
+        progress=False,
+    )
+    assert rows.loc["none", "longer"] == 1
+    assert rows[COLUMNS[3:]].isna().all().all()
+
+
+def test_sweeps_and_comparisons_and_scores_say_the_same():
+    base = made()
+    swept = ck.sweep([base], RULES, progress=False).set_index("rules")[COLUMNS]
+    compared = ck.compare(base, RULES, loss=False, progress=False)
+    for name, row in swept.iterrows():
+        assert row.tolist() == compared.loc[name, COLUMNS].tolist()
+        again = ck.score(compared.replays[name], loss=False)
+        assert [again[c] for c in COLUMNS] == row.tolist()
+
+
+def test_a_difference_is_told_apart_only_beyond_the_floor():
+    rows = ck.compare(
+        ck.samples.path(), ["none", "strands", "swe_agent_mask"], loss=False, progress=False
+    )
+    assert rows["told_apart"].dropna().to_dict() == {
+        "none": "dearer",
+        "strands": "cheaper",
+        "swe_agent_mask": "not told apart",
+    }
+    text = rows.to_text()
+    assert "not told apart" in text
+    low, high = rows.loc["strands", ["real_low_usd", "real_high_usd"]]
+    assert f"${low:,.2f}–{high:,.2f}" in text
+    assert "told apart" in rows._repr_html_()
+
+
+def test_real_sessions_have_bounds_around_each_cost(real):
+    for name in ("claude-code/entire-7f78a542.jsonl",):
+        rows = ck.compare(real / name, ["pi", "none", "strands"], loss=False, progress=False)
+        told = rows.dropna(subset=["real_low_usd"])
+        assert len(told) == 3
+        assert (told["real_low_usd"] <= told["cost_usd"]).all() or "none" in told.index
+        assert (told["real_low_usd"] < told["real_high_usd"]).all()
