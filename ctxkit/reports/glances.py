@@ -19,6 +19,7 @@ from ctxkit.amounts import (
 from ctxkit.frames import frame
 from ctxkit.markup import line
 from ctxkit.messages import Message
+from ctxkit.metrics.accounts import accounts
 from ctxkit.sheets import Box, Heading, Tabular
 from ctxkit.sizes.windows import window_of
 from ctxkit.titles import day_of, project_of, title_of, titles
@@ -82,8 +83,12 @@ class Spent(NamedTuple):
         return told or f"{dollars(self.total)}, of which compactions {dollars(self.summaries)}"
 
 
-def spent(row: Any) -> Spent:
-    """Return what a session cost, by its row of the session frame."""
+def spent(session: Session, row: Any) -> Spent:
+    """Return what a session cost; of a record by its row of the session frame."""
+    if session.origin is not None:
+        told = accounts(session)
+        whole = None if told.unpriced_n or told.unpriced_summaries_n else told.total_usd
+        return Spent(whole, told.summaries_usd, told.source)
     calls, summaries = (float(v) if known(v) else None for v in (row.cost_usd, row.summaries_usd))
     if calls is None:
         return Spent(None, summaries, None)
@@ -115,7 +120,7 @@ def facts_of(session: Session, row: Any = None) -> list[tuple[str, str]]:
     """
     if row is None:
         row = frame(session, per="session").iloc[0]
-    bill = spent(row)
+    bill = spent(session, row)
     cost = f"cost ({bill.source})" if bill.source else "cost"
     pairs = [
         ("calls", number(row.calls_n)),
@@ -129,7 +134,7 @@ def facts_of(session: Session, row: Any = None) -> list[tuple[str, str]]:
         ("failed tools", f"{number(row.tool_errors_n)} of {number(row.tool_calls_n)}"),
     ]
     if session.origin is not None:
-        was = spent(frame(session.origin, per="session").iloc[0]).total
+        was = spent(session.origin, frame(session.origin, per="session").iloc[0]).total
         if was and bill.total is not None:
             pairs.insert(8, ("against the record", change(bill.total / was - 1)))
     return pairs
@@ -150,6 +155,8 @@ def _peak(session: Session, row: Any) -> str:
 def turns_of(session: Session, rows: int | None = None) -> Tabular:
     """Return a table of turns; of more than `rows` the dearest, in the order in which they came."""
     table = frame(session, per="turn")
+    if session.origin is not None:  # what it sent is known, its cache follows the record's
+        table["cost_usd"] = _by_turn(session, table)
     whole, caption = len(table), ""
     if rows is not None and whole > rows:
         by = "cost_usd" if table["cost_usd"].notna().any() else "turn_input_tokens"
@@ -159,6 +166,16 @@ def turns_of(session: Session, rows: int | None = None) -> Tabular:
     asked = questions(session)
     made = tuple(_turn(r, asked) for r in table.itertuples())
     return Tabular(_TURNS, made, caption)
+
+
+def _by_turn(session: Session, table: Any) -> list[float | None]:
+    usd = {c.call: c.usd for c in accounts(session).charges}
+    sums: dict[tuple[int, str], list[float | None]] = {}
+    for call in session.calls:
+        if call.index in usd:
+            sums.setdefault((call.turn, call.agent), []).append(usd[call.index])
+    each = (sums.get(key, [None]) for key in zip(table["turn"], table["agent"], strict=True))
+    return [None if None in costs else sum(c for c in costs if c is not None) for costs in each]
 
 
 def _turn(r: Any, asked: dict[int, str]) -> tuple[Box, ...]:
@@ -231,7 +248,7 @@ def sessions_of(sessions: Sequence[Session], rows: int = 10, names: Sequence[str
 
 
 def _session(name: str, session: Session, r: Any) -> tuple[Box, ...]:
-    bill, at = spent(r), session.path_ or ""
+    bill, at = spent(session, r), session.path_ or ""
     project = f" in {project_of(session)}" if session.cwd else ""
     return (
         Box(name, None, line(f"{title_of(session, 200)}{project} · id {session.id} · {at}", 400)),

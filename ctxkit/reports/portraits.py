@@ -37,7 +37,7 @@ def of_sessions(sessions: Sessions) -> Bundle:
     head = counted(len(sessions), "session") + (f", {failed}" if failed else "")
     few, many = sessions_of(sessions, _FEW), sessions_of(sessions, _LISTED)
     lines = [head, *filter(None, ("", few.to_text(), few.legend))] if sessions else [head]
-    html = f'<div style="{INK}"><strong>{escape(head)}</strong>{many.to_html(high=_HIGH)}</div>'
+    html = f'<div style="{INK}"><strong>{escape(head)}</strong>{many.to_html(high=_HIGH, sorts=False)}</div>'
     return {"text/plain": "\n".join(lines), "text/html": html}
 
 
@@ -77,7 +77,7 @@ def _html(session: Session, facts: list[tuple[str, str]]) -> str:
     )
     turns, cuts = turns_of(session, _MANY), cuts_of(session, _MANY)
     folded = (
-        f"<details><summary>{counted(len(cuts.rows), 'compaction')}</summary>{cuts.to_html(high=_HIGH)}</details>"
+        f"<details><summary>{counted(len(cuts.rows), 'compaction')}</summary>{cuts.to_html(high=_HIGH, sorts=False)}</details>"
         if cuts.rows
         else ""
     )
@@ -88,5 +88,5 @@ def _html(session: Session, facts: list[tuple[str, str]]) -> str:
         f'<div class="ctxkit-session" style="{INK}">'
         f'<strong style="font-size:125%" title="{escape(hover, 400)}">{escape(title_of(session, 160))}</strong>'
         f'<div style="{_SOFT}">{soft}</div><div style="{_BOX}">{figures}</div>{notes}'
-        f"{turns.to_html(high=_HIGH)}{folded}</div>"
+        f"{turns.to_html(high=_HIGH, sorts=False)}{folded}</div>"
     )
