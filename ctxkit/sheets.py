@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from unicodedata import combining, east_asian_width
 
 from ctxkit.markup import escape, line
@@ -51,6 +51,8 @@ class Heading(NamedTuple):
     """Heads in a row with the same group stand under its name."""
     spare: bool = False
     """True where a terminal of 80 columns can do without."""
+    firm: bool = False
+    """True for a text that others make room for."""
 
 
 class Box(NamedTuple):
@@ -65,7 +67,7 @@ class Box(NamedTuple):
     """Safe HTML that stands in a page in place of the text (a drawing)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Tabular:
     """A table. Its texts may come from a log: they are escaped and bounded where they are shown."""
 
@@ -115,11 +117,9 @@ class Tabular:
         ]
         if len(rows) == 1:
             return ""
-        widths = _fitted(
-            [max(map(width, c)) for c in zip(*rows, strict=True)],
-            [not self.heads[i].number for i in kept],
-            columns,
-        )
+        widths = [max(map(width, c)) for c in zip(*rows, strict=True)]
+        soft = [not (self.heads[i].number or self.heads[i].firm) for i in kept]
+        widths = _fitted(_fitted(widths, soft, columns), [not self.heads[i].number for i in kept], columns)
         numbers = [self.heads[i].number for i in kept]
         return "\n".join(
             "  ".join(
@@ -127,6 +127,12 @@ class Tabular:
             ).rstrip()
             for row in rows
         )
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
+        return {"text/plain": self.to_text(), "text/html": self.to_html()}
+
+    def __repr__(self) -> str:
+        return self.to_text()
 
     def plain(self) -> list[tuple[str, ...]]:
         """Return the rows as texts."""
@@ -144,11 +150,12 @@ class Tabular:
 
     def _least(self, kept: Sequence[int]) -> int:
         """Return how narrow these columns can be made."""
-        total = 0
+        total, firm = 0, any(self.heads[i].firm for i in kept)
         for i in kept:
             head = self.heads[i]
             most = max((width(line(row[i].text, 200)) for row in self.rows), default=0)
-            total += max(width(head.name), most if head.number else min(most, 3 * _LEAST))
+            hard = head.number or head.firm
+            total += max(width(head.name), most if hard else min(most, (2 if firm else 3) * _LEAST))
         return total + 2 * (len(kept) - 1)
 
     def _groups(self) -> str:

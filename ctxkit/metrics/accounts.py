@@ -136,7 +136,8 @@ def _replayed(session: Session) -> Accounts:
         usd = None if known is None else known.cost_usd(split)
         unpriced += usd is None
         out.append(_charge(call, split, known, usd, None if usd is None else "derived"))
-    found = [(w.call, w.usd if w.usd is not None else sheet.summary_usd(w)) for s in spots_in(session) for w in s.written]
+    wrote = [w for s in spots_in(session) for w in s.written]
+    found = [(w.call, sheet.summary_usd(w) if w.usd is None else w.usd) for w in wrote]
     summaries = [SummaryCharge(call, usd, "derived") for call, usd in found if usd is not None]
     return Accounts(tuple(out), tuple(summaries), unpriced, len(found) - len(summaries))
 

@@ -76,11 +76,8 @@ def _html(session: Session, facts: list[tuple[str, str]]) -> str:
         f"<div><small>Note: {escape(note, 400)}</small></div>" for note in session.notes
     )
     turns, cuts = turns_of(session, _MANY), cuts_of(session, _MANY)
-    folded = (
-        f"<details><summary>{counted(len(cuts.rows), 'compaction')}</summary>{cuts.to_html(high=_HIGH, sorts=False)}</details>"
-        if cuts.rows
-        else ""
-    )
+    folded, head = cuts.to_html(high=_HIGH, sorts=False), counted(len(cuts.rows), "compaction")
+    folded = folded and f"<details><summary>{head}</summary>{folded}</details>"
     hover = f"id {line(session.id, 120)}" + (
         f" · {line(session.path_, 200)}" if session.path_ else ""
     )
