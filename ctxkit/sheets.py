@@ -23,7 +23,8 @@ _TONES = {
     "good": ";font-weight:600",
 }
 _NUMBER = "text-align:right;padding:2px 8px;font-variant-numeric:tabular-nums;white-space:nowrap"
-_TEXT = "text-align:left;padding:2px 8px"
+_TEXT = "text-align:left;padding:2px 8px;white-space:nowrap"
+_SOFT = ";max-width:24em;overflow:hidden;text-overflow:ellipsis"
 _HEAD = (
     "background:none;border:0;padding:0;margin:0;font:inherit;font-weight:600;color:inherit;"
     "text-align:inherit;cursor:pointer"
@@ -177,13 +178,13 @@ class Tabular:
     def _cells(self, i: int, row: tuple[Box, ...]) -> list[str]:
         out = []
         for k, (head, cell) in enumerate(zip(self.heads, row, strict=True)):
-            style = (_NUMBER if head.number else _TEXT) + _TONES[cell.tone]
+            style = (_NUMBER if head.number else _TEXT + ("" if head.firm else _SOFT)) + _TONES[cell.tone]
             value = -i if k == 0 and cell.value is None else cell.value
             sort = "" if value is None else f' data-value="{value:.9g}"'
             hover = f' title="{escape(cell.hover, 400)}"' if cell.hover else ""
             tag = 'th scope="row"' if k == 0 else "td"
             inner = cell.html or escape(line(cell.text, self.wide))
-            weight = ";font-weight:normal" if k == 0 and not cell.tone else ""
+            weight = ";font-weight:normal" if k == 0 and cell.tone in ("", "grey") else ""
             out.append(f'<{tag} style="{style}{weight}"{sort}{hover}>{inner}</{tag[:2]}>')
         return out
 

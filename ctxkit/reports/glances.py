@@ -217,8 +217,8 @@ def _cut(r: Any) -> tuple[Box, ...]:
         _figure(r.compaction),
         _figure(r.call),
         Box(why, None, text(r.method)),
-        _figure(r.tokens_before),
-        _figure(r.tokens_after),
+        _size(r.tokens_before),
+        _size(r.tokens_after),
         Box(percent(r.token_savings), _value(r.token_savings)),
         Box(f"{number(r.messages_before)} → {number(r.messages_after)}", _value(r.messages_before)),
         Box(dollars(r.cost_usd), _value(r.cost_usd), text(r.cost_source)),
@@ -256,7 +256,7 @@ def _session(name: str, session: Session, r: Any) -> tuple[Box, ...]:
         Box(line(session.product or session.format, 40)),
         Box(line(text(r.model).split(", ")[0], 40), None, text(r.model)),
         *(_figure(v) for v in (r.turns_n, r.calls_n)),
-        Box(tokens(r.peak_tokens), _value(r.peak_tokens)),
+        _size(r.peak_tokens),
         _figure(r.compactions_n),
         Box(dollars(bill.total), bill.total, bill.words),
     )
@@ -264,6 +264,10 @@ def _session(name: str, session: Session, r: Any) -> tuple[Box, ...]:
 
 def _figure(value: Any) -> Box:
     return Box(number(value), _value(value))
+
+
+def _size(value: Any) -> Box:
+    return Box(tokens(value), _value(value), f"{number(value)} tokens")
 
 
 def _value(value: Any) -> float | None:

@@ -115,7 +115,7 @@ def _together(found: Iterable[Verdict]) -> Verdict:
 def _row(names: list[str], row: dict[Any, Any], said: Verdict, record: Any) -> tuple[Box, ...]:
     tone = "grey" if said.tone == "grey" or known(row["error"]) else ""
     cost, peak, window = (row[c] for c in ("cost_usd", "peak_tokens", "window_tokens"))
-    shortest = min(names, key=len)
+    shortest = min(names, key=lambda n: (n != "none", len(n)))
     name = shortest if len(names) == 1 else f"{shortest} and {len(names) - 1} more"
     against = cost / record - 1 if known(cost) and known(record) and record else None
     if row["rules"] == RECORDED:
