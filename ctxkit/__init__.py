@@ -36,6 +36,7 @@ _NAMES = {
     "tune": "widgets",
     "watch": "widgets",
     "export": "reports",
+    "spend": "spending",
     "record": "recorders",
     "recorder": "recorders",
     "Session": "session",

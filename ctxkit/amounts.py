@@ -73,9 +73,9 @@ def span(seconds: Any) -> str:
     return f"{s / 3600:.1f} h" if s < 172_800 else f"{s / 86_400:.1f} days"
 
 
-def counted(n: int, word: str) -> str:
-    """A number of things: `1 call`, `2 calls`."""
-    return f"{n:,} {word}{'' if n == 1 else 's'}"
+def counted(n: int, word: str, words: str = "") -> str:
+    """A number of things: `1 call`, `2 calls`; `words`: the plural, where it is not the word with an s."""
+    return f"{n:,} {word if n == 1 else words or f'{word}s'}"
 
 
 def text(value: Any) -> str:
