@@ -37,6 +37,7 @@ _NAMES = {
     "watch": "widgets",
     "export": "reports",
     "spend": "spending",
+    "board": "boards",
     "record": "recorders",
     "recorder": "recorders",
     "Session": "session",
