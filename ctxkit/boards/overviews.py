@@ -42,9 +42,6 @@ _HEADS = (
     Heading("#", "its number: board.open(number) reads it"),
     Heading("session", "its title, else what was asked first; id and file when pointed at", number=False),
     Heading("day", "when it began, UTC", number=False),
-    Heading("project", "the folder that it worked in", number=False, spare=True),
-    Heading("tool", "the program that wrote the log", number=False, spare=True),
-    Heading("model", "", number=False, spare=True),
     Heading("calls", "requests to a model", spare=True),
     Heading("spend", "dollars, compactions included, subagents apart"),
     Heading("peak", "the largest prompt, in tokens"),
@@ -52,6 +49,9 @@ _HEADS = (
     Heading("cuts", "compactions"),
     Heading("misses", "calls that did not find the cache that was there", spare=True),
     Heading("errors", "calls and tools that failed", spare=True),
+    Heading("project", "the folder that it worked in", number=False, spare=True),
+    Heading("tool", "the program that wrote the log", number=False, spare=True),
+    Heading("model", "", number=False, spare=True),
 )
 _GROUPED = (
     Heading("sessions"),
@@ -255,9 +255,6 @@ def _row(i: int, r: Tallied) -> tuple[Box, ...]:
         Box(number(i), float(i)),
         Box(r.title, None, f"id {r.id} · {r.path}"),
         Box(_day(r.started), r.started),
-        Box(r.project or ""),
-        Box(r.tool),
-        Box(r.model or ""),
         Box(number(r.calls_n), float(r.calls_n)),
         Box(dollars(r.usd), r.usd),
         Box(tokens(r.peak), _float(r.peak)),
@@ -265,6 +262,9 @@ def _row(i: int, r: Tallied) -> tuple[Box, ...]:
         Box(cuts, _float(r.compactions_n), "", "bad" * bool(r.thrash)),
         Box(number(r.misses_n), _float(r.misses_n)),
         Box(number(r.errors_n), _float(r.errors_n)),
+        Box(r.project or ""),
+        Box(r.tool),
+        Box(r.model or ""),
     )
 
 
