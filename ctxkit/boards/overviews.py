@@ -240,7 +240,7 @@ _NONE: tuple[Tallied, ...] = ()
 
 def _rows(stamp: Stamp) -> tuple[Tallied, ...]:
     try:
-        return tuple(tallied(each) for s in read_all(stamp.path, progress=False) for each in family(s))
+        return tuple(tallied(each, stamp.path) for s in read_all(stamp.path, progress=False) for each in family(s))
     except (CtxkitError, OSError, ValueError, ArithmeticError, LookupError):
         return _NONE
 

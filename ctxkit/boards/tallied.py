@@ -53,8 +53,8 @@ class Tallied(msgspec.Struct, frozen=True, gc=False):
     """Sizes of its prompts: the largest of each of at most 24 stretches."""
 
 
-def tallied(session: Session) -> Tallied:
-    """Return the row of a session."""
+def tallied(session: Session, path: str = "") -> Tallied:
+    """Return the row of a session; `path`: the file that it was read from, where it does not say."""
     (row,) = frame(session, per="session").to_dict("records")
     bill = accounts(session)
     whole = not (bill.unpriced_n or bill.unpriced_summaries_n)
@@ -68,7 +68,7 @@ def tallied(session: Session) -> Tallied:
     return Tallied(
         id=line(session.id, 200),
         title=line(redact(title_of(session, 200)), 120),
-        path=session.path_ or "",
+        path=path or session.path_ or "",
         started=began(session),
         project=project_of(session),
         tool=line(session.product or session.format, 40),
