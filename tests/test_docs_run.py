@@ -20,7 +20,7 @@ import ctxkit as ck
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-RUN, SHOWN = ("python", "ipython"), ("sh", "py")
+RUN, SHOWN = ("python", "ipython"), ("sh", "py", "text")
 """Languages of blocks that are run, and of those that are only shown; `py` needs packages that `make test-peers` has."""
 _PIECE = re.compile(r"^```(?P<language>\S*)\n(?P<block>.*?)^```$|^<!-- run\n(?P<hidden>.*?)^-->$", re.DOTALL | re.MULTILINE)
 

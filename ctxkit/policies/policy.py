@@ -181,13 +181,15 @@ class Part:
 
 
 def call_alone(part: object, method: str) -> bool:
-    """Return True where a class redefines the call below the inherited method that says it too.
+    """Return True where a class redefines a call below the inherited method that says it too.
 
-    Then the call alone counts: the method speaks for a call that is no more.
+    Then the call alone counts: the method speaks for a call that is no more. A method that was
+    inherited from a base without a call, as that of chains, speaks for the first one defined.
     """
     kinds = type(part).__mro__
-    first = next((kind for kind in kinds if method in vars(kind) or "__call__" in vars(kind)), None)
-    return first is not None and method not in vars(first)
+    calls = [n for n, kind in enumerate(kinds) if "__call__" in vars(kind)]
+    says = next((n for n, kind in enumerate(kinds) if method in vars(kind)), len(kinds))
+    return len(calls) > 1 and calls[0] < says
 
 
 def name_of(part: object) -> str:

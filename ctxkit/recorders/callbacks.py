@@ -99,6 +99,7 @@ def record(name: str = "recorded") -> Iterator[Recording]:
     def hear_litellm(litellm: Any) -> None:
         callback = _callback(recording)
         litellm.callbacks.append(callback)
+        recording.of_litellm = True
         undo.callback(_forget, litellm, callback)
 
     def over(heard: Heard) -> None:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 _WAIT, _QUIET = 5.0, 0.4
 """Seconds to wait at the end for calls that are reported late: LiteLLM does so from another thread, and for some
-providers says nothing when a call begins. At most `_WAIT`, at least until nothing was heard for `_QUIET`."""
+providers says nothing when a call begins. At most `_WAIT`, at least until nothing was heard for `_QUIET`; where LiteLLM
+is there and nothing was heard at all, `_WAIT`: its first report loads what it reports with."""
 _SETTINGS = (
     "model",
     "messages",
@@ -52,6 +53,8 @@ class Recording:
         self._ended: set[str] = set()
         self._heard: dict[str, Heard] = {}
         """Calls of LiteLLM as its HTTP client saw them, in case it reports nothing of them."""
+        self.of_litellm = False
+        """LiteLLM is there and may report."""
         self._news = time.monotonic()
         self._lock = threading.Lock()
 
@@ -100,7 +103,9 @@ class Recording:
         until = time.monotonic() + _WAIT
         while time.monotonic() < until:
             missing = len(self._begun - self._ended - set(self._heard)) - left
-            if missing <= 0 and time.monotonic() - self._news >= _QUIET:
+            silent = self.empty and not (left or self._begun or self._heard)
+            quiet = _WAIT if self.of_litellm and silent else _QUIET
+            if missing <= 0 and time.monotonic() - self._news >= quiet:
                 return
             time.sleep(0.02)
 
