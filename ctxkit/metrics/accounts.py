@@ -151,7 +151,8 @@ def _charge(call: int, u: Usage, known: Price | None, usd: float | None, source:
     whole = sum(parts)
     if not whole:  # a price for nothing
         parts, whole = (1.0, 0.0, 0.0, 0.0), 1.0
-    return Charge(call, *counts, usd, *(usd * p / whole for p in parts), source)
+    fresh, read, write, output = (usd * p / whole for p in parts)
+    return Charge(call, *counts, usd, fresh, read, write, output, source)
 
 
 def _weights(counts: tuple[int, int, int, int], u: Usage, known: Price | None) -> tuple[float, ...]:

@@ -236,13 +236,8 @@ def sessions_of(sessions: Sequence[Session], rows: int = 10, names: Sequence[str
     """
     shown = list(sessions[:rows])
     called = list(names[:rows]) or titles(shown)
-    table = frame(shown, per="session") if shown else []
-    made = tuple(
-        _session(name, session, row)
-        for name, session, row in zip(
-            called, shown, table.itertuples() if shown else (), strict=True
-        )
-    )
+    rows_ = frame(shown, per="session").itertuples()
+    made = tuple(_session(name, s, row) for name, s, row in zip(called, shown, rows_, strict=True))
     more = len(sessions) - len(shown)
     return Tabular(_SESSIONS, made, legend=f"and {counted(more, 'more session')}" if more else "")
 

@@ -92,8 +92,8 @@ def portions(session: Session, charges: Sequence[Charge]) -> Portions:
             shown.append(entry)
             rows.append(of(entry))
     calls = {id(m): c for m, c in answered(session.messages)}
-    each = zip(items, tokens, [*times.tolist(), *[0] * len(items)], [*usd.tolist(), *[0.0] * len(items)], strict=False)
-    held = tuple(Held(m, calls.get(id(m)), size, n, cost) for m, size, n, cost in each)
+    paid = zip(items, tokens, [*times.tolist(), *[0] * len(items)], [*usd.tolist(), *[0.0] * len(items)], strict=False)
+    held = tuple(Held(m, calls.get(id(m)), size, n, cost) for m, size, n, cost in paid)
     return Portions(held, fixed, max(sized.fixed or 0, 0))
 
 
