@@ -78,7 +78,7 @@ def _names(scale: _Scale, shapes: list[tuple[Trace, Any, Any]]) -> list[str]:
         return []
     lines = (_finite(scale, x, y) for t, x, y in shapes if t.kind == "line" and not t.marked)
     others += [point for each in lines for point in along(each)]
-    found = labels([p for p, _ in named], [n for _, n in named], others, width=_WIDTH, height=_HEIGHT - _BOTTOM + 7)
+    found = labels([p for p, _ in named], [n for _, n in named], others, width=_WIDTH, height=_HEIGHT - _BOTTOM + 6)
     return [_text(*label) for label in found]
 
 
@@ -121,7 +121,7 @@ def _grid(axes: Axes, scale: _Scale) -> str:
         whole = [t for t in ticks if float(t).is_integer()]  # x counts something: half a call is no place
         sign = "$" * axes.x_dollars
         below = [(tick, sign + short(tick)) for tick in (ticks if axes.x_dollars else whole or ticks)]
-    out += [_text(scale.x(x), _HEIGHT - _BOTTOM + 15, text, "middle") for x, text in below]
+    out += [_text(scale.x(x), _HEIGHT - _BOTTOM + 17, text, "middle") for x, text in below]
     out.append(_text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 4, axes.x, "middle"))
     return "".join(out)
 
