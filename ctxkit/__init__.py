@@ -44,6 +44,8 @@ _NAMES = {
     "thrash": "widgets",
     "export": "reports",
     "team": "teams",
+    "spend": "spending",
+    "board": "boards",
     "record": "recorders",
     "recorder": "recorders",
     "Session": "session",

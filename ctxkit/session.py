@@ -283,6 +283,13 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     def _with(self, **changes: Any) -> Session:
         return msgspec.structs.replace(self, **changes)
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
+        from importlib import import_module
+
+        portraits: Any = import_module("ctxkit.reports.portraits")  # far above: no business of a log
+        made: dict[str, str] = portraits.of_session(self)
+        return made
+
     def __repr__(self) -> str:
         n, c, e = len(self.messages), len(self.calls), len(self.edits)
         return f"<Session {line(self.id)} {line(self.format, 20)}: {n} messages, {c} calls, {e} compactions>"

@@ -105,7 +105,8 @@ def test_a_difference_is_told_apart_only_beyond_the_floor():
     text = rows.to_text()
     assert "not told apart" in text
     low, high = rows.loc["strands", ["real_low_usd", "real_high_usd"]]
-    assert f"${low:,.2f}–{high:,.2f}" in text
+    assert f"${low:,.2f}–{high:,.2f}" in rows.detail.to_html()
+    assert f"of real runs ${low:,.2f} to ${high:,.2f}" in rows._repr_html_()
     assert "told apart" in rows._repr_html_()
 
 

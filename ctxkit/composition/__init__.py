@@ -17,6 +17,8 @@ from ctxkit.frames.lengths import measure
 from ctxkit.markup import line
 from ctxkit.messages import Message, Source, Text, Thinking, ToolCall
 from ctxkit.readers.given import of_session
+from ctxkit.subjects import answered, what
+from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
     from ctxkit.session import Call, Session
@@ -92,8 +94,9 @@ def report(session: Session, call: int | None = -1, *, counter: Counter | None =
         counter=held.counter,
         count_error=held.error,
         parts=tuple(sorted(parts, key=lambda p: (GROUPS.index(p.group), -p.tokens))),
-        contributors=_contributors(held.shown),
+        contributors=_contributors(held.shown, session.cwd),
         notes=session.notes,
+        title=title_of(session),
     )
 
 
@@ -134,7 +137,8 @@ def _scaled(parts: list[Part], total: int) -> list[Part]:
     return out
 
 
-def _contributors(shown: tuple[Shown, ...]) -> tuple[Contributor, ...]:
+def _contributors(shown: tuple[Shown, ...], folder: str | None) -> tuple[Contributor, ...]:
+    calls = {id(m): c for m, c in answered(s.message for s in shown)}
     largest = sorted((s for s in shown if s.message.parts and s.tokens), key=lambda s: -s.tokens)[:_TOP]
     return tuple(
         Contributor(
@@ -146,6 +150,7 @@ def _contributors(shown: tuple[Shown, ...]) -> tuple[Contributor, ...]:
             raw_tokens=s.raw_tokens,
             chars=measure(s.message)[0],
             preview=preview(s.message),
+            name=what(s.message, calls.get(id(s.message)), folder),
             changed_by=s.changed_by,
         )
         for s in largest

@@ -55,6 +55,8 @@ class Contributor(msgspec.Struct, frozen=True):
     chars: int
     preview: str
     """One line, bounded, not escaped."""
+    name: str = ""
+    """What it is, in a line: `Read src/a.py 1-900`; not escaped."""
     changed_by: str | None = None
     """The part of the rules, or the compaction, that changed it or put it there."""
 
@@ -86,6 +88,8 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
     contributors: tuple[Contributor, ...]
     notes: tuple[str, ...] = ()
     """What the session's log cannot say or says wrongly."""
+    title: str = ""
+    """What the session is called; not escaped."""
 
     @property
     def full(self) -> float:
@@ -121,7 +125,7 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
             out += [f"{p.tokens:>10,}  {'':>6}    {_name(p)}{_shortened(p)}" for p in named[:parts]]
         out += ["", "largest messages"]
         out += [
-            f"{c.tokens:>10,}  {_place(c):>6}  {line(c.tool or c.role, 24)}: {line(c.preview, 80)}"
+            f"{c.tokens:>10,}  {_place(c):>6}  {line(c.name, 80)}"
             for c in self.contributors[:contributors]
         ]
         return "\n".join(out)
@@ -131,20 +135,20 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         rows = "".join(self._group_rows(group, tokens) for group, tokens in self.groups().items())
         largest = "".join(
             f'<tr><td style="{_NUMBER}">{c.tokens:,}</td><td style="{_NUMBER}">{_place(c)}</td>'
-            f'<td style="{_CELL}">{escape(c.tool or c.role, 40)}</td>'
-            f'<td style="{_CELL}">{escape(c.preview, 100)}</td></tr>'
+            f'<td style="{_CELL}" title="{escape(c.preview, 200)}">{escape(c.name, 120)}</td></tr>'
             for c in self.contributors
         )
         width = min(self.full, 1.0) * 100
         return (
             '<div class="ctxkit-report" style="color:var(--jp-content-font-color1,inherit)">'
-            f"<strong>{escape(self._title(), 300)}</strong><br>{escape(self._fullness())}"
+            f'<strong title="id {escape(self.session, 120)}">{escape(self._title(), 300)}</strong>'
+            f"<br>{escape(self._fullness())}"
             '<div aria-hidden="true" style="max-width:420px;border:1px solid #777777;height:11px;margin:4px 0">'
             f'<span style="{_BAR};display:block;height:11px;width:{width:.1f}%"></span></div>'
             f"<small>{escape(self._honesty(), 400)}</small>"
             f"{''.join(f'<br><small>Note: {escape(n, 400)}</small>' for n in self.notes)}"
             f"{_table('What fills the window', ('part', 'tokens', 'share', '', 'unshortened', 'messages'), rows)}"
-            f"{_table('The largest messages', ('tokens', 'position', 'from', 'begins'), largest)}</div>"
+            f"{_table('The largest messages', ('tokens', 'position', 'what'), largest)}</div>"
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
@@ -156,7 +160,7 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
     def _title(self) -> str:
         where = "before the next call" if self.call is None else f"at call {self.call}, turn {self.turn}"
         model = f", {line(self.model, 60)}" if self.model else ""
-        return f"Context of {line(self.session, 60)} {where}{model}"
+        return f"Context of {line(self.title or self.session, 60)} {where}{model}"
 
     def _fullness(self) -> str:
         known = f"{self.prompt_tokens:,} tokens ({self.prompt_source})"

@@ -8,6 +8,7 @@ from ctxkit.frames.columns import BOOL, INT, TEXT, TIME, Column
 from ctxkit.frames.counts import counting
 from ctxkit.frames.fates import Fate, fates
 from ctxkit.messages import Edit, Message, ToolCall
+from ctxkit.subjects import answered, command_of, only_call, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,6 +29,13 @@ COLUMNS = (
     Column("role", TEXT, "", "system, user, assistant, tool (a tool result) or summary"),
     Column("kind", TEXT, "", "a finer word than the role, as the reader gives it; missing for plain messages"),
     Column("tool", TEXT, "", "tool of a result; the tools that a reply calls, joined by commas"),
+    Column(
+        "path",
+        TEXT,
+        "",
+        "the file that a tool was asked about, as the log writes it; of a reply where it asks one tool only",
+    ),
+    Column("command", TEXT, "", "the command line that a tool was asked to run; of a reply as above"),
     Column("tokens", INT, "tokens", "size as it was written; missing where the log holds no content"),
     Column(
         "chars", INT, "characters", "text, thinking, tool names and arguments; missing where the log holds no content"
@@ -76,6 +84,10 @@ def _session(session: Session, data: dict[str, list[Any]], count: Count) -> None
     data["role"] += [m.role for m in messages]
     data["kind"] += [m.kind or None for m in messages]
     data["tool"] += [m.tool or (_called(m) if m.role == "assistant" and m.parts else None) for m in messages]
+    for message, answers in answered(messages):
+        call = answers or (only_call(message) if message.role == "assistant" else None)
+        data["path"].append(None if call is None else path_of(call))
+        data["command"].append(None if call is None else command_of(call))
     data["is_error"] += [m.is_error for m in messages]
     data["pinned"] += [m.pinned for m in messages]
     sizes, sources, of = counting(session, count, data["chars"])

@@ -13,6 +13,7 @@ from ctxkit.frames.summaries import is_billed
 from ctxkit.frames.turns import total
 from ctxkit.messages import EVENTS, LOST, Image
 from ctxkit.sizes.falls import falls
+from ctxkit.titles import project_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     Column("session", TEXT, "", "id of the session"),
     Column("title", TEXT, "", "its title, where it has one"),
+    Column("project", TEXT, "", "the last part of the folder that the agent worked in, where the log names it"),
     Column("format", TEXT, "", "the reader that made it, or live, or replay"),
     Column("program", TEXT, "", "the program that wrote the log"),
     Column("version", TEXT, "", "the version of that program"),
@@ -98,6 +100,7 @@ def _about(session: Session) -> dict[str, Any]:
     return {
         "session": session.id,
         "title": session.title,
+        "project": project_of(session),
         "format": session.format,
         "program": session.product,
         "version": session.version,

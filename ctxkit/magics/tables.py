@@ -10,9 +10,14 @@ from ctxkit.magics.subcommands import Subcommand
 from ctxkit.markup import line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pandas as pd
 
     from ctxkit.magics.kit import CtxKit
+    from ctxkit.session import Session
+    from ctxkit.sheets import Tabular
+    from ctxkit.spending import Spend
 
 
 @dataclass(frozen=True)
@@ -35,15 +40,30 @@ class Nothing:
 
 
 def turns(kit: CtxKit, asked: Growing) -> pd.DataFrame:
-    """One row a turn, with the columns of `ctxkit.frame(per="turn")`; followed, it grows with the session."""
+    """One row a turn, with the columns of `ctxkit.frame(per="turn")`; followed, it grows with the session.
+
+    It is shown as an exported page shows it.
+    """
     if asked.follow:
         return kit.lives.get(asked.session).turns
-    return _frame(kit, asked, "turn")
+    from ctxkit.reports.glances import turns_of
+
+    return _frame(kit, asked, "turn", turns_of)
 
 
 def compactions(kit: CtxKit, asked: Table) -> pd.DataFrame:
-    """One row a compaction, with the columns of `ctxkit.frame(per="compaction")`."""
-    return _frame(kit, asked, "compaction")
+    """One row a compaction, with the columns of `ctxkit.frame(per="compaction")`, shown as in an exported page."""
+    from ctxkit.reports.glances import cuts_of
+
+    return _frame(kit, asked, "compaction", cuts_of)
+
+
+def spend(kit: CtxKit, asked: Table) -> Spend:
+    """Where the money of a session went."""
+    from ctxkit.spending import spend
+
+    made: Spend = spend(kit.session(asked.session))
+    return made
 
 
 def sessions(kit: CtxKit, _: Nothing) -> pd.DataFrame:
@@ -65,13 +85,22 @@ def sessions(kit: CtxKit, _: Nothing) -> pd.DataFrame:
         for name, s in kit.sessions.items()
     ]
     columns = ["active", "format", "messages", "calls", "compactions", "title", "file"]
-    return pd.DataFrame(rows, columns=columns, index=pd.Index(list(kit.sessions), name="session", dtype="object"))
+    names = list(kit.sessions)
+    table = pd.DataFrame(rows, columns=columns, index=pd.Index(names, name="session", dtype="object"))
+    from ctxkit.magics.faced import faced
+    from ctxkit.reports.glances import sessions_of
+
+    known = [s for _, s in kit.sessions.items()]
+    called = [f"{name} (active)" if name == kit.sessions.active_name else name for name in names]
+    return faced(table, sessions_of(known, len(known), [line(n, 60) for n in called]))
 
 
-def _frame(kit: CtxKit, asked: Table, per: str) -> pd.DataFrame:
+def _frame(kit: CtxKit, asked: Table, per: str, made: Callable[[Session], Tabular]) -> pd.DataFrame:
     from ctxkit.frames import frame
+    from ctxkit.magics.faced import faced
 
-    return shown(frame(kit.session(asked.session), per=per))
+    session = kit.session(asked.session)
+    return faced(shown(frame(session, per=per)), made(session))
 
 
 def shown(table: pd.DataFrame) -> pd.DataFrame:
@@ -88,5 +117,6 @@ def shown(table: pd.DataFrame) -> pd.DataFrame:
 SUBCOMMANDS = (
     Subcommand("turns", "A table with one row a turn.", Growing, turns),
     Subcommand("compactions", "A table with one row a compaction.", Table, compactions),
+    Subcommand("spend", "Where the money of a session went, in sentences and tables.", Table, spend),
     Subcommand("sessions", "The sessions that were read, and which is active.", Nothing, sessions),
 )

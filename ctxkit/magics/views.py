@@ -52,7 +52,7 @@ class Status:
         whole = max(self.report.prompt_tokens, 1)
         named = list(self.report.groups().items())
         largest = self.report.contributors[: self.largest]
-        named += [(f"{line(c.tool or c.role, 24)}: {line(c.preview, 70)}", c.tokens) for c in largest]
+        named += [(line(c.name, 80), c.tokens) for c in largest]
         return [(f"{n:,}", f"{n / whole:.0%}", name) for name, n in named]
 
     def __repr__(self) -> str:
@@ -70,7 +70,7 @@ class Status:
     def _where(self) -> str:
         r = self.report
         at = "before the next call" if r.call is None else f"at call {r.call}, turn {r.turn}"
-        return " · ".join([line(r.session, 60), at, *([line(r.model, 60)] if r.model else [])])
+        return " · ".join([line(r.title or r.session, 60), at, *([line(r.model, 60)] if r.model else [])])
 
 
 def status(kit: CtxKit, asked: At) -> Status:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.cells import summary
 from ctxkit.metrics.fronts import front
 from ctxkit.plots.axes import Axes, Trace
 from ctxkit.plots.chart import Chart
+from ctxkit.plots.palette import TEXT
 from ctxkit.plots.words import figure, noted, trust
 
 if TYPE_CHECKING:
@@ -34,6 +35,15 @@ class Point(NamedTuple):
     few: bool
     """Fewer than five sessions."""
     on_front: bool
+    over: bool = False
+    """True where one of its runs does not fit into the window: such a setting is on no front."""
+    alike: tuple[str, ...] = ()
+    """Others with the same two figures."""
+
+    @property
+    def name(self) -> str:
+        """What is written beside it."""
+        return self.rules if not self.alike else f"{_short(self.rules)} and {len(self.alike)} more"
 
 
 def frontier_data(
@@ -53,10 +63,11 @@ def frontier_data(
     rows = summary(runs, by, (x, y)).dropna(subset=[x, y]).sort_values([x, y])
     if rows.empty:
         raise BadArguments(f"No run has both {x} and {y}: sweep with loss=True, over sessions with usage and prices.")
-    best = front(rows[x].tolist(), rows[y].tolist())
-    found = zip(rows.to_dict("records"), best.tolist(), strict=True)
-    return tuple(
-        Point(
+    over = rows[by].isin(set(runs.loc[runs["over_call"].notna(), by]) if "over_call" in runs.columns else set())
+    best = front(*(rows[c].where(~over).tolist() for c in (x, y)))
+    found: dict[Any, Point] = {}
+    for r, out, on in zip(rows.to_dict("records"), over.tolist(), best.tolist(), strict=True):
+        point = Point(
             str(r[by]),
             float(r[x]),
             float(r[y]),
@@ -65,9 +76,12 @@ def frontier_data(
             int(r["sessions_n"]),
             bool(r["few"]),
             bool(on),
+            bool(out),
         )
-        for r, on in found
-    )
+        first = found.setdefault((point.x, point.y, out), point)
+        if first is not point:
+            found[point.x, point.y, out] = first._replace(alike=(*first.alike, point.rules))
+    return tuple(found.values())
 
 
 @noted
@@ -78,29 +92,38 @@ def frontier(runs: pd.DataFrame, x: str = "cost_usd", y: str = "needed_later_los
 
 def _chart(points: Sequence[Point], x: str, y: str, checked: str) -> Chart:
     best = [p for p in points if p.on_front]
-    rest = [p for p in points if not p.on_front]
+    rest = [p for p in points if not p.on_front and not p.over]
+    over = [p for p in points if p.over]
     traces = [
-        _trace("on the front", best, 0, x, y, line=True),
+        _stairs(best),
         replace(_trace("on the front", best, 0, x, y), follows=True),
         _trace("beaten by another", rest, 1, x, y),
+        replace(_trace("does not fit into the window", over, 2, x, y), colour=TEXT, hollow=True),
     ]
     n = max((p.sessions for p in points), default=0)
     few = " Fewer than five sessions: the order may change with the next one." if any(p.few for p in points) else ""
     return Chart(
         title=f"{_words(y)} against {_words(x)}".capitalize(),
         caption=f"Each point is a setting, its mean over {n} session{'s' if n != 1 else ''}; one on the line is "
-        f"beaten by no other in both.{few} Replays tell the bill and the chance of loss, not the outcome.{checked}",
-        drawing=Axes(x=_words(x), y=_words(y), traces=tuple(t for t in traces if len(t.x)), y_share=y in _SHARES),
+        f"beaten by no other in both; what does not fit into the window is not asked.{few} "
+        f"Replays tell the bill and the chance of loss, not the outcome.{checked}",
+        drawing=Axes(
+            x=_words(x),
+            y=_words(y),
+            traces=tuple(t for t in traces if len(t.x)),
+            y_share=y in _SHARES,
+            x_dollars=x.endswith("_usd"),
+        ),
         head=("setting", _words(x), "90 %", _words(y), "90 %", "sessions", "front"),
         rows=tuple(
             (
-                p.rules,
+                p.name,
                 figure(x, p.x),
                 _range(x, p.x_range),
                 figure(y, p.y),
                 _range(y, p.y_range),
                 _count(p),
-                "yes" * p.on_front,
+                "over the window" if p.over else "yes" * p.on_front,
             )
             for p in points
         ),
@@ -108,15 +131,28 @@ def _chart(points: Sequence[Point], x: str, y: str, checked: str) -> Chart:
     )
 
 
-def _trace(name: str, points: Sequence[Point], look: int, x: str, y: str, *, line: bool = False) -> Trace:
+def _stairs(points: Sequence[Point]) -> Trace:
+    """Return the front as the stairs that it is: between two settings nothing better is known."""
+    xs, ys = [], []
+    for before, p in zip([None, *points], points, strict=False):
+        if before is not None:
+            xs.append(p.x)
+            ys.append(before.y)
+        xs.append(p.x)
+        ys.append(p.y)
+    return Trace(name="on the front", x=xs, y=ys, marked=False)
+
+
+def _trace(name: str, points: Sequence[Point], look: int, x: str, y: str) -> Trace:
     def hover(k: int) -> str:
         p = points[k]
-        return f"{p.rules}\n{_words(x)} {figure(x, p.x)}\n{_words(y)} {figure(y, p.y)}\n{_count(p)} sessions"
+        alike = [f"the same: {', '.join(p.alike)}"] if p.alike else []
+        figures = [f"{_words(x)} {figure(x, p.x)}", f"{_words(y)} {figure(y, p.y)}", f"{_count(p)} sessions"]
+        return "\n".join([p.rules, *figures, *alike])
 
-    places = [p.x for p in points], [p.y for p in points]
-    names = () if line else tuple(_short(p.rules) for p in points)
+    names = tuple(_short(p.name) for p in points)
     return Trace(
-        name=name, x=places[0], y=places[1], kind="line" if line else "points", names=names, hover=hover, look=look
+        name=name, x=[p.x for p in points], y=[p.y for p in points], kind="points", names=names, hover=hover, look=look
     )
 
 

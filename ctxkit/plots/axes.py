@@ -10,11 +10,16 @@ import numpy as np
 
 from ctxkit.plots.chart import safe
 from ctxkit.plots.decimation import POINTS, decimate
+from ctxkit.plots.labels import along, beside
 from ctxkit.plots.palette import GRID, TEXT, colour, dash, symbol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+_AREA = (560.0, 280.0)
+"""Pixels within the axes of a chart on a page of 700."""
+_ABOVE = 24.0
+"""Pixels above them where a name may stand."""
 _FEW = 64
 """Lines of fewer points get markers, else a single point would not be seen."""
 
@@ -37,9 +42,11 @@ class Trace:
     shown: bool = True
     """False: only in the legend until it is clicked."""
     names: tuple[str, ...] = ()
-    """What is written beside the points of the static picture, one each, as far as there is room."""
+    """What is written beside its points, one each, as far as there is room."""
     hollow: bool = False
     """True where its points are drawn as outlines: what they stand for was found, not recorded."""
+    marked: bool = True
+    """False: a line without markers, however few its points."""
     follows: bool = False
     """True where it comes and goes with the trace of the same look, and has no place of its own in the legend."""
 
@@ -80,6 +87,8 @@ class Axes:
     """True where y is a share, shown in per cent."""
     y_small: bool = False
     """True where y is about 1: 0.5 is written so, and not as 500m."""
+    x_dollars: bool = False
+    """True where x is an amount: `$` on its ticks."""
     ticks: tuple[str, ...] = field(default=())
     """Names for the places 0, 1, 2 ... of the x axis."""
     points: int = 600
@@ -94,6 +103,8 @@ class Axes:
         places = [shared(values, room)] * len(values) if self.stacked else [decimate(y, room) for y in values]
         rows = zip(self.traces, values, places, strict=True)
         data = [_trace(t, y, kept, stacked=self.stacked) for t, y, kept in rows]
+        for drawn, written in zip(data, self._written(), strict=True):
+            drawn.update(written)
         data += [_limit(limit, self._span()) for limit in self.limits]
         return {"data": data, "layout": self._layout()}
 
@@ -102,6 +113,26 @@ class Axes:
         from ctxkit.plots.svg import draw
 
         return draw(self)
+
+    def _written(self) -> list[dict[str, Any]]:
+        """Return for each trace the names beside its points, placed for the narrowest page; wider, they are apart."""
+        named = [t for t in self.traces if t.kind == "points" and len(t.names) == len(t.x)]
+        places = [(float(x), float(y)) for t in named for x, y in zip(t.x, t.y, strict=True)]
+        if not places or len(places) > _FEW:
+            return [{} for _ in self.traces]
+        low, high = min(x for x, _ in places), max(x for x, _ in places)
+        top = max(*(y for _, y in places), 0.0) or 1.0
+
+        def pixel(x: float, y: float) -> tuple[float, float]:
+            wide, tall = _AREA
+            return wide * (0.04 + 0.92 * (x - low) / ((high - low) or 1)), _ABOVE + tall * (1 - y / top)
+
+        lines = [t for t in self.traces if t.kind == "line" and not t.marked]
+        crossed = [p for t in lines for p in along([pixel(x, y) for x, y in zip(t.x, t.y, strict=True)])]
+        names, room = [n for t in named for n in t.names], {"width": _AREA[0], "height": _AREA[1] + _ABOVE + 8}
+        spots = beside([pixel(*p) for p in places], names, crossed, **room)
+        found = iter(zip(names, spots, strict=True))
+        return [_names([next(found) for _ in t.names]) if t in named else {} for t in self.traces]
 
     def _span(self) -> tuple[float, float]:
         ends = [float(v) for t in self.traces if len(t.x) for v in (t.x[0], t.x[-1])]
@@ -112,6 +143,8 @@ class Axes:
         x: dict[str, Any] = {**axis, "title": {"text": safe(self.x), "standoff": 6}, "showgrid": False}
         if self.whole:
             x |= {"tickformat": "d", "dtick": max(1, round((self._span()[1] - self._span()[0]) / 12))}
+        if self.x_dollars:
+            x |= {"tickprefix": "$"}
         if self.ticks:
             x |= {"tickvals": list(range(len(self.ticks))), "ticktext": [safe(t, 24) for t in self.ticks]}
         y = {
@@ -137,6 +170,16 @@ class Axes:
             "shapes": [_mark(m) for m in self.marks],
             "annotations": [_note(m) for m in self.marks if m.label],
         }
+
+
+def _names(written: list[tuple[str, str | None]]) -> dict[str, Any]:
+    return {
+        "mode": "markers+text",
+        "text": ["" if spot is None else safe(name, 40) for name, spot in written],
+        "textposition": [spot or "middle right" for _, spot in written],
+        "textfont": {"size": 10, "color": TEXT},
+        "cliponaxis": False,  # else a point on an axis is cut in half
+    }
 
 
 def _values(trace: Trace) -> Any:
@@ -165,9 +208,8 @@ def _trace(trace: Trace, y: Any, kept: Any, *, stacked: bool) -> dict[str, Any]:
             "size": 9 if trace.kind == "points" else 5,
             "symbol": symbol(trace.look) + "-open" * trace.hollow,
         }
-        out["mode"] = (
-            "markers" if trace.kind == "points" else "lines+markers" if len(y) < _FEW and not stacked else "lines"
-        )
+        marked = len(y) < _FEW and trace.marked and not stacked
+        out["mode"] = "markers" if trace.kind == "points" else "lines+markers" if marked else "lines"
         if trace.step:
             out["line"]["shape"] = "hv"
         if trace.kind == "area":

@@ -9,7 +9,7 @@ import numpy as np
 
 from ctxkit.markup import escape
 from ctxkit.plots.decimation import decimate
-from ctxkit.plots.labels import labels
+from ctxkit.plots.labels import along, labels
 from ctxkit.plots.palette import GRID, SVG_DASHES, TEXT, colour, dash
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ def _names(scale: _Scale, shapes: list[tuple[Trace, Any, Any]]) -> list[str]:
     others = [point for t, points in places if len(t.names) != len(points) for point in points]
     if not named:
         return []
-    found = labels([p for p, _ in named], [n for _, n in named], others, width=_WIDTH, height=_HEIGHT - _BOTTOM)
+    lines = (_finite(scale, x, y) for t, x, y in shapes if t.kind == "line" and not t.marked)
+    others += [point for each in lines for point in along(each)]
+    found = labels([p for p, _ in named], [n for _, n in named], others, width=_WIDTH, height=_HEIGHT - _BOTTOM + 6)
     return [_text(*label) for label in found]
 
 
@@ -117,8 +119,9 @@ def _grid(axes: Axes, scale: _Scale) -> str:
     else:
         ticks = nice(scale.x0, scale.x1, 6)
         whole = [t for t in ticks if float(t).is_integer()]  # x counts something: half a call is no place
-        below = [(tick, short(tick)) for tick in whole or ticks]
-    out += [_text(scale.x(x), _HEIGHT - _BOTTOM + 15, text, "middle") for x, text in below]
+        sign = "$" * axes.x_dollars
+        below = [(tick, sign + short(tick)) for tick in (ticks if axes.x_dollars else whole or ticks)]
+    out += [_text(scale.x(x), _HEIGHT - _BOTTOM + 17, text, "middle") for x, text in below]
     out.append(_text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 4, axes.x, "middle"))
     return "".join(out)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 from ctxkit.markup import line
 from ctxkit.readers.given import as_session, as_sessions
 from ctxkit.session import Session
+from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +40,7 @@ def name_all(sessions: GivenAll | Mapping[str, Given] | Compared) -> dict[str, S
     pairs = (
         [(name, as_session(s)) for name, s in given.items()]
         if named
-        else [(s.id, s) for s in as_sessions(given)]
+        else [(title_of(s, _LONG), s) for s in as_sessions(given)]
     )
     out: dict[str, Session] = {}
     for name, session in pairs:
@@ -57,6 +58,8 @@ def clock(seconds: float | None) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+_LONG = 48
+"""Letters of a session's name in a legend."""
 _NOTES = 6
 """Notes that a chart shows; of more it tells the number."""
 _P = ParamSpec("_P")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ctxkit.session import Session
 
@@ -41,6 +41,13 @@ class Sessions(list[Session]):
         frame = pd.DataFrame(self.failures, columns=["file", "line", "why"])
         return frame.astype({"file": "str", "line": "Int64", "why": "str"})
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
+        from importlib import import_module
+
+        portraits: Any = import_module("ctxkit.reports.portraits")  # far above: no business of a reader
+        made: dict[str, str] = portraits.of_sessions(self)
+        return made
+
     def __repr__(self) -> str:
         n, bad = len(self), len(self.failures)
         return f"<{n} session{'' if n == 1 else 's'}{f', {bad} failed: see .failed' if bad else ''}>"
@@ -51,6 +58,6 @@ def shown(work: Sequence[int], progress: bool) -> Iterable[int]:
     seen = sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
     if not progress or len(work) < _FEW or not seen:
         return work
-    from tqdm import tqdm
+    from tqdm.auto import tqdm
 
     return tqdm(work, desc="reading", unit="file", leave=False)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
+from ctxkit.amounts import known
 from ctxkit.cache.predictions import prediction
 from ctxkit.cache.words import foretold
 from ctxkit.markup import line
 from ctxkit.metrics.bills import Sheet
 from ctxkit.plots.words import notes_of
-from ctxkit.reports.figures import known
 from ctxkit.sizes import sizes
 
 if TYPE_CHECKING:

@@ -30,8 +30,7 @@ def _one(contributor: Contributor, message: Message, whole: int) -> str:
     failed = ", failed" if message.is_error else ""
     was = contributor.raw_tokens
     changed = f" (of {was:,}, {contributor.changed_by})" if was > contributor.tokens else ""
-    who = f"{contributor.role}{f' {contributor.tool}' if contributor.tool else ''}{failed}"
-    title = f"{contributor.tokens:,} tokens{changed}{share} · {line(who, 60)} · {contributor.preview}"
+    title = f"{contributor.tokens:,} tokens{changed}{share} · {line(contributor.name, 100)}{failed}"
     text = _text(message)
     more = f"\n… the first {_CHARS:,} of {len(text):,} characters" if len(text) > _CHARS else ""
     body = f'<pre tabindex="0">{escape(text[:_CHARS] + more)}</pre>'

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.amounts import MISSING, dollars, known, number, percent
 from ctxkit.markup import line
-from ctxkit.reports.figures import MISSING, dollars, known, number, percent
 from ctxkit.reports.page import table
 from ctxkit.sweeps.columns import BOOL, COLUMNS, FLOAT, INT
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.amounts import MISSING, known, number
 from ctxkit.errors import BadArguments
 from ctxkit.markup import escape, line
 from ctxkit.metrics.cells import FEW
 from ctxkit.plots import frontier
 from ctxkit.reports.assumptions import of_runs
-from ctxkit.reports.figures import MISSING, known, number
 from ctxkit.reports.page import Section, chart, facts, items, page, table
 from ctxkit.reports.runs import ROWS, cell, failures, runs_table
 from ctxkit.reports.sessions import made_by

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-VERSION = 4
+VERSION = 5
 """Of what a row means; files of another version are not gone on with."""
 
 

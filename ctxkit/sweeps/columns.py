@@ -23,6 +23,8 @@ COLUMNS = (
     Column("calls_n", INT, "calls that the record bills; all calls where it bills none"),
     Column("prompt_tokens", INT, "tokens of their prompts"),
     Column("peak_tokens", INT, "the largest of these prompts"),
+    Column("window_tokens", INT, "the model's window, or a larger one that the rules are set to; missing: not known"),
+    Column("over_call", INT, "the first call whose prompt is larger than the window; missing where all fit"),
     Column("fresh_tokens", INT, "prompt tokens billed as fresh input"),
     Column("cache_read_tokens", INT, "prompt tokens read from the cache"),
     Column("cache_write_tokens", INT, "prompt tokens written to the cache"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -12,11 +13,15 @@ from ctxkit.markup import escape, line
 from ctxkit.metrics.elongation import FLOOR, LEVEL
 from ctxkit.readers.given import of_session
 from ctxkit.replays import session_of
+from ctxkit.sheets import COLUMNS as WIDE
+from ctxkit.sheets import INK, Box, Heading, Tabular
 from ctxkit.sweeps.batches import Bench
-from ctxkit.sweeps.columns import typed
+from ctxkit.sweeps.columns import COLUMNS, typed
 from ctxkit.sweeps.grids import labels, rules_of
 from ctxkit.sweeps.renamed import Scores
 from ctxkit.sweeps.scores import row_of
+from ctxkit.sweeps.verdicts import glance
+from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
 
@@ -48,25 +53,24 @@ _SAME = 0.01
 """Own prices of a log and those of the table that differ by less are the same."""
 _SHARES = ("token_savings", "message_savings", "needed_later_loss", "summary_recall")
 _ORDER = {"cheaper": -1.0, "not told apart": 0.0, "dearer": 1.0}
-_NUMBER = "text-align:right;padding:2px 5px;font-variant-numeric:tabular-nums"
-_TEXT = "text-align:left;padding:2px 5px"
-_HEAD = "background:none;border:0;padding:0;margin:0;font:inherit;color:inherit;text-align:inherit;cursor:pointer"
-_SORT = (
-    "const h=this.parentNode,i=h.cellIndex,b=h.closest('table').tBodies[0],"
-    "d=h.getAttribute('aria-sort')==='descending'?1:-1;"
-    "for(const o of h.parentNode.cells)o.removeAttribute('aria-sort');"
-    "h.setAttribute('aria-sort',d>0?'ascending':'descending');"
-    "const v=r=>parseFloat(r.cells[i].dataset.value);"
-    "b.append(...[...b.rows].sort((r,s)=>(isNaN(v(r))-isNaN(v(s)))||d*(v(r)-v(s))||0))"
-)
-"""A click on a head sorts the rows by its figures, the largest first; the next click turns them round."""
+_GROUPS = {
+    "cost_usd": "dollars", "cost_low_usd": "dollars", "cost_high_usd": "dollars",
+    "real_low_usd": "dollars", "told_apart": "dollars",
+    "needed_later_loss": "loss", "summary_recall": "loss",
+    "token_savings": "saved by compactions", "message_savings": "saved by compactions",
+    "summary_tokens": "saved by compactions",
+    "hidden_messages_n": "hidden", "hidden_results_n": "hidden",
+}  # fmt: skip
+"""Heads that stand together, and under what."""
+_MEANINGS = {c.name: c.meaning for c in COLUMNS}
 
 
 class Comparison(Scores):
     """A frame of scores, one row a setting, the recorded session first, indexed by the names of the rules.
 
-    It takes every verb of a DataFrame (whose results are plain frames). Its display is in the order asked for until a
-    head is clicked. `replays` holds the session of each row; ``plots.growth(comparison)`` charts them.
+    It takes every verb of a DataFrame (whose results are plain frames). Its display says the chief figures and one word
+    of each setting, in the order asked for until a head is clicked; `detail` has the rest. `replays` holds the session
+    of each row; ``plots.growth(comparison)`` charts them.
     """
 
     _metadata = ["replays"]  # noqa: RUF012  pandas' own way to carry attributes
@@ -86,7 +90,7 @@ class Comparison(Scores):
             else ""
         )
         return (
-            f"{line(str(first['session']), 60)}: {_int(first['calls_n'])} calls. Replays keep the recorded trajectory: "
+            f"{_int(first['calls_n'])} calls. Replays keep the recorded trajectory: "
             f"they tell the bill and what was out of sight, not what the agent would have done. "
             f"{how}{riddles} "
             f"Summaries are billed as fresh input and output.{self._prices()}{self._apart()}"
@@ -115,41 +119,39 @@ class Comparison(Scores):
         told = self.replays.get("recorded") if hasattr(self, "replays") else None
         return [] if told is None else list(told.notes)
 
-    def to_text(self) -> str:
-        """Return the display as lines of text."""
-        rows = [["rules", *SHOWN.values()], *_rows(self)]
-        widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
-        out = [
-            "  ".join([r[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(r[1:], widths[1:], strict=True))])
-            for r in rows
+    @property
+    def detail(self) -> Tabular:
+        """Every figure that says how a setting did, as a table."""
+        heads = [Heading(h, _MEANINGS[c], group=_GROUPS.get(c, "")) for c, h in SHOWN.items()]
+        rows = [
+            (Box(line(str(name), 80)), *(Box(_shown(c, row), _number(c, row[c])) for c in SHOWN))
+            for name, row in self.iterrows()
         ]
+        return Tabular((Heading("rules", _MEANINGS["rules"], number=False), *heads), tuple(rows))
+
+    def to_text(self) -> str:
+        """Return the display as lines of text, 80 columns wide."""
         errors = [f"{line(str(n), 60)}: {line(str(e), 300)}" for n, e in self["error"].items() if _is(e)]
-        return "\n".join([*out, *errors, self.caption, *(f"Note: {line(n, 400)}" for n in self.notes)])
+        made = glance(self)
+        under = [*errors, made.legend, self.caption, *(f"Note: {line(n, 400)}" for n in self.notes)]
+        return "\n".join([self._title(), "", made.to_text(), "", *(w for told in under for w in wrap(told, WIDE))])
+
+    def _title(self) -> str:
+        told = self.replays.get("recorded") if hasattr(self, "replays") else None
+        return title_of(told, WIDE) if told is not None else line(str(self["session"].iloc[0]), WIDE)
 
     def _repr_html_(self) -> str:
-        heads = _head("rules", _TEXT) + "".join(_head(h, _NUMBER) for h in SHOWN.values())
-        apart = self["told_apart"].map(_ORDER).astype("Float64")
-        shown = pd.DataFrame(self)[list(SHOWN)].assign(told_apart=apart)
-        values = shown.astype(float).to_numpy(na_value=float("nan")).tolist()
-        body = "".join(
-            f'<tr><th scope="row" style="{_TEXT};min-width:9em" data-value="{-i}">{escape(r[0], 80)}</th>'
-            + "".join(
-                f'<td style="{_NUMBER}" data-value="{v:.9g}">{escape(c, 40)}</td>'
-                for c, v in zip(r[1:], numbers, strict=True)
-            )
-            + "</tr>"
-            for i, (r, numbers) in enumerate(zip(_rows(self), values, strict=True))
-        )
         errors = "".join(
             f"<li>{escape(str(n), 60)}: {escape(str(e), 300)}</li>" for n, e in self["error"].items() if _is(e)
         )
         told = "".join(f"<br>Note: {escape(n, 400)}" for n in self.notes)
-        caption = f'<caption style="text-align:left">{escape(self.caption, 1300)}{told}</caption>'
+        basis = f"<details><summary>What these figures rest on</summary>{escape(self.caption, 1300)}</details>"
+        full = f"<details><summary>All figures</summary>{self.detail.to_html()}</details>"
+        hover = escape(f"id {line(str(self['session'].iloc[0]), 120)}", 200)
         return (
-            '<div class="ctxkit-comparison" style="color:var(--jp-content-font-color1,inherit);overflow-x:auto">'
-            f'<table style="border-collapse:collapse">{caption}'
-            f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
-            f"{f'<ul>{errors}</ul>' if errors else ''}</div>"
+            f'<div class="ctxkit-comparison" style="{INK}">'
+            f'<strong title="{hover}">{escape(self._title(), 120)}</strong>'
+            f"{glance(self).to_html()}{f'<ul>{errors}</ul>' if errors else ''}{basis}{full}{told}</div>"
         )
 
     def __repr__(self) -> str:
@@ -203,10 +205,6 @@ def compare(
     return frame
 
 
-def _rows(frame: pd.DataFrame) -> list[list[str]]:
-    return [[line(str(name), 80), *(_shown(column, row) for column in SHOWN)] for name, row in frame.iterrows()]
-
-
 def _shown(column: str, row: Any) -> str:
     """Return a cell; an interval stands in one, and is sorted by its lower end."""
     if column != "real_low_usd" or not _is(row[column]):
@@ -215,9 +213,11 @@ def _shown(column: str, row: Any) -> str:
     return _cell("cost_usd", low) + (f"–{high:,.2f}" if high > low else "")
 
 
-def _head(name: str, style: str) -> str:
-    button = f'<button type="button" style="{_HEAD}" title="Sort" onclick="{_SORT}">{name}</button>'
-    return f'<th scope="col" style="{style}">{button}</th>'
+def _number(column: str, value: Any) -> float | None:
+    """Return what a cell is sorted by."""
+    if not _is(value):
+        return None
+    return _ORDER.get(str(value)) if column == "told_apart" else float(value)
 
 
 def _cell(column: str, value: Any) -> str:

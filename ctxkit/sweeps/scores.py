@@ -28,11 +28,12 @@ from ctxkit.readers.given import of_session
 from ctxkit.replays import crowded, hidden
 from ctxkit.session import Session
 from ctxkit.sizes import Sizes, sizes
+from ctxkit.sizes.windows import window_of
 from ctxkit.sweeps.columns import NAMES
 from ctxkit.sweeps.outlooks import Outlook
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import pandas as pd
 
@@ -85,6 +86,28 @@ class Base:
     def outlook(self) -> Outlook:
         """What its rows say of real runs."""
         return Outlook(self.session)
+
+    @cached_property
+    def window(self) -> int | None:
+        """Tokens of its window, at its last call; None: neither log nor table knows it."""
+        if not self.session.calls:
+            return self.session.context_window
+        last = self.session.calls[-1].message
+        return window_of(self.session, last.model or self.session.model, last).tokens
+
+    def over(self, prompts: Iterable[int | None], peak: int | None, own: Any = None) -> dict[str, Any]:
+        """Return the columns of the window: its size, and the first call that does not fit into it.
+
+        Args:
+            prompts: tokens of each call's prompt.
+            peak: the largest of them.
+            own: the window that rules are set to.
+        """
+        window = max(self.window, own) if self.window and type(own) is int else self.window
+        if not window or peak is None or peak <= window:
+            return {"window_tokens": window}
+        first = next((i for i, n in enumerate(prompts) if n is not None and n > window), None)
+        return {"window_tokens": window, "over_call": first}
 
     def head(self, rules: str, source: str | None) -> dict[str, Any]:
         """Return the columns that do not depend on a run."""
@@ -200,6 +223,7 @@ def _run_row(base: Base, done: Run, label: str, *, reuse: bool) -> dict[str, Any
     failed = sum(h.why.startswith("failed: ") for h in done.held) if done.held else 0
     seen: dict[str, Any] = {"suppressed": len(done.held) - failed, "failed": failed, "note": crowded(done)}
     seen |= {"hidden": hidden(done), "pruned": done.rules.pruning is not None}
+    seen["window"] = done.rules.parameters.get("context_window")
     plain = done.rules.pruning is None
     prompts = QuickPrompts(done.log) if plain else Prompts(done.prompts)
     return _row(base, label, (SentByRun(done), prompts), spots_of(done), seen, reuse=reuse)
@@ -214,6 +238,7 @@ def _replayed(base: Base, session: Session, *, reuse: bool) -> dict[str, Any]:
         "failed": failed,
         "note": told.get("note"),
         "pruned": bool(told.get("pruning")),
+        "window": told.get("parameters", {}).get("context_window"),
     }
     prompts, shared = sent(session)
     sent_by = Sent(prompts.tolist(), shared.tolist()), Prompts(prompts)
@@ -232,6 +257,7 @@ def _row(
     (calls, prompts), sheet = sent_by, base.sheet
     invoice = bill(sheet, calls, [w for s in spots for w in s.written], reuse=reuse)
     row = base.head(label, base.source)
+    row |= base.over(map(calls.prompt, range(len(sheet.billed))), invoice.peak, seen["window"])
     row |= {
         "prompt_tokens": invoice.prompts,
         "peak_tokens": invoice.peak,
@@ -260,7 +286,7 @@ def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:
     known = [n for n in sizes_ if n]
     ledger = base.outlook.ledger(reuse=reuse)
     cuts, prompts = compactions(session, base.anchored)
-    row = base.head("recorded", source)
+    row = base.head("recorded", source) | base.over(sizes_, max(known, default=None))
     row |= {
         "prompt_tokens": sum(known) if known else None,
         "peak_tokens": max(known, default=None),

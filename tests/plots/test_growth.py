@@ -20,7 +20,7 @@ def compacted(**more):
 
 def test_a_line_is_one_agent_of_one_session():
     cut = Cut(0, 1, "main", 110, 20, "tail · auto")
-    assert growth_data(compacted(id="s")) == (
+    assert growth_data(compacted(id="s", title="s")) == (
         Line("s", (0, 1), (100, 40), (0, 1), ("m", None), (5.0, None), (cut,), (), 400, "recorded"),
     )
 
@@ -45,17 +45,17 @@ def test_whole_turns_have_no_size_and_the_chart_says_where_to_look():
 
 
 def test_agents_and_sessions_are_told_apart():
-    two = session(user(), assistant(agent="a", usage=usage(1)), assistant(agent="b", usage=usage(2)), id="s")
+    two = session(user(), assistant(agent="a", usage=usage(1)), assistant(agent="b", usage=usage(2)), id="s", title="s")
     assert [x.name for x in growth_data(two)] == ["s · a", "s · b"]
-    assert [x.name for x in growth_data([compacted(id="s"), compacted(id="s")])] == ["s", "s (2)"]
+    assert [x.name for x in growth_data([compacted(id="s", title="s"), compacted(id="s")])] == ["s", "s (2)"]
     assert [x.name for x in growth_data({"before": compacted(), "after": compacted()})] == ["before", "after"]
 
 
 def test_the_figure_has_a_line_its_compactions_and_the_limit():
-    chart = ck.plots.growth(compacted(id="s"))
+    chart = ck.plots.growth(compacted(id="s", title="s"))
     assert [t.name for t in chart.figure().data] == ["s", "compactions", "limit 400"]
     assert len(chart.to_plotly()["layout"]["shapes"]) == 1
-    several = ck.plots.growth([compacted(id="s"), compacted(id="t")]).figure()
+    several = ck.plots.growth([compacted(id="s", title="s"), compacted(id="t")]).figure()
     assert [t.name for t in several.data] == ["s", "t", "compactions of s", "compactions of t", "limit 400"]
 
 

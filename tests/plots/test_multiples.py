@@ -17,7 +17,7 @@ def talk(name, *sizes, cut=False, **more):
     log = [m for n in sizes for m in (user(), assistant(usage=usage(n)))]
     if cut:
         log.insert(2, summarised([log[0]], tokens_before=sizes[0], tokens_after=9))
-    return session(*log, id=name, **more)
+    return session(*log, id=name, title=name, **more)
 
 
 def panels(*sessions, **more):
@@ -67,7 +67,7 @@ def test_a_window_far_above_is_not_drawn():
 
 
 def test_agents_of_one_session_share_its_panel():
-    s = session(user(), assistant(agent="a", usage=usage(1)), assistant(agent="b", usage=usage(2)), id="s")
+    s = session(user(), assistant(agent="a", usage=usage(1)), assistant(agent="b", usage=usage(2)), id="s", title="s")
     drawn = panels(s)
     assert [(d["name"], d["xaxis"]) for d in drawn["data"]] == [("s · a", "x"), ("s · b", "x")]
 

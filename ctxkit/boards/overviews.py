@@ -1,0 +1,308 @@
+"""`ctxkit.board`: all sessions of a folder in one table, grouped and filtered by hand, read once."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.amounts import MISSING, counted, dollars, known, number, tokens
+from ctxkit.boards.kept import Kept, Stamp
+from ctxkit.boards.tallied import Tallied, family, tallied
+from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
+from ctxkit.markup import escape, line
+from ctxkit.readers.catalogue import read_all
+from ctxkit.readers.folders import LOGS, find
+from ctxkit.sheets import INK, Box, Heading, Tabular
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import pandas as pd
+
+    from ctxkit.session import Session
+
+WAYS: dict[str, Callable[[Tallied], str]] = {
+    "day": lambda r: _day(r.started),
+    "project": lambda r: r.project or "no project",
+    "tool": lambda r: r.tool,
+    "model": lambda r: r.model or "no model",
+    "agent": lambda r: r.agent,
+}
+"""How sessions are put together."""
+_TEXT, _PAGE = 12, 300
+_HIGH = 520
+_FIRST = 3.5
+"""Seconds that the first look reads; what is left is read by `go_on`."""
+_LAST = 253_402_300_799
+_HEADS = (
+    Heading("#", "its number: board.open(number) reads it"),
+    Heading("session", "its title, else what was asked first; id and file when pointed at", number=False),
+    Heading("day", "when it began, UTC", number=False),
+    Heading("calls", "requests to a model", spare=True),
+    Heading("spend", "dollars, compactions included, subagents apart"),
+    Heading("peak", "the largest prompt, in tokens"),
+    Heading("", "sizes of its prompts", number=False, spare=True),
+    Heading("cuts", "compactions"),
+    Heading("misses", "calls that did not find the cache that was there", spare=True),
+    Heading("errors", "calls and tools that failed", spare=True),
+    Heading("project", "the folder that it worked in", number=False, spare=True),
+    Heading("tool", "the program that wrote the log", number=False, spare=True),
+    Heading("model", "", number=False, spare=True),
+)
+_GROUPED = (
+    Heading("sessions"),
+    Heading("spend", "dollars of those that have a price"),
+    Heading("peak", "the largest prompt of all"),
+    Heading("cuts", "compactions"),
+    Heading("misses", "calls that did not find the cache that was there"),
+    Heading("thrash", "sessions whose compactions did not pay", spare=True),
+    Heading("errors", "calls and tools that failed"),
+)
+_FILTER = (
+    "const w=this.value.toLowerCase().split(/\\s+/);"
+    "for(const r of this.parentNode.querySelectorAll('tbody tr')){"
+    "const t=(r.textContent+' '+[...r.cells].map(c=>c.title).join(' ')).toLowerCase();"
+    "r.style.display=w.every(x=>t.includes(x))?'':'none'}"
+)
+"""Shows the rows that hold every word."""
+
+
+class Board:
+    """Rows of sessions, newest first. `where` and `by` make smaller boards and sums; `open` reads one whole."""
+
+    def __init__(self, rows: list[Tallied], *, waiting: list[Stamp] | None = None, failed_n: int = 0) -> None:
+        self.rows = rows
+        self.failed_n = failed_n
+        """Files that could not be read."""
+        self._waiting = waiting or []
+
+    @property
+    def waiting_n(self) -> int:
+        """Files that were not read yet: see `go_on`."""
+        return len(self._waiting)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def open(self, number: int) -> Session:
+        """Return the session of a row, read from its file.
+
+        Raises:
+            BadArguments: there is no such row, or its file holds it no more.
+            ReadError: the file cannot be read.
+        """
+        if not 0 <= number < len(self.rows):
+            raise BadArguments(f"The board has rows 0 to {len(self.rows) - 1}, not {number}.")
+        row = self.rows[number]
+        for session in read_all(row.path, progress=False):
+            for each in family(session):
+                if line(each.id, 200) == row.id:
+                    return each
+        raise BadArguments(f"{row.path!r} does not hold the session {row.id!r} any more: make the board again.")
+
+    def where(self, words: str = "", **columns: str) -> Board:
+        """Return the rows that hold every word, and whose columns are as given: ``where(project="cli")``.
+
+        Raises:
+            BadArguments: there is no such column.
+        """
+        for name in columns:
+            if name not in WAYS:
+                raise BadArguments(f"where() takes {', '.join(WAYS)}, not {name!r}.{did_you_mean(name, WAYS)}")
+        asked = words.lower().split()
+        rows = [
+            r
+            for r in self.rows
+            if all(WAYS[name](r) == value for name, value in columns.items())
+            and all(word in _said(r) for word in asked)
+        ]
+        return Board(rows, waiting=self._waiting, failed_n=self.failed_n)
+
+    def by(self, way: str) -> Tabular:
+        """Return one row a day, project, tool, model or agent, the dearest first.
+
+        Raises:
+            BadArguments: there is no such way.
+        """
+        if way not in WAYS:
+            raise BadArguments(f"by() takes one of {', '.join(WAYS)}, not {way!r}.{did_you_mean(str(way), WAYS)}")
+        groups: dict[str, list[Tallied]] = defaultdict(list)
+        for row in self.rows:
+            groups[WAYS[way](row)].append(row)
+        made = [_group(name, rows) for name, rows in groups.items()]
+        made.sort(key=lambda cells: -(cells[2].value or 0.0))
+        return Tabular((Heading(way, number=False), *_GROUPED), tuple(made))
+
+    def frame(self) -> pd.DataFrame:
+        """Return the rows as a DataFrame."""
+        import msgspec
+        import pandas as pd
+
+        columns = [n for n in Tallied.__struct_fields__ if n != "spark"]
+        made = pd.DataFrame([msgspec.structs.asdict(r) for r in self.rows], columns=columns)
+        made["started"] = pd.to_datetime(made["started"].astype("float64"), unit="s", utc=True)
+        return made.astype({c: "Int64" for c in columns if c.endswith("_n") or c == "peak"} | {"usd": "Float64"})
+
+    def go_on(self, seconds: float | None = None) -> Board:
+        """Read on where the first look stopped, for so many seconds or to the end, and return the whole board."""
+        return _read(self._waiting, list(self.rows), seconds, self.failed_n)
+
+    @property
+    def head(self) -> str:
+        """How many sessions there are and what they cost, in a sentence."""
+        usd = [r.usd for r in self.rows if r.usd is not None]
+        told = counted(len(self.rows), "session") + (f", {dollars(sum(usd))}" if usd else "")
+        unknown = len(self.rows) - len(usd)
+        told += f" ({number(unknown)} without a price)" if usd and unknown else ""
+        told += f"; {counted(self.failed_n, 'file')} could not be read" if self.failed_n else ""
+        return told + (f"; {number(self.waiting_n)} files wait: board.go_on() reads them" if self._waiting else "")
+
+    def table(self, rows: int = _PAGE) -> Tabular:
+        """Return the newest rows as a table."""
+        made = tuple(_row(i, r) for i, r in enumerate(self.rows[:rows]))
+        more = len(self.rows) - len(made)
+        return Tabular(_HEADS, made, legend=f"and {number(more)} more: where() and by() see them all" if more else "")
+
+    def to_text(self) -> str:
+        """Return the display as lines of text, 80 columns wide."""
+        made = self.table(_TEXT)
+        parts = [self.head, made.to_text(), made.legend, self.by("project").to_text() if self.rows else ""]
+        return "\n\n".join(filter(None, parts))
+
+    def _repr_html_(self) -> str:
+        head = f"<strong>{escape(self.head, 300)}</strong>"
+        if not self.rows:
+            return f'<div class="ctxkit-board" style="{INK}">{head}</div>'
+        sums = "".join(
+            f"<details><summary>by {way}</summary>{self.by(way).to_html(high=300)}</details>" for way in WAYS
+        )
+        box = (
+            '<input type="search" placeholder="words that a row must hold" aria-label="words that a row must hold" '
+            f'style="width:24em;margin:4px 0" oninput="{escape(_FILTER)}">'
+        )
+        rows = f"<div>{box}{self.table().to_html(high=_HIGH)}</div>"
+        return f'<div class="ctxkit-board" style="{INK}">{head}{sums}{rows}</div>'
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
+        return {"text/plain": self.to_text(), "text/html": self._repr_html_()}
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+
+def board(where: str | os.PathLike[str], *, seconds: float | None = _FIRST) -> Board:
+    """Return all sessions of a folder or a glob in one table, the newest first.
+
+    What was read is kept beside the user's other caches (`CTXKIT_CACHE`, else `~/.cache/ctxkit`: figures and titles,
+    no messages), so that only files that changed are read again.
+
+    Args:
+        where: a folder (everything below it), a file or a glob.
+        seconds: how long the newest files are read before the table is shown; None: until all are. The rest is read
+            by `Board.go_on`.
+
+    Raises:
+        BadArguments: there is no file.
+    """
+    place = Path(os.fspath(where)).expanduser()
+    stamps = [s for f in find(place, lambda _: None) if not f.why and (s := Stamp.of(f.path)) is not None]
+    if not stamps:
+        raise BadArguments(f"There is no file at {str(where)!r}.")
+    return _read(sorted(stamps, key=lambda s: -s.changed), [], seconds, 0)
+
+
+def _read(stamps: list[Stamp], rows: list[Tallied], seconds: float | None, failed_n: int) -> Board:
+    """Return the board of some files: from what was kept, else read, as long as there is time."""
+    until = None if seconds is None else time.monotonic() + seconds
+    waiting: list[Stamp] = []
+    with Kept() as kept:
+        for stamp in stamps:
+            found = kept.get(stamp)
+            if found is None and until is not None and time.monotonic() > until:
+                waiting.append(stamp)
+                continue
+            if found is None:
+                found = _rows(stamp)
+                kept.put(stamp, found)
+            failed_n += not found and Path(stamp.path).suffix.lower() in LOGS
+            rows.extend(found)
+    unique = {(r.path, r.id): r for r in rows}
+    newest = sorted(unique.values(), key=lambda r: -(r.started or 0.0))
+    return Board(newest, waiting=waiting, failed_n=failed_n)
+
+
+_NONE: tuple[Tallied, ...] = ()
+
+
+def _rows(stamp: Stamp) -> tuple[Tallied, ...]:
+    try:
+        return tuple(tallied(each, stamp.path) for s in read_all(stamp.path, progress=False) for each in family(s))
+    except (CtxkitError, OSError, ValueError, ArithmeticError, LookupError):
+        return _NONE
+
+
+def _said(r: Tallied) -> str:
+    return " ".join(filter(None, (r.title, r.project, r.tool, r.model, r.agent, r.id, r.path))).lower()
+
+
+def _row(i: int, r: Tallied) -> tuple[Box, ...]:
+    cuts = number(r.compactions_n) + " thrashes" * bool(r.thrash)
+    return (
+        Box(number(i), float(i)),
+        Box(r.title, None, f"id {r.id} · {r.path}"),
+        Box(_day(r.started), r.started),
+        Box(number(r.calls_n), float(r.calls_n)),
+        Box(dollars(r.usd), r.usd),
+        Box(tokens(r.peak), _float(r.peak)),
+        Box("", None, "", "", _spark(r.spark)),
+        Box(cuts, _float(r.compactions_n), "", "bad" * bool(r.thrash)),
+        Box(number(r.misses_n), _float(r.misses_n)),
+        Box(number(r.errors_n), _float(r.errors_n)),
+        Box(r.project or ""),
+        Box(r.tool),
+        Box(r.model or ""),
+    )
+
+
+def _group(name: str, rows: list[Tallied]) -> tuple[Box, ...]:
+    usd = _sum(r.usd for r in rows)
+    peak = max((r.peak for r in rows if r.peak is not None), default=None)
+    sums = [_sum(getattr(r, c) for r in rows) for c in ("compactions_n", "misses_n", "thrash", "errors_n")]
+    return (
+        Box(name),
+        Box(number(len(rows)), float(len(rows))),
+        Box(dollars(usd), usd),
+        Box(tokens(peak), _float(peak)),
+        *(Box(number(n), n) for n in sums),
+    )
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known_ = [v for v in values if v is not None]
+    return float(sum(known_)) if known_ else None
+
+
+def _float(value: float | None) -> float | None:
+    return float(value) if known(value) and value is not None else None
+
+
+def _day(at: float | None) -> str:
+    if at is None or not 0 <= at < _LAST:
+        return MISSING
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
+
+
+def _spark(sizes: tuple[int, ...]) -> str:
+    """Return sizes as a small picture."""
+    if not sizes:
+        return ""
+    top, step = max(sizes) or 1, 80 / max(len(sizes) - 1, 1)
+    points = " ".join(f"{i * step:.0f},{17 - 15 * n / top:.0f}" for i, n in enumerate(sizes))
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 80 18" width="80" height="18" aria-hidden="true">'
+        f'<polyline points="{points}" fill="none" stroke="#3a93cc" stroke-width="1.5"/></svg>'
+    )

@@ -1,0 +1,171 @@
+"""What each call of a session cost, by class of token: a record by its own bill, a replay by the record's cache."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ctxkit.frames import compactions
+from ctxkit.frames.calls import written
+from ctxkit.frames.costs import Costs, weakest
+from ctxkit.messages import Usage
+from ctxkit.metrics.bills import Sheet
+from ctxkit.metrics.prompts import Sent
+from ctxkit.metrics.size import sent, spots_in
+from ctxkit.prices import price
+from ctxkit.readers.given import of_session
+
+if TYPE_CHECKING:
+    from ctxkit.prices import Price
+    from ctxkit.session import Session
+
+_WEIGHTS = (1.0, 0.1, 1.25, 5.0)
+"""Of fresh, read, written and put out tokens, where the log has dollars and the table no price of
+the model: Anthropic's prices beside each other."""
+
+
+class Charge(msgspec.Struct, frozen=True, gc=False):
+    """One call's invoice. Dollars of the classes add up to `usd`; all are None where it has no price."""
+
+    call: int
+    fresh: int
+    read: int
+    write: int
+    output: int
+    usd: float | None
+    fresh_usd: float | None = None
+    read_usd: float | None = None
+    write_usd: float | None = None
+    output_usd: float | None = None
+    source: str | None = None
+    """recorded, derived or estimated."""
+
+    @property
+    def prompt(self) -> int:
+        """Tokens of the whole prompt."""
+        return self.fresh + self.read + self.write
+
+
+class SummaryCharge(msgspec.Struct, frozen=True, gc=False):
+    """What the call that wrote a summary cost."""
+
+    call: int | None
+    """The first call that was shown it; None where none followed."""
+    usd: float
+    source: str | None
+
+
+class Accounts(msgspec.Struct, frozen=True):
+    """All that a session was billed for."""
+
+    charges: tuple[Charge, ...]
+    """One for each call that has usage."""
+    summaries: tuple[SummaryCharge, ...]
+    unpriced_n: int
+    """Calls with usage and without a price."""
+    unpriced_summaries_n: int
+
+    @property
+    def calls_usd(self) -> float:
+        """Dollars of all calls that have a price."""
+        return sum(c.usd for c in self.charges if c.usd is not None)
+
+    @property
+    def summaries_usd(self) -> float:
+        """Dollars of all summaries that have a price."""
+        return sum(s.usd for s in self.summaries)
+
+    @property
+    def total_usd(self) -> float | None:
+        """All dollars; None where nothing has a price."""
+        if not any(c.usd is not None for c in self.charges):
+            return None
+        return self.calls_usd + self.summaries_usd
+
+    @property
+    def source(self) -> str | None:
+        """Where the total comes from: the weakest of its parts."""
+        told = [c.source for c in self.charges if c.usd is not None]
+        return weakest([*told, *(s.source for s in self.summaries)]) if told else None
+
+
+@of_session
+def accounts(session: Session) -> Accounts:
+    """Return what a session was billed for, call by call.
+
+    A record, and a live session, by the usage that was recorded: dollars as the log says them, else by
+    the table of prices. A replay is billed as `compare` bills it (`metrics.bills`).
+    """
+    if session.origin is not None and session.format == "replay":
+        return _replayed(session)
+    costs, out, unpriced = Costs(), [], 0
+    for call in session.calls:
+        message = call.message
+        u = message.usage
+        if u is None or u.prompt_tokens is None:
+            continue
+        model = message.model or session.model
+        usd, source = costs.cost(message, model)
+        unpriced += usd is None
+        out.append(_charge(call.index, u, price(model), usd, source))
+    rows = compactions.rows([session]) if session.edits else {"call": [], "cost_usd": [], "cost_source": []}
+    told = zip(rows["call"], rows["cost_usd"], rows["cost_source"], strict=True)
+    summaries = [SummaryCharge(call, usd, source) for call, usd, source in told if usd is not None]
+    return Accounts(tuple(out), tuple(summaries), unpriced, 0)
+
+
+def _replayed(session: Session) -> Accounts:
+    base = session.origin
+    assert base is not None  # noqa: S101  for the type checker: asked before
+    sheet = Sheet.of(base)
+    prompts, shared = sent(session)
+    went = Sent(prompts.tolist(), shared.tolist())
+    out, unpriced = [], 0
+    for call in (c.index for c in session.calls):
+        if not sheet.has_usage or not sheet.billed[call]:
+            continue
+        known, prompt, read = sheet.prices[int(sheet.model[call])], went.prompt(call), sheet.read(call, went)
+        writes = prompt - read if sheet.write(call, prompt) else 0
+        split = Usage(
+            input_tokens=prompt - read - writes,
+            cache_read_tokens=read,
+            cache_write_tokens=writes,
+            output_tokens=int(sheet.output[call]),
+        )
+        usd = None if known is None else known.cost_usd(split)
+        unpriced += usd is None
+        out.append(_charge(call, split, known, usd, None if usd is None else "derived"))
+    wrote = [w for s in spots_in(session) for w in s.written]
+    found = [(w.call, sheet.summary_usd(w) if w.usd is None else w.usd) for w in wrote]
+    summaries = [SummaryCharge(call, usd, "derived") for call, usd in found if usd is not None]
+    return Accounts(tuple(out), tuple(summaries), unpriced, len(found) - len(summaries))
+
+
+def _charge(call: int, u: Usage, known: Price | None, usd: float | None, source: str | None) -> Charge:
+    writes = written(u) or 0
+    counts = (u.input_tokens or 0, u.cache_read_tokens or 0, writes, u.output_tokens or 0)
+    if usd is None:
+        return Charge(call, *counts, None)
+    parts = _weights(counts, u, known)
+    whole = sum(parts)
+    if not whole:  # a price for nothing
+        parts, whole = (1.0, 0.0, 0.0, 0.0), 1.0
+    fresh, read, write, output = (usd * p / whole for p in parts)
+    return Charge(call, *counts, usd, fresh, read, write, output, source)
+
+
+def _weights(counts: tuple[int, int, int, int], u: Usage, known: Price | None) -> tuple[float, ...]:
+    """Return the dollars of each class by the table, or what stands for them where it has no price."""
+    if known is None:
+        return tuple(n * w for n, w in zip(counts, _WEIGHTS, strict=True))
+    p = known.at(u.prompt_tokens or 0)
+    write = p.input if p.cache_write is None else p.cache_write
+    long = write if p.cache_write_1h is None else p.cache_write_1h
+    hour = u.cache_write_1h_tokens or 0
+    return (
+        counts[0] * p.input,
+        counts[1] * (p.input if p.cache_read is None else p.cache_read),
+        (counts[2] - hour) * write + hour * long,
+        counts[3] * p.output,
+    )

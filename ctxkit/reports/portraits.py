@@ -1,0 +1,89 @@
+"""The display of a session, of a replay and of a list of sessions: for a notebook and for a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from ctxkit.amounts import counted
+from ctxkit.frames import frame
+from ctxkit.markup import escape, line
+from ctxkit.reports.glances import cuts_of, facts_of, origin, sessions_of, turns_of
+from ctxkit.sheets import COLUMNS, INK, padded
+from ctxkit.titles import title_of
+
+if TYPE_CHECKING:
+    from ctxkit.readers.sessions import Sessions
+    from ctxkit.session import Session
+
+_FEW, _MANY, _LISTED = 10, 200, 100
+"""Rows of turns and sessions in a terminal; turns and sessions in a page."""
+_HIGH = 420
+_SOFT = "color:var(--jp-content-font-color2,var(--vscode-descriptionForeground,#777777))"
+_BOX = "display:flex;flex-wrap:wrap;gap:6px 26px;margin:8px 0"
+Bundle = dict[str, str]
+
+
+def of_session(session: Session) -> Bundle:
+    """Return the display of a session: its head, its turns, its compactions."""
+    row = frame(session, per="session").iloc[0]
+    facts = facts_of(session, row)
+    return {"text/plain": _text(session, facts), "text/html": _html(session, facts)}
+
+
+def of_sessions(sessions: Sessions) -> Bundle:
+    """Return the display of a list of sessions: a row each, and what could not be read."""
+    failed = _failed(sessions)
+    head = counted(len(sessions), "session") + (f", {failed}" if failed else "")
+    few, many = sessions_of(sessions, _FEW), sessions_of(sessions, _LISTED)
+    lines = [head, *filter(None, ("", few.to_text(), few.legend))] if sessions else [head]
+    html = f'<div style="{INK}"><strong>{escape(head)}</strong>{many.to_html(high=_HIGH, sorts=False)}</div>'
+    return {"text/plain": "\n".join(lines), "text/html": html}
+
+
+def _failed(sessions: Sessions) -> str:
+    n = len(sessions.failures)
+    return f"{counted(n, 'file')} could not be read: .failed says which and why" if n else ""
+
+
+def _text(session: Session, facts: list[tuple[str, str]]) -> str:
+    told = dict(facts)
+    out = [
+        padded(title_of(session, COLUMNS), COLUMNS).rstrip(),
+        *_wrapped(" · ".join(origin(session))),
+    ]
+    out += _wrapped(" · ".join(f"{name} {told[name]}" for name in told))
+    out += [row for note in session.notes for row in _wrapped(f"Note: {line(note, 400)}")]
+    cuts, turns = cuts_of(session, _FEW), turns_of(session, _FEW)
+    for table in (turns, cuts):
+        if table.rows:
+            out += ["", *([table.caption] if table.caption else []), table.to_text()]
+    return "\n".join(out)
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, COLUMNS, break_long_words=True, break_on_hyphens=False)
+
+
+def _html(session: Session, facts: list[tuple[str, str]]) -> str:
+    soft = " · ".join(escape(word, 80) for word in origin(session))
+    figures = "".join(
+        f'<div><div style="{_SOFT};font-size:85%">{escape(name, 40)}</div>'
+        f'<div style="font-size:115%">{escape(value, 60)}</div></div>'
+        for name, value in facts
+    )
+    notes = "".join(
+        f"<div><small>Note: {escape(note, 400)}</small></div>" for note in session.notes
+    )
+    turns, cuts = turns_of(session, _MANY), cuts_of(session, _MANY)
+    folded, head = cuts.to_html(high=_HIGH, sorts=False), counted(len(cuts.rows), "compaction")
+    folded = folded and f"<details><summary>{head}</summary>{folded}</details>"
+    hover = f"id {line(session.id, 120)}" + (
+        f" · {line(session.path_, 200)}" if session.path_ else ""
+    )
+    return (
+        f'<div class="ctxkit-session" style="{INK}">'
+        f'<strong style="font-size:125%" title="{escape(hover, 400)}">{escape(title_of(session, 160))}</strong>'
+        f'<div style="{_SOFT}">{soft}</div><div style="{_BOX}">{figures}</div>{notes}'
+        f"{turns.to_html(high=_HIGH, sorts=False)}{folded}</div>"
+    )

@@ -1,0 +1,171 @@
+"""What a tool call is about: a file, a command, an address; said as a person would name it."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.markup import line
+from ctxkit.messages import Text, Thinking, ToolCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ctxkit.messages import Message
+
+_PATHS = (
+    *("path", "file_path", "filePath", "filepath", "absolute_path", "notebook_path"),
+    *("target_file", "filename", "file_name", "file"),
+)
+_COMMANDS = ("command", "cmd", "keystrokes", "script")
+_OTHERS = ("url", "query", "pattern", "expression", "description", "prompt", "name")
+_SHELLS = frozenset({"bash", "sh", "zsh"})
+_PATCHED = ("*** Update File: ", "*** Add File: ", "*** Delete File: ")
+_LONGEST = 4_000
+"""Characters of a path or a command that are kept; what is longer is no name."""
+
+
+def path_of(call: ToolCall) -> str | None:
+    """Return the file that a call is about, as the log writes it; None where it names none."""
+    for key in _PATHS:
+        value = call.arguments.get(key)
+        if isinstance(value, str) and 0 < len(value) <= _LONGEST:
+            return value
+    found = _patched(call)
+    return found[0] if len(found) == 1 else None
+
+
+def command_of(call: ToolCall) -> str | None:
+    """Return the command line that a call runs; None where it runs none.
+
+    A list of words is joined; of `bash -lc LINE` it is the line. Where a tool takes a path, too,
+    its `command` is a verb (`view`), not a command.
+    """
+    if path_of(call) is not None:
+        return None
+    for key in _COMMANDS:
+        value = call.arguments.get(key)
+        if isinstance(value, str) and value.strip():
+            return value[:_LONGEST]
+        if isinstance(value, list) and value and all(isinstance(v, str) for v in value):
+            shell = value[0].rsplit("/", 1)[-1] in _SHELLS and len(value) == 3
+            return (value[2] if shell else shlex.join(value))[:_LONGEST]
+    return None
+
+
+def subject(call: ToolCall, folder: str | None = None, limit: int = 80) -> str:
+    """Return what a call does, in a line: ``Read src/a.py 1-900``, ``Bash go test ./...``.
+
+    Args:
+        call: a tool call.
+        folder: where the agent worked; paths below it are written from there.
+        limit: characters at most.
+    """
+    tool, path = line(call.name, 40), path_of(call)
+    if path is not None:
+        verb = call.arguments.get("command")
+        named = [tool, *([verb] if isinstance(verb, str) and verb.isidentifier() else [])]
+        return line(" ".join([*named, _below(path, folder), *_lines(call.arguments)]), limit)
+    command = command_of(call)
+    if command is not None:
+        command = _without_cd(command)
+        return line(command if command.split()[:1] == [tool] else f"{tool} {command}", limit)
+    patched = _patched(call)
+    if patched:
+        return line(f"{tool} {_below(patched[0], folder)} and {len(patched) - 1} more", limit)
+    told = (call.arguments.get(key) for key in _OTHERS)
+    texts = [*(t for t in told if isinstance(t, str) and t), *_texts(call.arguments)]
+    return line(f"{tool} {texts[0]}" if texts else tool, limit)
+
+
+def what(message: Message, answers: ToolCall | None, folder: str | None = None) -> str:
+    """Return what a message is, in a line of at most 80 characters.
+
+    Args:
+        message: any message.
+        answers: the call that it is the result of, where it is one and the call is known.
+        folder: where the agent worked.
+    """
+    if message.role == "tool" or message.call_id:
+        return subject(answers, folder) if answers else line(message.tool or "tool result", 80)
+    largest = max(message.parts, key=_length, default=None)
+    if message.role == "assistant" and isinstance(largest, ToolCall):
+        return line(f"asks for {subject(largest, folder)}", 80)
+    said = next((p.text for p in message.parts if isinstance(p, Text) and p.text.strip()), "")
+    who = "thinking" if isinstance(largest, Thinking) and not said else message.role
+    words = said or (largest.text if isinstance(largest, Thinking) else message.kind)
+    return line(f"{who}: {words}" if words else who, 80)
+
+
+def answered(messages: Iterable[Message]) -> Iterator[tuple[Message, ToolCall | None]]:
+    """Yield messages in order, each with the call that it is the result of; None: of none that is known.
+
+    Ids of calls may be used again: the last one before the result counts.
+    """
+    asked: dict[str, ToolCall] = {}
+    for message in messages:
+        if message.role == "assistant":
+            for part in message.parts:
+                if isinstance(part, ToolCall):
+                    asked[part.id] = part
+            yield message, None
+        else:
+            yield message, asked.get(message.call_id) if message.call_id else None
+
+
+def only_call(message: Message) -> ToolCall | None:
+    """Return the tool call of a reply that has exactly one."""
+    calls = [p for p in message.parts if type(p) is ToolCall]
+    return calls[0] if len(calls) == 1 else None
+
+
+def _patched(call: ToolCall) -> list[str]:
+    """Return the files that a patch names (`*** Update File: PATH`, as Codex writes it)."""
+    text = (
+        call.raw
+        if call.raw is not None
+        else call.arguments.get("input", call.arguments.get("patch"))
+    )
+    if not isinstance(text, str) or "*** " not in text:
+        return []
+    heads = (row for row in text.splitlines() if row.startswith(_PATCHED))
+    return list(dict.fromkeys(row.split(": ", 1)[1].strip()[:_LONGEST] for row in heads))
+
+
+def _lines(arguments: dict[str, Any]) -> list[str]:
+    """Return the lines of a file that a call reads, as `1-900`."""
+    told = arguments.get("view_range")
+    if isinstance(told, list) and len(told) == 2 and all(type(n) is int for n in told):
+        return [f"{told[0]}-{told[1]}" if told[1] >= 0 else f"{told[0]}-"]
+    first, last = (arguments.get(k) for k in ("start_line", "end_line"))
+    if type(first) is int and type(last) is int:
+        return [f"{first}-{last}"]
+    offset, limit = arguments.get("offset"), arguments.get("limit")
+    start = offset if type(offset) is int and offset > 0 else 1
+    if type(limit) is int and limit > 0:
+        return [f"{start}-{start + limit - 1}"]
+    return [f"{start}-"] if start > 1 else []
+
+
+def _below(path: str, folder: str | None) -> str:
+    path, root = path.replace("\\", "/"), (folder or "").replace("\\", "/").rstrip("/")
+    return path[len(root) + 1 :] if root and path.startswith(f"{root}/") else path
+
+
+def _without_cd(command: str) -> str:
+    """Return a command line without the `cd FOLDER &&` that many agents put before each."""
+    first, found, rest = command.partition("&&")
+    return (
+        rest.strip() if found and first.split()[:1] == ["cd"] and rest.strip() else command.strip()
+    )
+
+
+def _texts(arguments: dict[str, Any]) -> Iterator[str]:
+    return (v for v in arguments.values() if isinstance(v, str) and v.strip())
+
+
+def _length(part: Any) -> int:
+    if isinstance(part, ToolCall):
+        values = part.arguments.values()
+        return len(part.raw) if part.raw is not None else sum(len(str(v)) for v in values)
+    return len(part.text) if isinstance(part, (Text, Thinking)) else 0

@@ -1,0 +1,69 @@
+"""A comparison at a glance: words, what folds, what is on the front."""
+
+from __future__ import annotations
+
+import pytest
+
+import ctxkit as ck
+from ctxkit.sheets import width
+from ctxkit.sweeps.verdicts import folded, on_front, verdicts
+
+SAMPLE = ck.samples.path("billing")
+
+
+@pytest.fixture(scope="module")
+def found():
+    return ck.compare(SAMPLE, ["none", "adk", "pi", "strands", "inspect_edit"], progress=False)
+
+
+def test_each_setting_has_its_word(found):
+    words = dict(zip(found.index, (v.word for v in verdicts(found)), strict=True))
+    assert words["none"] == "over the window from call 211"
+    assert words["pi"] == "thrashes"
+    assert words["strands"] == "cheapest on the front"
+    assert words["inspect_edit"] == "on the front"
+
+
+def test_the_call_is_the_first_that_does_not_fit(found):
+    sizes = [c.message.usage.prompt_tokens for c in found.replays["none"].calls]
+    assert next(i for i, n in enumerate(sizes) if n > 48_000) == found.loc["none", "over_call"]
+    assert found["over_call"].notna().tolist() == (found["peak_tokens"] > found["window_tokens"]).tolist()
+
+
+def test_what_does_not_fit_is_on_no_front_and_grey(found):
+    assert not any(on for on, out in zip(on_front(found), found["over_call"].notna(), strict=True) if out)
+    from ctxkit.plots._frontier import frontier_data
+
+    (out,) = (p for p in frontier_data(found) if p.over)
+    assert {out.rules, *out.alike} == {"none", "adk"}
+    assert not out.on_front
+
+
+def test_equal_rows_fold_and_the_record_stands_alone(found):
+    assert [len(g) for g in folded(found)] == [1, 2, 1, 1, 1]
+    text = found.to_text()
+    assert "none and 1" in text
+    assert "none and 1 more" in found._repr_html_()
+    assert max(map(width, text.split("\n"))) <= 80
+
+
+def test_rules_set_to_a_larger_window_are_held_against_it():
+    made = ck.compare(SAMPLE, ["fased:context_window=200000"], loss=False, progress=False)
+    assert made["window_tokens"].tolist() == [48_000, 200_000]
+    assert made["over_call"].isna().all()
+
+
+def test_names_of_the_frontier_do_not_cover_each_other(found):
+    import re
+
+    drawn = ck.plots.frontier(found).to_html()
+    boxes = []
+    for x, y, anchor, text in re.findall(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)"[^>]*>([^<]*)<', drawn):
+        wide = 5.8 * len(text)
+        left = float(x) - {"start": 0, "middle": wide / 2, "end": wide}[anchor]
+        boxes.append((left, float(y) - 9, left + wide, float(y) + 2, text))
+    assert any(b[4] == "strands" for b in boxes)
+    assert any(b[4].startswith("$") for b in boxes)
+    for i, a in enumerate(boxes):
+        for b in boxes[i + 1 :]:
+            assert not (a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]), (a, b)
