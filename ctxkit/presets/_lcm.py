@@ -82,7 +82,9 @@ class Leaves(Summary):
             if shorter is new or (self.must_shrink and shorter.tokens >= new.tokens):
                 break
             new = shorter
-        return self.condensed(new)
+        while (fewer := self.condensed(new)) is not new:
+            new = fewer
+        return new
 
     def leaf(self, history: History) -> History:
         """Return the history with its oldest chunk as a summary; itself where none is left before the tail."""
