@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit.policies.prompts import PI_SECTIONS, PI_TURN_SECTIONS
 from ctxkit.policies.summarisers import Passage
-from ctxkit.policies.summary import Summary, boundary, waits
+from ctxkit.policies.summary import Summary, asks_anew, boundary
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -40,7 +40,7 @@ class PiSummary(Summary):
     def cut(self, history: History, room: Room) -> int:
         """Return the first position that is kept; the request that waits is always kept."""
         n = len(history)
-        if not self.before_request or not waits(history.log, history.row(n - 1) if n else -1, history.call):
+        if not self.before_request or not asks_anew(history.log, history.row(n - 1) if n else -1, history.call):
             return super().cut(history, room)
         last = n - 1
         whole = history.before(n, estimated=self.estimated)

@@ -239,12 +239,12 @@ def boundary(history: History, *, waiting: bool = False) -> int:
     if not history.since or not any(i.row < 0 for i in history.head.items):
         return 0
     row = history.log.upto[history.since]
-    if waiting and waits(history.log, row - 1, history.since):
+    if waiting and asks_anew(history.log, row - 1, history.since):
         row -= 1
     return history.head.size + max(row - history.lo, 0)
 
 
-def waits(log: Log, row: int, call: int) -> bool:
+def asks_anew(log: Log, row: int, call: int) -> bool:
     """Say whether a row is the user's request that a call is the first to be sent; commands are none."""
     return (
         row >= 0

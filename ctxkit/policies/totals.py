@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxkit.policies.dues import Due
-from ctxkit.policies.summary import waits
+from ctxkit.policies.summary import asks_anew
 
 if TYPE_CHECKING:
     from ctxkit.history import Log
@@ -33,7 +33,7 @@ class LastTotal(Due):
         log, since, limit = outlook.log, outlook.history.since, self.tokens(outlook.room)
         for call in range(max(start, 1), stop):
             request = log.upto[call] - 1
-            if not waits(log, request, call):
+            if not asks_anew(log, request, call):
                 continue
             last = last_good(log, call)
             if last >= since and self.total(outlook, last, request) > limit:

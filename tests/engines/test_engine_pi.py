@@ -10,7 +10,7 @@ from engines.running import Tally, ask, as_pi, sessions, version
 from ctxkit import presets
 from ctxkit.engine import Run, advance, log_of
 from ctxkit.history import History
-from ctxkit.policies.summary import waits
+from ctxkit.policies.summary import asks_anew
 from ctxkit.tokens import Room, named
 
 pytestmark = pytest.mark.engines
@@ -39,7 +39,7 @@ class Both:
         """Each call before which the program looks, and the entries that it has then."""
         for call in range(1, self.log.calls):
             row = self.log.upto[call] - 1
-            if waits(self.log, row, call):
+            if asks_anew(self.log, row, call):
                 yield call, self.number[self.log.messages[row].id]
 
     def is_sent(self, n):

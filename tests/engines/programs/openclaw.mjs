@@ -33,7 +33,7 @@ for await (const line of createInterface({ input: process.stdin })) {
     halves: stages.mode === "split" ? stages.chunks.map(numbers) : [numbers(messages)],
     chunks: plan.buildSummaryChunks({ messages, maxChunkTokens: chunk }).map(numbers),
     ratio: plan.computeAdaptiveChunkRatio(messages, window),
-    kept: history(window), apart: history(others) !== null,
+    kept: history(window)?.sort((a, b) => a - b) ?? numbers(messages), apart: history(others) !== null,
     reserve: reserve({ contextTokenBudget: window, reserveTokens: 20000 }),
   }));
 }
