@@ -8,7 +8,6 @@ import pytest
 from builders import assistant, result, system, tool_call, user
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from ctxkit import tokens
 from ctxkit.errors import BadArguments

@@ -16,6 +16,7 @@ from ctxkit.schedules import AS_IT_CAME, Window
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ctxkit.history import History
     from ctxkit.messages import Message
     from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
@@ -77,6 +78,10 @@ class CacheTtl(Scheduled):
             _AfterPause(self).schedule(view, room)
             return
         view.stages((None, _AfterPause(self)), lambda call, _: self.acts(view, room, call))
+
+    def begin(self, history: History) -> History:
+        """Return the history as it was behind the last compaction, where what was sent once is sent again."""
+        return history.at(history.since) if self.persists else history
 
     def acts(self, view: ScheduleView, room: Room, call: int, freed: int = 0) -> bool:
         """Return True where a call comes after a long pause, and is large enough.

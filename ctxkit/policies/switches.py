@@ -95,12 +95,12 @@ def stable_first(rules: Rules) -> Rules:
     return _behind(rules, request=True)
 
 
-def _behind(rules: Rules, **switch: bool) -> Rules:
+def _behind(rules: Rules, *, summaries: bool = False, request: bool = False) -> Rules:
     def put(part: Any) -> Any:
         if isinstance(part, Behind):
-            return replace(part, **switch)
+            return replace(part, summaries=part.summaries or summaries, request=part.request or request)
         if isinstance(part, Summary):
-            return Behind(inner=part, **{"summaries": False, **switch})
+            return Behind(inner=part, summaries=summaries, request=request)
         if isinstance(part, Joined):
             return replace(part, parts=tuple(map(put, part.parts)))
         return part

@@ -15,7 +15,6 @@ from ctxkit.presets.halves import DropHalf
 
 if TYPE_CHECKING:
     from ctxkit.history import History
-    from ctxkit.tokens import Room
 
 INSTRUCTIONS = "Summarise the coding session so that the work can go on: what was done, decisions, files, next steps."
 INPUT = 0.9

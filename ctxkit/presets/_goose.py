@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.tokens import Room
 
-INSTRUCTIONS = "Summarise the conversation: the user's intent, files and code, errors, decisions, pending tasks, next step."
-GOES_ON = "The context was compacted: the message before holds what was said. Go on with the task without mentioning it."
+INSTRUCTIONS = "Summarise the conversation: the user's intent, files, errors, decisions, pending tasks, next step."
+GOES_ON = "The context was compacted: what was said is in the message before. Go on without mentioning it."
 
 DIFFERENCES = (
     LAST_CALL,

@@ -103,7 +103,7 @@ def without(history: History, gone: list[int]) -> History:
     """Return the history without some results and the calls that they answer; a reply's text stays."""
     if not gone:
         return history
-    ids = {history[p].call_id for p in gone}
+    ids = {history[p].call_id or "" for p in gone}
     places = set(gone)
     left = []
     for p, message in enumerate(history.messages):

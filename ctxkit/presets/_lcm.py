@@ -133,8 +133,8 @@ def lcm(
 ) -> Rules:
     """Return the rules of lossless context management, as the plugin lossless-claw has it.
 
-    Read in `README.md` of Martian-Engineering/lossless-claw at 01dbcbd: 0.75 and 64 (its example), 20,000 tokens a leaf.
-    The number of summaries that become one is not confirmed.
+    Read in `README.md` of Martian-Engineering/lossless-claw at 01dbcbd: 0.75 and 64 (its example), 20,000 tokens
+    a leaf. The number of summaries that become one is not confirmed.
 
     Args:
         context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.

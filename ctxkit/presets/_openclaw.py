@@ -62,7 +62,7 @@ DIFFERENCES = (
         "pruning persists",
         "in memory, for each call",
         "2026.9.6: a result that was trimmed or cleared stays so; 2026.3 sends it whole at the next warm call",
-        "as the program of that version",
+        "as the program of that version, until the next compaction",
     ),
     Difference(
         "short results",

@@ -189,8 +189,8 @@ def opencode(
     """Return OpenCode's rules: a summary where what is usable of the window is full.
 
     Read in `session/overflow.ts` (08f74b9: what is usable, `>=`) and `session/compaction.ts` (001aa6c: pruning);
-    the kept turns of 1.18 in that file at 31e22f65 (all that fit, a quarter of what is usable, from 2,000 tokens up) and
-    of 2 in `packages/core/src/session/compaction.ts` at 031a4a9 (20,000 held free, 15,000 kept).
+    the kept turns of 1.18 in that file at 31e22f65 (all that fit, a quarter of what is usable, from 2,000 tokens up)
+    and of 2 in `packages/core/src/session/compaction.ts` at 031a4a9 (20,000 held free, 15,000 kept).
 
     Args:
         version: `1.18`, `1.0` (two turns, only the newest split) or `2` (from a request on, 15,000 tokens). 1.18 is the

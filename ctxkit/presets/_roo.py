@@ -16,7 +16,7 @@ from ctxkit.presets.halves import DropHalf
 
 BUFFER = 0.1
 """Share of the window that is held free beside the reply."""
-INSTRUCTIONS = "Summarise the conversation so far: the user's requests, what was done, problems, pending tasks, next step."
+INSTRUCTIONS = "Summarise the conversation so far: requests, what was done, problems, pending tasks, next step."
 
 DIFFERENCES = (
     LAST_CALL,

@@ -90,7 +90,7 @@ def sessions(real: Path, least: int, most: int, *, size: int = 3_200_000) -> Ite
         if path.suffix in (".json", ".jsonl", ".traj") and path.stat().st_size < size:
             try:
                 found = read_all(path, progress=False)
-            except Exception:  # noqa: BLE001, S112  a manifest or the like: no session
+            except Exception:  # a manifest or the like: no session
                 continue
             if found and least <= len(found[0].calls) <= most:
                 yield path, found[0]

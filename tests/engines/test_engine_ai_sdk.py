@@ -76,11 +76,11 @@ def test_what_is_left_of_each_call(engines, real):
         for real_, messages, (call, given) in zip(answers, said, looked, strict=True):
             pruning = presets.ai_sdk(**given).pruning
             mine = left(pruning(History.start(log, call), Room(10**9, 0, named("chars/4"))).messages)
-            real_ = [m for m in real_ if m[1]]
+            shown = [m for m in real_ if m[1]]
             mine = [m for m in mine if m[1]]
-            alike = without_reasoning(real_, messages) == without_reasoning(mine, messages)
+            alike = without_reasoning(shown, messages) == without_reasoning(mine, messages)
             why = "reasoning of a reply that loses its calls" if alike else ""
-            tally.add(real_ == mine, why, (path.name, call, given, first(real_, mine)))
+            tally.add(shown == mine, why, (path.name, call, given, first(shown, mine)))
     tally.done(200)
 
 

@@ -6,10 +6,10 @@ from builders import assistant, result, step, user
 from histories import shown, texts
 
 from ctxkit import presets
-from ctxkit.policies import contents
-from ctxkit.history import History, Log
 from ctxkit.errors import BadArguments
+from ctxkit.history import History, Log
 from ctxkit.messages import Image, Message, Text
+from ctxkit.policies import contents
 from ctxkit.presets._openclaw import recent
 from ctxkit.tokens import PI, Room
 
@@ -130,7 +130,7 @@ def test_pruning_persists():
     said = [user("u"), *step("exec", "y" * 30_000), assistant("a"), user("v"), assistant("b"), user("w"), assistant("c")]
     times = [0, 1, 2, 3, 400, 401, 402, 403]
     rows = [msgspec.structs.replace(m, time=float(t)) for m, t in zip(said, times, strict=True)]
-    for version, last in (("2026.9.6", 3086), ("2026.3", 30_000)):
+    for version, last in (("2026.9.6", 3087), ("2026.3", 30_000)):
         rules = presets.openclaw(
             version=version, pruning="cache-ttl", context_window=24_000, keep_recent_tokens=100, keep_last_assistants=1
         )
@@ -139,7 +139,7 @@ def test_pruning_persists():
             max(len(contents.texts(m)) for m in rules.pruning(History.start(log, c), Room(24_000, 0, PI)).messages)
             for c in range(1, log.calls)
         ]
-        assert sent[-2:] == [3086, last], version
+        assert sent[-2:] == [3087, last], version  # five digits in the note
 
 
 @pytest.mark.parametrize(
