@@ -157,7 +157,7 @@ def page() -> str:
         "## Beside the programs' own code",
         "",
         "`make test-engines` installs the programs from npm and asks their own functions on the sessions of",
-        "`CTXKIT_SESSIONS`. A difference counts as named where it can be read off the messages that its cause is one that",
+        "`CTXKIT_SESSIONS`. A difference counts as named where the messages show that its cause is one that",
         "the preset's `differences` tell. The last run:",
         "",
         "| program | what is decided | decisions | equal | different, named | unexplained | agreed |",

@@ -74,7 +74,7 @@ def test_one_prepares_and_another_commits():
 def test_a_task_ends_where_a_new_request_comes():
     rows = [m for i in range(6) for m in (user(f"u{i}" + "x" * 90), assistant("y" * 90), assistant("z" * 90))]
     inner = Summary(keep_messages=1, apart=False, summariser=lambda p: "S")
-    plain = Rules(policy=inner, trigger=Above(1200), window=1500)
+    plain = Rules(policy=inner, trigger=Above(350), window=400)
     log = Log.of(rows, CHARS)
     early = at_boundaries(plain, 0.4)
     cuts = [[c.call for c in advance(Run(log, r), r, log.calls).cuts] for r in (plain, early)]

@@ -131,7 +131,7 @@ def test_jev_drops_calls_that_the_scorer_lets_go():
 
 def test_aider_keeps_less_than_half_and_ends_the_head_with_a_reply():
     """ChatSummary.summarize: tail below max_tokens // 2, the head ends with an assistant"""
-    rules = presets.aider(max_chat_history_tokens=400, summariser=lambda p: "S")
+    rules = presets.aider(max_chat_history_tokens=100, summariser=lambda p: "S")
     rows = [m for i in range(6) for m in (user("u" * 60), assistant("a" * 60))]
     new = rules.policy(shown([*rows, user("now")], counter=CHARS), ROOM)
     assert [m.role for m in new.messages] == ["summary", "user", "assistant", "user"]
@@ -142,13 +142,13 @@ def test_lcm_makes_leaves_and_condenses_them():
     asked = []
     rules = presets.lcm(
         fresh_tail_count=2,
-        leaf_chunk_tokens=300,
+        leaf_chunk_tokens=75,
         fanout=3,
         context_threshold=0.1,
         summariser=lambda p: asked.append({m.role for m in p.messages}) or "S",
     )
     rows = [m for i in range(8) for m in (user("u" * 100), assistant("a" * 100))]
-    new = rules.policy(shown(rows, counter=CHARS), Room(3000, 0, CHARS))
+    new = rules.policy(shown(rows, counter=CHARS), Room(500, 0, CHARS))
     assert {"summary"} in asked
     assert [m.role for m in new.messages].count("summary") < 3
     assert texts(new)[-1] == "a" * 100
