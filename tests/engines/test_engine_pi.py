@@ -75,7 +75,7 @@ def written(session):
 @pytest.fixture(scope="module")
 def found(real):
     small = [*sessions(real, 6, 1000, size=300_000)]
-    return small + [*sessions(real / "pi", 300, 1000)]
+    return [*small, *sessions(real / "pi", 300, 1000)]
 
 
 @pytest.fixture(scope="module")
