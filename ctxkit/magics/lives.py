@@ -11,7 +11,7 @@ from ctxkit.agent.resumes import kept
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.injected import chosen
 from ctxkit.magics.instructions import instructions
-from ctxkit.magics.remembering import known_words, remembering
+from ctxkit.magics.memory_words import known_words, remembering
 from ctxkit.models.scripts import SCRIPTS
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
