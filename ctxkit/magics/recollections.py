@@ -23,7 +23,7 @@ LIST = "list"
 
 
 @dataclass(frozen=True)
-class Entries:
+class EntryList:
     """The line of `%memory list`."""
 
     all: bool = option("whatever folder it was saved in", default=False)
@@ -66,7 +66,7 @@ class Extraction:
     session: str | None = option("another live session than the current one", completes="session")
 
 
-def listed(_: CtxKit, asked: Entries) -> pd.DataFrame:
+def listed(_: CtxKit, asked: EntryList) -> pd.DataFrame:
     """Return one row an entry that a session in this folder is told of, in the order of its block."""
     import pandas as pd
 
@@ -151,7 +151,7 @@ def _body(kit: CtxKit, words: str) -> str:
 MEMORY = {
     s.name: s
     for s in (
-        Subcommand(LIST, "What is remembered here.", Entries, listed),
+        Subcommand(LIST, "What is remembered here.", EntryList, listed),
         Subcommand("show", "An entry, whole.", OneEntry, show),
         Subcommand("add", "Remember something.", Remembered, add),
         Subcommand("edit", "Change an entry.", EditedEntry, edit),
