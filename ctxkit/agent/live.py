@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.outcome import Outcome
     from ctxkit.agent.prompts import Prompts
-    from ctxkit.agent.remembering import Remembering
+    from ctxkit.agent.remembering import SessionMemory
     from ctxkit.agent.running import Approve
     from ctxkit.engine.sent import SentItem
     from ctxkit.memory import MemoryEntry
@@ -106,7 +106,7 @@ class LiveSession:
         summary_seconds: float = 120.0,
         words: Mapping[str, Any] | None = None,
         prompts: Prompts | None = None,
-        memory: Remembering | None = None,
+        memory: SessionMemory | None = None,
         agent: str = "main",
         parent: str | None = None,
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.extractions import billed, extracted
-from ctxkit.agent.remembering import EXTRACT, Remembering
+from ctxkit.agent.remembering import EXTRACT, SessionMemory
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.redaction import redact
 
@@ -29,7 +29,7 @@ class Promotions:
 
     def __init__(
         self,
-        memory: Remembering | None,
+        memory: SessionMemory | None,
         session: Callable[[], Session],
         tell: Callable[[str, dict[str, Any]], None],
     ) -> None:

@@ -43,7 +43,7 @@ class MemoryProvider(Protocol):
         """Take role and text of each message after so many turns; return whether they were kept."""
 
 
-class Local:
+class LocalMemory:
     """Entries read anew before each turn; another process may have written some (fuseraft's `local`).
 
     Args:
@@ -66,7 +66,7 @@ class Local:
         return False
 
 
-class Remembering:
+class SessionMemory:
     """The memory of one live session.
 
     Args:
@@ -147,7 +147,7 @@ def provider_of(config: Mapping[str, Any], memories: Memories) -> MemoryProvider
     """
     named = config.get("Provider", "local")
     if named == "local":
-        return Local(memories)
+        return LocalMemory(memories)
     told = config.get("Webhook")
     if named != "webhook" or not isinstance(told, dict):
         raise BadArguments(

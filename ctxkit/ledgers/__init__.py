@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ctxkit.faces import listed
+from ctxkit.ledgers.acts import changes_of, intents_of
 from ctxkit.ledgers.evidence_graph import evidence_of
 from ctxkit.ledgers.grounding import grounding
 from ctxkit.ledgers.kinds import ChangeLog, EvidenceGraph, IntentLog, ledger, ledger_bytes
-from ctxkit.ledgers.work import changes_of, intents_of
 
 __all__ = [
     "ChangeLog",

@@ -6,8 +6,8 @@ import re
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from ctxkit.ledgers.acts import Act, acts, command_of, stamp
 from ctxkit.ledgers.kinds import MOST_OUTPUT, EvidenceEdge, EvidenceGraph, EvidenceNode
-from ctxkit.ledgers.work import Act, acts, command_of, stamp
 from ctxkit.policies import records
 from ctxkit.redaction import redact
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.ledgers.work import changes_of
+from ctxkit.ledgers.acts import changes_of
 from ctxkit.messages import Text
 from ctxkit.readers.given import of_session
 

@@ -30,8 +30,8 @@ def load(shell: InteractiveShell) -> None:
     from ctxkit.magics.completion import matcher
     from ctxkit.magics.kit import CONTEXT, DEFAULT, CtxKit
     from ctxkit.magics.lines import AGENT, COMPACT
+    from ctxkit.magics.memory_words import WORDS, memories
     from ctxkit.magics.recollections import MEMORY
-    from ctxkit.magics.remembering import WORDS, memories
     from ctxkit.memory.entry import TYPES
     from ctxkit.presets.catalogue import names as presets
     from ctxkit.readers.catalogue import names

@@ -11,7 +11,7 @@ from ctxkit.agent.resumes import kept
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.injected import chosen
 from ctxkit.magics.instructions import instructions
-from ctxkit.magics.remembering import known_words, remembering
+from ctxkit.magics.memory_words import known_words, remembering
 from ctxkit.models.scripts import SCRIPTS
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.events import Listener
     from ctxkit.agent.live import LiveSession
     from ctxkit.agent.prompts import Prompts
-    from ctxkit.agent.remembering import Remembering
+    from ctxkit.agent.remembering import SessionMemory
     from ctxkit.agent.threads import Background
     from ctxkit.magics.kit import CtxKit
     from ctxkit.models.model import Model
@@ -272,7 +272,7 @@ class Lives:
             return STANDARD
         return as_rules(name, once=once)
 
-    def memory(self, words: str, model: Model) -> Remembering | None:
+    def memory(self, words: str, model: Model) -> SessionMemory | None:
         """Return the memory that words name; empty: on, and off for a script, which is nobody's talk.
 
         Raises:

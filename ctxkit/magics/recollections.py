@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
 from ctxkit.magics.arguments import option, rest, word
-from ctxkit.magics.remembering import memories
+from ctxkit.magics.memory_words import memories
 from ctxkit.magics.subcommands import Subcommand
 from ctxkit.magics.tables import shown
 from ctxkit.magics.texts import Page
@@ -23,21 +23,21 @@ LIST = "list"
 
 
 @dataclass(frozen=True)
-class Listed:
+class EntryList:
     """The line of `%memory list`."""
 
     all: bool = option("whatever folder it was saved in", default=False)
 
 
 @dataclass(frozen=True)
-class Named:
+class OneEntry:
     """The line of `%memory show`, `forget` and `why`."""
 
     name: str = word("name of the entry, or the beginning of its guid", completes="entry")
 
 
 @dataclass(frozen=True)
-class Fresh:
+class Remembered:
     """The line of `%memory add`."""
 
     description: str = rest("what is to be remembered, in one line")
@@ -49,7 +49,7 @@ class Fresh:
 
 
 @dataclass(frozen=True)
-class Changed:
+class EditedEntry:
     """The line of `%memory edit`."""
 
     name: str = word("name of the entry, or the beginning of its guid", completes="entry")
@@ -60,13 +60,13 @@ class Changed:
 
 
 @dataclass(frozen=True)
-class Extracted:
+class Extraction:
     """The line of `%memory extract`."""
 
     session: str | None = option("another live session than the current one", completes="session")
 
 
-def listed(_: CtxKit, asked: Listed) -> pd.DataFrame:
+def listed(_: CtxKit, asked: EntryList) -> pd.DataFrame:
     """Return one row an entry that a session in this folder is told of, in the order of its block."""
     import pandas as pd
 
@@ -82,14 +82,14 @@ def listed(_: CtxKit, asked: Listed) -> pd.DataFrame:
     return shown(pd.DataFrame(rows, columns=columns, index=index))
 
 
-def show(_: CtxKit, asked: Named) -> Page:
+def show(_: CtxKit, asked: OneEntry) -> Page:
     """Show an entry whole."""
     folder, kept = memories().of(asked.name)
     body = [f"  {row}" for row in kept.body.split("\n")] if kept.body else []
     return Page("\n".join([kept.head, *body, f"({kept.guid}, in {folder.path})"]))
 
 
-def add(kit: CtxKit, asked: Fresh) -> Page:
+def add(kit: CtxKit, asked: Remembered) -> Page:
     """Remember something in this folder; an entry of that name is changed."""
     from ctxkit.memory.entry import short_name
 
@@ -101,7 +101,7 @@ def add(kit: CtxKit, asked: Fresh) -> Page:
     return Page(f"Remembered {kept.head}")
 
 
-def edit(kit: CtxKit, asked: Changed) -> Page:
+def edit(kit: CtxKit, asked: EditedEntry) -> Page:
     """Change an entry."""
     given = {"name": asked.rename, "description": asked.description, "type": asked.type}
     changes = {k: v for k, v in given.items() if v is not None}
@@ -112,12 +112,12 @@ def edit(kit: CtxKit, asked: Changed) -> Page:
     return Page(f"Changed {memories().edit(asked.name, **changes).head}")
 
 
-def forget(_: CtxKit, asked: Named) -> Page:
+def forget(_: CtxKit, asked: OneEntry) -> Page:
     """Take an entry out; no extraction brings it back."""
     return Page(f"Forgot {line(memories().forget(asked.name).name, 120)}.")
 
 
-def why(_: CtxKit, asked: Named) -> Page:
+def why(_: CtxKit, asked: OneEntry) -> Page:
     """Say who saved an entry, when, and from which messages of which session."""
     kept, rows = memories().why(asked.name)
     lines = [kept.head]
@@ -131,7 +131,7 @@ def why(_: CtxKit, asked: Named) -> Page:
     return Page("\n".join(lines if rows else [*lines, "Nobody noted who saved it: a person may have."]))
 
 
-def extract(kit: CtxKit, asked: Extracted) -> Page:
+def extract(kit: CtxKit, asked: Extraction) -> Page:
     """Let the session's model say what is worth remembering; without one, sentences are taken."""
     from ctxkit.agent.threads import run
 
@@ -151,12 +151,12 @@ def _body(kit: CtxKit, words: str) -> str:
 MEMORY = {
     s.name: s
     for s in (
-        Subcommand(LIST, "What is remembered here.", Listed, listed),
-        Subcommand("show", "An entry, whole.", Named, show),
-        Subcommand("add", "Remember something.", Fresh, add),
-        Subcommand("edit", "Change an entry.", Changed, edit),
-        Subcommand("forget", "Take an entry out.", Named, forget),
-        Subcommand("why", "Who saved an entry, when, from which messages.", Named, why),
-        Subcommand("extract", "Take what is worth remembering from a session.", Extracted, extract),
+        Subcommand(LIST, "What is remembered here.", EntryList, listed),
+        Subcommand("show", "An entry, whole.", OneEntry, show),
+        Subcommand("add", "Remember something.", Remembered, add),
+        Subcommand("edit", "Change an entry.", EditedEntry, edit),
+        Subcommand("forget", "Take an entry out.", OneEntry, forget),
+        Subcommand("why", "Who saved an entry, when, from which messages.", OneEntry, why),
+        Subcommand("extract", "Take what is worth remembering from a session.", Extraction, extract),
     )
 }

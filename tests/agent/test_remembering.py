@@ -11,7 +11,7 @@ from talkers import COUNT, run, said
 
 import ctxkit as ck
 from ctxkit.agent.live import LiveSession
-from ctxkit.agent.remembering import Local, Remembering, provider_of
+from ctxkit.agent.remembering import LocalMemory, SessionMemory, provider_of
 from ctxkit.memory import Budgets, Memories, Webhook
 from ctxkit.memory.entry import entry
 from ctxkit.models.provider import Provider
@@ -53,7 +53,7 @@ def told(live, kind):
 def test_what_is_remembered_is_put_in_when_a_session_is_opened(tmp_path, held):
     """F13: Entries stand in the prompt from the session's first call on."""
     held.add(entry("runner", "Use pytest.", "feedback"))
-    with opened(tmp_path, Remembering(held)) as live:
+    with opened(tmp_path, SessionMemory(held)) as live:
         run(live.turn("Go"))
         held.add(entry("later", "Came later."))
         run(live.turn("Go on"))
@@ -63,7 +63,7 @@ def test_what_is_remembered_is_put_in_when_a_session_is_opened(tmp_path, held):
 def test_the_local_provider_is_fresh_each_turn_and_both_blocks_stand(tmp_path, held):
     """F23, F25, F26: Read anew before each turn; both blocks are put in."""
     held.add(entry("runner", "Use pytest."))
-    with opened(tmp_path, Remembering(held, [Local(held)])) as live:
+    with opened(tmp_path, SessionMemory(held, [LocalMemory(held)])) as live:
         run(live.turn("Go"))
         held.add(entry("later", "Came later."))
         run(live.turn("Go on"))
@@ -79,7 +79,7 @@ def test_a_digest_is_for_what_is_asked(tmp_path, held):
     """T24: The digest is retrieved for each turn by its words."""
     held.add(entry("ledger", "The ledger rounds half up.", "fact"))
     held.add(entry("export", "The export runs at night.", "fact"))
-    with opened(tmp_path, Remembering(held, [Local(held, Budgets())], whole=False)) as live:
+    with opened(tmp_path, SessionMemory(held, [LocalMemory(held, Budgets())], whole=False)) as live:
         run(live.turn("Fix the ledger"))
         run(live.turn("Now the export"))
     first, second = (b[0] for b in blocks(live.session))
@@ -91,7 +91,7 @@ def test_a_digest_is_for_what_is_asked(tmp_path, held):
 def test_hooks_run_before_and_after_each_turn_over_http(tmp_path, held):
     """F24, F25: A webhook is asked before each turn and told after some."""
     with hook(block="User prefers tabs.") as (url, asked):
-        memory = Remembering(held, [Webhook(load_url=f"{url}/l", save_url=f"{url}/s", save_every=2)], whole=False)
+        memory = SessionMemory(held, [Webhook(load_url=f"{url}/l", save_url=f"{url}/s", save_every=2)], whole=False)
         with opened(tmp_path, memory) as live:
             for n in range(4):
                 run(live.turn(f"Turn {n}"))
@@ -112,9 +112,9 @@ class Broken:
 @pytest.mark.parametrize("manner", ["hangs", "floods", "lies"])
 def test_a_memory_that_fails_costs_a_sentence_and_no_turn(tmp_path, held, manner):
     with hook(manner) as (url, _):
-        providers = [Webhook(load_url=url, seconds=0.5), Broken(), Local(held)]
+        providers = [Webhook(load_url=url, seconds=0.5), Broken(), LocalMemory(held)]
         held.add(entry("runner", "Use pytest."))
-        with opened(tmp_path, Remembering(held, providers, whole=False)) as live:
+        with opened(tmp_path, SessionMemory(held, providers, whole=False)) as live:
             heard = told(live, "memory_failed")
             assert run(live.turn("Go")).ended == "answered"
     assert len(heard) == 3
@@ -126,7 +126,7 @@ def test_a_memory_that_fails_costs_a_sentence_and_no_turn(tmp_path, held, manner
 def test_what_a_compaction_takes_is_promoted_told_and_audited(tmp_path, held):
     """T25, T27, T28: Promotion at the boundary, from which messages, by whom, and never silently."""
     rules = Rules(policy=Summary(keep_turns=1), trigger=Above(900), window=6_000, counter=COUNT)
-    with opened(tmp_path, Remembering(held), rules=rules) as live:
+    with opened(tmp_path, SessionMemory(held), rules=rules) as live:
         heard = told(live, "memory_promoted")
         for n in range(6):
             run(live.turn(f"{WISH} Part {n} of it."))
@@ -144,14 +144,14 @@ def test_what_a_compaction_takes_is_promoted_told_and_audited(tmp_path, held):
 
 def test_the_end_of_a_session_is_extracted_and_what_was_forgotten_stays_so(tmp_path, held):
     """F18: What a session leaves behind is taken at its end, for this folder."""
-    with opened(tmp_path, Remembering(held)) as live:
+    with opened(tmp_path, SessionMemory(held)) as live:
         run(live.turn(WISH))
         assert held.entries() == []
     names = [e.name for e in held.entries()]
     assert "always-keep-the-column-order-the" in names
     assert (tmp_path / f".ctxkit/memory/sessions/{live.id}/memory_refs.json").exists()
     held.forget("always-keep-the-column-order-the")
-    with opened(tmp_path, Remembering(held), name="other") as live:
+    with opened(tmp_path, SessionMemory(held), name="other") as live:
         run(live.turn(WISH))
     assert "always-keep-the-column-order-the" not in [e.name for e in held.entries()]
 
@@ -175,7 +175,7 @@ def test_a_model_is_asked_what_to_remember(tmp_path, held):
     with wire(kind, Play("Yes."), Play(ANSWER), Play("nothing at all")) as up:
         model = Provider(FORMATS[kind][0], context_window=50_000, options={"api_base": up.url, "api_key": "none"})
         live = LiveSession("main", model=model, rules=Rules(), clock=count(1_800_000_000).__next__,
-                           workspace=Workspace(tmp_path), memory=Remembering(held))  # fmt: skip
+                           workspace=Workspace(tmp_path), memory=SessionMemory(held))  # fmt: skip
         with live:
             run(live.turn("Use pytest"))
             kept, cost = run(live.remember())
@@ -191,7 +191,7 @@ def test_live_log_and_replay_agree_with_memory_on(tmp_path, held):
     """F25: Prompts are the same live, in the log, and in a replay, with memory in all its forms."""
     held.add(entry("runner", "Use pytest."))
     rules = Rules(policy=Summary(keep_turns=1) | Recall(), trigger=Above(900), window=6_000, counter=COUNT)
-    with opened(tmp_path, Remembering(held, [Local(held)]), rules=rules) as live:
+    with opened(tmp_path, SessionMemory(held, [LocalMemory(held)]), rules=rules) as live:
         for n in range(6):
             run(live.turn(f"{WISH} Part {n}."))
         now = live.session
@@ -206,7 +206,7 @@ def test_live_log_and_replay_agree_with_memory_on(tmp_path, held):
     assert any(m.kind == "memory" for _, v in again.views() for m in v)
 
 
-@pytest.mark.parametrize(("config", "kind"), [({}, Local), ({"Provider": "local"}, Local),
+@pytest.mark.parametrize(("config", "kind"), [({}, LocalMemory), ({"Provider": "local"}, LocalMemory),
     ({"Provider": "webhook", "Webhook": {"LoadUrl": "http://127.0.0.1:1/x", "SaveEveryNTurns": 3, "TimeoutSeconds": 2,
                                          "Headers": {"A": "${B}"}}}, Webhook)])  # fmt: skip
 def test_fuserafts_configuration_names_a_provider(held, config, kind):

@@ -10,7 +10,7 @@ from ctxkit.markup import line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ctxkit.agent.remembering import Remembering
+    from ctxkit.agent.remembering import SessionMemory
     from ctxkit.memory import Memories
     from ctxkit.models.model import Model
 
@@ -47,13 +47,13 @@ def known_words(words: str, names: Mapping[str, Any]) -> list[str]:
     return asked
 
 
-def remembering(words: str, model: Model, names: Mapping[str, Any]) -> Remembering | None:
+def remembering(words: str, model: Model, names: Mapping[str, Any]) -> SessionMemory | None:
     """Return the memory that words name; None: nothing is remembered.
 
     Raises:
         BadArguments: a word names none.
     """
-    from ctxkit.agent.remembering import Local, Remembering, provider_of
+    from ctxkit.agent.remembering import LocalMemory, SessionMemory, provider_of
     from ctxkit.memory import Budgets
 
     asked = known_words(words, names)
@@ -64,7 +64,7 @@ def remembering(words: str, model: Model, names: Mapping[str, Any]) -> Rememberi
     for word in asked:
         found = names.get(word)
         if word in (LOCAL, DIGEST):
-            providers.append(Local(held, Budgets() if word == DIGEST else None))
+            providers.append(LocalMemory(held, Budgets() if word == DIGEST else None))
         elif word != ON:
             providers.append(provider_of(found, held) if isinstance(found, dict) else found)
-    return Remembering(held, providers, whole=not asked or ON in asked)
+    return SessionMemory(held, providers, whole=not asked or ON in asked)
