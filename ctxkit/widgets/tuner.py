@@ -79,17 +79,19 @@ class Tuner(w.VBox):  # type: ignore[misc]
 
     def _arranged(self) -> list[w.Widget]:
         grid = w.Layout(grid_template_columns="repeat(auto-fill, minmax(380px, 1fr))", flex="0 0 auto")
-        every = list(self.sliders.values())
-        parts = [w.GridBox(every[:_FEW], layout=grid)]
-        if len(every) > _FEW:
-            names = ", ".join(e.name for e in self.effects[_FEW:] if e.tokens == 0)
+        every, first = list(self.sliders.values()), len(self.sliders)
+        if first > _FEW:
+            first = min(_FEW, sum(e.tokens != 0 for e in self.effects)) or _FEW
+        parts = [w.GridBox(every[:first], layout=grid)]
+        if len(every) > first:
+            names = ", ".join(e.name for e in self.effects[first:] if e.tokens == 0)
             why = (
                 f"Neither end of their ranges changes this replay, as the others stand: {names}."
                 if names
                 else "They change this replay less than those above."
             )
-            rest = w.VBox([w.HTML(why), w.GridBox(every[_FEW:], layout=grid)])
-            parts.append(w.Accordion([rest], titles=(f"{len(every) - _FEW} more settings",), selected_index=None))
+            rest = w.VBox([w.HTML(why), w.GridBox(every[first:], layout=grid)])
+            parts.append(w.Accordion([rest], titles=(f"{len(every) - first} more settings",), selected_index=None))
         buttons = w.HBox([self.exact, self.back, self.pin, self.swap])
         shown = [self.growth, self.figures, self.steps, self.panes, self.copier, self.when]
         return [*parts, buttons, *shown]

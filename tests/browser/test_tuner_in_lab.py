@@ -50,4 +50,4 @@ def test_a_mode_is_chosen_pinned_and_judged(tmp_path: Path):
     lines = {line.split("\t")[0]: line for line in told["rows"].splitlines()}
     assert lines["pinned"].split("\t")[1:] == lines["as begun"].split("\t")[1:]
     assert lines["now"].split("\t")[1:] != lines["as begun"].split("\t")[1:]
-    assert "compaction" in told["guard"]
+    assert told["guard"] == "Nothing was compacted."  # a window drops at each call and calls it no compaction

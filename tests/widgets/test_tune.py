@@ -251,14 +251,15 @@ def test_sizes_that_are_off_have_the_window_for_a_range(sample):
     assert found["warn_at"].high > 1_000_000
 
 
-def test_the_six_that_matter_stand_first_and_the_others_are_folded_with_a_reason(sample):
+def test_the_six_that_matter_stand_first_and_the_others_are_folded_with_a_reason(sample, monkeypatch):
+    monkeypatch.setattr("ctxkit.widgets.effects.SECONDS", 60.0)  # all are tried, however slow the machine
     tuner = ck.tune(sample, "pi")
     assert "keep_recent_tokens" in list(tuner.sliders)[:3]
     fased = ck.tune(sample, "fased")
     folded = fased.children[1]
     assert folded.selected_index is None
-    assert folded.titles[0] == f"{len(fased.sliders) - 6} more settings"
     idle = [e.name for e in fased.effects if e.tokens == 0]
+    assert folded.titles[0] == f"{len(idle)} more settings"
     assert {"timeout_seconds", "quality_retries"} <= set(idle)
     assert "timeout_seconds" in folded.children[0].children[0].value
     fased.exact.value = True
