@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab install test test-all test-peers check format bench conformance frontier trust studies clean
+.PHONY: help lab install test test-all test-peers test-engines check format bench conformance frontier trust studies clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -38,6 +38,13 @@ with-%:
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
 	CTXKIT_PEERS=docs/peers.json .venv-$*/bin/python -m pytest -q tests/peers tests/test_recorders.py tests/test_recorders_http.py
+
+test-engines: $(STAMP)  ## presets beside the programs' own code, from npm, on the sessions of CTXKIT_SESSIONS (node 20 or later)
+	npm install --prefix .engines --ignore-scripts --omit=optional --no-audit --no-fund \
+	  pi58@npm:@mariozechner/pi-coding-agent@0.58.3 pi73@npm:@mariozechner/pi-coding-agent@0.73.1 \
+	  pi1@npm:@earendil-works/pi-coding-agent@0.87.1 ai@7.0.173 openclaw@2026.9.6
+	CTXKIT_ENGINES=.engines CTXKIT_ENGINES_TABLE=docs/engines.json $(BIN)/python -m pytest -q tests/engines
+	$(BIN)/python docs/make_conformance.py
 
 check: $(STAMP)  ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

@@ -6,6 +6,7 @@ the time that the line may take. Real logs are those of `CTXKIT_SESSIONS`.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import os
@@ -13,6 +14,12 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import ctxkit as ck
+from benchmarks.bench_engine import converted
+from benchmarks.clock import paired
+from benchmarks.deeds import PI, real
+from ctxkit.presets import langchain_summary
 
 HERE = Path(__file__).parent.parent
 EARLIER = os.environ.get("CTXKIT_EARLIER", "")
@@ -83,12 +90,48 @@ def memory() -> dict[str, object]:
     return {**row, "ours": most, "peer": 1_000.0, "ratio": most / 1_000, "goal": "<= 1"}
 
 
+def against_langchain() -> list[dict[str, object]]:
+    """A replay of the Pi log beside LangChain's own middleware, with one summary; optional."""
+    if not importlib.util.find_spec("langchain"):
+        return []
+    from langchain.agents.middleware.summarization import SummarizationMiddleware
+    from langchain_core.language_models.fake_chat_models import FakeListChatModel
+    from langchain_core.messages import RemoveMessage
+
+    session, said = real(PI), list[list[Any]]([[]])
+    words: Any = {"trigger": ("tokens", 60_000), "keep": ("messages", 20)}
+    rules = langchain_summary(**words, summariser="fixed")
+    for message in (m for m in session.messages if m.visible):
+        if message.role == "assistant":
+            said.append([])
+        said[-1] += converted([message])
+
+    def peer() -> int:
+        model = FakeListChatModel(responses=["summary of the conversation so far. " * 40])
+        middleware, shown, cuts = SummarizationMiddleware(model, **words), list[Any](), 0
+        for new in said[:-1]:  # what the last reply says is sent by no call
+            shown += new
+            update = middleware.before_model({"messages": shown}, None)
+            if update:
+                cuts += 1
+                shown = [m for m in update["messages"] if not isinstance(m, RemoveMessage)]
+        return cuts
+
+    assert peer() > 2
+    assert len(ck.replay(session, rules).edits) > 2  # each counts by its own rule
+    ours, theirs = paired(lambda: ck.replay(session, rules), peer)
+    name = f"ck.replay of Pi's log of {len(session.calls)} calls under langchain_summary"
+    row = {"name": f"{name}, against LangChain's SummarizationMiddleware", "goal": ""}
+    return [{**row, "ours": ours, "peer": theirs, "ratio": theirs / ours, "unit": "s CPU"}]
+
+
 def run() -> list[dict[str, object]]:
     """All lines; those on real logs only where these are."""
-    real = Path(os.environ.get("CTXKIT_SESSIONS", "")).joinpath("pi").is_dir()
-    lines = [x for x in LINES if real or x[1] in ("compare made", "views")]
-    scales = [x for x in SCALES if real or x[1] in ("compare made", "views")]
-    return [*(line(*x) for x in lines), *(steepness(*x) for x in scales), memory()]
+    there = Path(os.environ.get("CTXKIT_SESSIONS", "")).joinpath("pi").is_dir()
+    lines = [x for x in LINES if there or x[1] in ("compare made", "views")]
+    scales = [x for x in SCALES if there or x[1] in ("compare made", "views")]
+    peers = against_langchain() if there else []
+    return [*(line(*x) for x in lines), *(steepness(*x) for x in scales), memory(), *peers]
 
 
 if __name__ == "__main__":

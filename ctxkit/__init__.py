@@ -18,6 +18,8 @@ _NAMES = {
     "report": "composition",
     "read_snapshots": "snapshots",
     "discover": "discoveries",
+    "keep": "keeping",
+    "find": "keeping",
     "calibrate": "calibrations",
     "load_rules": "presets.loaders",
     "fit": "fits",
@@ -29,13 +31,19 @@ _NAMES = {
     "sweep": "sweeps",
     "grid": "sweeps",
     "advise": "sweeps",
+    "gate": "gates",
     "sections": "worth",
     "without": "worth",
     "index_or_paste": "worth",
+    "with_memory": "worth",
     "explore": "widgets",
     "tune": "widgets",
     "watch": "widgets",
+    "budget": "widgets",
+    "savings": "widgets",
+    "thrash": "widgets",
     "export": "reports",
+    "team": "teams",
     "spend": "spending",
     "board": "boards",
     "record": "recorders",
@@ -55,7 +63,17 @@ _NAMES = {
     "ModelError": "errors",
     "StoreError": "errors",
 }
-_ROOMS = ("metrics", "plots", "policies", "presets", "readers", "samples", "snapshots", "studies")
+_ROOMS = (
+    "gates",
+    "metrics",
+    "plots",
+    "policies",
+    "presets",
+    "readers",
+    "samples",
+    "snapshots",
+    "studies",
+)
 
 __all__ = [*_NAMES, *_ROOMS]  # noqa: PLE0604  names are strings, made above
 

@@ -20,6 +20,8 @@ SECTIONS = "sections"
 `{"name": ..., "raw_chars": ...}`, the characters of what it was made from."""
 INJECTED = "injected"
 """Kind of a message that was said in the user's place."""
+RECALLED = "memory"
+"""Kind of a message that recalls what is no longer shown."""
 
 Role = Literal["system", "user", "assistant", "tool", "summary"]
 Source = Literal["recorded", "derived", "estimated"]
@@ -155,7 +157,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls of a reply, in order."""
-        return tuple(p for p in self.parts if isinstance(p, ToolCall))
+        return tuple([p for p in self.parts if isinstance(p, ToolCall)])
 
     @property
     def sections(self) -> tuple[tuple[str, str, int], ...]:

@@ -37,8 +37,10 @@ RULES = """
 - **Several sessions in a file** give several (tau-bench runs, OpenHands outputs, Inspect samples, aider's starts,
   fuseraft's older event logs): `ck.read_all`. **A folder that is one session** gives one: OpenHands' events or
   completion logs, fuseraft's session folder and post-mortem. OpenCode's storage gives its main sessions.
-- **Shapes.** Any log may be gzipped, in UTF-8 or UTF-16, with or without a mark, with any line ends, and under any
-  name. A list of a log's lines is that log; a list of documents, or one a line, is as many sessions.
+- **Shapes.** Any log may be packed with gzip or zstd, or lie alone in a zip, in UTF-8 or UTF-16, with or without a
+  mark, with any line ends, and under any name. A rollout of Codex above 64 MB is read line by line, so that a log of
+  gigabytes takes the memory of what it says once. A list of a log's lines is that log; a list of documents, or one a
+  line, is as many sessions.
 - **Turns taken back** (Codex, Gemini, OpenCode, rewinds of Claude Code, Pi's branches) stay in the log, as a branch
   that was left.
 - **Subagents** are `Session.children` where they can be told: Claude Code's files, ATIF's embedded trajectories,
@@ -49,9 +51,9 @@ RULES = """
 - **Times without a zone** are taken for UTC; OpenHands' are set by the completions beside them, where there are
   any.
 - **Damage.** A record that cannot be read is a fault with its line, an unknown one is counted by name in `skipped`,
-  and the rest is kept; bytes that are no UTF-8 are replaced, and told. A gzipped log is read as far as it is whole.
+  and the rest is kept; bytes that are no UTF-8 are replaced, and told. A packed log is read as far as it is whole.
   Archives (`.eval`) are refused before unpacking where they have too many members, grow beyond 512 MB, or one grows
-  more than 400 times; members compressed with zstd are named as faults.
+  more than 400 times.
 
 ## What logs say wrongly
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pandas as pd
 import pytest
 
 import ctxkit as ck
@@ -75,3 +76,50 @@ def test_an_empty_home_gives_an_empty_frame(tmp_path):
 def test_names_are_made_safe_to_show(tmp_path):
     put(tmp_path, ".claude/projects/-w-\x1b[31mred/1.jsonl")
     assert "\x1b" not in ck.discover(tmp_path)["project"][0]
+
+
+# -- how long they are kept -------------------------------------------------------------------------------------------
+
+
+def test_what_goes_next_is_told(home):
+    os.utime(home / ".claude/projects/-w-shop/1.jsonl", (1_000_000, 1_000_000))
+    row = ck.discover(home).sort_values("goes").iloc[0]
+    assert (row["tool"], row["keeps_days"]) == ("claude-code", 30.0)
+    assert row["goes"].timestamp() == 1_000_000 + 30 * 86_400
+    assert ck.discover(home).set_index("tool").loc["codex"].isna()["goes"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "settings", "days"),
+    [
+        ("claude", '{"cleanupPeriodDays": 90}', 90),
+        ("claude", "{", 30),
+        ("claude", '{"cleanupPeriodDays": "x"}', 30),
+        ("gemini", "{}", None),
+        ("gemini", '{"general": {"sessionRetention": {"enabled": true, "maxAge": "2w"}}}', 14),
+        ("gemini", '{"general": {"sessionRetention": {"enabled": true, "maxCount": 5}}} // few', None),
+        ("gemini", '{"general": {"sessionRetention": {"maxAge": "12h"}}}', None),
+        ("gemini", '{"general": []}', None),
+    ],
+)
+def test_a_tools_settings_say_for_how_long(tmp_path, tool, settings, days):
+    put(tmp_path, f".{tool}/settings.json", settings.encode())
+    put(tmp_path, ".claude/projects/-w/1.jsonl")
+    put(tmp_path, ".gemini/tmp/abc/chats/session-1.json")
+    name = {"claude": "claude-code", "gemini": "gemini-cli"}[tool]
+    found = ck.discover(tmp_path).set_index("tool").loc[name, "keeps_days"]
+    assert found == days if days is not None else found is pd.NA
+
+
+def test_the_places_of_today(tmp_path):
+    put(tmp_path, ".codex/archived_sessions/rollout-a.jsonl.zst", b"\x28\xb5\x2f\xfd")
+    put(tmp_path, ".local/share/opencode/opencode.db", b"SQLite format 3\0")
+    put(tmp_path, ".local/share/opencode/log/other.db", b"SQLite format 3\0")
+    put(tmp_path, ".local/share/goose/sessions/sessions.db", b"SQLite format 3\0")
+    put(tmp_path, ".copilot/session-state/x/events.jsonl")
+    task = "globalStorage/saoudrizwan.claude-dev/tasks/17/api_conversation_history.json"
+    put(tmp_path, f".config/Code/User/{task}", b"[]")
+    frame = ck.discover(tmp_path).set_index("tool")
+    assert sorted(frame.index) == ["cline", "codex", "copilot-cli", "goose", "opencode"]
+    assert frame.loc["codex", "messages":"compactions"].isna().all()
+    assert frame.loc["cline", "path"].endswith("tasks/17")

@@ -94,9 +94,10 @@ class Agent:
         self.model, self.rules, self.limits = model, rules, limits or Limits()
         self.tools = {t.name: t for t in (*tools, replace(COMPACT, run=self._asked_to_compact))}
         self.approve, self._hear, self._offload, self._clock = approve, hear, offload, clock
-        self._writer = summary_model or (None if model.notice.startswith("scripted") else model)
-        self._seconds = summary_seconds
-        self._memory = Memory(rules.flush, memory, self._writer, clock, self._tell) if rules.flush and memory else None
+        self.writer = summary_model or (None if model.notice.startswith("scripted") else model)
+        """The model that is asked beside the conversation; None: there is none."""
+        self.writer_seconds = summary_seconds
+        self._memory = Memory(rules.flush, memory, self.writer, clock, self._tell) if rules.flush and memory else None
         self._wanted, self._save, self.prompts = False, save, prompts or Prompts()
         self._stand(Transcript(session, keep, clock))
 
@@ -109,8 +110,8 @@ class Agent:
         """Return a session of this agent, knowing what its calls were sent."""
         return session.backed(self.prompts.of(session))
 
-    async def turn(self, prompt: str) -> Outcome:
-        """Take one turn.
+    async def turn(self, prompt: str, heard: Sequence[Message] = ()) -> Outcome:
+        """Take one turn; `heard` is what others said since the last one, written before the prompt.
 
         Raises:
             BadArguments: the prompt is empty, or a limit cannot be kept.
@@ -119,7 +120,7 @@ class Agent:
         if not prompt.strip():
             raise BadArguments("Say what the agent shall do.")
         ended: Ended = "answered"
-        turn = self._begin(prompt)
+        turn = self._begin(prompt, heard)
         try:
             async with asyncio.timeout(self.limits.seconds) as turn.deadline:
                 why = await self._answer(turn)
@@ -163,7 +164,7 @@ class Agent:
 
     # -- the turn ------------------------------------------------------------------------------------------------
 
-    def _begin(self, prompt: str) -> Turn:
+    def _begin(self, prompt: str, heard: Sequence[Message] = ()) -> Turn:
         turn = Turn(self.limits, self._fresh(), began=self._clock())
         turn.spent.exceeded(self.limits, self.model.name, 0)  # what cannot be kept is said before anything is written
         self.compactor.made, self._wanted = 0, False
@@ -172,6 +173,8 @@ class Agent:
         self.transcript.begin()
         self.compactor.budget.begin()
         put_in = self._put_in()
+        for message in heard:
+            self._said(self.transcript.add(message, "h"))
         self._said(self.transcript.user(prompt))
         self._tell("turn_start", {"content_chars": len(prompt)})
         if put_in:
@@ -269,12 +272,12 @@ class Agent:
             self.rules,
             tools=schemas,
             limit=self.model.context_window,
-            writer=self._writer,
-            seconds=self._seconds,
+            writer=self.writer,
+            seconds=self.writer_seconds,
             memory=self._memory,
             tell=self._tell,
             save=self._save,
-            own=self._writer is self.model,
+            own=self.writer is self.model,
             prompts=self.prompts,
         )
         self._calls = Calls(self.model, schemas, self.compactor, self._tell)

@@ -15,8 +15,10 @@ from msgspec.structs import replace
 from ctxkit.agent.agent import COMPACT, Agent
 from ctxkit.agent.events import Event, Listener, deaf
 from ctxkit.agent.limits import Limits
+from ctxkit.agent.promotions import Promotions
 from ctxkit.agent.resumes import check, differences, kept, led, limits_of, noted, tools_differ
 from ctxkit.agent.turns import Turns
+from ctxkit.agent.work_files import WorkFiles
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.injected import Sections, Surroundings, chosen
 from ctxkit.library import Library
@@ -42,9 +44,11 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.outcome import Outcome
     from ctxkit.agent.prompts import Prompts
+    from ctxkit.agent.remembering import Remembering
     from ctxkit.agent.running import Approve
     from ctxkit.engine.sent import SentItem
-    from ctxkit.messages import Edit, ToolSchema
+    from ctxkit.memory import MemoryEntry
+    from ctxkit.messages import Edit, Message, ToolSchema
     from ctxkit.models.model import Model
     from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
@@ -52,7 +56,7 @@ if TYPE_CHECKING:
 _ADDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 FILES = "files"
 """The five file tools together; `shell` and `python` must be named."""
-TOOLS = (FILES, "document", "shell", "python")
+TOOLS = (FILES, "document", "work", "shell", "python")
 
 
 class LiveSession:
@@ -62,7 +66,7 @@ class LiveSession:
         name: its name; one that exists is resumed.
         model: answers.
         rules: the context manager.
-        tools: names out of `files`, `document`, `shell`, `python`, or tools of the user's own.
+        tools: names out of `files`, `document`, `work`, `shell`, `python`, or tools of the user's own.
         root: folder of the tools; None: a scratch folder of the session.
         allow: names of `tools.protected` that its tools may write all the same.
         workspace: where it is kept.
@@ -71,6 +75,9 @@ class LiveSession:
             what is not among them is kept as the parts call themselves.
         seed: what the id of a new session follows from (see `Workspace.new_id`).
         limits: of each turn; None: those that it was kept with.
+        memory: what is remembered for it; None: nothing is, and nothing is kept.
+        agent: its name among others; a team has several.
+        parent: id of the session that it is a part of.
         more: what `Agent` takes beside: `approve`, `summary_model`, `summary_seconds`, `prompts`.
 
     Raises:
@@ -99,21 +106,27 @@ class LiveSession:
         summary_seconds: float = 120.0,
         words: Mapping[str, Any] | None = None,
         prompts: Prompts | None = None,
+        memory: Remembering | None = None,
+        agent: str = "main",
+        parent: str | None = None,
     ) -> None:
+        self.memory = memory
         self.workspace = workspace or Workspace()
         self.workspace.make()
         self.name, self._clock, self._listeners = checked(name), clock, [hear]
         self.workspace.check(name)
         self.root = Root(root or self._scratch(), allow)
         self._named, self.store = root is not None, Library(self.workspace.folder.parent)
-        own = tools_of(tools, self.root, namespace if namespace is not None else {}, self.store)
+        files = WorkFiles(self.workspace, clock)
+        work = files.tools(lambda: self.id)
+        own = tools_of(tools, self.root, namespace if namespace is not None else {}, self.store, work)
         offered = tuple(t.schema for t in (*own, COMPACT))
         self.settings = {"model": model.name, "rules": rules.label, "root": str(root or ""),
                          "tools": ",".join(each if isinstance(each, str) else each.name for each in tools),
                          "allow": ",".join(allow), **(words or {})}  # fmt: skip
         """How its parts were named."""
         fresh = Session(id=self.workspace.new_id(name, seed), format="live", title=name, product="ctxkit",
-                        model=redact(model.name), started=clock(), cwd=str(Path.cwd()),
+                        agent=agent, parent=parent, model=redact(model.name), started=clock(), cwd=str(Path.cwd()),
                         context_window=rules.window or model.context_window,
                         tools=offered, details={k: n for k, n in thresholds(rules).items() if n})  # fmt: skip
         fresh = noted(fresh, led(self.settings, rules, limits or Limits()))
@@ -124,8 +137,10 @@ class LiveSession:
         try:
             limits = self._lead(model, rules, limits, offered)
             events = self.workspace.open(self.workspace.events(self.id), _ADDED)
-            self._events = EventsLog(events, self.id)
-            artifacts = Artifacts(self.root)
+            self._events = EventsLog(events, self.id, agent)
+            results = self.workspace.results(self.id)
+            artifacts = Artifacts(self.root, lambda name, text: self.workspace.keep(results, name, text))
+            self._work = files
             self.agent = Agent(
                 self.log.session, model=model, rules=rules, tools=own, keep=self.log.append, limits=limits,
                 clock=clock, hear=self._told, approve=approve, offload=artifacts.keep, save=artifacts.save,
@@ -138,6 +153,7 @@ class LiveSession:
                 now=lambda: datetime.fromtimestamp(clock(), UTC),
             )  # fmt: skip
             self._turns = Turns(self._snapshots, self.session)
+            self._promotions = Promotions(memory, lambda: self.session, self._say)
         except BaseException:
             self.log.close()
             raise
@@ -161,12 +177,14 @@ class LiveSession:
         Args:
             words: `on`, `off`, names, or names with signs.
             own: the agent's own instructions; empty: none, or those that it began with.
-            memory: what a memory gives for the next prompt, asked before each turn.
+            memory: what a memory gives for the next prompt, asked before each turn; None: the
+                session's own.
 
         Raises:
             BadArguments: there is no such section, or the session began with other instructions.
         """
         names = chosen(words)
+        memory = memory or (self.memory.text if self.memory is not None else None)
         around = Surroundings(folder=self.root.folder, root=self.root if self._named else None,
                               own=own, store=self.store, memory=memory)  # fmt: skip
         sections = Sections(names, around)
@@ -195,8 +213,10 @@ class LiveSession:
         if hear in self._listeners:
             self._listeners.remove(hear)
 
-    async def turn(self, prompt: str) -> Outcome:
+    async def turn(self, prompt: str, heard: Sequence[Message] = ()) -> Outcome:
         """Take one turn; a snapshot row is written at its end, however it ends.
+
+        `heard` is what other agents said since the last turn: it is written before the prompt.
 
         Raises:
             StoreError: the kit itself failed; the session is whole, and the sentence names the file that says more.
@@ -204,10 +224,15 @@ class LiveSession:
         """
         try:
             with self.alone():
+                sections = self.agent.sections
+                if sections is not None and "memory" in sections.names:
+                    await self._promotions.before(self.name, prompt)
                 try:
-                    return await self.agent.turn(prompt)
+                    ended = await self.agent.turn(prompt, heard)
                 finally:
                     self._turns.end(self.session)
+                await self._promotions.after(self.name)
+                return ended
         except (CtxkitError, asyncio.CancelledError):
             raise
         except Exception as e:  # noqa: BLE001  the file has its words, which may hold what must not be shown
@@ -265,6 +290,17 @@ class LiveSession:
         if before is None or replace(before, seal="") != how:
             self.agent.restate(self.log.revise(noted(self.session, how)))
 
+    async def remember(self) -> tuple[list[MemoryEntry], str]:
+        """Let the model say what of the session is worth remembering (see `Promotions.remember`).
+
+        Raises:
+            BadArguments: the session has no memory, or is busy.
+            ModelError: the model failed; nothing was kept.
+            StoreError: it cannot be kept.
+        """
+        with self.alone():
+            return await self._promotions.remember(self.agent.writer, self.agent.writer_seconds)
+
     # -- branch and restore ----------------------------------------------------------------------------------------
 
     def restore(self, number: int) -> Session:
@@ -284,11 +320,13 @@ class LiveSession:
             moved = self.log.move(entry)
         self.agent.move(moved, self.log.append)
         self._turns.moved(self.session)
-        self._told(Event("moved", self._clock(), self.agent.transcript.turn, {"entry": entry}))
+        self._promotions.moved()
+        self._say("moved", {"entry": entry})
         return moved
 
     def close(self) -> None:
-        """Give the session free, and the memory that its model holds."""
+        """Give the session free, and the memory that its model holds; what may outlive the talk is remembered."""
+        self._promotions.end()
         free = getattr(self.agent.model, "close", None)
         if callable(free):
             free()
@@ -320,15 +358,20 @@ class LiveSession:
             self.log.revise(now)
         return limits
 
+    def _say(self, kind: str, payload: dict[str, Any]) -> None:
+        self._told(Event(kind, self._clock(), self.agent.transcript.turn, payload))
+
     def _told(self, event: Event) -> None:
         if event.kind != "delta":  # those are clean already, piece by piece
             event = replace(event, payload=redacted(event.payload))
         if event.kind != "delta":
             self._events.write(event.kind, event.time, event.turn, event.payload)
+        self._work.hear(event.kind, lambda: self.session)
         if event.kind in ("turn_start", "model_call"):
             self._turns.called(event.kind)
         elif event.kind == "compaction_end" and event.payload.get("outcome") == "compacted":
             self._turns.compacted(self.session)
+            self._promotions.compacted()
         for hear in tuple(self._listeners):
             try:
                 hear(event)
@@ -367,6 +410,7 @@ def tools_of(
     root: Root,
     namespace: dict[str, Any],
     store: Library | None = None,
+    work: Sequence[Tool] = (),
 ) -> list[Tool]:
     """Return the tools that are named, in a root folder and with the user's variables for `python`.
 
@@ -383,6 +427,8 @@ def tools_of(
             out.extend(file_tools(root, store))
         elif each == "document":
             out.append(document_tool(root, store))
+        elif each == "work":
+            out.extend(work)
         elif each == "shell":
             out.append(shell_tool(root))
         elif each == "python":

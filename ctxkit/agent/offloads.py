@@ -9,16 +9,16 @@ from msgspec.structs import replace
 
 from ctxkit.errors import StoreError
 from ctxkit.policies.chain import Joined, applied
-from ctxkit.policies.offload import Offload, artifact_named
+from ctxkit.policies.offload import Offload, artifact_named, hint
 
 if TYPE_CHECKING:
     from ctxkit.engine import Run
     from ctxkit.history import History
-    from ctxkit.messages import Message
+    from ctxkit.messages import Message, ToolCall
     from ctxkit.policies.policy import Part
 
-Save = Callable[[str, str], None]
-"""Keeps an artifact (its id, its text); raises `StoreError` or `OSError` where it cannot."""
+Save = Callable[[str, str, str, str], None]
+"""Keeps an artifact (id, text, tool, what it worked on); raises `StoreError` or `OSError` where it cannot."""
 
 
 class Offloads:
@@ -41,7 +41,10 @@ class Offloads:
             return shown
         given = _given(run, missing)
         said = {m.call_id: m for m in run.history.at(call).messages if m.role == "tool"}
-        self._kept.update(n for n in missing if n in given and self._saved(n, given[n].text))
+        calls = {c.id: c for m in run.history.at(call).messages for c in m.tool_calls}
+        self._kept.update(
+            n for n in missing if n in given and self._saved(n, given[n], calls.get(given[n].call_id or ""))
+        )
         sent = list(shown.messages)
         for p, name in named.items():
             if name not in self._kept:  # what no part tells of goes as the history has it
@@ -50,11 +53,11 @@ class Offloads:
         same = all(sent[p] == shown.messages[p] for p in named)
         return shown if same else shown.become(sent, "no artifact could be kept")
 
-    def _saved(self, artifact: str, text: str) -> bool:
+    def _saved(self, artifact: str, result: Message, call: ToolCall | None) -> bool:
         if self._save is None:
             return False
         try:
-            self._save(artifact, text)
+            self._save(artifact, result.text, result.tool or (call.name if call else "unknown"), hint(call))
         except (StoreError, OSError):
             return False
         return True

@@ -152,7 +152,10 @@ def billed(session: Session) -> list[Call]:
 
 def asked(session: Session) -> tuple[Asked, ...]:
     """Return what may be known of each billed call, in order; empty where no read is recorded."""
-    return tuple(_asked(session, billed(session)))
+    known: tuple[Asked, ...] | None = session.__dict__.get("asked")
+    if known is None:
+        known = session.__dict__["asked"] = tuple(_asked(session, billed(session)))
+    return known
 
 
 def _asked(session: Session, calls: Sequence[Call]) -> Iterable[Asked]:

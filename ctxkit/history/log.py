@@ -78,6 +78,7 @@ class Log:
         self._names: dict[str, dict[str, int]] = {"agent": {}, "tool": {}}
         self._open = False
         self._answered = False
+        self._unsent = 0
         self._columns = _columns(self)
 
     @classmethod
@@ -144,13 +145,16 @@ class Log:
         if role == ASSISTANT:
             self._reply(message)
         if not message.visible:
+            self._weigh_unsent(message, role)
             return
         row = len(self.messages)
         self.messages.append(message)
         self.index.setdefault(message.id, row)
         self.tokens.row(self.measure(message) if tokens is None else tokens)
         if self.estimates is not self.tokens:
-            self.estimates.row(self.estimator.message(message) if estimate is None else estimate)
+            own = self.estimator.message(message) if estimate is None else estimate
+            self.estimates.row(own + self._unsent)
+            self._unsent = 0
         self.turns.append(self._turn(message, role) if turn is None else turn)
         self.first_calls.append(len(self.upto))
         for counts in self.counts:
@@ -159,6 +163,15 @@ class Log:
         self.roles.append(role)
         self.of_role[role].append(row)
         self._bind(message, role, row)
+
+    def _weigh_unsent(self, message: Message, role: int) -> None:
+        """Put a failed reply, where the system's own measure counts it, on the message behind it.
+
+        So the place at which so much is reached stays the system's: a cut at the reply is one at
+        the message behind it.
+        """
+        if role == ASSISTANT and message.is_error and getattr(self.estimator, "unsent", False):
+            self._unsent += self.estimator.message(message)
 
     def measure(self, message: Message, row: int = -1) -> int:
         """Return the tokens of a message that is no row: one text has one size, whoever put it there.

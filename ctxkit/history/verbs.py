@@ -85,7 +85,8 @@ class History(Masks, frozen=True, gc=False):
 
     def apply(self, edit: Edit) -> History:
         """Do what a recorded edit did, as far as its targets are shown; pairs are not checked: it is a fact."""
-        ids = {m.id: p for p, m in enumerate(self.messages)}
+        shown = self.messages
+        ids = {m.id: p for p, m in enumerate(shown)}
         at = sorted(ids[t] for t in edit.targets if t in ids)
         if edit.kind in ("shortened", "replaced"):
             return self._apply_changes(
@@ -94,7 +95,12 @@ class History(Masks, frozen=True, gc=False):
         where, gone = min(at, default=len(self)), set(at)
         upto = max(at[-1] + 1 if at else len(self), self.head.size)
         stands = self.row(at[-1]) if at else -1
-        made = tuple(Item(-1, *self._size(m, -1), Given(m), stands) for m in edit.inserted)
+        made = tuple(
+            self.item(ids[m.id])  # it was there before something was put in front of it
+            if ids.get(m.id, -1) in gone and shown[ids[m.id]] == m
+            else Item(-1, *self._size(m, -1), Given(m), stands)
+            for m in edit.inserted
+        )
         items = [self.item(p) for p in range(upto) if p not in gone]
         items[where:where] = made
         words = (edit.kind, edit.reason, edit.method, edit.usage)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["load", "loaded", "unload"]
 __dir__ = listed(__all__)
 
-_LINE_MAGICS = ("context", "agent", "compact")
+_LINE_MAGICS = {"context": "context", "agent": "agent", "compact": "compact", "memory": "recollect"}
+"""Line magics, and the methods that they are."""
 _CELL_MAGICS = ("agent", "compact")
 _CALL = rf"run_line_magic\((['\"])(?:{'|'.join(_LINE_MAGICS)})"
 _SILENCED = re.compile(rf"""({_CALL})(?:;(\2, ['"]['"]\))|(\2, (['"]).*?)[ \t]*;[ \t]*(\5\)))(\s*)$""")
@@ -29,6 +30,9 @@ def load(shell: InteractiveShell) -> None:
     from ctxkit.magics.completion import matcher
     from ctxkit.magics.kit import CONTEXT, DEFAULT, CtxKit
     from ctxkit.magics.lines import AGENT, COMPACT
+    from ctxkit.magics.recollections import MEMORY
+    from ctxkit.magics.remembering import WORDS, memories
+    from ctxkit.memory.entry import TYPES
     from ctxkit.presets.catalogue import names as presets
     from ctxkit.readers.catalogue import names
     from ctxkit.store.workspace import Workspace
@@ -36,8 +40,8 @@ def load(shell: InteractiveShell) -> None:
     unload(shell)
     kit = CtxKit(shell)
     shell.register_magics(kit)
-    for name in _LINE_MAGICS:  # `%context;` arrives under this name
-        shell.register_magic_function(getattr(kit, name), "line", f"{name};")
+    for name, method in _LINE_MAGICS.items():  # `%context;` arrives under this name
+        shell.register_magic_function(getattr(kit, method), "line", f"{name};")
     if kit not in shell.configurables:
         shell.configurables.append(kit)
     shell.input_transformers_post.append(unsilence)
@@ -46,10 +50,13 @@ def load(shell: InteractiveShell) -> None:
             "session": lambda: dict.fromkeys((*kit.sessions, *Workspace().names())),
             "format": names,
             "rules": lambda: ("standard", *presets()),
-            "tools": lambda: ("files", "document", "shell", "python"),
+            "tools": lambda: ("files", "document", "work", "shell", "python"),
+            "memory": lambda: WORDS,
+            "memory_type": lambda: TYPES,
+            "entry": lambda: [e.name for e in memories().entries() if " " not in e.name],
             "section": lambda: ("on", "off", *SECTIONS, *(f"-{name}" for name in SECTIONS)),
         }
-        known = {"context": CONTEXT, "agent": AGENT, "compact": COMPACT}
+        known = {"context": CONTEXT, "agent": AGENT, "compact": COMPACT, "memory": MEMORY}
         shell.Completer.custom_matchers.append(matcher(known, sources, DEFAULT))
 
 

@@ -153,6 +153,7 @@ def standing(kit: CtxKit, name: str | None) -> Page:
         f"Rules: {agent_.rules.label} · Limits of a turn: {agent_.limits}",
         f"Tools: {', '.join(agent_.tools)} in {live.root.folder}",
         *([f"Sections: {', '.join(agent_.sections.names)}"] if agent_.sections else []),
+        *(["Memory: what is remembered here, see %memory list"] if live.memory is not None else []),
         f"Kept in: {live.log.path}",
     ]
     return Page("\n".join(lines))
@@ -168,7 +169,9 @@ def dry(kit: CtxKit, name: str, asked: Ask, prompt: str) -> Page:
     tools, system = kit.lives.tools(settings["tools"]), kit.lives.system(settings)
     root = Root(parts.root) if parts.root is not None and parts.root.is_dir() else None
     folder = root.folder if root else Workspace().scratch(name)
-    around = Surroundings(folder=folder, root=root, own=system, store=Library())
+    held = kit.lives.memory(settings["memory"], model)
+    around = Surroundings(folder=folder, root=root, own=system, store=Library(),
+                          memory=held.text if held is not None else None)  # fmt: skip
     sections = Sections(chosen(settings["sections"]), around)
     return Page(rehearse(kept, model, parts.rules, tools, prompt, sections=sections))
 

@@ -53,8 +53,8 @@ def complete(
     line: str, known: Mapping[str, Subcommand], sources: Mapping[str, Callable[[], Iterable[str]]], default: str
 ) -> tuple[str, list[str]]:
     """Return the word that is being written, and what it could become."""
-    if default not in known:  # a magic without subcommands
-        (default,) = known
+    if default not in known:  # another magic's, or one without subcommands
+        default = next(iter(known))
     seen = list(tokens(line))
     fragment = line[seen.pop().start :] if seen and not line.endswith((" ", "\t")) else ""
     done = [t.text for t in seen]

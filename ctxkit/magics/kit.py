@@ -9,7 +9,7 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from traitlets import CUnicode, Int, Unicode
 
 from ctxkit.errors import BadArguments
-from ctxkit.magics import files, injections, places, tables, views
+from ctxkit.magics import files, injections, places, recollections, tables, views
 from ctxkit.magics.arguments import unterminated
 from ctxkit.magics.door import door
 from ctxkit.magics.registry import Registry
@@ -43,6 +43,7 @@ class CtxKit(Magics):
     allow = Unicode("", help="Protected names the file tools may write.").tag(config=True)
     system = Unicode("", help="Instructions of new sessions: a text, a file, a variable.").tag(config=True)
     sections = Unicode("on", help="Sections put into prompts: on, off, names, or -name.").tag(config=True)
+    memory = Unicode("", help="Memory: see --memory; empty: on, off for scripts.").tag(config=True)
     approve = Unicode("", help="Tools that ask before each call, or files, or all.").tag(config=True)
     seed = CUnicode("", help="Ids of new sessions follow from it; empty: by chance.").tag(config=True)
 
@@ -97,6 +98,13 @@ class CtxKit(Magics):
         from ctxkit.magics.agents import agent
 
         return agent(self, line if cell is not None else unterminated(line), cell)
+
+    @no_var_expand
+    @line_magic("memory")  # type: ignore[arg-type]  # `memory` is a setting, too
+    @door
+    def recollect(self, line: str = "") -> object:
+        """Show what is remembered, and change it."""
+        return dispatch(self, "%memory", recollections.MEMORY, unterminated(line), recollections.LIST)
 
     @no_var_expand
     @line_cell_magic

@@ -35,6 +35,10 @@ class Ask:
         "sections put into prompts: on, off, names, or names with - or + before them",
         completes="section",
     )
+    memory: str | None = option(
+        "on, off, local, digest, or variables that hold a webhook; separated by commas",
+        completes="memory",
+    )
     approve: str | None = option(
         "tools that ask you before each call, or files, or all; separated by commas", completes="tools"
     )

@@ -11,6 +11,7 @@ from ctxkit.agent.resumes import kept
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.injected import chosen
 from ctxkit.magics.instructions import instructions
+from ctxkit.magics.remembering import known_words, remembering
 from ctxkit.models.scripts import SCRIPTS
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.events import Listener
     from ctxkit.agent.live import LiveSession
     from ctxkit.agent.prompts import Prompts
+    from ctxkit.agent.remembering import Remembering
     from ctxkit.agent.threads import Background
     from ctxkit.magics.kit import CtxKit
     from ctxkit.models.model import Model
@@ -43,7 +45,8 @@ class Parts(NamedTuple):
 
 
 SETTINGS = (
-    "model", "summary_model", "rules", "tools", "root", "allow", "system", "sections", "approve",
+    "model", "summary_model", "rules", "tools", "root", "allow", "system", "sections", "memory",
+    "approve",
 )  # fmt: skip
 """What a session remembers of how it was opened."""
 FIRST = "main"
@@ -197,6 +200,7 @@ class Lives:
         Raises:
             BadArguments: a model, rules or a tool do not exist.
         """
+        known_words(settings["memory"], self._kit.shell.user_ns)
         for key in ("model", "summary_model"):
             self._check_model(settings[key])
         return Parts(
@@ -226,9 +230,11 @@ class Lives:
     ) -> LiveSession:
         from ctxkit.agent.live import LiveSession
 
+        model = self.model(parts.model, parts.rules)
         return LiveSession(
             name,
-            model=self.model(parts.model, parts.rules),
+            memory=self.memory(settings["memory"], model),
+            model=model,
             summary_model=self.model(parts.summary_model, parts.rules) if parts.summary_model else None,
             rules=parts.rules,
             clock=time.time,
@@ -265,6 +271,14 @@ class Lives:
         if name == STANDARD.name:
             return STANDARD
         return as_rules(name, once=once)
+
+    def memory(self, words: str, model: Model) -> Remembering | None:
+        """Return the memory that words name; empty: on, and off for a script, which is nobody's talk.
+
+        Raises:
+            BadArguments: a word names no memory.
+        """
+        return remembering(words, model, self._kit.shell.user_ns)
 
     def tools(self, words: str) -> list[Any]:
         """Return tools by name: `files`, `shell`, `python`, or functions of the user's; separated by commas.

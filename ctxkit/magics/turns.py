@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.markup import escape, line, plain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ctxkit.agent.events import Event
     from ctxkit.agent.live import LiveSession
 
@@ -190,18 +192,23 @@ def _said(kind: str, said: dict[str, Any]) -> str:
         return f"▸ {said['tool_name']}({line(arguments, 160)})"
     if kind == "tool_result":
         return f"  → {said['result_chars']:,} characters{' failed' if said['is_error'] else ''}"
-    if kind == "compaction_end":
-        return _compaction(said)
     if kind == "sections_said":
         return "" if said["top"] else f"· said with the prompt: {', '.join(said['names'])}"
-    if kind == "model_wait":
-        return f"… {line(str(said['why']), 160)}"
-    if kind == "context_budget_warn":
-        return _warning(said)
+    if kind in _SAYINGS:
+        return _SAYINGS[kind](said)
     if kind in ("context_exceeded_recovery", "limit_reached"):
         words = (str(v) if isinstance(v, str) else f"{k} {v}" for k, v in said.items())
         return f"! {kind.replace('_', ' ')}: {line(', '.join(words), 160)}"
     return ""
+
+
+def _memory(said: dict[str, Any]) -> str:
+    """Return what was remembered, or what failed; a flush is told by its file."""
+    names = said.get("names", [])
+    if not names:
+        return f"! {line(str(said['error']), 200)}" if said.get("error") else ""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"· remembered: {line(', '.join(names[:3]), 160)}{more} (%memory list)"
 
 
 def _compaction(said: dict[str, Any]) -> str:
@@ -219,6 +226,16 @@ def _warning(said: dict[str, Any]) -> str:
         cut = f", cut over at {said['cutover_at']:,}" if said.get("cutover_at") else ""
         return f"! context budget: {sent}, warned at {said['warn_at']:,}{cut}"
     return f"! context budget: {said['tokens']:,} tokens in the prompt, near the next compaction"
+
+
+_SAYINGS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "compaction_end": _compaction,
+    "context_budget_warn": _warning,
+    "memory_promoted": _memory,
+    "memory_failed": _memory,
+    "model_wait": lambda said: f"… {line(str(said['why']), 160)}",
+}
+"""Events that are said in a line of their own."""
 
 
 def _meter(used: int, limit: int, label: str) -> str:

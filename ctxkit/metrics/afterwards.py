@@ -40,6 +40,8 @@ _PAIR = re.compile(
     r"(?<![\w.-])([A-Za-z][\w.-]{0,40}(?: [A-Za-z][\w.-]{0,40})?)"
     r"[\"'`]?(?: ?(?:=|:|->) ?| (?:is|are)(?: now)? )[\"'`]?([\w./:@-]{0,80}\d[\w./:@-]{0,80})"
 )
+_GIVES = re.compile(r"(?:[:=>] ?|\b(?:is|are)(?: now)? )[\"'`]?[\w./:@-]{0,80}\d")
+"""What each pair ends with; lines without it are not read for pairs."""
 KEPT = 4096
 """Texts of which it is remembered what values they give."""
 
@@ -188,7 +190,8 @@ class Afterwards:
 
 def pairs(text: str) -> Iterator[tuple[str, str]]:
     """Yield names and the values with a digit that a text gives them: `port: 80`, `limit is now 3`."""
-    for name, value in _PAIR.findall(text[:SEARCHED]):
+    lines = [line for line in text[:SEARCHED].split("\n") if _GIVES.search(line)]
+    for name, value in _PAIR.findall("\n".join(lines)):
         yield name.casefold().removeprefix("the "), value.rstrip(".:")
 
 

@@ -7,6 +7,7 @@ costs no more than it is long.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
@@ -60,7 +61,7 @@ _EVERYWHERE = frozenset(
 )
 """What is spelled like a code and names nothing of anybody's."""
 _NUMBER = re.compile(
-    r"(?<![\w.,-])\d{1,15}(?:[.,]\d{1,10})? ?"
+    r"\d(?<![\w.,-].)\d{0,14}(?:[.,]\d{1,10})? ?"  # begins as a search skips ahead best
     r"(?:%|ms|µs|us|ns|s|min|h|days?|hours?|minutes?|seconds?|[kKMGT]i?B|bytes?|px|tokens?|lines?|tests?|files?|USD)"
     r"(?!\w)"
 )
@@ -68,7 +69,8 @@ _ERROR = re.compile(
     r"(?<!\w)(?:[A-Z]\w{0,60}(?:Error|Exception|Failure|Fault)\b|error(?: TS\d{1,6}|\[E\d{1,5}\])?:"
     r"|fatal:|panic:|FAILED\b|Traceback\b)[^\n]{0,200}"
 )
-_END = re.compile(r"(?<=[.!?])\s+|\n+")
+_FAULTS = ("Error", "Exception", "Failure", "Fault", "error", "fatal:", "panic:", "FAILED", "Traceback")
+_END = re.compile(r"\s(?:(?<=[.!?].)\s*|(?<=\n)\n*)", re.DOTALL)
 """Between two sentences: the dot of 3.9 or of main.py ends none."""
 _SHORTEST = 8
 """Characters of a sentence that says something."""
@@ -136,36 +138,36 @@ def texts(message: Message) -> Iterator[str]:
 
 
 def of_text(text: str) -> Iterator[Found]:
-    """Yield paths, URLs, ids, numbers and errors of a text."""
+    """Yield paths, URLs, ids, names, numbers and errors of a text, some of them several times."""
     bare = text
     if "://" in text:
         for hit in _URL.findall(text):
             yield Found("url", hit.rstrip(".,;:!?"))
         bare = _URL.sub(" ", text)
-    for hit in _PATH.findall(bare):
-        if _EXTENSION.search(hit):
-            yield Found("path", hit)
-    for hit in _ID.findall(bare):
-        if not hit.isalpha() and (hit.isdigit() or hit[0] == "#" or "-" in hit or _mixed(hit)):
-            yield Found("id", hit.casefold())
-    yield from _spelled(bare)
+    yield from _of_words([w for w in set(bare.split()) if not w.isalpha()])
     for hit in _NUMBER.findall(bare):
         yield Found("number", hit.replace(" ", ""))
-    for hit in _ERROR.findall(bare):
-        yield Found("error", normal(hit))
+    if any(fault in bare for fault in _FAULTS):
+        for hit in _ERROR.findall(bare):
+            yield Found("error", normal(hit))
 
 
-def _spelled(text: str) -> Iterator[Found]:
-    """Yield codes and names, by how they are spelled."""
-    if "-" in text:
-        for hit in _CODE.findall(text):
-            code = hit.casefold()
-            if any(c.isdigit() for c in hit) and code not in _EVERYWHERE:
-                yield Found("id", code)
-    if "-" in text or "_" in text:
-        for hit in _NAME.findall(text):
-            if "_" in hit or not any(c.isdigit() for c in hit):
-                yield Found("name", hit)
+def _of_words(words: list[str]) -> Iterator[Found]:
+    """Yield what has no space in it: each pattern reads the words that hold its sign."""
+    for hit in _PATH.findall(" ".join([w for w in words if "/" in w])):
+        if _EXTENSION.search(hit):
+            yield Found("path", hit)
+    for hit in _ID.findall(" ".join(words)):
+        if not hit.isalpha() and (hit.isdigit() or hit[0] == "#" or "-" in hit or _mixed(hit)):
+            yield Found("id", hit.casefold())
+    joined = [w for w in words if "-" in w]
+    for hit in _CODE.findall(" ".join(joined)):
+        code = hit.casefold()
+        if any(c.isdigit() for c in hit) and code not in _EVERYWHERE:
+            yield Found("id", code)
+    for hit in _NAME.findall(" ".join([*joined, *(w for w in words if "_" in w)])):
+        if "_" in hit or not any(c.isdigit() for c in hit):
+            yield Found("name", hit)
 
 
 def stands(words: str, text: str) -> bool:
@@ -184,12 +186,12 @@ def _inside(text: str, at: int) -> bool:
     return len(pair) > 1 and all(c.isalnum() or c == "_" for c in pair)
 
 
-def endings(path: str) -> Iterator[Found]:
-    """Yield a path and its endings of at least two parts."""
-    yield Found("path", path)
+@lru_cache(1 << 13)
+def endings(path: str) -> tuple[Found, ...]:
+    """Return a path and its endings of at least two parts."""
     parts = [p for p in path.split("/") if p not in ("", ".", "..", "~")]
-    for i in range(len(parts) - 1):
-        yield Found("path", "/".join(parts[i:]))
+    ends = (Found("path", "/".join(parts[i:])) for i in range(len(parts) - 1))
+    return Found("path", path), *ends
 
 
 def normal(text: str) -> str:

@@ -38,7 +38,9 @@ class Letters:
 
     def standing_in(self, text: str) -> list[int]:
         """Return the numbers of the texts that stand in a text, rising."""
-        near = self._short + [at for by in self._by_code for at in by.near(text)]
+        near = self._short.copy()
+        for by, codes in zip(self._by_code, _codes(text), strict=True):
+            near += by.near(codes)
         return sorted(at for at in near if stands(self._texts[at], text))
 
 
@@ -46,12 +48,11 @@ class _ByCode:
     """Some texts, each by the code of so many letters in a row that few of the others have."""
 
     def __init__(self, texts: list[str], mine: list[int], width: int) -> None:
-        self._width = width
         lengths = np.array([len(texts[at]) for at in mine], np.int64)
         starts, several = lengths.cumsum() - lengths, lengths - width + 1
         step = np.maximum(several // SAMPLES, 1)
         n = -(-several // step)
-        some = _codes("".join([texts[at] for at in mine]), width)[
+        some = _codes("".join([texts[at] for at in mine]))[width == WIDE][
             np.repeat(starts, n) + spread(np.zeros_like(n), n) * np.repeat(step, n)
         ]
         codes = _rarest(some, n)
@@ -60,9 +61,8 @@ class _ByCode:
         self._likely = np.zeros(1 << 16, bool)
         self._likely[codes >> _FIRST] = True
 
-    def near(self, text: str) -> list[int]:
-        """Return the numbers of the texts whose code a text has."""
-        told = _codes(text, self._width)
+    def near(self, told: Codes) -> list[int]:
+        """Return the numbers of the texts whose code a text has, by the codes of all its letters."""
         told = np.unique(told[self._likely[told >> _FIRST]])
         start, stop = (self._codes.searchsorted(told, side) for side in ("left", "right"))
         found: list[int] = self._numbers[spread(start, stop - start)].tolist()
@@ -79,12 +79,14 @@ def _rarest(codes: Codes, n: Codes) -> Codes:
     return codes[first[first.searchsorted(starts)]]
 
 
-def _codes(text: str, width: int) -> Codes:
-    """Return a number for each so many letters in a row; equal letters have equal numbers."""
+def _codes(text: str) -> tuple[Codes, Codes]:
+    """Return a number for each `NARROW` and each `WIDE` letters in a row, equal for equal ones."""
     signs = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
-    n = max(len(signs) - width + 1, 0)
-    codes = np.zeros(n, np.uint64)
-    for k in range(width):
-        codes *= _BASE
-        codes += signs[k : k + n]
-    return codes
+    narrow = _joined(_joined(signs, signs[1:], 1), signs[2:], 1)
+    half = _joined(narrow, narrow[NARROW:], NARROW)
+    return narrow, _joined(half, half[2 * NARROW :], 2 * NARROW)
+
+
+def _joined(codes: Codes, behind: Codes, width: int) -> Codes:
+    """Return the codes of letters and of so many that stand behind them."""
+    return codes[: len(behind)] * _BASE**width + behind

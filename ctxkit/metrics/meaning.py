@@ -143,9 +143,13 @@ def sentences(text: str) -> list[str]:
 
 def missing(told: Iterable[str], text: str) -> tuple[str, ...]:
     """Return those of some values that do not stand in a text, which is given in lower case."""
-    return tuple(
-        v for v in told if not re.search(rf"(?<![\w.]){re.escape(v.casefold())}(?![\w])", text)
-    )
+    return tuple(v for v in told if not _stands(v.casefold(), text))
+
+
+def _stands(value: str, text: str) -> bool:
+    if value not in text:
+        return False
+    return re.search(rf"(?<![\w.]){re.escape(value)}(?![\w])", text) is not None
 
 
 def values(fact: str) -> tuple[str, ...]:

@@ -37,6 +37,12 @@ _OTHERS = {
 """Variables that do as well, and are not what a newcomer sets."""
 
 
+def at_hand() -> list[str]:
+    """Return the variables of known providers that are set; what they hold is not looked at."""
+    every = [key for table in (_KEYS, _OTHERS) for keys in table.values() for key in keys]
+    return sorted(key for key in every if os.environ.get(key))
+
+
 def check(name: str, options: Mapping[str, Any]) -> None:
     """Refuse a model whose provider has no key, as far as that can be said without LiteLLM.
 

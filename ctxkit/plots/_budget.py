@@ -14,7 +14,7 @@ from ctxkit.plots.palette import STOP, WARN
 from ctxkit.plots.words import noted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import pandas as pd
     from numpy.typing import NDArray
@@ -89,10 +89,16 @@ def budget(of: Session | Iterable[Session] | pd.DataFrame) -> Chart:
     Args:
         of: a session, several, a turn frame, or a frame of `read_snapshots`.
     """
-    return _chart(budget_data(of))
+    return budget_chart(budget_data(of))
 
 
-def _chart(data: Budget) -> Chart:
+def budget_chart(data: Budget, cuts: Mapping[str, int] | None = None) -> Chart:
+    """Return the chart of running sums.
+
+    Args:
+        data: what it shows.
+        cuts: turns at which each agent would have cut, by its name, for the table.
+    """
     limits = [(data.warn_at, "warn at", WARN), (data.cutover_at, "cut over at", STOP)]
     axes = Axes(
         x="turn",
@@ -102,12 +108,16 @@ def _chart(data: Budget) -> Chart:
         marks=tuple(Mark(x=x) for x in data.compactions) if len(data.compactions) <= _MARKS else (),
     )
     head = ("agent", "turns", "input", "output", "highest", "of cut-over")
+    more = ("cut",) if cuts is not None else ()
     return Chart(
         title="Context budget",
         caption=_caption(data),
         drawing=axes,
-        head=head,
-        rows=tuple(_row(agent, data.cutover_at) for agent in data.agents),
+        head=(*head, *more),
+        rows=tuple(
+            _row(agent, data.cutover_at) + ((f"{cuts[agent.name]:,}",) if cuts is not None else ())
+            for agent in data.agents
+        ),
     )
 
 

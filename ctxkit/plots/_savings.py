@@ -71,10 +71,11 @@ def savings(of: GivenAll | pd.DataFrame) -> Chart:
         BadArguments: it is neither sessions nor a frame of compactions.
     """
     cuts = _cuts(of)
-    return _chart(cuts.title, _data(cuts), several=len(cuts.names) > 1)
+    return savings_chart(cuts.title, _data(cuts), several=len(cuts.names) > 1)
 
 
-def _chart(name: str, data: Sequence[Saving], *, several: bool) -> Chart:
+def savings_chart(name: str, data: Sequence[Saving], *, several: bool) -> Chart:
+    """Return the chart of compactions; `several`: of several sessions, one after the other."""
     def hover(k: int) -> str:
         one = data[k]
         sizes = f"{_size(one.before)} → {_size(one.after)} tokens ({one.source})"

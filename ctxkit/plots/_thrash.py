@@ -12,6 +12,8 @@ from ctxkit.plots.palette import STOP
 from ctxkit.plots.words import noted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
 
     from ctxkit.readers.given import GivenAll
@@ -66,9 +68,24 @@ def thrash_data(
         )
     calls, shares = cuts.columns["call"], cuts.columns[column]
     n = len(cuts.sessions[0].calls) if cuts.sessions else max((c for c in calls if c is not None), default=-1) + 1
-    done = [Try(n if c is None else c, s, "") for c, s in zip(calls, shares, strict=True)]
-    held = [each for session in cuts.sessions for each in _held(session)]
-    return Thrash(cuts.title, (*done, *held), min_savings, window, by, _closes(shares, min_savings, window))
+    tries = [(n if c is None else c, s) for c, s in zip(calls, shares, strict=True)]
+    held = [(each.call, each.why) for session in cuts.sessions for each in held_back(session)]
+    return thrash_of(cuts.title, tries, held, min_savings, window, by)
+
+
+def thrash_of(  # noqa: PLR0917  what is tried, then the guard
+    name: str,
+    tries: Sequence[tuple[int, float | None]],
+    held: Sequence[tuple[int, str]],
+    min_savings: float,
+    window: int,
+    by: str,
+) -> Thrash:
+    """Return what the chart shows, of compactions (call, share saved) and of those that were held back (call, why)."""
+    done = [Try(call, share, "") for call, share in tries]
+    back = [Try(call, None, why) for call, why in held]
+    end = closes([share for _, share in tries], min_savings, window)
+    return Thrash(name, (*done, *back), min_savings, window, by, end)
 
 
 @noted
@@ -88,10 +105,11 @@ def thrash(
         window: so many fruitless ones in a row close the guard (fuseraft's default is 10).
         by: whether the share is of tokens, as the bill counts, or of messages, as fuseraft does.
     """
-    return _chart(thrash_data(of, min_savings=min_savings, window=window, by=by))
+    return thrash_chart(thrash_data(of, min_savings=min_savings, window=window, by=by))
 
 
-def _held(session: Session) -> list[Try]:
+def held_back(session: Session) -> list[Try]:
+    """Return the compactions that a replay's own guards held back."""
     told: Any = session.details.get("replay")
     held = told.get("held") if isinstance(told, dict) else None
     rows = [h for h in held if isinstance(h, dict)] if isinstance(held, list) else []
@@ -100,8 +118,15 @@ def _held(session: Session) -> list[Try]:
     ]
 
 
-def _closes(shares: list[float | None], least: float, window: int) -> int | None:
+def closes(shares: Sequence[float | None], least: float, window: int) -> int | None:
+    """Return the compaction after which an anti-thrash guard allows no more; None: it stays open.
+
+    So many in a row that each saved less close it; 0 turns it off, and a share that is not known
+    begins the row anew. The widget has the same rule in the browser.
+    """
     low = 0
+    if not least:
+        return None
     for i, share in enumerate(shares):
         low = low + 1 if share is not None and share < least else 0
         if window and low >= window:
@@ -109,7 +134,8 @@ def _closes(shares: list[float | None], least: float, window: int) -> int | None
     return None
 
 
-def _chart(data: Thrash) -> Chart:
+def thrash_chart(data: Thrash) -> Chart:
+    """Return the chart of what was tried, against a guard."""
     done = [t for t in data.tries if t.saved is not None]
     held = [t for t in data.tries if t.saved is None and t.why]
     low = [t for t in done if t.saved is not None and t.saved < data.min_savings]

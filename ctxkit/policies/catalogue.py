@@ -48,6 +48,7 @@ MEMBERS = {
     "offload": "offload:Offload",
     "adaptive_trim": "adaptive:AdaptiveTrim",
     "native": "native:Native",
+    "recall": "recall:Recall",
 }
 """Short names of the kit's own policies."""
 

@@ -60,6 +60,12 @@ def texts(message: Message) -> str:
     return "\n".join(p.text for p in message.parts if isinstance(p, Text))
 
 
+def texts_and(message: Message, image: str) -> str:
+    """Return the plain text parts in order, with a marker in the place of each image."""
+    kept = (p.text if isinstance(p, Text) else image for p in message.parts if isinstance(p, (Text, Image)))
+    return "\n".join(kept)
+
+
 def has_images(message: Message) -> bool:
     """Say whether the message holds an image or another attachment."""
     return any(isinstance(p, Image) or (isinstance(p, Sized) and p.kind == "image") for p in message.parts)

@@ -16,11 +16,14 @@ from ctxkit.schedules import AS_IT_CAME, Window
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ctxkit.history import History
     from ctxkit.messages import Message
     from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
 PLACEHOLDER = "[Old tool result content cleared]"
+IMAGE_REMOVED = "[image removed during context pruning]"
+"""What stands for an image in a result that was trimmed."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -57,6 +60,11 @@ class CacheTtl(Scheduled):
     keep_images: int = 0
     """Results with images are skipped; from how many images from the end on, where above 0 (OpenClaw: the last 3)."""
 
+    cut_images: bool = False
+    """Put a marker in the place of images instead of skipping results that hold some (OpenClaw from 2026.9 on)."""
+    persists: bool = False
+    """What a call after a pause was sent is sent again from then on, so the cache lives (OpenClaw from 2026.9 on)."""
+
     def __post_init__(self) -> None:
         at_least(
             self, 0, "ttl_seconds", "keep_last_assistants", "min_prunable_tool_chars", "keep_images"
@@ -66,13 +74,27 @@ class CacheTtl(Scheduled):
 
     def schedule(self, view: ScheduleView, room: Room) -> None:
         """Leave each call as it came, but those after a pause."""
+        if self.persists:
+            _AfterPause(self).schedule(view, room)
+            return
         view.stages((None, _AfterPause(self)), lambda call, _: self.acts(view, room, call))
 
-    def acts(self, view: ScheduleView, room: Room, call: int) -> bool:
-        """Return True where a call comes after a long pause, and is large enough."""
+    def begin(self, history: History) -> History:
+        """Return the history as it was behind the last compaction, where what was sent once is sent again."""
+        return history.at(history.since) if self.persists else history
+
+    def acts(self, view: ScheduleView, room: Room, call: int, freed: int = 0) -> bool:
+        """Return True where a call comes after a long pause, and is large enough.
+
+        Args:
+            view: the calls.
+            room: the window.
+            call: the call.
+            freed: characters that it is not sent anyway.
+        """
         if self.ttl_seconds and not view.pause(call) >= self.ttl_seconds:
             return False
-        return view.chars(call) >= self.soft_trim_ratio * room.limit * 4
+        return view.chars(call) - freed >= self.soft_trim_ratio * room.limit * 4
 
     def concerns(self, view: ScheduleView, p: int) -> bool:
         """Return True for the result of a tool that may be touched."""
@@ -85,15 +107,20 @@ class CacheTtl(Scheduled):
 
     def trim(self, message: Message) -> Message:
         """Return a long result as head and tail; itself where it is not long, or was trimmed."""
+        if self.cut_images and contents.has_images(message):
+            text = contents.texts_and(message, IMAGE_REMOVED)
+            return contents.with_text(message, self._shorter(text))
         text = contents.texts(message)
         if (
             min(chars(message), len(text)) <= self.whole
             or "\n\n[Tool result trimmed: " in text[-200:]
         ):
             return message
-        return contents.with_text(
-            message, soft(text, self.soft_trim_head_chars, self.soft_trim_tail_chars)
-        )
+        return contents.with_text(message, self._shorter(text))
+
+    def _shorter(self, text: str) -> str:
+        head, tail = self.soft_trim_head_chars, self.soft_trim_tail_chars
+        return text if len(text) <= self.whole else soft(text, head, tail)
 
 
 @dataclass(frozen=True)
@@ -112,7 +139,7 @@ class _AfterPause:
             came, went, settled = news.get(call, ((), (), ()))
             shown.follow(view, came, went)
             shown.looked_at.update(settled, events.get(call, ()))
-            if self.rule.acts(view, room, call):
+            if self.rule.acts(view, room, call, touched.freed if self.rule.persists else 0):
                 touched.follow(view, shown, call)
                 touched.clear(view, room.limit * 4, call)
 
@@ -175,6 +202,9 @@ class _Touched:
         """Sums of the characters that clearing the first of them takes away."""
         self._images: list[int] = []
         self._spared: set[int] = set()
+        self._cleared = 0
+        self.freed = 0
+        """Characters that the last call after a pause was not sent."""
 
     def follow(self, view: ScheduleView, shown: _Shown, call: int) -> None:
         """Bring it up to a call."""
@@ -191,6 +221,8 @@ class _Touched:
         self, view: ScheduleView, some: set[int], inside: set[int], call: int
     ) -> set[int]:
         """Note which have images; return those that are spared because of them, or are so no more."""
+        if self.rule.cut_images:
+            return set()
         images = set(self._images).difference(some) if self._images else set()
         for p in inside:
             message = view.message(p, call)
@@ -219,7 +251,7 @@ class _Touched:
         if trimmed > len(self.rule.placeholder):
             old = self._window.put(p)
             del self._saved[bisect_left(self._window.found, p) + 1 :]
-        if known is not None or old or came > self.rule.whole:
+        if known is not None or old or came > self.rule.whole or trimmed < came:
             self._say(view, p, call, cleared=old)
 
     def _say(self, view: ScheduleView, p: int, call: int, *, cleared: bool) -> None:
@@ -228,8 +260,13 @@ class _Touched:
 
     def clear(self, view: ScheduleView, window: int, call: int) -> None:
         """Clear the oldest until the call is below the share of the window, in characters."""
-        for p, cleared in self._window.settle(self._needed(view, window, call)):
+        wanted = self._needed(view, window, call)
+        if self.rule.persists:  # what was cleared once stays so
+            wanted = max(min(wanted, len(self._window.found)), self._cleared)
+        for p, cleared in self._window.settle(wanted):
             self._say(view, p, call, cleared=cleared)
+        self._cleared = min(wanted, len(self._window.found))
+        self.freed = self._less + self._saved[min(self._cleared, len(self._saved) - 1)]
 
     def _needed(self, view: ScheduleView, window: int, call: int) -> int:
         """Return how many of the oldest must be cleared; more than there are: all are not enough."""

@@ -106,7 +106,8 @@ class Narrative(Summary):
         acts = records.actions(passage.messages, turns, agent)
         out = []
         if self.include_symbols:
-            texts = (str(v) for m in passage.messages for c in m.tool_calls for v in c.arguments.values())
+            calls = (c for m in passage.messages for c in m.tool_calls)
+            texts = ((contents.path(c), str(v)) for c in calls for v in c.arguments.values())
             out.append(records.symbols(acts, texts))
         if self.include_reasoning:
             out.append(records.reasoning(passage.messages, turns, agent))

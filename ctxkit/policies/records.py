@@ -137,16 +137,38 @@ def exploration(acts: Sequence[Action]) -> str:
     return "\n".join([*rows, *(f"  read {read.count(p)} times: {p}" for p in often)])
 
 
-def symbols(acts: Sequence[Action], texts: Iterable[str]) -> str:
-    """Return a block of the functions and classes defined in text that was written, or an empty string."""
-    names: dict[str, str] = {}
-    for text in texts:
-        for kind, name in _SYMBOL.findall(text):
-            names.setdefault(name, kind)
+def symbols(acts: Sequence[Action], texts: Iterable[tuple[str, str]]) -> str:
+    """Return a block of what is defined in text that was written, and what other files name of it; or an empty string.
+
+    Args:
+        acts: what was done.
+        texts: for each text the file that it was written to, as far as that is known.
+    """
+    held = list(texts)
+    names: dict[str, tuple[str, str]] = {}
+    for path, text in held:
+        for kind, name in definitions(text):
+            names.setdefault(name, (kind, path))
     if not names:
         return ""
-    head = f"[SYMBOL DEPENDENCY GRAPH — {len(names)} node(s) across {len(files_written(acts))} file(s)]"
-    return "\n".join([head, *(f"  SymbolDefinition ({kind}): {name}" for name, kind in names.items())])
+    used = [
+        (name, names[name][1])
+        for path, text in held
+        for name in dict.fromkeys(_WORD.findall(text))
+        if path and name in names and names[name][1] not in ("", path)
+    ]
+    rows = [f"  SymbolDefinition ({kind}): {name}" for name, (kind, _) in names.items()]
+    rows += [f"  SymbolReference: {name} → {target}" for name, target in dict.fromkeys(used)]
+    files = len(files_written(acts))
+    return "\n".join([f"[SYMBOL DEPENDENCY GRAPH — {len(rows)} node(s) across {files} file(s)]", *rows])
+
+
+def definitions(text: str) -> list[tuple[str, str]]:
+    """Return kind and name of what a text defines: functions, classes and their like."""
+    return _SYMBOL.findall(text)
+
+
+_WORD = re.compile(r"[A-Za-z_]\w{0,80}")
 
 
 _SYMBOL = re.compile(

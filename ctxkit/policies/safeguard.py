@@ -36,6 +36,8 @@ class Safeguard(PiSummary):
 
     max_history_share: float = 0.5
     """Share of the window that the history given to one summary may have; what is older is summarised first."""
+    by_new: bool = False
+    """Only where what is kept alone, and the rest of the prompt, are over that share (OpenClaw from 2026.9 on)."""
     parts: int = 2
     """Parts of a long history that are summarised apart and merged."""
     window: int = 200_000
@@ -75,7 +77,8 @@ class Safeguard(PiSummary):
         at = [passage.positions[i] for i in fit]
         kept, kept_sizes = [messages[i] for i in fit], [sizes[i] for i in fit]
         partial: list[str] = []
-        for rows in self.portions(kept, kept_sizes):
+        others = passage.history.tokens - sum(sizes)
+        for rows in self.portions(kept, kept_sizes, others):
             told = passage.instructions
             for chunk in rows:
                 part = replace(passage, start=at[chunk[0]], before=at[chunk[-1]] + 1, instructions=told)
@@ -91,10 +94,20 @@ class Safeguard(PiSummary):
             partial = [made if isinstance(made, str) else "\n\n".join(partial)]
         return "\n\n".join([*partial, *notes])
 
-    def portions(self, messages: Sequence[Message], sizes: Sequence[int]) -> list[list[plans.Rows]]:
-        """Return the chunks of each part; what is beyond the history's share comes first, as a part of its own."""
+    def portions(
+        self, messages: Sequence[Message], sizes: Sequence[int], others: int = 0
+    ) -> list[list[plans.Rows]]:
+        """Return the chunks of each part; what is beyond the history's share comes first, as a part of its own.
+
+        Args:
+            messages: what is summarised.
+            sizes: their tokens.
+            others: tokens of the prompt that are not summarised; counted with `by_new`.
+        """
         budget = int(self.window * self.max_history_share)
         kept, dropped, _ = plans.within_share(messages, sizes, budget)
+        if self.by_new and others <= int(self.window * self.max_history_share * plans.MARGIN):
+            kept, dropped = (*dropped, *kept), ()
         out: list[list[plans.Rows]] = []
         for rows in (dropped, kept):
             if rows:

@@ -40,7 +40,11 @@ class Scheduled(Setting):
 
     def __call__(self, history: History, room: Room) -> History:
         """Return what this call is sent."""
-        return Schedule(history, (self,), room).left(history.call, name_of(self))
+        return Schedule(self.begin(history), (self,), room).left(history.call, name_of(self))
+
+    def begin(self, history: History) -> History:
+        """Return the history at the first call on which it can depend what a call is sent: itself."""
+        return history
 
 
 def says_when(part: Any) -> bool:

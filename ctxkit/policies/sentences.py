@@ -6,6 +6,8 @@ import re
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from ctxkit.messages import RECALLED
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -38,12 +40,17 @@ def tag(message: Message) -> str:
 
 
 def said(message: Message) -> Iterator[tuple[str, str]]:
-    """Yield tag and text of each line of a message; most lines without a word are left out."""
+    """Yield tag and text of each line of a message; most lines without a word are left out.
+
+    What memory recalled is recalled anew, and is no line.
+    """
+    if message.kind == RECALLED:
+        return
     if message.role == "tool":
         yield from ((tag(message), one_line(row)) for row in _telling(message))
         return
     word, summary = _WORD.search, message.role == "summary"
-    for sentence in chain.from_iterable(map(_sentences, _read(message.text))):
+    for sentence in chain.from_iterable(map(sentences, _read(message.text))):
         if word(sentence) and not (summary and sentence.startswith(MARK)):
             yield TAGS[message.role], one_line(sentence)
     for call in message.tool_calls:
@@ -69,7 +76,8 @@ def _read(text: str) -> tuple[str, ...]:
     return (text,) if len(text) <= READ else (text[: READ // 2], text[-READ // 2 :])
 
 
-def _sentences(text: str) -> Iterator[str]:
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences and lines of a text."""
     at = 0
     for gap in _GAP.finditer(text):
         yield text[at : gap.start()]

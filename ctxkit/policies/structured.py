@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from ctxkit.policies.prompts import PI_SECTIONS, PI_TURN_SECTIONS
 from ctxkit.policies.summarisers import Passage
-from ctxkit.policies.summary import Summary, boundary
+from ctxkit.policies.summary import Summary, asks_anew, boundary
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
     "Summarise this conversation so that another model can go on with the work. Update the earlier summary where there "
@@ -31,18 +32,41 @@ class PiSummary(Summary):
     instructions: str = INSTRUCTIONS
     quirks: bool = False
     """Lose what Pi lost at the second compaction, and cut nothing where Pi cut nothing."""
+    remembers: bool = False
+    """With quirks: what the compaction before had kept is summarised (Pi from 0.73 on)."""
+    before_request: bool = False
+    """Cut as if the request that waits were not said yet: Pi compacts before it takes one in."""
+
+    def cut(self, history: History, room: Room) -> int:
+        """Return the first position that is kept; the request that waits is always kept."""
+        n = len(history)
+        if not self.before_request or not asks_anew(history.log, history.row(n - 1) if n else -1, history.call):
+            return super().cut(history, room)
+        last = n - 1
+        whole = history.before(n, estimated=self.estimated)
+        request = whole - history.before(last, estimated=self.estimated)
+        found = self.at(history, history.back((self.keeps or 0) + request, estimated=self.estimated))
+        if found < last:
+            return found
+        return 0 if self.quirks else history.safe_before(max(last - 1, 0))
+
+    def start(self, history: History) -> int:
+        """Return the first position that is looked at: with quirks behind what was kept before."""
+        if not self.quirks or self.remembers:
+            return 0
+        return boundary(history, waiting=self.before_request)
 
     def at(self, history: History, position: int) -> int:
         """Return Pi's cut at or after a position."""
         if not self.quirks:
             return history.safe(position) or history.safe_before(min(position, max(len(history) - 1, 0)))
-        start = boundary(history)
+        start = self.start(history)
         first = history.safe(max(position, start))
         return first if first > start else 0
 
     def passages(self, history: History, first: int) -> list[Passage]:
         """Return the old turns and the head of a split turn; with quirks only what came after the last compaction."""
-        start = boundary(history) if self.quirks else 0
+        start = self.start(history)
         told = self.told()
         if not start:
             found = super().passages(history, first)

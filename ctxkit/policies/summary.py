@@ -17,7 +17,7 @@ from ctxkit.policies.summarisers import Extractive, Fixed, Passage, Recorded, Sh
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ctxkit.history import History
+    from ctxkit.history import History, Log
     from ctxkit.policies.identifiers import Identifiers
     from ctxkit.tokens import Room
 
@@ -231,12 +231,29 @@ def turn_start(history: History, position: int) -> int:
     return next((p for p in range(min(position, head.size - 1), -1, -1) if head.items[p].role(log) == USER), -1)
 
 
-def boundary(history: History) -> int:
-    """Return the position of the first message said after the last compaction; 0 where there was none."""
+def boundary(history: History, *, waiting: bool = False) -> int:
+    """Return the position of the first message said after the last compaction; 0 where there was none.
+
+    Args:
+        history: what is shown.
+        waiting: the request that waited at that compaction counts as said after it.
+    """
     if not history.since or not any(i.row < 0 for i in history.head.items):
         return 0
     row = history.log.upto[history.since]
+    if waiting and asks_anew(history.log, row - 1, history.since):
+        row -= 1
     return history.head.size + max(row - history.lo, 0)
+
+
+def asks_anew(log: Log, row: int, call: int) -> bool:
+    """Say whether a row is the user's request that a call is the first to be sent; commands are none."""
+    return (
+        row >= 0
+        and log.roles[row] == USER
+        and log.first_calls[row] == call
+        and log.messages[row].kind != "bash"
+    )
 
 
 def anything(history: History, before: int) -> bool:

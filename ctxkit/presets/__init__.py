@@ -32,6 +32,14 @@ _PRESETS = (
     "agent_framework",
     "letta",
     "boise",
+    "cline",
+    "roo",
+    "goose",
+    "ai_sdk",
+    "anthropic_compact",
+    "jev",
+    "aider",
+    "lcm",
     "none",
 )
 _NAMES = {**{name: f"_{name}" for name in _PRESETS}, "names": "catalogue", "preset": "catalogue"}

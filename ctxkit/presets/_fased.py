@@ -71,6 +71,13 @@ DIFFERENCES = (
         "as the default",
     ),
     Difference(
+        "short results",
+        "old results are cleared",
+        "the placeholder takes the place of results that are shorter than it, too",
+        "these are left as they are: it would make the prompt larger",
+        "as the default",
+    ),
+    Difference(
         "memory flush",
         "before a compaction",
         "goes by the floor, compaction by the reserve: with a larger reserve it never comes first",

@@ -17,7 +17,7 @@ from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Share
 from ctxkit.presets.checks import typed
 from ctxkit.presets.configs.texts import ConfigText
-from ctxkit.presets.differences import Difference
+from ctxkit.presets.differences import LAST_CALL, Difference
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -32,6 +32,14 @@ MASKED = "\n[...{n} characters masked; the full output was saved to a file...]"
 MARK = "\n... [output truncated; the full output was saved to a file] ...\n"
 
 DIFFERENCES = (
+    LAST_CALL,
+    Difference(
+        "size of a message",
+        "characters",
+        "characters of its JSON",
+        "characters of its text, names and arguments",
+        "as the default",
+    ),
     Difference(
         "second look",
         "the model is asked once more whether the snapshot lost anything",

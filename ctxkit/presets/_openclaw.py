@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
@@ -12,9 +12,10 @@ from ctxkit.policies.prompts import OPENCLAW_SECTIONS, PI_SECTIONS
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.safeguard import Safeguard
 from ctxkit.policies.structured import PiSummary
+from ctxkit.policies.summary import anything
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets import claws
-from ctxkit.presets.checks import room_to_cut, typed
+from ctxkit.presets.checks import one_of, room_to_cut, typed
 from ctxkit.presets.claws import FLOOR
 from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
@@ -22,8 +23,11 @@ from ctxkit.presets.differences import Difference
 if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.messages import Message
+    from ctxkit.policies.summarisers import Passage
 
 TURN_CHARS = 600
+VERSIONS = ("2026.9.6", "2026.3")
+NEWEST = VERSIONS[0]
 
 DIFFERENCES = (
     Difference(
@@ -54,6 +58,57 @@ DIFFERENCES = (
         "none: the log holds what entered",
         "as the default",
     ),
+    Difference(
+        "pruning persists",
+        "in memory, for each call",
+        "2026.9.6: a result that was trimmed or cleared stays so; 2026.3 sends it whole at the next warm call",
+        "as the program of that version, until the next compaction",
+    ),
+    Difference(
+        "short results",
+        "old results are cleared",
+        "the placeholder takes the place of results that are shorter than it, too",
+        "these are left as they are: it would make the prompt larger",
+        "as the default",
+    ),
+    Difference(
+        "size of a message",
+        "characters",
+        "names of tools do not count, an image counts 8,000, wide scripts count more",
+        "names count, an image counts 4,800, each character one",
+        "as the default",
+    ),
+    Difference(
+        "images",
+        "not said",
+        "2026.9.6 puts a marker in their place; an older commit spares the last three",
+        "as the program of that version",
+    ),
+    Difference(
+        "retired settings",
+        "the reserve and the sizes of pruning could be set",
+        "2026.9.6 deletes these keys: reserve, floor, history share, the ratios and sizes of pruning",
+        "they can be set here; `to_config()` writes them only for 2026.3",
+        "as the default",
+    ),
+    Difference(
+        "cap of the reserve",
+        "not said",
+        "2026.9.6 holds at most a quarter of the window free",
+        "as the program of that version",
+    ),
+    Difference(
+        "history share",
+        "the older half is set apart where the history is over its share",
+        "2026.9.6: only where all but the history is over the share times 1.2",
+        "as the program of that version",
+    ),
+    Difference(
+        "recent turns",
+        "are kept word for word",
+        "2026.9.6 leaves them out of what is summarised",
+        "as the program of that version, as long as anything is left to summarise",
+    ),
 )
 
 
@@ -63,6 +118,20 @@ class OpenClawSummary(Safeguard):
 
     recent_turns: int = 3
     """Turns of what is summarised that follow it word for word, 600 characters of each message."""
+    once: bool = False
+    """Leave these turns out of what is summarised, where anything is left."""
+
+    def passages(self, history: History, first: int) -> list[Passage]:
+        """Return the old turns, without those that follow word for word, and the head of a split one."""
+        found = super().passages(history, first)
+        if not self.once or not self.recent_turns:
+            return found
+        old = found[0]
+        users = [p for p in old.positions if history[p].role == "user"]
+        start = users[-self.recent_turns :][0] if users else old.before
+        if anything(history, start) and start > old.start:
+            found[0] = replace(old, before=start)
+        return found
 
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the summary with the turns behind it."""
@@ -86,6 +155,7 @@ def recent(messages: list[Message], turns: int) -> str:
 @typed
 def openclaw(
     *,
+    version: Literal["2026.9.6", "2026.3"] = "2026.9.6",
     pruning: Literal["cache-ttl"] | None = None,
     context_window: int | None = None,
     mode: Literal["default", "safeguard"] = "safeguard",
@@ -117,9 +187,12 @@ def openclaw(
     """Return OpenClaw's rules: Pi's cut with a floored reserve, its guarded summary, and pruning in memory.
 
     As `compaction-safeguard.ts`, `compaction-planning.ts` (00818c4) and
-    `context-pruning/` (0a1ebf1, 1328b6c) have it. Not confirmed for the newest version: the timeout (300 s here).
+    `context-pruning/` (0a1ebf1, 1328b6c) have it; for 2026.9.6 as `dist/compaction-planning-*.mjs`
+    (`buildHistoryPrunePlan`), `agent-compaction-constants-*.mjs` (a quarter) and `tool-result-truncation-*.mjs`
+    (`pruneExpiredCacheTtlToolResults`) of the npm package have it. Not confirmed: the timeout (300 s here).
 
     Args:
+        version: the program that is followed, where they differ.
         pruning: `cache-ttl` trims and clears tool results for one call, after a pause; None: nothing is pruned.
         context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
         mode: `safeguard` summarises long histories in stages and lists failed tools; `default` is Pi's summary.
@@ -150,7 +223,10 @@ def openclaw(
     """
     parameters = dict(locals())
     _checked(parameters)
+    newest = version == NEWEST
     held = claws.reserve(reserve_tokens, reserve_tokens_floor)
+    if newest:
+        held = claws.capped(held, context_window)
     room_to_cut(context_window, held, keep_recent_tokens)
     common = claws.summary(parameters, held, focus=custom_instructions, seconds=timeout_seconds)
     policy: PiSummary = PiSummary(**common)
@@ -158,16 +234,19 @@ def openclaw(
         policy = OpenClawSummary(
             **common,
             max_history_share=max_history_share,
+            by_new=newest,
+            once=newest,
             recent_turns=recent_turns_preserve,
             identifiers=identifier_policy,
             identifier_instructions=identifier_instructions,
             sections=OPENCLAW_SECTIONS if quality_guard else PI_SECTIONS,
             retries=quality_guard_max_retries if quality_guard else 0,
         )
+    images: dict[str, Any] = {"cut_images": True, "persists": True} if newest else {"keep_images": 3}
     return Rules(
         policy=policy,
         trigger=Share(1.0, of="budget") | Overflow(recorded=True),
-        pruning=claws.cold(parameters, keep_images=3) if pruning == "cache-ttl" else None,
+        pruning=claws.cold(parameters, **images) if pruning == "cache-ttl" else None,
         window=context_window,
         reserve=held,
         estimator="pi",
@@ -181,6 +260,7 @@ def openclaw(
 def _checked(p: dict[str, Any]) -> None:
     if p["pruning"] not in (None, "cache-ttl"):
         raise BadArguments(f"pruning is 'cache-ttl' or None, not {p['pruning']!r}.")
+    one_of("version", p["version"], VERSIONS)
     claws.checked(p)
     if not 0 <= p["recent_turns_preserve"] <= 12:
         raise BadArguments("recent_turns_preserve lies between 0 and 12.")

@@ -1,29 +1,35 @@
-"""OpenCode (anomalyco/opencode): a summary and the last two turns; old tool output can be pruned before that."""
+"""OpenCode (anomalyco/opencode): a summary and the last turns that fit; old tool output can be pruned before that."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ctxkit.errors import BadArguments
+from ctxkit.policies import contents
 from ctxkit.policies.clear import CLEARED
 from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Outputs
-from ctxkit.policies.summary import Summary
+from ctxkit.policies.summary import LOCAL, Summary
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.checks import typed
+from ctxkit.presets.checks import one_of, typed
 from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import LAST_CALL, Difference
 from ctxkit.presets.moments import opens_turn
 
 if TYPE_CHECKING:
     from ctxkit.history import History
+    from ctxkit.messages import Message
+    from ctxkit.policies.summarisers import Passage
     from ctxkit.tokens import Room
 
+VERSIONS = ("1.18", "1.0", "2")
+TRUNCATED = "\n[truncated]"
 OUTPUT_MAX = 32_000
+OUTPUT_CHARS = 2000
 BUFFER = 20_000
 INSTRUCTIONS = (
     "Write what another agent needs to go on with this work: goal, instructions of the user, discoveries, what is "
@@ -41,8 +47,22 @@ DIFFERENCES = (
     Difference(
         "what the summariser is sent",
         "the conversation",
-        "on overflow again without tool output, then with the last five turns alone",
-        "the conversation; a failure leaves the history as it was",
+        "tool output of at most 2,000 characters",
+        "as the program, for summarisers that read the messages",
+        "as the default",
+    ),
+    Difference(
+        "kept turns",
+        "the last two",
+        "without `tail_turns` all that fit the budget, and what is left of it from any turn that does not fit; an "
+        "older commit keeps two, and splits only the newest",
+        "as the program of that version",
+    ),
+    Difference(
+        "2.x: what is kept",
+        "recent context",
+        "messages within 15,000 tokens, from a request on, written as text into the checkpoint",
+        "the same messages, as they are",
         "as the default",
     ),
     Difference(
@@ -62,8 +82,12 @@ class OpenCodeSummary(Summary):
 
     estimated: bool = True
     apart: bool = False
-    tail_turns: int = 2
-    """Turns at the end that may be kept."""
+    tail_turns: int | None = None
+    """Turns at the end that may be kept; None: all that fit."""
+    split_any: bool = True
+    """Keep what is left of the budget of any turn that does not fit; else only of the newest."""
+    whole_turns: bool = False
+    """Keep from a request on, never less than the last message (2.x)."""
     tail_tokens: int | None = None
     """Tokens that they may have; None: a quarter of what is usable, from 2,000 to 15,000."""
     prune: bool = False
@@ -100,30 +124,59 @@ class OpenCodeSummary(Summary):
         if budget is None:
             budget = min(15_000, max(2000, room.budget // 4))
         n = len(history)
+        if self.whole_turns:
+            return self.from_request(history, budget)
         first, left = n, budget
-        for turn in range(1, self.tail_turns + 1):
+        most = n if self.tail_turns is None else self.tail_turns
+        for turn in range(1, most + 1):
             start = history.nth_last("user", turn)
             if start < 0:
                 break
             size = history.before(first, estimated=True) - history.before(start, estimated=True)
             if size > left:
-                within = history.safe(history.back(left, estimated=True) + 1) if turn == 1 else first
-                first = within or n
+                if turn == 1 or self.split_any:
+                    kept = history.before(n, estimated=True) - history.before(first, estimated=True)
+                    first = min(history.safe(history.back(left + kept, estimated=True) + 1) or n, first)
                 break
             first, left = start, left - size
         return history.safe_before(first)
+
+    def asked(self, maker: Any, passage: Passage) -> Message | str | int:
+        """Return the summary of a passage; one who reads it is handed tool output of at most 2,000 characters."""
+        if isinstance(maker, LOCAL):
+            return super().asked(maker, passage)
+        history, most = passage.history, OUTPUT_CHARS + len(TRUNCATED)
+        changes: dict[int, Message | str] = {}
+        for p in passage.positions:
+            if history[p].role == "tool" and len(text := contents.texts(history[p])) > most:
+                changes[p] = contents.with_text(history[p], text[:OUTPUT_CHARS] + TRUNCATED)
+        short = history.shorten(changes, reason="for the summariser") if changes else history
+        return super().asked(maker, replace(passage, history=short))
+
+    @staticmethod
+    def from_request(history: History, budget: int) -> int:
+        """Return the request from which the messages within a budget begin; the last one where all would be kept."""
+        n = len(history)
+        start = min(history.back(budget + 1, estimated=True) + 1, n - 1)
+        if history.before(n, estimated=True) <= budget:
+            start = 0
+        while start > 0 and history[start].role != "user":
+            start -= 1
+        last = history.nth_last("user", 1)
+        return history.safe_before(start or (last if last > 0 else n))
 
 
 @typed
 def opencode(
     *,
+    version: Literal["1.18", "1.0", "2"] = "1.18",
     context_window: int | None = None,
     limit_input: int | None = None,
     limit_output: int = OUTPUT_MAX,
     auto: bool = True,
     prune: bool = False,
     reserved: int | None = None,
-    tail_turns: int = 2,
+    tail_turns: int | None = None,
     preserve_recent_tokens: int | None = None,
     prune_protect: int = 40_000,
     prune_minimum: int = 20_000,
@@ -136,16 +189,19 @@ def opencode(
     """Return OpenCode's rules: a summary where what is usable of the window is full.
 
     Read in `session/overflow.ts` (08f74b9: what is usable, `>=`) and `session/compaction.ts` (001aa6c: pruning);
-    the kept turns (two, a quarter of what is usable, from 2,000 tokens up) as later versions of that file are quoted.
+    the kept turns of 1.18 in that file at 31e22f65 (all that fit, a quarter of what is usable, from 2,000 tokens up)
+    and of 2 in `packages/core/src/session/compaction.ts` at 031a4a9 (20,000 held free, 15,000 kept).
 
     Args:
+        version: `1.18`, `1.0` (two turns, only the newest split) or `2` (from a request on, 15,000 tokens). 1.18 is the
+            default, as 2 is not what `opencode` installs.
         context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
         limit_input: tokens of prompt that it takes, where the provider names them apart.
         limit_output: tokens of reply that it gives; at most 32,000 are held free.
         auto: whether anything is compacted without being asked.
         prune: clear old tool output at the end of each turn.
         reserved: tokens below `limit_input` at which a compaction is due; None: 20,000, or the reply's if fewer.
-        tail_turns: turns at the end that may be kept as they are.
+        tail_turns: turns at the end that may be kept as they are; None: all that fit (1.0: two).
         preserve_recent_tokens: tokens that they may have; None: a quarter of what is usable, from 2,000 to 15,000.
         prune_protect: tokens of tool output, the newest, that pruning leaves alone.
         prune_minimum: tokens that a pruning must free.
@@ -156,6 +212,7 @@ def opencode(
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
     """
     parameters = dict(locals())
+    one_of("version", version, VERSIONS)
     output = min(limit_output, OUTPUT_MAX) or OUTPUT_MAX
     held = output
     window = context_window
@@ -164,10 +221,17 @@ def opencode(
         window = limit_input if context_window is None else min(limit_input, context_window)
     if window is not None and held >= window:
         raise BadArguments(f"A window of {window:,} tokens with {held:,} held free for the reply leaves no room.")
+    turns = 2 if tail_turns is None and version == "1.0" else tail_turns
+    if version == "2" and preserve_recent_tokens is None:
+        preserve_recent_tokens = 15_000
+    if version == "2" and limit_input is None:
+        held = BUFFER if reserved is None else reserved
     trigger: Any = Share(1.0, of="budget", or_equal=True) | Overflow(recorded=True)
     policy = OpenCodeSummary(
-        keep_turns=max(tail_turns, 1),
-        tail_turns=tail_turns,
+        keep_turns=max(turns or 1, 1),
+        tail_turns=turns,
+        split_any=version != "1.0",
+        whole_turns=version == "2",
         tail_tokens=preserve_recent_tokens,
         limit=max_output_tokens,
         instructions=focused(INSTRUCTIONS, focus),

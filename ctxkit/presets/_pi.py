@@ -1,25 +1,29 @@
-"""Pi (badlogic/pi-mono 0.58.3): one structured summary, about 20,000 tokens kept, turns may be split."""
+"""Pi (0.58.3 to 1.5.2): one structured summary, about 20,000 tokens kept, turns may be split."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.structured import INSTRUCTIONS, PiSummary
-from ctxkit.policies.triggers import Both, Overflow, Share
-from ctxkit.presets.checks import room_to_cut, typed
+from ctxkit.policies.totals import LastTotal
+from ctxkit.policies.triggers import Overflow, Share
+from ctxkit.presets.checks import one_of, room_to_cut, typed
 from ctxkit.presets.configs.texts import ConfigText
 from ctxkit.presets.differences import Difference
-from ctxkit.presets.moments import opens_turn
+
+VERSIONS = ("1.5.2", "0.73.1", "0.58.3")
+NEWEST = VERSIONS[0]
 
 DIFFERENCES = (
     Difference(
         "second compaction",
         "all messages before the cut are in the summary",
-        "messages that the compaction before had kept are neither summarised nor kept",
+        "0.58.3: messages that the compaction before had kept are neither summarised nor kept; mended in 0.73.1",
         "they are summarised",
-        "they are lost, as in 0.58.3 (mended later)",
+        "0.58.3: they are lost; the request that waited at the compaction before is not, as the program took it in "
+        "only afterwards",
     ),
     Difference(
         "when",
@@ -29,11 +33,58 @@ DIFFERENCES = (
         "before the first call of a turn, and after an overflow",
     ),
     Difference(
+        "size that triggers",
+        "tokens of the context",
+        "prompt and reply of the last call together, before the new request is taken in",
+        "the prompt of the coming call",
+        "as the program",
+    ),
+    Difference(
+        "the request that waits",
+        "not said",
+        "is not in the session yet while the cut is looked for: it does not count among the recent tokens",
+        "as the program",
+    ),
+    Difference(
+        "failed and aborted replies",
+        "not said",
+        "are never sent again, but count where the cut is looked for, with their calls; they may be kept first",
+        "their estimate lies on the message behind them; a cut at one falls on that message, and right before a "
+        "compaction it does not count yet",
+        "as the default",
+    ),
+    Difference(
         "large last tool result",
         "the last 20,000 tokens are kept, the rest is summarised",
-        "where no cut lies after the point reached, nothing is cut",
-        "the cut is made before it",
-        "nothing is cut",
+        "0.58.3 and 0.73.1: where no cut lies after the point reached, nothing is cut; mended in 1.5.2",
+        "the cut is made before its call",
+        "as the program of that version",
+    ),
+    Difference(
+        "nothing to summarise",
+        "not said",
+        "0.58.3 and 0.73.1 write a summary of nothing where the cut is at the first message; 1.5.2 does not compact",
+        "nothing is done",
+        "as the default",
+    ),
+    Difference(
+        "images of the user",
+        "not said",
+        "weigh nothing in 0.58.3 and 0.73.1, and 4,800 characters in 1.5.2",
+        "as the program of that version",
+    ),
+    Difference(
+        "commands of the user",
+        "not said",
+        "weigh what the command and its output do",
+        "weigh some characters more: the words that the model is shown around them",
+        "as the default",
+    ),
+    Difference(
+        "tokens of a summary",
+        "not said",
+        "at most 0.8 of the reserve in 0.58.3 and 0.73.1; the model's own limit in 1.5.2",
+        "as the program of that version",
     ),
     Difference(
         "a summary larger than what it replaces",
@@ -69,6 +120,7 @@ DIFFERENCES = (
 @typed
 def pi(
     *,
+    version: Literal["1.5.2", "0.73.1", "0.58.3"] = "1.5.2",
     context_window: int | None = None,
     enabled: bool = True,
     reserve_tokens: int = 16_384,
@@ -79,32 +131,42 @@ def pi(
 ) -> Rules:
     """Return Pi's rules: compact where the prompt is above the window less the reserve.
 
+    Read in `dist/core/compaction/compaction.js` (`DEFAULT_COMPACTION_SETTINGS`: enabled, 16,384 and 20,000;
+    `prepareCompaction`, `estimateTokens`) and `dist/core/agent-session.js` (`_checkCompaction`) of the npm packages
+    @mariozechner/pi-coding-agent 0.58.3 and 0.73.1 and @earendil-works/pi-coding-agent 1.5.2.
+
     Args:
+        version: the program that is followed, where they differ.
         context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
         enabled: whether anything is compacted without being asked.
         reserve_tokens: tokens held free for the reply and the summary; a summary has at most 0.8 of them.
         keep_recent_tokens: tokens, by Pi's estimate, that are kept as they are.
         custom_instructions: what a summary shall look at besides.
         summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
-        quirks: do what the program 0.58.3 does where it loses messages or cuts nothing.
+        quirks: do what the program of that version does where it loses messages, cuts nothing, or looks only
+            before a turn.
     """
     parameters = dict(locals())
+    one_of("version", version, VERSIONS)
     room_to_cut(context_window, reserve_tokens, keep_recent_tokens)
+    newest = version == NEWEST
     policy = PiSummary(
         keep_tokens=keep_recent_tokens,
-        limit=max(int(0.8 * reserve_tokens), 1),
-        split_limit=max(int(0.5 * reserve_tokens), 1),
+        limit=None if newest else max(int(0.8 * reserve_tokens), 1),
+        split_limit=None if newest else max(int(0.5 * reserve_tokens), 1),
         instructions=focused(INSTRUCTIONS, custom_instructions),
         must_shrink=not quirks,
-        quirks=quirks,
+        quirks=quirks and not newest,
+        remembers=version != "0.58.3",
+        before_request=True,
     )
-    full: Any = Share(1.0, of="budget")
+    full: Any = LastTotal() if quirks else Share(1.0, of="budget")
     return Rules(
         policy=policy,
-        trigger=(Both((full, opens_turn)) if quirks else full) | Overflow(recorded=True),
+        trigger=full | Overflow(recorded=True),
         window=context_window,
         reserve=reserve_tokens,
-        estimator="pi",
+        estimator="pi/1" if newest else "pi",
         summariser=summariser,
         auto=enabled,
         name="pi",

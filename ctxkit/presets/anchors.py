@@ -52,6 +52,23 @@ class Anchored(Summary):
         return [Passage(history, first, self.head(history), self.limit, self.told())]
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FreshStart(Summary):
+    """Summarise everything but the last few messages: the model goes on from the summary."""
+
+    apart: bool = False
+    keep_end: int = 0
+    """Messages at the end that stay."""
+
+    @property
+    def keeps(self) -> None:
+        """Nothing is kept at least."""
+
+    def cut(self, history: History, _room: Room) -> int:
+        """Return the end of what may go: before a call that still waits for its result."""
+        return history.safe_before(min(end(history), max(len(history) - self.keep_end, 0)))
+
+
 def fresh(history: History, start: int, stop: int) -> NDArray[Any]:
     """Return a mask of the positions start..stop: True where a message stands that was said, and that may go."""
     said = np.array([history.row(p) >= 0 for p in range(start, stop)], bool)

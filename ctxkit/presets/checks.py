@@ -37,6 +37,16 @@ def room_to_cut(window: int | None, reserve: int, keep: int) -> None:
         )
 
 
+def one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    """Refuse a word that is none of those known.
+
+    Raises:
+        BadArguments: it is none; the sentence says which there are.
+    """
+    if value not in known:
+        raise BadArguments(f"{name} is {', '.join(known[:-1])} or {known[-1]}, not {value!r}.")
+
+
 def typed(make: Callable[P, R]) -> Callable[P, R]:
     """Return a preset that first refuses settings of another kind than its signature says."""
 

@@ -30,6 +30,11 @@ def reserve(reserve_tokens: int | None = None, reserve_tokens_floor: int = FLOOR
     return max(16_384 if reserve_tokens is None else reserve_tokens, reserve_tokens_floor)
 
 
+def capped(held: int, window: int | None) -> int:
+    """Return the tokens held free by OpenClaw 2026.9: a quarter of the window at most."""
+    return min(held, (window or 200_000) // 4)
+
+
 def checked(p: Mapping[str, Any]) -> None:
     """Refuse what both refuse.
 

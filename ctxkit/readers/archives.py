@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
 import zlib
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,10 @@ BYTES = 512 << 20
 RATIO = 400
 """A member that grows more than so many times, beyond a megabyte, is a bomb: JSON logs reach about 30."""
 _FREE = 1 << 20
-_PLAIN = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 _ZSTD = 93
+_PLAIN = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTD}
+_HEAD = struct.Struct("<4s5H3L2H")
+"""A member's own header: mark, five words, checksum and two sizes, lengths of its name and extra field."""
 _decode = msgspec.json.Decoder().decode
 
 
@@ -73,16 +76,35 @@ _BROKEN = (
 
 def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     # The directory may lie about sizes: never unpack more than it promised.
-    with archive.open(entry) as member:
-        data = member.read(entry.file_size + 1)
+    if entry.compress_type == _ZSTD:
+        data = _zstd(archive, entry)
+    else:
+        with archive.open(entry) as member:
+            data = member.read(entry.file_size + 1)
     if len(data) > entry.file_size:
         raise ValueError("longer than the archive's directory says")
     return data
 
 
+def _zstd(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """Return a member packed with zstd, which Python itself opens from 3.14 on."""
+    import pyarrow as pa
+
+    file = archive.fp
+    if file is None or entry.compress_size > BYTES:
+        raise ValueError("the archive is closed, or the member too large")
+    file.seek(entry.header_offset)
+    head = file.read(_HEAD.size)
+    if len(head) < _HEAD.size or not head.startswith(b"PK\3\4"):
+        raise ValueError("no member where the archive's directory says")
+    name, extra = _HEAD.unpack(head)[-2:]
+    file.seek(name + extra, io.SEEK_CUR)
+    packed = pa.BufferReader(file.read(entry.compress_size))
+    with pa.CompressedInputStream(packed, "zstd") as stream:
+        return bytes(stream.read(entry.file_size + 1))
+
+
 def _why(entry: zipfile.ZipInfo, error: Exception) -> str:
-    if entry.compress_type == _ZSTD:
-        return "compressed with zstd, which Python opens from 3.14 on: convert the log with `inspect log convert`"
     if entry.compress_type not in _PLAIN:
         return "an unknown compression"
     return str(error)[:120] or type(error).__name__

@@ -23,7 +23,7 @@ from ctxkit.session import Session
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-__all__ = ["MEMBERS", "Reader", "members", "named", "names", "read", "read_all", "read_source", "sniff"]
+__all__ = ["MEMBERS", "Reader", "logs_at", "members", "named", "names", "read", "read_all", "read_source", "sniff"]
 
 
 def read(
@@ -74,14 +74,19 @@ def read_all(
         UnknownFormat: no format has that name.
     """
     reader = None if format is None else named(format)
-    folders = tuple(m for m in ((reader,) if reader else members()) if hasattr(m, "sniff_folder"))
     found, out = [], Sessions()
     for p in [paths] if isinstance(paths, (str, os.PathLike)) else list(paths):
-        found += find(_place(p), lambda folder: _folder_reader(folder, folders))
+        found += logs_at(p, reader)
     unique = list({os.path.realpath(f.path): f for f in reversed(found)}.values())[::-1]
     with _no_collection():
         _collect(unique, reader, out, progress)
     return out
+
+
+def logs_at(place: str | os.PathLike[str], reader: Reader | None = None) -> list[Found]:
+    """Return the files and whole folders at a place that may be sessions; none is read."""
+    folders = tuple(m for m in ((reader,) if reader else members()) if hasattr(m, "sniff_folder"))
+    return find(_place(place), lambda folder: _folder_reader(folder, folders))
 
 
 def _of_messages(messages: Sequence[Any], reader: Reader | None) -> Session:
@@ -147,12 +152,13 @@ def _collect(found: list[Found], reader: Reader | None, out: Sessions, progress:
             out.add_failure(e)
         for s in got.get(i, ()):
             if s.path_ == str(f.path):  # else it is a copy of a session that lies elsewhere
-                taken.update(_places(s))
+                taken.update(places(s))
     for i in sorted(got):
         out.extend(got[i])
 
 
-def _places(session: Session) -> set[str]:
+def places(session: Session) -> set[str]:
+    """Return the other files that a session was read from: those of its subagents."""
     out: set[str] = set()
     below = list(session.children)
     while below:

@@ -11,6 +11,8 @@ from ctxkit.readers.fields import DAMAGE, items, mapping, text, time, why, word
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ctxkit.readers.source import Source
 
 NAME = "codex"
@@ -54,8 +56,8 @@ def _is_first(document: Any) -> bool:
 
 def read(source: Source) -> list[Session]:
     """Read the one session of a rollout; each call is one reply with the usage of its token count."""
-    faults = list(source.faults)
-    records: list[tuple[int, Any]] = list(source.records)
+    faults = list[Fault]()
+    records: Iterable[tuple[int, Any]] = source.stream()
     early = [r.get("payload") for r in source.head[:12] if r.get("type") == "response_item"]
     bare = _is_bare(source)
     if _is_first(source.document):
@@ -69,6 +71,7 @@ def read(source: Source) -> list[Session]:
             faults.append(Fault(line, why(e)))
     if not reading.log.entries and not reading.meta:
         raise ReadError("expected lines of session_meta and response_item; found none.", source.path)
+    faults += source.faults
     return [_session(reading, source.path.stem, faults)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -101,7 +102,8 @@ def to_usage(last: dict[str, Any]) -> Usage | None:
 
 def key_of(m: Message) -> bytes:
     """Return what a message is recognised by when a compaction repeats it."""
-    return msgspec.json.encode((m.role if m.role != "summary" else "user", m.call_id, m.parts))
+    key = msgspec.json.encode((m.role if m.role != "summary" else "user", m.call_id, m.parts))
+    return key if len(key) < 64 else blake2b(key, digest_size=32).digest()  # images are not held twice
 
 
 def opening(shown: list[Message]) -> set[str]:

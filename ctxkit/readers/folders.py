@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOGS = {".json", ".jsonl", ".ndjson", ".traj", ".eval", ".log"}
+_PACKED = {".gz", ".zst", ".zip"}
+_BINARY = (b"PK\3\4", b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"SQLite format 3\0")
+"""How archives, packed files, UTF-16 and databases begin."""
 _NEVER = {".git", "node_modules", "__pycache__", ".venv", ".ipynb_checkpoints"}
 _PEEK = 1024
 
@@ -32,7 +35,8 @@ class Found:
     def is_log(self) -> bool:
         """True where the name ends like a log: then a file that no reader knows is worth telling."""
         path = self.path
-        return path.suffix.lower() in LOGS or (path.suffix.lower() == ".gz" and path.with_suffix("").suffix in LOGS)
+        packed = path.suffix.lower() in _PACKED and path.with_suffix("").suffix in LOGS
+        return path.suffix.lower() in LOGS or packed
 
 
 def find(place: Path, whole: Callable[[Path], Callable[[Path], Any] | None]) -> list[Found]:
@@ -73,7 +77,7 @@ def _below(top: Path, whole: Callable[[Path], Callable[[Path], Any] | None]) -> 
 
 
 def _may_be_text(path: Path) -> bool:
-    """Say whether a file with another ending is worth opening: text, or an archive; never a device or a picture."""
+    """Say whether a file with another ending is worth opening: text, packed or a database; never a device."""
     try:
         if not path.is_file():
             return False
@@ -81,4 +85,4 @@ def _may_be_text(path: Path) -> bool:
             start = f.read(_PEEK)
     except OSError:
         return False
-    return b"\0" not in start or start.startswith((b"PK\3\4", b"\xff\xfe", b"\xfe\xff"))
+    return b"\0" not in start or start.startswith(_BINARY)

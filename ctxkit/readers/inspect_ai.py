@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NAME = "inspect-ai"
 ALIASES = ("inspect",)
 CAN = "text, calls and results, tools, usage per call (cache reads and writes), times, compactions, subagents; samples"
-CANNOT = "usage where the log has no model events; zstd-compressed members need Python 3.14"
+CANNOT = "usage where the log has no model events"
 _PASSED = {
     "state",
     "store",

@@ -5,7 +5,8 @@ A reader ("member") is a module, or any object of the entry-point group ``ctxkit
 * ``NAME: str`` and, if it likes, ``ALIASES: tuple[str, ...]``;
 * ``sniff(source) -> bool``: by content only, cheap, never raises;
 * ``read(source) -> list[Session]``: only `ReadError` leaves it;
-* for formats where a folder is one session: ``sniff_folder(path) -> bool`` and ``read_folder(path) -> list[Session]``.
+* for formats where a folder is one session: ``sniff_folder(path) -> bool`` and ``read_folder(path) -> list[Session]``;
+* for formats that are SQLite databases: ``TABLES: tuple[str, ...]``; only such readers are shown one.
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ GROUP = "ctxkit.readers"
 MEMBERS = (
     "native",
     "pi",
+    "qwen",
     "claude_code",
     "codex",
+    "codex_exec",
+    "copilot",
     "fuseraft_snapshots",
     "fuseraft_events",
     "fuseraft_checkpoint",
@@ -41,6 +45,11 @@ MEMBERS = (
     "atif",
     "inspect_ai",
     "aider",
+    "cline",
+    "goose",
+    "crush",
+    "hermes",
+    "sharegpt",
     "openhands",
     "langfuse",
     "langchain",
@@ -136,9 +145,11 @@ def sniff(source: Source) -> Reader:
         UnknownFormat: none does; the sentence says what the file looks like.
         ReadError: the file cannot be opened.
     """
-    if not source.data.strip():
+    if not (source.is_database or source.is_large or source.data.strip()):
         raise UnknownFormat("the file is empty: expected a session.", source.path)
     for m in members():
+        if source.is_database and not getattr(m, "TABLES", ()):
+            continue
         if knows(m, source):
             return m
     raise UnknownFormat(

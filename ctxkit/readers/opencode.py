@@ -1,4 +1,4 @@
-"""OpenCode: exported sessions, and the storage folder with one file a session, message and part."""
+"""OpenCode: exports, its database (1.2 and 2.x), the older folder of a file a part, `opencode run --format json`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from ctxkit.errors import ReadError
 from ctxkit.messages import Fault
 from ctxkit.readers.fields import items, mapping, number, text
 from ctxkit.readers.opencode_messages import to_session
+from ctxkit.readers.opencode_run import is_run, read_run
+from ctxkit.readers.opencode_tables import is_store, read_store
 from ctxkit.readers.source import Source
 
 if TYPE_CHECKING:
@@ -20,15 +22,18 @@ if TYPE_CHECKING:
 NAME = "opencode"
 CAN = "text, thinking, calls with results, usage per call (cache reads and writes), money, times; compactions, prunings"
 CANNOT = "system prompt, tool schemas"
+TABLES = ("session", "message", "part", "session_v2", "session_message")
 TRAITS = (("all", "an aborted call's zeros are missing; money is the log's own, $0 is missing"),)
 """By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is an export, or a session or one message of the storage folder."""
+    """Say whether this is an export, a database, or a session or one message of the storage folder."""
+    if source.is_database:
+        return is_store(source)
     document = source.document
     if type(document) is not dict:
-        return False
+        return is_run(source)
     info = document.get("info")
     if type(info) is dict and type(document.get("messages")) is list:
         return text(info.get("id")).startswith("ses_") or "projectID" in info
@@ -37,8 +42,12 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Return the one session of an export, or of a storage; a single message reads as a session of one message."""
+    """Return the one session of an export or storage, or all of a database; a message reads as a session of one."""
+    if source.is_database:
+        return nested(read_store(source))
     document = mapping(source.document)
+    if not document and is_run(source):
+        return [read_run(source)]
     if text(document.get("id")).startswith("ses_"):
         return (
             [_stored(source.path.parents[2], source.path)]
@@ -66,7 +75,7 @@ def read_folder(path: Path) -> list[Session]:
     sessions = {file.stem: _stored(path, file) for file in sorted((path / "session").glob("*/ses_*.json"))}
     if not sessions:
         raise ReadError("expected sessions in the folder 'session' of an OpenCode storage, found none.", path)
-    return _nested(sessions)
+    return nested(sessions)
 
 
 def _stored(path: Path, file: Path) -> Session:
@@ -92,7 +101,7 @@ def _load(file: Path, faults: list[Fault]) -> dict[str, Any]:
     return mapping(document)
 
 
-def _nested(sessions: dict[str, Session]) -> list[Session]:
+def nested(sessions: dict[str, Session]) -> list[Session]:
     """Put each subagent's session under its parent; one whose parent is missing, or in a circle, stands alone."""
     below: dict[str, list[str]] = {}
     for id_, s in sessions.items():

@@ -14,10 +14,10 @@ from ctxkit.readers.parts import count
 from ctxkit.session import Session
 
 
-def to_session(info: dict[str, Any], messages: list[Any]) -> Session:
+def to_session(info: dict[str, Any], messages: list[Any], faults: list[Fault] | None = None) -> Session:
     """Return a session of its `info` and its messages, each with its parts."""
     teller = _Teller()
-    faults: list[Fault] = []
+    faults = [] if faults is None else faults
     for n, raw in enumerate(messages):
         try:
             teller.take(mapping(raw))
@@ -65,6 +65,8 @@ class _Teller:
         elif info.get("role") == "assistant":
             for told, some in steps_of(info, parts):
                 self._assistant(told, some)
+        elif info.get("role") == "system":
+            self.log.add(Message(role="system", id=self.log.new_id(info.get("id")), parts=tuple(to_parts(parts, {}))))
         else:
             count(self.skipped, "message: " + (text(info.get("role")) or "no role"))
             return
@@ -111,7 +113,8 @@ class _Teller:
                 id=self.log.new_id(info.get("id")),
                 parts=tuple(to_parts(said or parts, self.skipped)),
                 time=time(mapping(info.get("time")).get("created")),
-                kind="injected" if synthetic and not any(p.get("type") == "file" for p in said) else "",
+                kind=text(info.get("kind"))
+                or ("injected" if synthetic and not any(p.get("type") == "file" for p in said) else ""),
                 visible=bool(said) or not parts,
             )
         )
@@ -137,7 +140,7 @@ class _Teller:
             error=said[:2000] or None,
         )
         if info.get("summary") is True:
-            self._summary(reply)
+            self._summary(reply, word(info.get("reason")))
             return
         self.log.add(reply)
         for p in tools:
@@ -169,7 +172,7 @@ class _Teller:
             )
         )
 
-    def _summary(self, reply: Message) -> None:
+    def _summary(self, reply: Message, trigger: str | None) -> None:
         """The built-in compaction: a reply that is a summary; the context starts at it."""
         summary = Message(role="summary", id=self.log.new_id(), parts=reply.parts, time=reply.time)
         edit = Edit(
@@ -177,6 +180,7 @@ class _Teller:
             id=reply.id,
             inserted=(summary,),
             method="compaction",
+            trigger=trigger,
             time=reply.time,
             tokens_before=reply.usage.prompt_tokens if reply.usage else None,
             usage=reply.usage,

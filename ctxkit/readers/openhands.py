@@ -40,7 +40,7 @@ def sniff(source: Source) -> bool:
         return True
     if len(source.head) > 1 and all(is_event(r) for r in source.head[:4]):
         return True
-    return any(is_run(r) for r in source.head[:1])
+    return any(is_run(r) or _is_newer(r) for r in source.head[:1])
 
 
 def read(source: Source) -> list[Session]:
@@ -62,6 +62,8 @@ def read(source: Source) -> list[Session]:
     for line, record in source.records:
         if is_run(record):
             out.append(read_history(record, f"{source.path.stem}/{line}"))
+        elif _is_newer(record):
+            out.append(_newer(record, f"{source.path.stem}/{line}"))
         else:
             faults.append(Fault(line, "expected a run with a 'history'"))
     if out:
@@ -69,9 +71,22 @@ def read(source: Source) -> list[Session]:
     return out
 
 
+def _is_newer(record: Any) -> bool:
+    """Say whether a record is a run of an evaluation with V1: its history is of events with a kind."""
+    history = items(mapping(record).get("history"))
+    return "instance_id" in mapping(record) and bool(history) and is_event(history[0])
+
+
+def _newer(record: dict[str, Any], name: str) -> Session:
+    own = text(record.get("instance_id")) or name
+    return read_events(items(record.get("history")), {}, own, [])
+
+
 def sniff_folder(path: Path) -> bool:
     """Say whether a folder is one conversation: its event files (or `events/`), or nothing but completion logs."""
     try:
+        if _numbered(path):
+            return is_history([Source(_numbered(path)[0]).document])
         first = next(_events(path).glob("event-*.json"), None)
         files = [p for _, p in zip(range(_FILES), path.iterdir(), strict=False)]
         if first is None and (len(files) < 2 or not all(_LOGGED.match(p.name) for p in files)):
@@ -85,6 +100,11 @@ def sniff_folder(path: Path) -> bool:
 def read_folder(path: Path) -> list[Session]:
     """Return the one session of a conversation folder, or of a folder of completion logs in order of time."""
     faults: list[Fault] = []
+    numbered = _numbered(path)
+    if numbered:
+        history = [_load(f, faults) for f in numbered]
+        made = read_history({"history": history}, path.parent.name if path.name == "events" else path.name)
+        return [replace(made, faults=(*made.faults, *faults))]
     files = sorted(_events(path).glob("event-*.json"))
     if files:
         base = path if (path / "base_state.json").is_file() else path.parent
@@ -102,6 +122,14 @@ def read_folder(path: Path) -> list[Session]:
 
 def _events(path: Path) -> Path:
     return path / "events" if (path / "events").is_dir() else path
+
+
+def _numbered(path: Path) -> list[Path]:
+    """V0's store of a session: a file an event, named by its number (`events/0.json`)."""
+    if not (path / "events" / "0.json").is_file() and not (path.name == "events" and (path / "0.json").is_file()):
+        return []
+    found = [f for f in _events(path).glob("*.json") if f.stem.isascii() and f.stem.isdigit()]
+    return sorted(found, key=lambda f: int(f.stem[:18]))
 
 
 def _load(file: Path, faults: list[Fault]) -> Any:

@@ -20,11 +20,16 @@ _QUIET = {"condensation_request", "recall", "change_agent_state", "agent_state_c
 
 
 def is_history(events: Any) -> bool:
-    """Say whether a list is a history: events with a source and an action or observation, or pairs of such."""
+    """Say whether a list is a history: events with a source and an action or observation, or pairs of such.
+
+    The pairs of 2024 name no source.
+    """
     first = items(events)[0] if items(events) else None
+    known = "source"
     if type(first) is list:
-        first = first[0] if first else None
-    return type(first) is dict and "source" in first and ("action" in first or "observation" in first)
+        first, known = (first[0] if first else None), "args"
+    keys = mapping(first).keys()
+    return bool({"source", known} & keys) and bool({"action", "observation"} & keys)
 
 
 def is_run(record: Any) -> bool:
@@ -37,7 +42,11 @@ def is_run(record: Any) -> bool:
 def read_history(run: dict[str, Any], name: str) -> Session:
     """Return one run as a session; events that are damaged are counted by their place."""
     teller, faults = _Teller(mapping(run.get("metrics"))), list[Fault]()
-    flat = [e for entry in items(run.get("history")) for e in (_tied(entry) if type(entry) is list else [entry])]
+    flat = [
+        e
+        for n, entry in enumerate(items(run.get("history")))
+        for e in (_tied(entry, n) if type(entry) is list else [entry])
+    ]
     teller.offset = _offset(flat)
     for n, event in enumerate(flat):
         try:
@@ -62,12 +71,26 @@ def read_history(run: dict[str, Any], name: str) -> Session:
     )
 
 
-def _tied(pair: list[Any]) -> list[Any]:
-    """A pair of action and observation, tied where they name no cause themselves."""
-    if len(pair) != 2 or type(pair[1]) is not dict or number(pair[1].get("cause")) is not None:
+def _tied(pair: list[Any], n: int) -> list[Any]:
+    """A pair of action and observation, tied where they name no cause themselves; n is its place."""
+    if len(pair) != 2 or type(pair[0]) is not dict or type(pair[1]) is not dict:
         return pair
-    own = mapping(pair[0]).get("id")
-    return pair if own is None else [pair[0], {**pair[1], "cause": own}]
+    action, seen = pair
+    if "source" not in action and "source" not in seen:  # the first ones wrote neither source nor id
+        action = {"id": _UNNAMED + n, "source": _said_by(action, n), **action}
+    if number(seen.get("cause")) is not None or action.get("id") is None:
+        return [action, seen]
+    return [action, {**seen, "cause": action["id"]}]
+
+
+_UNNAMED = 1 << 40
+"""Ids from here on are made for events that have none."""
+
+
+def _said_by(action: dict[str, Any], n: int) -> str:
+    """Who acted in a pair that does not say: the user begins, and answers where the agent waited."""
+    waits = mapping(action.get("args")).get("wait_for_response") is True
+    return "user" if action.get("action") == "message" and (n == 0 or not waits) else "agent"
 
 
 def _offset(events: list[Any]) -> float:
@@ -208,7 +231,8 @@ class _Teller:
             self._add(event, "user", parts, kind="error" if wrong else "injected", is_error=wrong)
             return
         tool = word(told.get("function_name")) or (call.name if call else None)
-        code = mapping(mapping(event.get("extras")).get("metadata")).get("exit_code")
+        extras = mapping(event.get("extras"))
+        code = mapping(extras.get("metadata")).get("exit_code", extras.get("exit_code"))
         wrong = seen == "error" or (code != -1 and is_failure(code))  # -1: it still runs
         self._add(event, "tool", parts, tool=tool, call_id=called, is_error=wrong)
 

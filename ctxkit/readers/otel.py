@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.messages import Fault, Message, ToolSchema
+from ctxkit.messages import Edit, Fault, Message, ToolSchema
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, items, mapping, text, time, why, word
 from ctxkit.readers.logs import Log
 from ctxkit.readers.parts import count
-from ctxkit.readers.prompts import Threads, said
+from ctxkit.readers.prompts import Said, Threads, said
 from ctxkit.readers.spans import content, model_of, parsed, to_span_usage
 from ctxkit.readers.usages import to_schemas, to_stop
 from ctxkit.session import Session
@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 
 NAME = "otel"
 ALIASES = ("opentelemetry", "otlp", "openinference")
-CAN = "usage per call (cache reads where given), model, times, agents, tools; text where the exporter may log it"
-CANNOT = "text by default; marks of compactions; money"
-BLIND = ("compactions",)
+CAN = (
+    "usage per call (cache reads where given), model, times, agents, tools; text where the exporter may log it; "
+    "compactions where it marks them (gen_ai.conversation.compacted, parts of type compaction)"
+)
+CANNOT = "text by default; failed tools; money, but where an exporter adds it"
+TRAITS = (("all", "an exporter that marks no compaction leaves only what is gone from the next prompt: derived"),)
 _CHAT = {"chat", "text_completion", "generate_content", "LLM"}
 
 
@@ -128,8 +131,8 @@ def _session(name: str, spans: list[_Span], all_: dict[str, _Span], stem: str) -
             continue
         try:
             prompt, reply = content(s.attributes, s.events)
-            heard = [said(m) for r in prompt for m in named(to_messages(r, Log(), skipped), asked)]
-            threads.call(heard, _reply(s, reply, skipped, asked), s.agent(all_))
+            heard = [said(m) for r in prompt for m in _summed_up(r, named(to_messages(r, Log(), skipped), asked))]
+            _call(threads, heard, _reply(s, reply, skipped, asked), s, s.agent(all_))
             tools = tools or to_schemas(parsed(s.attributes.get("gen_ai.tool.definitions")))
         except DAMAGE as e:
             faults.append(Fault(0, f"span {s.id[:40]}: {why(e)}"))
@@ -149,6 +152,30 @@ def _session(name: str, spans: list[_Span], all_: dict[str, _Span], stem: str) -
         for i, t in enumerate(threads.all)
     ] or [Session(id=id_, format=NAME)]
     return replace(made[0], children=tuple(made[1:]), skipped=skipped, faults=tuple(faults))
+
+
+def _summed_up(raw: Any, made: list[Message]) -> list[Message]:
+    """A message with a part of type `compaction` stands for what was compacted."""
+    marked = any(mapping(p).get("type") == "compaction" for p in items(mapping(raw).get("parts")))
+    return [replace(m, role="summary") if marked and m.role != "tool" else m for m in made]
+
+
+def _call(threads: Threads, heard: list[Said], reply: Message, s: _Span, agent: str | None) -> None:
+    """Write one call; what its span marks as compacted makes the edit a recorded one."""
+    flagged = s.attributes.get("gen_ai.conversation.compacted") is True
+    marked = flagged or any(m.role == "summary" for _, m in heard)
+    latest = next((t for t in threads.all[::-1] if t.agent == agent), None)
+    if flagged and not heard and latest is not None and not latest.compacted:  # no content: the mark is all there is
+        own = latest.log.new_id()
+        latest.log.add(Edit(kind="summarised", id=own, method="compacted", reason="what it took is not in the trace"))
+    before = {id(t): len(t.log.entries) for t in threads.all}
+    thread = threads.call(heard, reply, agent, compacted=marked)
+    thread.compacted = flagged
+    log = thread.log
+    for i in range(before.get(id(thread), 0), len(log.entries)) if marked else ():
+        entry = log.entries[i]
+        if isinstance(entry, Edit) and any(m.role == "summary" for m in entry.inserted):
+            log.entries[i] = replace(entry, source="recorded", method="compacted", reason="", time=s.begun)
 
 
 def _reply(s: _Span, reply: list[Any], skipped: dict[str, int], asked: dict[str, str]) -> Message:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit.messages import Image, Part, Text, Thinking, ToolCall
+from ctxkit.messages import Image, Part, Sized, Text, Thinking, ToolCall
 from ctxkit.readers.fields import arguments, as_text, items, mapping, text, word
 
 if TYPE_CHECKING:
@@ -73,6 +73,21 @@ def _image(raw: dict[str, Any]) -> Image:
     return Image(media_type=media, data=data, url=url or None)
 
 
+def _compaction(raw: dict[str, Any]) -> Part:
+    """What a provider put in the place of older messages; where it is sealed, its size."""
+    said = raw.get("content", raw.get("text"))
+    hidden = len(text(raw.get("encrypted_content")))
+    return Text(as_text(said)) if said else Sized("compaction", chars=hidden or None)
+
+
+def _blob(raw: dict[str, Any]) -> Part:
+    """OpenTelemetry's binary parts: `blob` holds the data, `uri` says where it is."""
+    kinds: dict[str, Literal["image", "audio", "document"]] = {"image": "image", "audio": "audio"}
+    kind = kinds.get(text(raw.get("modality")), "document")
+    mime = word(raw.get("mime_type")) or "application/octet-stream"
+    return Image(mime, text(raw.get("content")), word(raw.get("uri")), kind)
+
+
 def _document(raw: dict[str, Any]) -> Image:
     inner = mapping(raw.get("file") or raw.get("input_audio") or raw.get("source"))
     data = text(inner.get("file_data")) or text(inner.get("data"))
@@ -97,6 +112,8 @@ _PARTS: dict[str, Callable[[dict[str, Any]], Part]] = {
     **dict.fromkeys(("text", "input_text", "output_text", "summary_text", "refusal"), _text),
     **dict.fromkeys(("thinking", "reasoning", "redacted_thinking"), to_reasoning),
     **dict.fromkeys(("image", "image_url", "input_image", "inlineData"), _image),
+    **dict.fromkeys(("blob", "uri"), _blob),
+    "compaction": _compaction,
     **dict.fromkeys(("file", "input_file", "document", "input_audio", "audio"), _document),
     **dict.fromkeys(("tool_use", "tool_call", "toolCall", "functionCall", "function_call", "server_tool_use"), to_call),
 }

@@ -39,6 +39,8 @@ class Thread:
     def __init__(self, agent: str | None) -> None:
         self.log = Log()
         self.agent = agent
+        self.compacted = False
+        """True where the trace says that the latest call saw a compacted view."""
         self._keys: list[int] = []
         self._ids: list[str] = []
         self._silent: int | None = None
@@ -68,7 +70,11 @@ class Thread:
         matched = self._match(prompt, n)
         gone = [i for i in range(n, len(self._keys)) if i not in matched]
         paired = set(matched.values())
-        last = max(paired, default=n - 1)
+        if gone:  # what the trace itself marks as a summary came in their place, if nothing else did
+            marked = (j for j, (_, m) in enumerate(prompt[n:], n) if m.role == "summary")
+            last = max([*paired, *marked], default=n - 1)
+        else:
+            last = max(paired, default=n - 1)
         inner = [p for j, p in enumerate(prompt[n : last + 1], n) if j not in paired]
         if gone:
             self._edit(gone, inner)
@@ -155,13 +161,22 @@ class Threads:
         """Messages that were new or gone, over all calls: readers bound it, so that no file can make it quadratic."""
 
     def call(
-        self, prompt: Sequence[Said], reply: Message, agent: str | None = None, *, goes_on: bool = False
+        self,
+        prompt: Sequence[Said],
+        reply: Message,
+        agent: str | None = None,
+        *,
+        goes_on: bool = False,
+        compacted: bool = False,
     ) -> Thread:
         """Write one call (prompt and reply) to the thread it goes on from, or to a new one; return that thread.
 
-        `goes_on` says that it is known to go on from the latest one, though a compaction left nothing in common.
+        `goes_on` says that it is known to go on from the latest one, though a compaction left nothing in common;
+        `compacted` that it goes on from the agent's latest one, where it goes on from none by what it holds.
         """
         thread = self.all[-1] if goes_on and self.all else self._find(prompt, agent)
+        if thread is None and compacted:
+            thread = next((t for t in self.all[::-1] if t.agent == agent), None)
         if thread is None:
             thread = Thread(agent)
             self.all.append(thread)

@@ -5,12 +5,9 @@ Nothing but `ReadError` leaves this file. The bytes are untrusted: size, depth a
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import re
-import zlib
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Any
@@ -19,19 +16,20 @@ import msgspec
 
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault
+from ctxkit.readers.packed import MAX_BYTES, ZIP, chunks, is_packed, kind_of, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MAX_BYTES = 2 << 30
-"""Files above this are refused: a session of two gigabytes is no session."""
+LARGE = 64 << 20
+"""From so many bytes on a file of lines is read line by line by the readers that can."""
+SQLITE = b"SQLite format 3\0"
+"""How a database begins."""
+_START = 4 << 20
+_LINE = 1 << 29
+"""No line is longer."""
 _BOM = b"\xef\xbb\xbf"
 _REPLACED = "not UTF-8: read with its broken bytes replaced"
-ZIP = b"PK\3\4"
-"""How an archive begins."""
-_GZIP = b"\x1f\x8b\x08"
-_RATIO = 400
-"""A gzipped file that grows more than so many times is a bomb: JSON logs reach about 30."""
 _WIDE = ((re.compile(rb"\s*[\[{]\0"), "utf-16-le"), (re.compile(rb"(\0\s)*\0[\[{]"), "utf-16-be"))
 """UTF-16 without a mark: JSON begins with a bracket, which is one byte beside a null."""
 _DECODER = msgspec.json.Decoder()
@@ -54,6 +52,8 @@ class Source:
         self._data = data
         self._replaced = False
         """True where the document was no UTF-8."""
+        self._passed: list[Fault] | None = None
+        """Faults of the lines that `stream` has passed."""
 
     @property
     def on_disk(self) -> bool:
@@ -62,43 +62,28 @@ class Source:
 
     @cached_property
     def data(self) -> bytes:
-        """The bytes of the file, unpacked where it is gzipped, without a byte-order mark; UTF-16 is turned into UTF-8.
+        """The bytes of the file, unpacked, without a byte-order mark; UTF-16 is turned into UTF-8.
 
         Raises:
             ReadError: the file cannot be read, or grows beyond all measure.
         """
         data = self._read() if self._data is None else self._data
-        if data.startswith(_GZIP):
-            data = self._unpacked(data)
+        data = unpacked(data, self.path)
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             return data.decode("utf-16", "replace").encode("utf-8", "replace")
         wide = next((name for start, name in _WIDE if start.match(data)), None)
         return data.decode(wide, "replace").encode("utf-8", "replace") if wide else data.removeprefix(_BOM)
 
-    def _unpacked(self, data: bytes) -> bytes:
-        """What a gzipped file holds, as far as it is whole: one that is still being written ends early."""
-        out, most = bytearray(), min(MAX_BYTES, _RATIO * len(data) + (1 << 20))
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            try:
-                while chunk := file.read1(1 << 16):
-                    out += chunk
-                    if len(out) > most:
-                        raise ReadError(f"the gzip file grows beyond {most:,} bytes: refused as a bomb.", self.path)
-            except EOFError:
-                if not out:
-                    raise ReadError("the gzip file is cut short: nothing of it can be unpacked.", self.path) from None
-            except (OSError, zlib.error) as e:
-                raise ReadError(f"the gzip file is damaged ({str(e)[:80]}).", self.path) from None
-        return bytes(out)
-
-    def _read(self) -> bytes:
+    def _read(self, most: int = -1) -> bytes:
+        """Return the first bytes of the file; all of them where `most` is negative."""
         try:
             about = self.path.stat()
             if not S_ISREG(about.st_mode):
                 raise ReadError("expected a file, found a folder or device; ctxkit.read_all takes folders.", self.path)
-            if about.st_size > MAX_BYTES:
+            if about.st_size > MAX_BYTES and most < 0:
                 raise ReadError(f"the file has {about.st_size:,} bytes; at most {MAX_BYTES:,} are read.", self.path)
-            return self.path.read_bytes()
+            with self.path.open("rb") as file:
+                return file.read(most)
         except FileNotFoundError:
             raise ReadError("there is no such file.", self.path) from None
         except PermissionError:
@@ -108,6 +93,68 @@ class Source:
             raise ReadError(f"the file could not be opened ({why}).", self.path) from None
 
     @cached_property
+    def is_database(self) -> bool:
+        """True where the file is an SQLite database; its bytes are then not read whole."""
+        start = self._read(len(SQLITE)) if self._data is None else self._data[: len(SQLITE)]
+        return start == SQLITE
+
+    @cached_property
+    def is_large(self) -> bool:
+        """True for a large file of JSON lines on disk, packed or not: `stream` reads it in bounded memory."""
+        if self._data is not None:
+            return False
+        start = self._read(4)
+        if self.path.stat().st_size <= (LARGE >> 4 if is_packed(start) else LARGE) or start == ZIP:
+            return False
+        first = self._decode(self._first[:1], [])
+        return len(self._first) > 1 and bool(first)
+
+    @cached_property
+    def _first(self) -> list[bytes]:
+        """The whole lines of the first four megabytes."""
+        with self.path.open("rb") as file:
+            parts = chunks(file, self.path) if is_packed(self._read(4)) else iter([file.read(_START)])
+            start = b""
+            for part in parts:
+                start += part
+                if len(start) >= _START:
+                    break
+        return start.removeprefix(_BOM).split(b"\n")[:-1]
+
+    def stream(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield every line that is a JSON object, as `records` holds them; a large file is never whole in memory.
+
+        What is no object is in `faults` once it was passed.
+        """
+        if not self.is_large:
+            yield from self.records
+            return
+        self._passed = []
+        for number, line in enumerate(self._raw_lines(), 1):
+            for _, record in self._decode([line.removeprefix(_BOM) if number == 1 else line], found := list[Fault]()):
+                yield number, record
+            self._passed += [Fault(number, f.why) for f in found]
+
+    def _raw_lines(self) -> Iterator[bytes]:
+        with self.path.open("rb") as file:
+            if not is_packed(self._read(4)):
+                yield from iter(partial(file.readline, _LINE), b"")
+                return
+            rest, whole = bytearray(), 0
+            for chunk in chunks(file, self.path):
+                whole += len(chunk)
+                if whole > MAX_BYTES or len(rest) > _LINE:
+                    kind = kind_of(self._read(4))
+                    raise ReadError(f"the {kind} file grows beyond {MAX_BYTES:,} bytes: refused.", self.path)
+                rest += chunk
+                if b"\n" in chunk:
+                    *lines, last = bytes(rest).split(b"\n")
+                    rest = bytearray(last)
+                    yield from lines
+            if rest:
+                yield bytes(rest)
+
+    @cached_property
     def text(self) -> str:
         """The file as text; bytes that are no UTF-8 become U+FFFD."""
         return self.data.decode("utf-8", "replace")
@@ -115,6 +162,8 @@ class Source:
     @cached_property
     def document(self) -> Any:
         """The whole file as one JSON value, or None where it is not one (a file of several lines of JSON is not)."""
+        if self.is_database or self.is_large:
+            return None
         start = self.data[:64].lstrip()[:1]
         if start not in (b"{", b"["):
             return None
@@ -132,6 +181,11 @@ class Source:
     @cached_property
     def head(self) -> list[dict[str, Any]]:
         """The first JSON objects of a file of lines (at most 64), for sniffing; the document itself where it is one."""
+        if self.is_database:
+            return []
+        if self.is_large:
+            first = [s for s in self._first[: _HEAD * 4] if s.lstrip()[:1] == b"{"]
+            return [r for _, r in self._decode(first, [])[:_HEAD]]
         if self.document is not None:
             return [self.document] if type(self.document) is dict else []
         if self._at_once is not None:
@@ -169,6 +223,8 @@ class Source:
     @property
     def looks(self) -> str:
         """What the file looks like, in a few words, for an error."""
+        if self.is_database:
+            return "an SQLite database of another program"
         if type(self.document) is dict:
             keys = ", ".join(map(repr, list(self.document)[:6]))
             return f"a JSON object with {keys}" if keys else "an empty JSON object"
@@ -209,6 +265,8 @@ class Source:
     @property
     def faults(self) -> list[Fault]:
         """Lines of a file of lines that are no JSON object: comments, torn or broken ones."""
+        if self._passed is not None:
+            return self._passed
         return self._lines[1]
 
     @staticmethod

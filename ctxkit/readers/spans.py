@@ -161,6 +161,7 @@ def to_span_usage(attributes: dict[str, Any]) -> Usage | None:
     )
     write = first(
         u + "cache_creation.input_tokens",
+        u + "cache_write.input_tokens",
         u + "cache_creation_input_tokens",
         "llm.token_count.prompt_details.cache_write",
     )

@@ -1,14 +1,15 @@
-"""tau-bench results, also of tau2: runs, each a conversation of an agent with a simulated user, and its reward."""
+"""tau-bench results, also of tau2: runs of an agent with a simulated user, with a reward; its few-shot talks."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.messages import Fault, Message
+from ctxkit.messages import Fault, Message, Role, Text, ToolCall
 from ctxkit.readers.dialects import named, to_messages
-from ctxkit.readers.fields import DAMAGE, items, mapping, real, time, why
+from ctxkit.readers.fields import DAMAGE, items, mapping, real, text, time, why
 from ctxkit.readers.logs import Log
 from ctxkit.readers.usages import to_usage
 from ctxkit.session import Session
@@ -19,13 +20,19 @@ if TYPE_CHECKING:
 NAME = "tau-bench"
 ALIASES = ("tau2-bench",)
 CAN = "text, system prompt, calls and results, rewards; several runs a file; usage, money and times (tau2)"
-CANNOT = "usage, times, money and model (tau-bench); tool schemas; the system prompt (tau2)"
+CANNOT = "usage, times, money and model (tau-bench); calls (few-shot talks); tool schemas; the system prompt (tau2)"
 
 
 def sniff(source: Source) -> bool:
     """Say whether this is a list of runs with a `traj`, or an object with tau2's simulations."""
     runs = _runs(source)
-    return bool(runs) and _is_run(runs[0])
+    return (bool(runs) and _is_run(runs[0])) or _is_shown(source)
+
+
+def _is_shown(source: Source) -> bool:
+    """Say whether this is the file of few-shot talks: each a text under `messages_display`."""
+    head = source.head[:4]
+    return bool(head) and all(text(r.get("messages_display")).startswith("user: ") for r in head)
 
 
 def _runs(source: Source) -> list[Any]:
@@ -38,6 +45,8 @@ def _is_run(run: Any) -> bool:
 
 def read(source: Source) -> list[Session]:
     """Return one session a run; what is no run is a fault of the first."""
+    if _is_shown(source):
+        return _shown(source)
     out: list[Session] = []
     faults: list[Fault] = []
     for i, run in enumerate(_runs(source)):
@@ -47,6 +56,38 @@ def read(source: Source) -> list[Session]:
         else:
             faults.append(Fault(0, f"run {i}: expected an object with 'task_id' and 'traj'"))
     return out
+
+
+_SPEAKER = re.compile(r"^(user|assistant|tool): ", re.MULTILINE)
+
+
+def _shown(source: Source) -> list[Session]:
+    """The few-shot talks, one a line: a call is written as `None`, a result follows its call."""
+    out = []
+    for line, record in source.records:
+        log, said = Log(), text(record.get("messages_display"))
+        marks = list(_SPEAKER.finditer(said))
+        ends = [*(m.start() - 1 for m in marks[1:]), len(said)]
+        for mark, end in zip(marks, ends, strict=False):
+            _speak(log, mark[1], said[mark.end() : end], end)
+        name = f"{source.path.stem}/{line}"
+        out.append(Session(id=name, format=NAME, product="tau-bench", log=tuple(log.entries)))
+    if out:
+        out[0] = replace(out[0], faults=(*out[0].faults, *source.faults))
+    return out
+
+
+def _speak(log: Log, role: str, said: str, at: int) -> None:
+    """Write what one speaker said; the tool that answered, and with what it was asked, are not told."""
+    last = log.entries[-1] if log.entries else None
+    if role == "tool" and isinstance(last, Message) and last.role == "assistant":
+        call = ToolCall(f"call-{at}", "")
+        log.replace(len(log.entries) - 1, replace(last, parts=(*last.parts, call)))
+        log.add(Message(role="tool", id=log.new_id(), parts=(Text(said),), call_id=call.id))
+        return
+    parts = () if role == "assistant" and said == "None" else (Text(said),)
+    as_: Role = "assistant" if role == "assistant" else "user"
+    log.add(Message(role=as_, id=log.new_id(), parts=parts))
 
 
 def _session(source: Source, run: dict[str, Any], index: int, faults: list[Fault]) -> Session:

@@ -43,7 +43,11 @@ def to_usage(raw: Any, cost_usd: float | None = None) -> Usage | None:
     )
 
 
-_STOPS = {"tool_calls": "tool", "function_call": "tool", "tool_use": "tool", "end_turn": "stop", "max_tokens": "length"}
+_STOPS = {
+    **dict.fromkeys(("tool_calls", "tool_call", "function_call", "tool_use"), "tool"),
+    "end_turn": "stop",
+    "max_tokens": "length",
+}
 
 
 def to_stop(raw: Any) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ from ctxkit.errors import StoreError
 from ctxkit.redaction import redact
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ctxkit.tools.root import Root
 
 FOLDER = "artifacts"
@@ -19,20 +22,28 @@ class Artifacts:
 
     Args:
         root: the agent's root folder.
+        beside: keeps a file under a name, beside the root, where fuseraft looks for it; None: nothing does.
     """
 
-    def __init__(self, root: Root) -> None:
-        self._root = root
+    def __init__(self, root: Root, beside: Callable[[str, str], None] | None = None) -> None:
+        self._root, self._beside = root, beside
 
-    def save(self, artifact: str, text: str) -> None:
+    def save(self, artifact: str, text: str, tool: str = "unknown", hint: str = "") -> None:
         """Keep a text, without keys, under the name that a stub of the pruning `offload` gives.
+
+        It is kept twice: as text, for the file tools, and with what it came from, as fuseraft
+        stores it (`ToolResultArtifactStore.cs`).
 
         Raises:
             StoreError: the place leads out of the root folder.
             OSError: it cannot be written.
         """
+        clean = redact(text)
+        if self._beside is not None:
+            told = {"id": artifact, "tool": tool, "hint": redact(hint), "chars": len(clean), "content": clean}
+            self._beside(f"{artifact}.json", json.dumps(told, indent=2, ensure_ascii=False))
         self._root.write(
-            f"{FOLDER}/{artifact}.txt", redact(text).encode("utf-8", "replace"), private=True
+            f"{FOLDER}/{artifact}.txt", clean.encode("utf-8", "replace"), private=True
         )
 
     def keep(self, tool: str, text: str) -> str:

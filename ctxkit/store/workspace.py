@@ -88,6 +88,14 @@ class Workspace:
         """Return the growth chart of a session, written at the end of each turn (fuseraft's name)."""
         return self.folder / "logs" / f"ctx_viz_{session}.html"
 
+    def state(self, session: str) -> Path:
+        """Return the folder of the files of a session's work: changes, intents, evidence."""
+        return self.folder / "state" / session
+
+    def results(self, session: str) -> Path:
+        """Return the folder of a session's artifacts, as fuseraft stores them."""
+        return self.folder / "artifacts" / "sessions" / session / "tool-results"
+
     def crash(self, session: str) -> Path:
         """Return the file that says what happened when the kit itself failed."""
         return self.folder / "logs" / f"crash_{session}.txt"
@@ -154,6 +162,23 @@ class Workspace:
         """
         with self.reach(path.parent) as here:
             here.write(path.name, (text.encode("utf-8", "replace"),))
+
+    def keep(self, folder: Path, name: str, text: str) -> None:
+        """Write a file into a folder of the workspace, which is made where it is missing; see `write`.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        with self.reach(folder, make=0o700) as here:
+            here.write(name, (text.encode("utf-8", "replace"),))
+
+    def held(self, folder: Path, name: str, most: int = 1_000_000) -> str:
+        """Return the text of a file of the workspace, at most so many bytes; empty where there is none."""
+        try:
+            with self.reach(folder) as here, os.fdopen(here.open(name, os.O_RDONLY), "rb") as file:
+                return file.read(most).decode("utf-8", "replace")
+        except StoreError:
+            return ""
 
     # -- whose sessions they are ------------------------------------------------------------------
 

@@ -16,9 +16,10 @@ from ctxkit.metrics.paces import WINDOW
 from ctxkit.metrics.stays import Risk, stays
 from ctxkit.metrics.when import MORE_LOSS
 from ctxkit.sizes.windows import window_of
+from ctxkit.sweeps.batches import Bench, Options
 from ctxkit.sweeps.fronts import front
 from ctxkit.sweeps.grids import rules_of
-from ctxkit.sweeps.runs import sessions_of, sweep
+from ctxkit.sweeps.runs import frame_of, sessions_of
 from ctxkit.sweeps.scores import Base
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ def advise(
     Raises:
         BadArguments: fewer than five sessions can be used; the sentence says what the others lack.
     """
+    import pandas as pd
+
     from ctxkit.presets import none
 
     given = sessions_of(sessions)
@@ -69,14 +72,23 @@ def advise(
     if len(usable) < FEW:
         raise BadArguments(_too_few(len(usable), len(given)))
     asked = [*rules_of(rules), none(context_window=10_000_000).but(name=NONE)]
-    runs = sweep(usable, asked, executor=executor, loss=True)
-    found = front(runs)
+    bounds: dict[int, _Bound | None] = {}
+
+    def bounded(session: Session) -> Bench:
+        bench = Bench(session)
+        bounds[id(session)] = _bound(bench.base)  # from what its runs share
+        return bench
+
+    every = frame_of(usable, asked, Options(loss=True), executor, bench=bounded)
+    runs = pd.DataFrame(every)[["rules", "session", "cost_usd", "peak_tokens"]]
+    found = front(every)
     n = int(found["sessions_n"].max())
     if n < FEW:
         raise BadArguments(_too_few(n, len(given)))
     best = found[found["front"]].reset_index(drop=True)
-    bounds = [bound for s in usable if (bound := _bound(s)) is not None]
-    told = [_told(row, runs, bounds) for row in best.to_dict("records")]
+    several = [bounds[id(s)] if id(s) in bounds else _bound(Base(s)) for s in usable]
+    known = [bound for bound in several if bound is not None]
+    told = [_told(row, runs, known) for row in best.to_dict("records")]
     for column in told[0] if told else ():
         best[column] = [row[column] for row in told]
     best["session_notes"] = " ".join(f"{s.id}: {note}" for s in usable for note in s.notes) or None
@@ -93,8 +105,8 @@ class _Bound(NamedTuple):
     """The share of what is used again that compacting at the window puts at stake."""
 
 
-def _bound(session: Session) -> _Bound | None:
-    base = Base(session)
+def _bound(base: Base) -> _Bound | None:
+    session = base.session
     try:
         must = stays(session, base.anchored, base.memory)
         window = window_of(session, session.model).tokens or WINDOW

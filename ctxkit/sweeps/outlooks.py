@@ -9,6 +9,7 @@ from ctxkit.metrics.money import recorded
 
 if TYPE_CHECKING:
     from ctxkit.metrics.elongation import Kind
+    from ctxkit.metrics.money import Ledger
     from ctxkit.session import Session
 
 _PROCESSORS: dict[str, Kind] = {"swe_agent_mask": "mask", "none": "raw"}
@@ -22,13 +23,13 @@ class Outlook:
         self.session = session
         self.kind = recorded_kind(session)
         self.family = family_of(next((m.model for m in session.messages if m.model), session.model))
-        self._usd: dict[bool, float | None] = {}
+        self._ledgers: dict[bool, Ledger] = {}
 
-    def usd(self, *, reuse: bool) -> float | None:
-        """Return the dollars of the record by the table of prices, as replays are billed."""
-        if reuse not in self._usd:
-            self._usd[reuse] = recorded(self.session, reuse=reuse).total_usd
-        return self._usd[reuse]
+    def ledger(self, *, reuse: bool) -> Ledger:
+        """Return the bill of the record by the table of prices, as replays are billed."""
+        if reuse not in self._ledgers:
+            self._ledgers[reuse] = recorded(self.session, reuse=reuse)
+        return self._ledgers[reuse]
 
     def columns(self, row: dict[str, Any], *, pruned: bool, reuse: bool) -> dict[str, Any]:
         """Return the columns `longer` to `told_apart` of a replay's row; missing: not known."""
@@ -42,7 +43,7 @@ class Outlook:
             return {}
         found = expected(after, self.kind, self.family)
         out = {"longer": found.factor, "longer_low": found.low, "longer_high": found.high}
-        cost, summaries, usd = row["cost_usd"], row["summaries_usd"], self.usd(reuse=reuse)
+        cost, summaries, usd = row["cost_usd"], row["summaries_usd"], self.ledger(reuse=reuse).total_usd
         if cost is None or usd is None:
             return out
         ends = tuple((cost - summaries) * f + summaries for f in (found.low, found.high))

@@ -15,7 +15,7 @@ from ctxkit.sweeps.notes import Notes
 from ctxkit.sweeps.spreads import spread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
@@ -63,16 +63,29 @@ def sweep(
         BadArguments: there are no sessions or no rules, or something given is neither.
         StoreError: the file cannot be written.
     """
-    given = sessions_of(sessions)
+    options = Options(loss, reuse)
+    return frame_of(sessions_of(sessions), rules, options, executor, out, progress=progress)
+
+
+def frame_of(
+    given: Sequence[Session],
+    rules: Several,
+    options: Options,
+    executor: Executor | None = None,
+    out: str | Path | None = None,
+    *,
+    progress: bool = True,
+    bench: Callable[[Session], Bench] = Bench,
+) -> pd.DataFrame:
+    """Return what `sweep` does; `bench` makes the bench of each session that is run here."""
     settings = _settings(rules)
     if executor is not None and not hasattr(executor, "submit"):
         raise BadArguments(
             f"An executor has `submit`, as a ProcessPoolExecutor does; {type(executor).__name__} has not."
         )
-    options = Options(loss, reuse)
     rows: dict[tuple[int, str], dict[str, Any]] = {}
     interrupted = False
-    with Notes(out, f"loss={loss} reuse={reuse}") as notes, _bar(given, settings, progress) as bar:
+    with Notes(out, f"loss={options.loss} reuse={options.reuse}") as notes, _bar(given, settings, progress) as bar:
         tasks = []
         for i, session in enumerate(given):
             name = key_of(session)
@@ -87,7 +100,7 @@ def sweep(
             if left:
                 tasks.append((i, Task(session, tuple(left))))
         try:
-            for i, done in _finished(tasks, executor, options):
+            for i, done in _finished(tasks, executor, options, bench):
                 notes.keep(done)
                 rows |= {(i, row["key"]): row for row in done}
                 bar.update(len(done) * _weight(given[i]))
@@ -139,7 +152,10 @@ def _bar(sessions: Sequence[Session], settings: Sequence[Setting], progress: boo
 
 
 def _finished(
-    tasks: Sequence[tuple[int, Task]], executor: Executor | None, options: Options
+    tasks: Sequence[tuple[int, Task]],
+    executor: Executor | None,
+    options: Options,
+    bench: Callable[[Session], Bench],
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """Yield rows as they are done: one by one in this process, in batches from an executor."""
     if executor is not None:
@@ -148,7 +164,7 @@ def _finished(
     pace = Pace(sum(_weight(task.session) * len(task.settings) for _, task in tasks))
     asked = False
     for n, (i, (session, settings)) in enumerate(tasks):
-        for done, row in enumerate(rows_of(Bench(session), settings, options), 1):
+        for done, row in enumerate(rows_of(bench(session), settings, options), 1):
             yield i, [row]
             pace.took(_weight(session))
             if asked or not pace.is_slow:

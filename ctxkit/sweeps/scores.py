@@ -18,7 +18,6 @@ from ctxkit.metrics.compaction import held
 from ctxkit.metrics.forgotten import Forgotten
 from ctxkit.metrics.indexes import Index
 from ctxkit.metrics.memories import Memory
-from ctxkit.metrics.money import recorded
 from ctxkit.metrics.prompts import Sent, SentByRun
 from ctxkit.metrics.quick import Prompts as QuickPrompts
 from ctxkit.metrics.shown import shown_by, shown_in
@@ -285,7 +284,8 @@ def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:
     session, sheet = base.session, base.sheet
     sizes_, source = plain_prompts(session)
     known = [n for n in sizes_ if n]
-    ledger, (cuts, prompts) = recorded(session, reuse=reuse), compactions(session, base.anchored)
+    ledger = base.outlook.ledger(reuse=reuse)
+    cuts, prompts = compactions(session, base.anchored)
     row = base.head("recorded", source) | base.over(sizes_, max(known, default=None))
     row |= {
         "prompt_tokens": sum(known) if known else None,

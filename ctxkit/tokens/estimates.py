@@ -47,6 +47,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """`other`: a part that is no plain text weighs what its JSON does; `message`: so does all but a single text."""
     go_json: bool = False
     """Arguments as Go writes them: keys sorted, `<`, `>` and `&` as six bytes each."""
+    unsent: bool = False
+    """Whether replies that failed count, though they are not sent again, with the calls that were not run."""
 
     def __post_init__(self) -> None:
         if not self.divisor > 0:
@@ -98,6 +100,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
             ]
         else:
             weights = [self._part(p, message) for p in message.parts]
+            if self.unsent:
+                weights += [self._part(call, message) for call in _not_run(message)]
         if self.role:
             weights.append(len(_ROLES.get(message.role, message.role)))
         return [self._rounded(w) * self.divisor for w in weights] if self.scope == "part" else weights
@@ -140,6 +144,12 @@ def _known(message: Message, divisor: float) -> float:
     return sum(p.tokens * divisor if p.tokens is not None else p.chars or 0 for p in sized)
 
 
+def _not_run(message: Message) -> list[ToolCall]:
+    """Return the calls of a failed reply, which a reader took out of its parts."""
+    calls = message.details.get("calls_not_run") if message.details else None
+    return [ToolCall(c["id"], c["name"], c["arguments"]) for c in calls or ()]
+
+
 def _sdk(part: Part, message: Message) -> dict[str, Any]:
     """A part as the AI SDK holds it, on which Tyrum and pulse-coder call `JSON.stringify`."""
     if isinstance(part, ToolCall):
@@ -157,9 +167,12 @@ def _sdk(part: Part, message: Message) -> dict[str, Any]:
     return {"type": "text", "text": part.text}
 
 
-PI = Estimate(name="pi", unit="utf16", user_image=0)
+PI = Estimate(name="pi", unit="utf16", user_image=0, unsent=True)
 """Pi 0.58.3, `estimateTokens`: JavaScript length of text, thinking, tool name and compact JSON arguments, divided by
-four, up for each message; an image weighs 4,800 characters in a tool's result and nothing in a user's message."""
+four, up for each message; an image weighs 4,800 characters in a tool's result and nothing in a user's message.
+Failed and aborted replies count with their calls."""
+PI_1 = Estimate(name="pi/1", unit="utf16", unsent=True)
+"""Pi 1.5.2: an image in a user's message weighs 4,800 characters, too."""
 FASED = Estimate(name="fased", unit="utf16", user_image=0)
 """Fased counts as Pi does."""
 AI = Estimate(name="ai", unit="bytes", go_json=True)
@@ -173,7 +186,7 @@ FUSERAFT = Estimate(name="fuseraft", unit="utf16", rounding="floor")
 FUSERAFT_DENSE = Estimate(name="fuseraft/dense", unit="utf16", rounding="floor", divisor=3.0)
 """The same for dense content (and for the guard before a turn): divided by three."""
 
-SYSTEMS = {e.name: e for e in (PI, FASED, AI, TYRUM, PULSE_CODER, FUSERAFT, FUSERAFT_DENSE)}
+SYSTEMS = {e.name: e for e in (PI, PI_1, FASED, AI, TYRUM, PULSE_CODER, FUSERAFT, FUSERAFT_DENSE)}
 """The estimates of real systems by name."""
 
 

@@ -1,4 +1,4 @@
-"""Widgets: scrub through a session, turn the settings of rules, watch a session while it runs."""
+"""Widgets: scrub through a session, turn settings, budgets and guards by hand, watch a session while it runs."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from ctxkit.faces import listed
 from ctxkit.readers.given import as_session, of_session
 
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Literal
 
     from ctxkit.presets.naming import AnyRules
     from ctxkit.readers.given import Given
     from ctxkit.session import Session
+    from ctxkit.widgets.byhand.budgeted import BudgetChart
+    from ctxkit.widgets.byhand.saved import SavingsChart
+    from ctxkit.widgets.byhand.thrashed import ThrashChart
     from ctxkit.widgets.explorer import Explorer
     from ctxkit.widgets.tuner import Tuner
     from ctxkit.widgets.watcher import Watcher
 
-__all__ = ["explore", "tune", "watch"]
+__all__ = ["budget", "explore", "savings", "thrash", "tune", "watch"]
 __dir__ = listed(__all__)
 
 
@@ -75,3 +78,74 @@ def watch(session: Any = None) -> Watcher:
     from ctxkit.widgets.watcher import Watcher
 
     return Watcher(*source(session))
+
+
+def budget(
+    of: Any = None, *, warn: int | None = None, cutover: int | None = None, again: bool = False
+) -> BudgetChart:
+    """Return a chart of each agent's input tokens, summed by turn, with a line to warn and one to cut over.
+
+    Drag a line, move it with the arrow keys, or type a number: the browser says which turns would
+    have warned and cut, also while a cell runs and in an exported page.
+
+    Args:
+        of: a session or several, a path or a folder, a turn frame, snapshots (their frame, file or
+            folder), a live session or its name (it is followed); None: the one of the magics.
+        warn: tokens at which the first line stands; None: as the log has it, else off.
+        cutover: the same for the other one.
+        again: let sums start again after each cut, instead of taking them as recorded.
+
+    Raises:
+        BadArguments: it is none of these, or a threshold below 0.
+        ReadError: a file cannot be read.
+    """
+    from ctxkit.widgets.byhand.budgeted import BudgetChart
+    from ctxkit.widgets.byhand.feeds import feed
+
+    return BudgetChart(feed(of), warn=warn, cutover=cutover, again=again)
+
+
+def savings(of: Any = None) -> SavingsChart:
+    """Return a chart of what each compaction kept and saved; a click tells what it did.
+
+    That is its diff, what it cost and when that is paid back, and what was needed of it later.
+
+    Args:
+        of: what `budget` takes, or a frame of compactions. Of snapshots sizes are derived from the
+            turns around each compaction, and there is no diff.
+
+    Raises:
+        BadArguments: it is none of these.
+        ReadError: a file cannot be read.
+    """
+    from ctxkit.widgets.byhand.feeds import feed
+    from ctxkit.widgets.byhand.saved import SavingsChart
+
+    return SavingsChart(feed(of))
+
+
+def thrash(
+    of: Any = None,
+    *,
+    min_savings: float = 0.10,
+    window: int = 10,
+    by: Literal["tokens", "messages"] = "tokens",
+) -> ThrashChart:
+    """Return a chart of the share that each compaction saved, with an anti-thrash guard to turn.
+
+    The browser says where the guard closes; of a replay also what that comes to in dollars.
+
+    Args:
+        of: what `savings` takes.
+        min_savings: share from 0 to 1 that a compaction has to save; 0 turns the guard off.
+        window: so many in a row that save less close it; 0 turns it off.
+        by: whether the share is of tokens, as the bill counts, or of messages, as fuseraft does.
+
+    Raises:
+        BadArguments: it is none of these, or a setting that no guard can have.
+        ReadError: a file cannot be read.
+    """
+    from ctxkit.widgets.byhand.feeds import feed
+    from ctxkit.widgets.byhand.thrashed import ThrashChart
+
+    return ThrashChart(feed(of), min_savings=min_savings, window=window, by=by)

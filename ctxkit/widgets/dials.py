@@ -35,11 +35,14 @@ _FIGURES = {
 _SHARES = ("token_savings", "anti_thrash", "refill", "lost", "needed_later_loss")
 
 
-def growth(recorded: Sequence[int | None], trial: Trial, error: str = "") -> str:
+def growth(
+    recorded: Sequence[int | None], trial: Trial, error: str = "", pinned: Trial | None = None
+) -> str:
     """Return the growth of the context, as recorded and as it would be, with the compactions as lines."""
     calls = range(len(trial.prompts))
     traces = (
         Trace(name="recorded", x=range(len(recorded)), y=recorded, colour=_GREY, dash="dot"),
+        *([Trace(name="pinned", x=range(len(pinned.prompts)), y=pinned.prompts, look=1)] if pinned else ()),
         Trace(name="with these settings", x=calls, y=trial.prompts, look=0),
     )
     cuts = [s for s in trial.steps if s.after is not None]

@@ -1,12 +1,15 @@
-"""The numeric settings of rules, each with the span in which it may be turned, and how rules are made of them again."""
+"""The settings of rules, each with the span in which it may be turned, and how rules are made of them again."""
 
 from __future__ import annotations
 
+import re
+from ast import literal_eval
 from dataclasses import fields, is_dataclass, replace
 from inspect import signature
 from math import floor, log10
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ctxkit import presets
 from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
 from ctxkit.policies.hinges import written
 from ctxkit.policies.rules import Rules
@@ -15,7 +18,7 @@ from ctxkit.presets.naming import as_rules
 from ctxkit.replays import window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ctxkit.presets.naming import AnyRules
     from ctxkit.session import Session
@@ -35,6 +38,8 @@ class Knob(NamedTuple):
     low: float
     high: float
     step: float
+    none: bool = False
+    """True where 0 stands for None: off, or left to the system."""
 
     @property
     def whole(self) -> bool:
@@ -42,13 +47,27 @@ class Knob(NamedTuple):
         return isinstance(self.value, int) and isinstance(self.step, int)
 
 
+class Choice(NamedTuple):
+    """A switch, or a setting with a few words for values."""
+
+    name: str
+    value: str | bool
+    options: tuple[str | bool, ...]
+
+
 class Knobs(NamedTuple):
     """The knobs of rules, and the rules that any setting of them gives."""
 
     label: str
     every: tuple[Knob, ...]
-    make: Callable[[Mapping[str, float]], Rules]
+    make: Callable[[Mapping[str, Any]], Rules]
     """Takes the settings that were turned; raises BadArguments where they cannot work."""
+    choices: tuple[Choice, ...] = ()
+
+    @property
+    def all(self) -> tuple[Knob | Choice, ...]:
+        """The numbers, then the switches and choices."""
+        return self.every + self.choices
 
 
 def knobs(rules: AnyRules, session: Session, ranges: Mapping[str, tuple[float, ...]]) -> Knobs:
@@ -59,14 +78,49 @@ def knobs(rules: AnyRules, session: Session, ranges: Mapping[str, tuple[float, .
         UnknownPreset: a name means nothing, or a range is for a setting that does not exist.
     """
     label, values, make = _settings(rules, session)
+    choices, absent = _others(rules)
     for name in ranges:
-        if name not in values:
+        if name not in values and name not in absent:
             raise UnknownPreset(f"{label} has no numeric setting {name!r}; it has {', '.join(values)}."
                                 f"{did_you_mean(name, values)}")  # fmt: skip
     if not values:
         raise BadArguments(f"{label} has no numeric setting to turn; write a function that makes rules from numbers.")
-    every = (_ranged(n, v, ranges[n]) if n in ranges else _spanned(n, v) for n, v in values.items())
-    return Knobs(label, tuple(every), make)
+    room = window(session) or 200_000
+    every = [_ranged(n, v, ranges[n]) if n in ranges else _spanned(n, v, room) for n, v in values.items()]
+    none = [n for n in absent if n not in values]
+    every += [
+        (_ranged(n, 0, ranges[n]) if n in ranges else _spanned(n, 0, room))._replace(none=True) for n in none
+    ]
+    return Knobs(label, tuple(every), lambda turned: make(_with_none(turned, none)), choices)
+
+
+def _with_none(turned: Mapping[str, Any], none: Sequence[str]) -> dict[str, Any]:
+    return {n: None if n in none and not v else v for n, v in turned.items()}
+
+
+def _others(rules: Any) -> tuple[tuple[Choice, ...], list[str]]:
+    """Return the switches and choices of a preset or a function, and the whole numbers that are None."""
+    if isinstance(rules, str):
+        rules = as_rules(rules)
+    if isinstance(rules, Rules):
+        if rules.name not in names() or not rules.parameters or _kept(rules) is None:
+            return (), []
+        given, made = dict(rules.parameters), getattr(presets, rules.name)
+    elif callable(rules) and not is_dataclass(rules):
+        made = rules
+        given = {n: p.default for n, p in signature(rules).parameters.items()}
+    else:
+        return (), []
+    says = {n: str(p.annotation) for n, p in signature(made).parameters.items()}
+    choices = []
+    for name, value in given.items():
+        words = re.search(r"Literal\[(.*?)\]", says.get(name, ""))
+        if isinstance(value, bool) and name != "quirks":  # how a program errs is no setting of it
+            choices.append(Choice(name, value, (False, True)))
+        elif isinstance(value, str) and words:
+            choices.append(Choice(name, value, literal_eval(f"({words[1]},)")))
+    absent = [n for n, v in given.items() if v is None and re.search(r"(^|\| )int\b", says.get(n, ""))]
+    return tuple(choices), absent
 
 
 def _settings(rules: Any, session: Session) -> tuple[str, dict[str, float], Callable[[Mapping[str, float]], Rules]]:
@@ -123,9 +177,15 @@ def _with(rules: Rules, places: Mapping[str, tuple[tuple[str, int, str], float]]
     return rules.but(**parts)
 
 
-def _spanned(name: str, value: float) -> Knob:
-    """Return a span around a value: a share within 0 and 1, small counts by ones, the rest up to four times as much."""
+def _spanned(name: str, value: float, room: int) -> Knob:
+    """Return a span around a value: a share within 0 and 1, small counts by ones, the rest up to four times as much.
+
+    What is off is measured by the window: sizes up to it, budgets of many calls up to fifty of it.
+    """
     whole = isinstance(value, int)
+    if value == 0 and whole and re.search(r"tokens|chars|_limit|_at$", name):
+        high = room * (50 if name.endswith("_at") else 4 if "chars" in name else 1)
+        return Knob(name, value, 0, high, max(int(_round(high / 100)), 1))
     if not whole and 0 <= value <= 1:
         return Knob(name, value, 0.0, 1.0, 0.01)
     if not whole:

@@ -13,7 +13,7 @@ from ctxkit.metrics.size import spots_of
 from ctxkit.metrics.when import when
 from ctxkit.policies.chain import Chain
 from ctxkit.policies.summarisers import Extractive, Fixed
-from ctxkit.replays import window
+from ctxkit.replays import session_of, window
 from ctxkit.sweeps.scores import Base, lost, row_of, run_row
 
 if TYPE_CHECKING:
@@ -116,6 +116,10 @@ class Trials:
         steps = tuple(sorted([*cuts, *held], key=lambda s: s.call))
         row = run_row(self.base, done, rules.label)
         return Trial(done.prompts.tolist(), steps, done.room.limit, row, done)
+
+    def replayed(self, trial: Trial) -> Session:
+        """Return the replay that a trial is, to be drawn by what takes sessions."""
+        return session_of(self._whole, trial.done)
 
     def quick_loss(self, trial: Trial) -> dict[str, Any]:
         """Return what a trial would have lost, where that follows from the record at once; else nothing.

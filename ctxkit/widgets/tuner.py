@@ -10,21 +10,25 @@ import ipywidgets as w
 from ctxkit.errors import CtxkitError
 from ctxkit.markup import line
 from ctxkit.widgets import dials
+from ctxkit.widgets.byhand.budgeted import BudgetChart
+from ctxkit.widgets.byhand.feeds import Feed
+from ctxkit.widgets.byhand.thrashed import ThrashChart
 from ctxkit.widgets.copier import Copier
+from ctxkit.widgets.effects import effects
 from ctxkit.widgets.panels import noted
 from ctxkit.widgets.settings import written
 from ctxkit.widgets.trials import average_summary
 
 if TYPE_CHECKING:
     from ctxkit.policies.rules import Rules
-    from ctxkit.widgets.knobs import Knob, Knobs
+    from ctxkit.widgets.knobs import Choice, Knob, Knobs
     from ctxkit.widgets.settings import Written
     from ctxkit.widgets.trials import Trial, Trials
 
 _SMOOTH = 0.15
 """Seconds that a step may take to be drawn while a slider moves; where it takes longer, when it comes to rest."""
 _FEW = 6
-"""With more knobs than this their box scrolls."""
+"""With more settings than this the others are folded away."""
 
 
 class Tuner(w.VBox):  # type: ignore[misc]
@@ -46,53 +50,99 @@ class Tuner(w.VBox):  # type: ignore[misc]
         self.begun = self._trial = begun.with_loss(self._quick)
         self._summary = average_summary(self.begun)
         self._losses: tuple[dict[str, Any], dict[str, Any]] | None = None
-        self.sliders = {k.name: _slider(k) for k in knobs.every}
+        self.effects = effects(trials, knobs, self._summary)
+        turned = {k.name: _slider(k) for k in knobs.every} | {c.name: _toggle(c) for c in knobs.choices}
+        self.sliders = {e.name: turned[e.name] for e in self.effects}
+        """The controls, those that matter first."""
         self.exact = w.ToggleButton(
             value=False, description="exact, with loss", tooltip="Write the summaries and work out what was lost"
         )
         self.back = w.Button(description="as begun", tooltip="Turn all settings back")
+        self.pin = w.Button(description="pin", tooltip="Keep these settings beside those to come")
+        self.swap = w.Button(description="A ⇄ B", tooltip="Change to the pinned settings, and pin these", disabled=True)
+        self._pinned: tuple[dict[str, Any], Trial] | None = None
         self.copier = Copier()
         wide = w.Layout(width="auto")
         self.when = w.HTML(dials.when_to_compact(*trials.when), layout=wide)
         self.growth, self.figures, self.steps = w.HTML(layout=wide), w.HTML(layout=wide), w.HTML(layout=wide)
+        self.panes = w.Accordion([w.VBox(), w.VBox()], titles=("Budget", "Guard"), selected_index=None)
         super().__init__(self._arranged(), layout=w.Layout(width="100%"))
         self._time_a_step()
         for slider in self.sliders.values():
             slider.observe(self._moved, "value")
         self.exact.observe(self._moved, "value")
+        self.panes.observe(lambda _: self._pane(), "selected_index")
         self.back.on_click(lambda _: self._turned_back())
+        self.pin.on_click(lambda _: self.pin_now())
+        self.swap.on_click(lambda _: self.swap_now())
         self._moved()
 
     def _arranged(self) -> list[w.Widget]:
-        many = len(self.sliders) > _FEW
         grid = w.Layout(grid_template_columns="repeat(auto-fill, minmax(380px, 1fr))", flex="0 0 auto")
-        grid.max_height, grid.overflow = ("170px", "hidden auto") if many else (None, None)
-        box = w.GridBox(list(self.sliders.values()), layout=grid)
-        return [box, w.HBox([self.exact, self.back]), self.growth, self.figures, self.steps, self.copier, self.when]
+        every = list(self.sliders.values())
+        parts = [w.GridBox(every[:_FEW], layout=grid)]
+        if len(every) > _FEW:
+            names = ", ".join(e.name for e in self.effects[_FEW:] if e.tokens == 0)
+            why = (
+                f"Neither end of their ranges changes this replay, as the others stand: {names}."
+                if names
+                else "They change this replay less than those above."
+            )
+            rest = w.VBox([w.HTML(why), w.GridBox(every[_FEW:], layout=grid)])
+            parts.append(w.Accordion([rest], titles=(f"{len(every) - _FEW} more settings",), selected_index=None))
+        buttons = w.HBox([self.exact, self.back, self.pin, self.swap])
+        shown = [self.growth, self.figures, self.steps, self.panes, self.copier, self.when]
+        return [*parts, buttons, *shown]
+
+    def pin_now(self) -> None:
+        """Keep the settings that stand, to be drawn beside those to come."""
+        self._pinned, self.swap.disabled = (self.settings, self._trial), False
+        self._draw()
+
+    def swap_now(self) -> None:
+        """Change to the pinned settings, and pin those that stood."""
+        if self._pinned is not None:
+            then, self._pinned = self._pinned[0], (self.settings, self._trial)
+            self.settings = then
+            self._draw()
+
+    def _pane(self) -> None:
+        """Draw the open pane: the budget or the guard of what is tried."""
+        at = self.panes.selected_index
+        if at is None:
+            return
+        replay = self.trials.replayed(self._trial)
+        given, box = Feed(lambda: [replay]), self.panes.children[at]
+        if box.children:
+            box.children[0].feed = given
+            box.children[0].refresh()
+        else:
+            box.children = [(BudgetChart, ThrashChart)[at](given)]
 
     def _time_a_step(self) -> None:
         """Follow the sliders while they move only where a step is quick enough for it."""
         started = time.perf_counter()
         self.trials.quick_loss(self.trials.at(self.knobs.make({}), self._summary))
         quick = time.perf_counter() - started < _SMOOTH
-        for slider in self.sliders.values():
-            slider.continuous_update = quick
+        for knob in self.knobs.every:
+            self.sliders[knob.name].continuous_update = quick
 
     @property
-    def settings(self) -> dict[str, float]:
-        """The values of the sliders, by the names of the settings."""
-        return {name: slider.value for name, slider in self.sliders.items()}
+    def settings(self) -> dict[str, Any]:
+        """The values of the controls, by the names of the settings."""
+        return {k.name: self.sliders[k.name].value for k in self.knobs.all}
 
     @settings.setter
-    def settings(self, values: dict[str, float]) -> None:
+    def settings(self, values: dict[str, Any]) -> None:
         with self.hold_trait_notifications():
             for name, value in values.items():
                 self.sliders[name].value = value
 
     @property
-    def turned(self) -> dict[str, float]:
+    def turned(self) -> dict[str, Any]:
         """The settings that are not as they were."""
-        return {k.name: self.settings[k.name] for k in self.knobs.every if self.settings[k.name] != k.value}
+        now = self.settings
+        return {k.name: now[k.name] for k in self.knobs.all if now[k.name] != k.value}
 
     @property
     def rules(self) -> Rules:
@@ -109,7 +159,7 @@ class Tuner(w.VBox):  # type: ignore[misc]
         return self._trial
 
     def _turned_back(self) -> None:
-        self.settings = {k.name: k.value for k in self.knobs.every}
+        self.settings = {k.name: k.value for k in self.knobs.all}
 
     def _moved(self, _: Any = None) -> None:
         """Try the settings and draw; settings that cannot work leave the picture and say why."""
@@ -139,10 +189,13 @@ class Tuner(w.VBox):  # type: ignore[misc]
         told = f"Each summary is taken to have {self._summary:,} tokens"
         worst = " and to say nothing, so what is lost is the most that it can be" if self._quick else ""
         note = f"{told}{worst}; `exact` writes them." if rough else ""
-        self.growth.value = dials.growth(self.trials.prompts, self._trial, self._error)
+        self.growth.value = dials.growth(
+            self.trials.prompts, self._trial, self._error, self._pinned[1] if self._pinned else None
+        )
         told = noted(self.trials.session.notes)
         self.figures.value = dials.figures(self._rows(), note) + told
         self.steps.value = dials.steps(self._trial)
+        self._pane()
 
     def _rows(self) -> dict[str, dict[str, Any]]:
         """Return the figures of the record, of the beginning and of now; with `exact` all have their loss."""
@@ -150,11 +203,12 @@ class Tuner(w.VBox):  # type: ignore[misc]
         if self.exact.value or self._quick:
             self._losses = self._losses or (self.trials.loss_of_record, self._quick or self.trials.loss(self.begun))
             recorded, begun = recorded | self._losses[0], begun | self._losses[1]
-        return {"recorded": recorded, "as begun": begun, "now": self._trial.row}
+        pinned = {"pinned": self._pinned[1].row} if self._pinned else {}
+        return {"recorded": recorded, "as begun": begun, **pinned, "now": self._trial.row}
 
     def to_text(self) -> str:
         """Return what is shown as text: the settings, the figures, the compactions."""
-        settings = ", ".join(f"{name}={value:,g}" for name, value in self.settings.items())
+        settings = ", ".join(f"{n}={_said(v)}" for n, v in self.settings.items())
         head = [f"{self.knobs.label}: {settings}", *([f"These cannot work: {self._error}"] if self._error else [])]
         notes = [f"Note: {line(n, 400)}" for n in self.trials.session.notes]
         return "\n".join([*head, *dials.twin(self._rows()), dials.told(self._trial), *notes])
@@ -171,11 +225,28 @@ class Tuner(w.VBox):  # type: ignore[misc]
         return {**bundle, "text/plain": self.to_text(), "text/html": self.to_html()}
 
 
+def _said(value: Any) -> str:
+    return f"{value:,g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
+
+
+def _toggle(choice: Choice) -> w.Widget:
+    """Return a switch, or a row of buttons for a few words; a list where they are many."""
+    told = choice.name.replace("_", " ")
+    if isinstance(choice.value, bool):
+        return w.Checkbox(value=choice.value, description=told, indent=False)
+    kind = w.ToggleButtons if len(choice.options) <= _FEW else w.Dropdown
+    made = kind(options=choice.options, value=choice.value, description=told)
+    made.style.description_width = "190px"
+    if kind is w.ToggleButtons:
+        made.style.button_width = "auto"
+    return made
+
+
 def _slider(knob: Knob) -> w.Widget:
     """Return a slider that the keyboard moves too."""
     common: dict[str, Any] = {
         "value": knob.value, "min": knob.low, "max": knob.high, "step": knob.step,
-        "description": knob.name.replace("_", " "), "style": {"description_width": "190px"},
+        "description": knob.name.replace("_", " ") + " (0: none)" * knob.none, "style": {"description_width": "190px"},
         "layout": w.Layout(width="auto"),
     }  # fmt: skip
     if knob.whole:  # a browser moves a value that is no whole number of steps from the lower end

@@ -8,6 +8,7 @@ _NAMES = {
     "sections": "costs",
     "without": "leaving",
     "index_or_paste": "pasted",
+    "with_memory": "recalls",
 }
 
 __all__ = [*_NAMES]  # noqa: PLE0604  names are strings, made above

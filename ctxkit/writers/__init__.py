@@ -13,11 +13,14 @@ from ctxkit.tools.folders import Folder
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
+    from collections import Counter
+    from collections.abc import Callable, Iterable
 
     from ctxkit.session import Session
 
-FORMATS = ("native", "openai", "pi", "atif")
+    Convert = Callable[[Session], tuple[Iterable[bytes], Counter[str]]]
+
+FORMATS = ("native", "openai", "pi", "atif", "otel", "inspect")
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +44,9 @@ def write(session: Session, path: str | os.PathLike[str], format: str = "native"
         session: what to write: a session, the path of a log, or a list of messages.
         path: the file; one that exists is replaced. Nothing else is written.
         format: `native` (lossless), `pi` (Pi's session format, version 3), `openai` (an object with Chat Completions
-            `messages` and `tools`), `atif` (Agent Trajectory Interchange Format).
+            `messages` and `tools`), `atif` (Agent Trajectory Interchange Format), `otel` (OpenTelemetry GenAI
+            spans as an OTLP exporter writes them: usage and compactions, each call with its prompt), `inspect` (an
+            evaluation log of one sample, which `inspect_ai.log.read_eval_log` takes).
 
     Returns:
         What the format could not hold, by name.
@@ -50,7 +55,7 @@ def write(session: Session, path: str | os.PathLike[str], format: str = "native"
         BadArguments: there is no such format.
         StoreError: the file cannot be written.
     """
-    from ctxkit.writers import atif, native, openai, pi
+    from ctxkit.writers import atif, inspect_log, native, openai, otel, pi
 
     if format not in FORMATS:
         known = ", ".join(FORMATS)
@@ -58,15 +63,21 @@ def write(session: Session, path: str | os.PathLike[str], format: str = "native"
             f"There is no format {format!r} to write.{did_you_mean(str(format), FORMATS)} Known: {known}."
         )
     if format == "native":
-        _save(Path(path), native.lines(session))
+        save(Path(path), native.lines(session))
         return Written(path=str(path), format=format)
-    member = {"openai": openai, "pi": pi, "atif": atif}[format]
-    lines, lost = member.convert(session)
-    _save(Path(path), lines)
+    members: dict[str, Convert] = {
+        "openai": openai.convert,
+        "pi": pi.convert,
+        "atif": atif.convert,
+        "otel": otel.convert,
+        "inspect": inspect_log.convert,
+    }
+    lines, lost = members[format](session)
+    save(Path(path), lines)
     return Written(path=str(path), format=format, lost={k: n for k, n in lost.items() if n})
 
 
-def _save(path: Path, lines: Iterable[bytes]) -> None:
+def save(path: Path, lines: Iterable[bytes]) -> None:
     """Write a file whole or not at all, for its owner only, in a folder that exists."""
     try:
         real = path.resolve()  # the user named it: a link leads where the user let it lead

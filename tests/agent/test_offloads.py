@@ -44,7 +44,7 @@ def test_what_a_part_before_left_is_what_is_kept(tmp_path):
 
 @pytest.mark.parametrize("error", [OSError("disk full"), StoreError("out of the root")])
 def test_what_cannot_be_kept_is_sent_whole(error):
-    def full(_artifact, _text):
+    def full(*_):
         raise error
 
     assert prompt(full).text == LONG
@@ -66,7 +66,7 @@ def test_an_artifact_is_kept_once():
     for n in range(3):
         assert context.prepare(float(n)).messages[2].text.startswith(STUB)
         context.add(assistant("on", time=float(n)))
-    assert kept == [(artifact_id(LONG), LONG)]
+    assert kept == [(artifact_id(LONG), LONG, "bash", "")]
 
 
 class Wrapped:
@@ -93,7 +93,7 @@ NESTED = {
 def test_in_any_chain_a_stub_names_what_was_kept_or_the_result_goes(pruning, room):
     kept = {}
 
-    def save(artifact, text):
+    def save(artifact, text, *_):
         if not room:
             raise OSError("disk full")
         kept[artifact] = text
@@ -112,7 +112,7 @@ def test_in_any_chain_a_stub_names_what_was_kept_or_the_result_goes(pruning, roo
 def test_what_was_sent_whole_is_what_is_said_to_have_been_sent():
     full = {"now": True}
 
-    def save(_artifact, _text):
+    def save(*_):
         if full["now"]:
             raise OSError("disk full")
 

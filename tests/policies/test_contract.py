@@ -37,6 +37,7 @@ SETTINGS = {
     "turns": {"keep_turns": 2, "keep_first": 1},
     "window_share": {"keep_share": 0.3},
     "summary": {"keep_tokens": 200},
+    "recall": {},
     "safeguard": {"keep_tokens": 200},
     "intents": {"keep_turns": 1},
     "evidence": {"keep_messages": 3},

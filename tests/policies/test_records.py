@@ -79,7 +79,7 @@ def test_exploration_and_symbols_are_read_off_the_calls():
     assert "Files read: 1 (3 reads)" in block
     assert "  grep: TODO" in block
     assert "  read 3 times: a.py" in block
-    assert records.symbols([], ["def run(x):\n  class Inner:\n"]).count("SymbolDefinition") == 2
+    assert records.symbols([], [("", "def run(x):\n  class Inner:\n")]).count("SymbolDefinition") == 2
 
 
 def test_a_marker_of_failure_says_why():

@@ -15,6 +15,7 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.presets.configs import ai, codex, fased, fuseraft, gemini, openclaw, opencode, pi, values
 from ctxkit.presets.configs.catalogue import CONFIGS
+from ctxkit.presets.configs.openclaw import RETIRED
 
 SAMPLES = sorted((Path(__file__).parent / "configs").iterdir())
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -89,7 +90,10 @@ def folder(tmp_path_factory):
 @given(data=st.data())
 def test_what_a_preset_says_reads_back_as_the_same(system, folder, data):
     try:
-        rules = ck.presets.preset(system, **data.draw(settings_of(system)))
+        given = data.draw(settings_of(system))
+        if system == "openclaw" and given.keys() & set(RETIRED):
+            given["version"] = "2026.3"  # today's deletes these keys
+        rules = ck.presets.preset(system, **given)
     except BadArguments:
         reject()  # too many of these, and Hypothesis fails the test
     again = reread(rules.to_config(), folder / CONFIGS[system].file)

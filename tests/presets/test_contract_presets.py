@@ -68,6 +68,14 @@ SMALL = {
     },
     "letta": {},
     "boise": {"protected_turns": 1},
+    "cline": {"preserve_recent_tokens": 100},
+    "roo": {},
+    "goose": {},
+    "ai_sdk": {"tool_calls": "before-last-2-messages"},
+    "anthropic_compact": {"pause_after_compaction": True},
+    "jev": {"preserve_recent_messages": 2, "truncate_head_chars": 40},
+    "aider": {"max_chat_history_tokens": 300},
+    "lcm": {"fresh_tail_count": 3, "leaf_chunk_tokens": 60, "fanout": 2, "context_threshold": 0.2},
     "none": {},
 }
 MODES = ["llm", "intent", "lossless", "hybrid", "window"]
@@ -154,6 +162,17 @@ WINDOWS = {
     "agent_framework": [{"context_window": 40_000, "max_output_tokens": 4000}],
     "letta": [{"context_window": 40_000}, {"context_window": 40_000, "mode": "all"}],
     "boise": [{"context_window": 60_000}, {"context_window": 60_000, "deferred_apply": False}],
+    "cline": [
+        {"context_window": 40_000, "preserve_recent_tokens": 3000},
+        {"version": "3", "context_window": 60_000},
+    ],
+    "roo": [{"context_window": 40_000}, {"context_window": 40_000, "auto_condense_context": False}],
+    "goose": [{"context_window": 40_000}],
+    "ai_sdk": [{}, {"tool_calls": "before-last-6-messages", "reasoning": "all"}],
+    "anthropic_compact": [{"trigger": 50_000}, {"trigger": 50_000, "pause_after_compaction": True}],
+    "jev": [{"context_window": 40_000}, {"context_window": 40_000, "scorer": lambda m: (len(m.id) % 2, 0.0)}],
+    "aider": [{"max_chat_history_tokens": 6000}],
+    "lcm": [{"context_window": 40_000, "fresh_tail_count": 8, "leaf_chunk_tokens": 3000, "fanout": 3}],
     "none": [{}],
 }
 CASES = [

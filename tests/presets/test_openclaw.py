@@ -1,12 +1,15 @@
 """OpenClaw: the cases of its safeguard and of its pruning."""
 
+import msgspec
 import pytest
 from builders import assistant, result, step, user
 from histories import shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
+from ctxkit.history import History, Log
 from ctxkit.messages import Image, Message, Text
+from ctxkit.policies import contents
 from ctxkit.presets._openclaw import recent
 from ctxkit.tokens import PI, Room
 
@@ -61,12 +64,14 @@ def test_a_long_result_is_trimmed_to_head_and_tail():
     )
 
 
-def test_only_the_last_three_images_are_protected():
+def test_an_older_commit_protects_the_last_three_images():
     rows = [user("u")] + [
         Message(role="tool", id=f"i{n}", call_id=f"c{n}", tool="see", parts=(Text("z" * 900), Image("image/png")))
         for n in range(4)
     ]
-    assert [len(t) for t in pruned(*rows, assistant("b"), keep_last_assistants=1)][1:5] == [9, 900, 900, 900]
+    older = pruned(*rows, assistant("b"), version="2026.3", keep_last_assistants=1)
+    assert [len(t) for t in older][1:5] == [9, 900, 900, 900]
+    assert [len(t) for t in pruned(*rows, assistant("b"), keep_last_assistants=1)][1:5] == [9] * 4
 
 
 def test_without_pruning_nothing_is():
@@ -90,6 +95,51 @@ def test_reserve_and_cut_are_pis_with_a_floor():
     text = texts(rules.policy(h, Room(200_000, 20_000, PI)))[0]
     assert text.startswith("S")
     assert "## Recent turns preserved verbatim" in text
+
+
+def test_at_most_a_quarter_of_the_window_is_held_free():
+    """agent-compaction-constants: 48,000 holds 12,000 free, not 20,000"""
+    given = {"context_window": 48_000, "keep_recent_tokens": 1000}
+    assert presets.openclaw(**given).reserve == 12_000
+    assert presets.openclaw(version="2026.3", **given).reserve == 20_000
+
+
+def test_history_is_set_apart_only_where_the_rest_is_over_its_share():
+    """158,000 tokens of history in a window of 200,000: nothing is set apart, two parts"""
+    said = [user("x" * 4 * 1580) for _ in range(100)]
+    sizes = [1580] * 100
+    new, old = (presets.openclaw(version=v).policy for v in ("2026.9.6", "2026.3"))
+    assert [len(new.portions(said, sizes, others)) for others in (20_000, 120_000)] == [2, 2]
+    assert [len(old.portions(said, sizes, others)) for others in (20_000, 120_000)] == [4, 4]
+    assert len(new.portions(said, sizes, 120_001)) == 4
+
+
+def test_turns_that_follow_word_for_word_are_not_summarised():
+    """splitPreservedRecentTurns: the last three turns leave what is summarised"""
+    asked = []
+    for version in ("2026.9.6", "2026.3"):
+        rules = presets.openclaw(
+            version=version, keep_recent_tokens=100, summariser=lambda p: asked.append(len(p.messages)) or "S"
+        )
+        rules.policy(shown([user("x" * 400), assistant("y" * 400)] * 8, counter=PI), Room(200_000, 20_000, PI))
+    assert asked[2] - asked[0] == 6
+
+
+def test_pruning_persists():
+    """a result that was trimmed after a pause is sent trimmed at the next warm call, too"""
+    said = [user("u"), *step("exec", "y" * 30_000), assistant("a"), user("v"), assistant("b"), user("w"), assistant("c")]
+    times = [0, 1, 2, 3, 400, 401, 402, 403]
+    rows = [msgspec.structs.replace(m, time=float(t)) for m, t in zip(said, times, strict=True)]
+    for version, last in (("2026.9.6", 3087), ("2026.3", 30_000)):
+        rules = presets.openclaw(
+            version=version, pruning="cache-ttl", context_window=24_000, keep_recent_tokens=100, keep_last_assistants=1
+        )
+        log = Log.of(rows, PI)
+        sent = [
+            max(len(contents.texts(m)) for m in rules.pruning(History.start(log, c), Room(24_000, 0, PI)).messages)
+            for c in range(1, log.calls)
+        ]
+        assert sent[-2:] == [3087, last], version  # five digits in the note
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from damage import KINDS, read
 from formats import FORMATS
 from made_logs import MADE, lines
 from made_shapes import SHAPES
+from made_today import TODAY
 
 from ctxkit.errors import ReadError
 from ctxkit.readers.members import members
@@ -43,16 +44,16 @@ OTHERS = {
 
 def test_every_reader_is_held_to_the_contract_of_damage():
     """a new reader needs real files in `FORMATS`, or a made log"""
-    held = {*FORMATS.values(), *MADE, *SHAPES, *OTHERS}
+    held = {*FORMATS.values(), *MADE, *SHAPES, *OTHERS, *TODAY}
     assert {reader.NAME for reader in members()} - {"native"} == held  # keeps ids as written, also twice
 
 
-@pytest.mark.parametrize(("logs", "name"), [(m, n) for m in (MADE, SHAPES, OTHERS) for n in m])
+@pytest.mark.parametrize(("logs", "name"), [(m, n) for m in (MADE, SHAPES, OTHERS, TODAY) for n in m])
 def test_a_whole_log_is_read(logs: dict[str, list[bytes]], name: str):
     assert all(read(data, name)[0].messages for data in logs[name])
 
 
-@pytest.mark.parametrize(("logs", "name"), [(m, n) for m in (MADE, SHAPES, OTHERS) for n in m])
+@pytest.mark.parametrize(("logs", "name"), [(m, n) for m in (MADE, SHAPES, OTHERS, TODAY) for n in m])
 def test_only_read_errors_come_out_of_damaged_logs(logs: dict[str, list[bytes]], name: str):
     r = random.Random(f"{SEED} {name}")
     for n in range(EACH):

@@ -6,6 +6,7 @@ import io
 import json
 import zipfile
 
+import pyarrow as pa
 import pytest
 
 import ctxkit as ck
@@ -89,7 +90,29 @@ def test_a_member_of_an_unknown_compression_is_named():
     for mark, at in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
         data[data.index(mark) + at] = 93  # zstd, in the first member's two headers
     (s,) = read_source(Source("x.eval", bytes(data)))
-    assert "zstd" in s.faults[0].why
+    assert "ZSTD" in s.faults[0].why  # it says that it is zstd, and is not
+    data = bytearray(zipped(samples__1_epoch_1={"messages": []}, samples__2_epoch_1={"messages": []}).data)
+    for mark, at in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        data[data.index(mark) + at] = 77
+    (s,) = read_source(Source("x.eval", bytes(data)))
+    assert "unknown compression" in s.faults[0].why
+
+
+def test_a_member_packed_with_zstd_is_read():
+    sample = b'{"id": 7, "epoch": 1, "messages": [{"role": "user", "content": "q"}]}'
+    packed = pa.compress(sample, codec="zstd", asbytes=True)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("header.json", b'{"eval": {"task": "t"}}')
+        archive.writestr("samples/7_epoch_1.json", packed)
+    data = bytearray(out.getvalue())
+    for mark, method, size in ((b"PK\x03\x04", 8, 22), (b"PK\x01\x02", 10, 24)):
+        at = data.rindex(mark)
+        data[at + method] = 93
+        data[at + size : at + size + 4] = len(sample).to_bytes(4, "little")
+    (s,) = read_source(Source("x.eval", bytes(data)))
+    assert not s.faults
+    assert s.messages[0].text == "q"
 
 
 def test_references_are_bounded():

@@ -149,9 +149,9 @@ def test_sliders_of_rules_that_take_long_wait_for_rest(sample, monkeypatch):
 
 def test_spans_hold_the_value_and_step_in_round_numbers(sample):
     by_name = {k.name: k for k in knobs("fuseraft", sample, {}).every}
-    assert by_name["anti_thrash_min_savings_ratio"][1:] == (0.1, 0.0, 1.0, 0.01)
-    assert by_name["trigger_turn_count"][1:] == (50, 0, 200, 1)
-    assert by_name["token_budget"][1:] == (80_000, 2_000, 320_000, 2_000)
+    assert by_name["anti_thrash_min_savings_ratio"][1:5] == (0.1, 0.0, 1.0, 0.01)
+    assert by_name["trigger_turn_count"][1:5] == (50, 0, 200, 1)
+    assert by_name["token_budget"][1:5] == (80_000, 2_000, 320_000, 2_000)
     assert all(k.low <= k.value <= k.high for k in by_name.values())
 
 
@@ -219,3 +219,77 @@ def test_a_setting_that_cannot_work_is_not_copied(sample):
 def test_the_log_itself_says_when_to_compact_or_why_it_cannot(sample):
     assert "Ceiling: compact at" in ck.tune(sample, rules).when.value
     assert "has no" in ck.tune(session(user("a"), assistant("b")), rules).when.value
+
+
+# -- switches, choices, what is off; what matters first; two settings side by side; panes ------------------------------
+
+
+def test_switches_and_choices_are_toggles_that_reach_the_preset(sample):
+    tuner = ck.tune(sample, "fuseraft")
+    assert tuner.sliders["mode"].options == ("llm", "intent", "lossless", "hybrid", "window")
+    tuner.settings = {"mode": "window", "text_only": True}
+    assert tuner.rules.parameters["mode"] == "window"
+    assert tuner.rules.parameters["text_only"] is True
+    assert sizes(tuner) == replayed(sample, ck.presets.fuseraft(mode="window", text_only=True))
+    assert "mode=window" in tuner.to_text()
+
+
+def test_what_is_none_can_be_turned_on_and_off_again(sample):
+    tuner = ck.tune(sample, "codex")
+    limit = tuner.sliders["model_auto_compact_token_limit"]
+    assert (limit.value, limit.min, limit.max) == (0, 0, 48_000)
+    limit.value = 20_000
+    tuner.exact.value = True
+    assert sizes(tuner) == replayed(sample, ck.presets.codex(model_auto_compact_token_limit=20_000))
+    limit.value = 0
+    assert tuner.rules.parameters["model_auto_compact_token_limit"] is None
+
+
+def test_sizes_that_are_off_have_the_window_for_a_range(sample):
+    found = {k.name: k for k in knobs("fuseraft", sample, {}).every}
+    assert (found["max_in_turn_context_tokens"].high, found["max_turn_age"].high) == (48_000, 20)
+    assert found["warn_at"].high > 1_000_000
+
+
+def test_the_six_that_matter_stand_first_and_the_others_are_folded_with_a_reason(sample):
+    tuner = ck.tune(sample, "pi")
+    assert "keep_recent_tokens" in list(tuner.sliders)[:3]
+    fased = ck.tune(sample, "fased")
+    folded = fased.children[1]
+    assert folded.selected_index is None
+    assert folded.titles[0] == f"{len(fased.sliders) - 6} more settings"
+    idle = [e.name for e in fased.effects if e.tokens == 0]
+    assert {"timeout_seconds", "quality_retries"} <= set(idle)
+    assert "timeout_seconds" in folded.children[0].children[0].value
+    fased.exact.value = True
+    for name in idle[:3]:  # they change nothing indeed
+        fased.sliders[name].value = getattr(fased.sliders[name], "max", True)
+        assert sizes(fased) == list(fased.begun.prompts)
+        fased.back.click()
+
+
+def test_a_pinned_setting_stands_beside_the_present_one_and_they_swap(sample):
+    tuner = ck.tune(sample, rules)
+    tuner.settings = {"trigger": 30_000}
+    tuner.pin.click()
+    a = sizes(tuner)
+    tuner.settings = {"trigger": 24_000, "keep": 5_000}
+    b = sizes(tuner)
+    assert "pinned" in tuner.to_text()
+    assert "pinned" in tuner.growth.value
+    tuner.swap.click()
+    assert (tuner.settings["trigger"], sizes(tuner)) == (30_000, a)
+    tuner.swap.click()
+    assert (tuner.settings["keep"], sizes(tuner)) == (5_000, b)
+
+
+def test_the_panes_draw_the_budget_and_the_guard_of_what_is_tried(sample):
+    tuner = ck.tune(sample, rules)
+    tuner.panes.selected_index = 1
+    guard = tuner.panes.children[1].children[0]
+    assert len(guard.shares()) == tuner.trial.row["cuts_n"]
+    assert guard.usd["0/none"] == pytest.approx(tuner.trial.row["cost_usd"])
+    tuner.settings = {"trigger": 32_000}
+    assert len(guard.shares()) == tuner.trial.row["cuts_n"]
+    tuner.panes.selected_index = 0
+    assert tuner.panes.children[0].children[0].verdict

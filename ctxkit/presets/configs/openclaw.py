@@ -30,18 +30,40 @@ TABLE = Table(
 )
 
 
+NEWEST, OLDER = "2026.9.6", "2026.3"
+RETIRED = (
+    "reserve_tokens",
+    "reserve_tokens_floor",
+    "max_history_share",
+    "keep_last_assistants",
+    "soft_trim_ratio",
+    "hard_clear_ratio",
+    "min_prunable_tool_chars",
+    "soft_trim_max_chars",
+    "soft_trim_head_chars",
+    "soft_trim_tail_chars",
+)
+"""Settings whose keys 2026.9.6 deletes from a file."""
+
+
 def read(config: Mapping[str, Any], _agent: str | None) -> Found:
     """Gather what the file says."""
     found = Found()
     TABLE.read(config, found)
     if found.settings.get("pruning") == "off":
         found.settings["pruning"] = None
+    old = [k.path for k in TABLE.keys if k.parameter in RETIRED and k.parameter in found.settings]
+    if old:
+        found.settings["version"] = OLDER
+        found.notes.append(f"OpenClaw {NEWEST} deletes {', '.join(old)}: these are the rules of {OLDER}.")
     return found
 
 
 def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters under the file's own keys."""
-    return TABLE.tree({**parameters, "pruning": parameters.get("pruning") or "off"})
+    retired = RETIRED if parameters.get("version", NEWEST) == NEWEST else ()
+    kept = {k: v for k, v in parameters.items() if k not in retired}
+    return TABLE.tree({**kept, "pruning": parameters.get("pruning") or "off"})
 
 
 CONFIG = Config(

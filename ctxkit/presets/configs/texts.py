@@ -66,7 +66,8 @@ class ConfigText:
 
     def _lost(self, config: Config, parameters: dict[str, Any]) -> None:
         defaults = settings_of(self.system)
-        lost = [k for k, v in parameters.items() if k not in config.keys and v is not None and v != defaults.get(k)]
+        known = {*config.keys, "version"}
+        lost = [k for k, v in parameters.items() if k not in known and v is not None and v != defaults.get(k)]
         if lost:
             warnings.warn(f"{config.file} has no key for {', '.join(lost)}: not written.", UserWarning, stacklevel=4)
 

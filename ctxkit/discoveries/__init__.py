@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.discoveries.homes import PLACES, Place
+from ctxkit.discoveries.retentions import kept_days
 from ctxkit.errors import BadArguments
+from ctxkit.faces import listed
 from ctxkit.markup import plain
 
 if TYPE_CHECKING:
@@ -20,71 +22,13 @@ _PEEK = 64 << 10
 """Bytes read of a file, from its start."""
 _MOST = 100_000
 """Files listed; a home with more is cut, and the frame says so in `attrs`."""
-_DEPTH = 8
+__all__ = ["COLUMNS", "PLACES", "Place", "discover"]
+__dir__ = listed(__all__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a tool keeps its sessions."""
-
-    tool: str
-    below: str
-    """The folder, from the home directory (or from what `variable` names)."""
-    endings: tuple[str, ...] = (".jsonl",)
-    variable: str = ""
-    """The environment variable that moves it."""
-    moved: str = ""
-    """The folder below the variable's."""
-    marks: tuple[bytes, ...] = ()
-    """What a compaction looks like in the file, where it can be told by bytes."""
-    starts: tuple[str, ...] = ()
-    """Beginnings of the names of sessions; empty: any name."""
-    project: int = 0
-    """Which folder below the place is the project's; -1: none."""
-
-
-PLACES = (
-    Place(
-        tool="claude-code",
-        below=".claude/projects",
-        variable="CLAUDE_CONFIG_DIR",
-        moved="projects",
-        marks=(b'"subtype":"compact_boundary"',),
-    ),
-    Place(
-        tool="codex",
-        below=".codex/sessions",
-        variable="CODEX_HOME",
-        moved="sessions",
-        marks=(b'"type":"compacted"',),
-        starts=("rollout-",),
-        project=-1,
-    ),
-    Place(tool="gemini-cli", below=".gemini/tmp", endings=(".json", ".jsonl"), starts=("session-",)),
-    Place(
-        tool="opencode",
-        below=".local/share/opencode/storage/session",
-        endings=(".json",),
-        variable="XDG_DATA_HOME",
-        moved="opencode/storage/session",
-        starts=("ses_",),
-    ),
-    Place(tool="pi", below=".pi/agent/sessions", marks=(b'"type":"compaction"',)),
-    Place(tool="openclaw", below=".openclaw/agents", marks=(b'"type":"compaction"',)),
-    Place(tool="fased", below=".fased/agents", marks=(b'"type":"compaction"',)),
-    Place(tool="ai", below=".ai/sessions", marks=(b'"type":"compaction"',)),
-    Place(tool="fuseraft", below=".fuseraft/logs", marks=(b'"compaction_occurred":true', b'"event_type":"compaction"')),
-    Place(tool="fuseraft", below=".fuseraft/sessions", endings=(".json", ".jsonl")),
-    Place(tool="fuseraft", below=".fuseraft/repl-sessions", endings=(".json",), starts=("repl-",), project=-1),
-    Place(tool="fuseraft", below=".fuseraft/snapshots", starts=("turns",)),
-    Place(tool="openhands", below=".openhands/sessions", endings=(".json", ".jsonl")),
-    Place(tool="openhands", below=".openhands/conversations", endings=(".json",), starts=("base_state",)),
-    Place(tool="kimi-cli", below=".kimi/sessions", marks=(b'"type":"context.apply_compaction"',)),
-    Place(tool="ctxkit", below=".ctxkit/sessions", project=-1),
-    Place(tool="aider", below="", endings=(".md",), starts=(".aider.chat.history",), project=-1),
-)
-"""The places of tools that keep their sessions on disk; aider's is the home itself and is not searched below it."""
 _SKIPPED = {"index.json", "changes.json", "intents.json", "evidence.json", "brief.json", "read_cache.json"}
+_FOLDERS = {"base_state.json", "api_conversation_history.json"}
+"""Files that mark a folder as one session."""
 
 COLUMNS = {
     "tool": "string",
@@ -95,9 +39,13 @@ COLUMNS = {
     "messages": "Int64",
     "messages_source": "string",
     "compactions": "Int64",
+    "keeps_days": "Float64",
+    "goes": "datetime64[ns, UTC]",
 }
 """The columns of `discover`. `messages` is the number of lines: counted in small files (recorded), else worked out from
-the first 64 KiB (estimated), missing for files that are not lines. `compactions` only where the whole file was seen."""
+the first 64 KiB (estimated), missing for files that are not lines. `compactions` only where the whole file was seen.
+`keeps_days`: for how long the tool keeps a session after its last change, as its settings or else its own default say;
+missing where it keeps them for good, or says nothing. `goes`: when this one is due."""
 
 
 def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
@@ -107,7 +55,8 @@ def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     (`CLAUDE_CONFIG_DIR`, `CODEX_HOME`, `XDG_DATA_HOME`) count where `home` is not given.
 
     Returns:
-        One row a file (columns: `COLUMNS`); `.attrs["truncated"]` is True where more than 100,000 were found.
+        One row a file (columns: `COLUMNS`); `.attrs["truncated"]` is True where more than 100,000 were found. What is
+        deleted next: `ck.discover().sort_values("goes")`; `ck.keep(folder)` copies it before.
 
     Raises:
         BadArguments: `home` is no path.
@@ -118,7 +67,8 @@ def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
         raise BadArguments("A home directory is a path, without NUL characters.")
     rows = list(islice(_rows(home), _MOST))
     columns: dict[str, Any] = {name: [r[name] for r in rows] for name in COLUMNS}
-    columns["modified"] = pd.to_datetime(columns["modified"], unit="s", utc=True).as_unit("ns")
+    for name in ("modified", "goes"):
+        columns[name] = pd.to_datetime(columns[name], unit="s", utc=True, errors="coerce").as_unit("ns")
     frame = pd.DataFrame(columns).astype(COLUMNS)
     frame = frame.sort_values("modified", ascending=False, ignore_index=True, kind="stable")
     frame.attrs["truncated"] = len(rows) >= _MOST
@@ -126,12 +76,41 @@ def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
 
 
 def _rows(home: str | os.PathLike[str] | None) -> Iterator[dict[str, Any]]:
+    for place, entry, folders, days in _dated(home):
+        row = _row(place, entry, folders)
+        if row is not None:
+            goes = None if days is None else row["modified"] + days * 86_400
+            yield {**row, "keeps_days": days, "goes": goes}
+
+
+def found(
+    home: str | os.PathLike[str] | None = None,
+) -> Iterator[tuple[Place, os.DirEntry[str], tuple[str, ...]]]:
+    """Yield the files of known tools, each with its place and the folders between; none is opened."""
+    return ((place, entry, folders) for place, entry, folders, _ in _dated(home))
+
+
+def _dated(
+    home: str | os.PathLike[str] | None,
+) -> Iterator[tuple[Place, os.DirEntry[str], tuple[str, ...], float | None]]:
+    """Yield the files with how many days their tool keeps them."""
+    for place, top in tops(home):
+        days = kept_days(place.tool, top)
+        for entry, folders in _files(top, place):
+            yield place, entry, folders, days
+
+
+def tops(home: str | os.PathLike[str] | None) -> Iterator[tuple[Place, Path]]:
+    """Yield each place with its folder, whether it is there or not."""
     for place in PLACES:
         for top in _tops(place, home):
-            for entry, folders in _files(top, place):
-                row = _row(place, entry, folders)
-                if row is not None:
-                    yield row
+            yield place, top
+
+
+def project_of(place: Place, folders: tuple[str, ...]) -> str | None:
+    """Return the name of the project that a session belongs to, where its folders tell."""
+    name = folders[place.project] if 0 <= place.project < len(folders) else None
+    return plain(name, 200) if name else None
 
 
 def _tops(place: Place, home: str | os.PathLike[str] | None) -> list[Path]:
@@ -141,8 +120,8 @@ def _tops(place: Place, home: str | os.PathLike[str] | None) -> list[Path]:
     base = Path(home) if home is not None else Path.home()
     if place.tool == "ctxkit" and home is None:
         return list(dict.fromkeys([base / place.below, Path.cwd() / place.below]))
-    if place.tool == "aider" and home is None:
-        return list(dict.fromkeys([base, Path.cwd()]))
+    if place.tool in ("aider", "crush") and home is None:
+        return list(dict.fromkeys([base / place.below, Path.cwd() / place.below]))
     return [base / place.below]
 
 
@@ -159,7 +138,7 @@ def _files(top: Path, place: Place) -> Iterator[tuple[os.DirEntry[str], tuple[st
         for entry in found:
             try:
                 if entry.is_dir(follow_symlinks=False):
-                    if place.below and len(between) < _DEPTH:
+                    if place.below and len(between) < place.depth:
                         waiting.append((entry.path, (*between, entry.name)))
                 elif entry.is_file(follow_symlinks=False) and _is_session(entry.name, place):
                     yield entry, between
@@ -181,18 +160,18 @@ def _row(place: Place, entry: os.DirEntry[str], folders: tuple[str, ...]) -> dic
     except OSError:
         return None
     whole = len(start) >= stat.st_size
-    messages, source = _messages(start, stat.st_size, whole=whole) if not entry.name.endswith(".json") else (None, None)
-    path = os.path.dirname(entry.path) if entry.name == "base_state.json" else entry.path  # noqa: PTH120  as above
-    project = folders[place.project] if 0 <= place.project < len(folders) else None
+    lines = entry.name.endswith((".jsonl", ".md"))
+    messages, source = _messages(start, stat.st_size, whole=whole) if lines else (None, None)
+    path = os.path.dirname(entry.path) if entry.name in _FOLDERS else entry.path  # noqa: PTH120  as above
     return {
         "tool": place.tool,
-        "project": plain(project, 200) if project else None,
+        "project": project_of(place, folders),
         "path": plain(path),
         "modified": stat.st_mtime,
         "size_bytes": stat.st_size,
         "messages": messages,
         "messages_source": source,
-        "compactions": sum(start.count(m) for m in place.marks) if whole and place.marks else None,
+        "compactions": sum(start.count(m) for m in place.marks) if whole and lines and place.marks else None,
     }
 
 

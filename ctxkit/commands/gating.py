@@ -1,0 +1,143 @@
+"""`ctxkit gate`: did anything get worse? For CI: exit code 1 where it did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ctxkit.commands import WORSE, options
+from ctxkit.commands.finding import SessionName
+from ctxkit.commands.printing import Head, Out, dump, lines
+
+if TYPE_CHECKING:
+    from ctxkit.gates.verdicts import GateReport
+
+HEADS = (
+    Head("rules", "rules", wide=True),
+    Head("figure", "figure"),
+    Head("sessions_n", "sessions", "count"),
+    Head("before", "before"),
+    Head("now", "now"),
+    Head("floor", "noise"),
+    Head("state", "state"),
+)
+
+
+@click.command()
+@click.argument("sessions", type=SessionName(), nargs=-1)
+@options.some_rules
+@click.option(
+    "--baseline",
+    "-b",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The JSON file of figures to hold against.",
+)
+@click.option("--update", is_flag=True, help="Write the figures of now into the baseline.")
+@click.option(
+    "--tolerance",
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(0, 1, max_open=True),
+    help="Share that a figure may get worse by.",
+)
+@click.option(
+    "--compacted",
+    metavar="COMMAND",
+    help="Judge a program: messages on stdin, what is left on stdout.",
+)
+@click.option(
+    "--rounds",
+    default=6,
+    show_default=True,
+    type=click.IntRange(1, 100),
+    help="How often the program is asked.",
+)
+@click.option(
+    "--repeat",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 100),
+    help="How often all is done, to see the noise.",
+)
+@click.option(
+    "--timeout",
+    default=120.0,
+    show_default=True,
+    type=click.FloatRange(min=0.1),
+    help="Seconds for one answer.",
+)
+@click.option(
+    "--least",
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(0, 1),
+    help="Share of facts that must outlive all rounds.",
+)
+@options.answer
+@click.pass_context
+def gate_(
+    context: click.Context,
+    out: Out,
+    *,
+    sessions: tuple[str, ...],
+    rules: tuple[str, ...],
+    baseline: Path | None,
+    update: bool,
+    tolerance: float,
+    compacted: str | None,
+    rounds: int,
+    repeat: int,
+    timeout: float,
+    least: float,
+) -> None:
+    """Hold SESSIONS under RULES, or a compactor of your own, against a baseline that you keep.
+
+    Exit code 0: nothing got worse by more than its noise; 1: something did, and the table says
+    what and by how much; 2: it could not be judged, and a sentence says why.
+
+    --compacted judges a program: facts are planted, it is asked round after round as a session
+    grows, and what comes back must keep calls with their results, and the order.
+    """
+    from ctxkit.gates import gate, gate_compactor
+
+    if update and baseline is None:
+        raise click.UsageError("--update writes a baseline: name its file with --baseline.")
+    if compacted is not None:
+        if rules:
+            raise click.UsageError("Give --rules or --compacted, not both.")
+        given = options.sessions_of(sessions) if sessions else None
+        report: GateReport = gate_compactor(
+            compacted,
+            given,
+            baseline,
+            rounds=rounds,
+            repeat=repeat,
+            timeout=timeout,
+            least=least,
+            update=update,
+            tolerance=tolerance,
+        )
+    else:
+        if not (sessions and rules and baseline):
+            raise click.UsageError(
+                "Give sessions, --rules and --baseline, or a program with --compacted."
+            )
+        given = options.sessions_of(sessions)
+        report = gate(given, list(rules), baseline, update=update, tolerance=tolerance)
+    _tell(out, report)
+    if not report.ok:
+        context.exit(WORSE)
+
+
+def _tell(out: Out, report: GateReport) -> None:
+    rows = [c._asdict() for c in report.changes]
+    if out.json:
+        told = {"ok": report.ok, "changes": rows, "faults": report.faults, "notes": report.notes}
+        dump(told)
+    elif out.html is not None:
+        notes = [*report.faults, *report.notes, report.sentence]
+        out.table("Gate", HEADS, rows, notes)
+    else:
+        lines(report.to_text())

@@ -1,0 +1,132 @@
+"""A memory behind HTTP (fuseraft's provider `webhook`): a block before a turn, the talk after some.
+
+The endpoint may hang, lie or flood: every request ends by a deadline of its own, no more than a
+bounded part of an answer is read, redirects are not followed, and no failure costs the turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import BadArguments, StoreError
+from ctxkit.markup import line, plain
+from ctxkit.memory.ranking import MOST_CHARS
+from ctxkit.redaction import redact
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MOST_BYTES = 1_000_000
+"""Of an answer; a longer one is none."""
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Webhook:
+    """An endpoint that remembers.
+
+    `load_url` is sent ``{"agent": name}`` and answers ``{"block": text}``; `save_url` is sent
+    ``{"agent": name, "history": [{"role", "content"}]}``.
+    """
+
+    load_url: str = ""
+    """Asked before each turn; empty: never."""
+    save_url: str = ""
+    """Told after turns; empty: never."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Of each request; `${ENV}` stands for a variable of the environment, empty where missing."""
+    seconds: float = 10.0
+    """How long a request may take, all in all."""
+    save_every: int = 10
+    """Turns after which the talk is saved."""
+
+    def __post_init__(self) -> None:
+        for url in filter(None, (self.load_url, self.save_url)):
+            if not re.fullmatch(r"https?://[^/\s@?#]+([/?#]\S*)?", url):
+                raise BadArguments("The address of a webhook begins with http:// or "
+                                   "https://, and holds no password.")
+        if not (self.load_url or self.save_url) or not 0 < self.seconds <= 600:
+            raise BadArguments("A webhook needs a load_url or a save_url, and 0 to 600 seconds.")
+
+    async def before(self, agent: str, prompt: str = "") -> str:  # noqa: ARG002  any provider's shape
+        """Return the block for the next turn; of a long one the beginning.
+
+        Raises:
+            StoreError: it was not given; the sentence says why.
+        """
+        if not self.load_url:
+            return ""
+        body = await self._asked(self.load_url, {"agent": agent})
+        try:
+            told = json.loads(body)
+        except (ValueError, RecursionError):
+            raise StoreError("The memory's webhook answered something that is no JSON.") from None
+        block = told.get("block") if isinstance(told, dict) else None
+        if block is not None and not isinstance(block, str):
+            raise StoreError("The memory's webhook gave a block that is no text.")
+        if block is None:
+            raise StoreError("The memory's webhook answered without a block.")
+        cut = "" if len(block) <= MOST_CHARS else f"\n(cut to {MOST_CHARS:,} characters)"
+        return plain(block[:MOST_CHARS]).strip() + cut
+
+    async def after(self, agent: str, history: Sequence[tuple[str, str]], turns: int) -> bool:
+        """Save the talk where it is due; return whether it was.
+
+        Args:
+            agent: who talked.
+            history: role and text of each message.
+            turns: turns so far.
+
+        Raises:
+            StoreError: it was not taken; the sentence says why.
+        """
+        if not self.save_url or turns % max(1, self.save_every):
+            return False
+        told = [{"role": role, "content": redact(text)} for role, text in history]
+        await self._asked(self.save_url, {"agent": agent, "history": told})
+        return True
+
+    async def _asked(self, url: str, body: dict[str, Any]) -> bytes:
+        import httpx  # a hundred times what it takes to rank entries
+
+        headers = {k: expanded(v) for k, v in self.headers.items()}
+        headers["Accept-Encoding"] = "identity"  # what is packed may be a bomb
+        try:
+            async with asyncio.timeout(self.seconds):
+                return await _answer(url, body, headers)
+        except TimeoutError:
+            said = f"did not answer within {self.seconds:g} seconds"
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError) as e:
+            said = f"could not be asked ({line(redact(str(e)), 120) or type(e).__name__})"
+        raise StoreError(f"The memory's webhook {said}.")
+
+
+async def _answer(url: str, body: dict[str, Any], headers: dict[str, str]) -> bytes:
+    import httpx
+
+    async with (
+        httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=600) as client,
+        client.stream("POST", url, json=body, headers=headers) as answer,
+    ):
+        if not answer.is_success:
+            raise StoreError(f"The memory's webhook answered with HTTP {answer.status_code}.")
+        if answer.headers.get("content-encoding", "identity") != "identity":
+            raise StoreError("The memory's webhook packed its answer, which it was asked not to.")
+        data = bytearray()
+        async for piece in answer.aiter_raw(65_536):
+            data += piece
+            if len(data) > MOST_BYTES:
+                raise StoreError(
+                    f"The memory's webhook answered with more than {MOST_BYTES:,} bytes."
+                )
+        return bytes(data)
+
+
+def expanded(text: str) -> str:
+    """Return a text with variables of the environment in the place of `${NAME}`; empty where missing."""
+    return _VARIABLE.sub(lambda found: os.environ.get(found[1], ""), text)

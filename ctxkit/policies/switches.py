@@ -1,0 +1,171 @@
+"""Switches on any rules: summaries that stay, the request in front, a prepared summary, the end of a task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import BadArguments
+from ctxkit.messages import Message
+from ctxkit.policies import contents
+from ctxkit.policies.chain import Joined
+from ctxkit.policies.policy import Part, name_of
+from ctxkit.policies.setting import share
+from ctxkit.policies.summary import Summary, anything, asks_anew
+from ctxkit.policies.triggers import Due, Share
+from ctxkit.policies.window import leading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ctxkit.history import History
+    from ctxkit.policies.policy import Outlook
+    from ctxkit.policies.rules import Rules
+    from ctxkit.policies.summarisers import Passage
+    from ctxkit.tokens.counters import Room
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Behind(Part):
+    """Another summary's cut and passages, but what stands in front stays there, with what a cache holds of it."""
+
+    inner: Summary
+    summaries: bool = True
+    """Earlier summaries stay: the new one stands behind them."""
+    request: bool = False
+    """The first request stays, with what stands before it."""
+
+    @property
+    def name(self) -> str:
+        """What the inner one calls itself."""
+        return name_of(self.inner)
+
+    @property
+    def keeps(self) -> int | None:
+        """What the inner one keeps."""
+        return self.inner.keeps
+
+    def using(self, summariser: Any) -> Behind:
+        """Return it with a summariser, where the inner one has none."""
+        return replace(self, inner=self.inner.using(summariser))
+
+    def focused(self, focus: str) -> Behind:
+        """Return it with what the user wants the summary to look at."""
+        return replace(self, inner=self.inner.focused(focus))
+
+    def front(self, history: History) -> int:
+        """Return the first position that may be summarised."""
+        first = 0
+        if self.request:
+            asked = history.next(0, "user")
+            first = history.safe(asked + 1) if 0 <= asked < len(history) - 1 else 0
+        while self.summaries and first < len(history) and history[first].role in ("summary", "system"):
+            first += 1
+        return max(first, leading(history) if self.summaries else 0)
+
+    def __call__(self, history: History, room: Room) -> History:
+        """Return the history with a summary of what came since the last one."""
+        start, first = self.front(history), self.inner.cut(history, room)
+        if first <= start or not anything(history, first):
+            return history
+        parts = [replace(p, start=max(p.start, start)) for p in self.inner.passages(history, first) if p.before > start]
+        parts = [p for p in parts if p.positions]
+        if not parts:
+            return history
+        made = self.inner.joined([self.inner.asked(self.inner.summariser, p) for p in parts], parts)
+        new = history.summarise(first, made, "since the last summary", start=start, method="summary")
+        return history if self.inner.must_shrink and new.tokens >= history.tokens else new
+
+
+def append_only(rules: Rules) -> Rules:
+    """Return rules whose summaries stay: each new one covers only what came since the last.
+
+    Raises:
+        BadArguments: they write no summary.
+    """
+    return _behind(rules, summaries=True)
+
+
+def stable_first(rules: Rules) -> Rules:
+    """Return rules under which the first request, and what stands before it, stays in front of the summary.
+
+    Raises:
+        BadArguments: they write no summary.
+    """
+    return _behind(rules, request=True)
+
+
+def _behind(rules: Rules, *, summaries: bool = False, request: bool = False) -> Rules:
+    def put(part: Any) -> Any:
+        if isinstance(part, Behind):
+            return replace(part, summaries=part.summaries or summaries, request=part.request or request)
+        if isinstance(part, Summary):
+            return Behind(inner=part, summaries=summaries, request=request)
+        if isinstance(part, Joined):
+            return replace(part, parts=tuple(map(put, part.parts)))
+        return part
+
+    new = put(rules.bare)
+    if new == rules.bare and not isinstance(rules.bare, Behind):
+        raise BadArguments(f"The rules {rules.label!r} write no summary that could stay or stand behind anything.")
+    return rules.but(policy=new, config=None)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One summariser prepares, another commits: the second is told the draft, and its words count."""
+
+    prepare: Callable[[Passage], Message | str | int | None]
+    commit: Callable[[Passage], Message | str | int | None]
+    name = "prepared"
+
+    def __call__(self, passage: Passage) -> Message | str | int | None:
+        """Return what the second one makes of the passage and the draft; without a draft, of the passage."""
+        draft = self.prepare(passage)
+        text = draft if isinstance(draft, str) else ""
+        if isinstance(draft, Message):
+            text = contents.texts(draft)
+        if not text.strip():
+            return self.commit(passage)
+        told = f"{passage.instructions}\n\nA draft of the summary, to be checked and finished:\n{text}".strip()
+        return self.commit(replace(passage, instructions=told))
+
+
+def prepared(
+    rules: Rules, prepare: Callable[[Passage], Any], commit: Callable[[Passage], Any] | None = None
+) -> Rules:
+    """Return rules whose summary one model prepares and another, or their own, commits."""
+    own = rules.summariser if commit is None else commit
+    return rules.but(summariser=Prepared(prepare, own))
+
+
+@dataclass(frozen=True)
+class TaskEnds(Due):
+    """Due where a new request opens a task and the prompt is over a share of the window."""
+
+    word = "task_boundary"
+
+    share: float = 0.5
+    """Share of the window below which the end of a task changes nothing."""
+
+    def __post_init__(self) -> None:
+        share(self, "share")
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first such call."""
+        log, full = outlook.log, Share(self.share)
+        call = full.first(outlook, start, stop)
+        while call < stop and not (call and asks_anew(log, log.upto[call] - 1, call)):
+            call = full.first(outlook, call + 1, stop)
+        return call
+
+
+def at_boundaries(rules: Rules, share: float = 0.5) -> Rules:
+    """Return rules that compact at the boundary of a task, too, from a share of the window on.
+
+    Raises:
+        BadArguments: they compact nothing.
+    """
+    if rules.policy is None or rules.trigger is None:
+        raise BadArguments(f"The rules {rules.label!r} compact nothing, so no boundary matters to them.")
+    return rules.but(trigger=TaskEnds(share) | rules.trigger, config=None)

@@ -1,0 +1,62 @@
+"""Due by what the last reply's usage said: prompt and reply together, looked at before a request is taken in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ctxkit.policies.dues import Due
+from ctxkit.policies.summary import asks_anew
+
+if TYPE_CHECKING:
+    from ctxkit.history import Log
+    from ctxkit.policies.policy import Outlook
+    from ctxkit.tokens.counters import Room
+
+
+@dataclass(frozen=True)
+class LastTotal(Due):
+    """Due before a new request where the last reply and its prompt are over the window less the reserve.
+
+    As Pi's `_checkCompaction` has it: of failed replies nothing is known, so what came behind the
+    last good one is added as counted; a reply from before the last compaction says nothing.
+    """
+
+    word = "window_size"
+
+    def tokens(self, room: Room) -> float:
+        """Return the window less the reserve."""
+        return room.budget
+
+    def first(self, outlook: Outlook, start: int, stop: int) -> int:
+        """Return the first call with a new request behind such a reply."""
+        log, since, limit = outlook.log, outlook.history.since, self.tokens(outlook.room)
+        for call in range(max(start, 1), stop):
+            request = log.upto[call] - 1
+            if not asks_anew(log, request, call):
+                continue
+            last = last_good(log, call)
+            if last >= since and self.total(outlook, last, request) > limit:
+                return call
+        return stop
+
+    @staticmethod
+    def total(outlook: Outlook, last: int, request: int) -> int:
+        """Return the tokens of a call with its reply, and of what came between it and a request."""
+        log = outlook.log
+        first = log.upto[last]
+        between = log.tokens.P[max(request, first)] - log.tokens.P[first]
+        reply = log.replies[last]
+        if reply is not None and reply.usage is not None and reply.usage.output_tokens and reply.visible:
+            own = log.tokens.sizes[first] if first < request else 0
+            between += reply.usage.output_tokens - own
+        return int(outlook.prompts(last, last + 1)[0]) + between
+
+
+def last_good(log: Log, call: int) -> int:
+    """Return the last call before another whose reply did not fail; -1 where there is none."""
+    for before in range(call - 1, -1, -1):
+        reply = log.replies[before]
+        if reply is not None and not reply.is_error:
+            return before
+    return -1

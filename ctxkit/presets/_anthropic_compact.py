@@ -1,0 +1,79 @@
+"""Anthropic's server-side compaction (`compact_20260112`): a readable summary takes the place of all before it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ctxkit.errors import BadArguments
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.triggers import Above
+from ctxkit.presets.anchors import FreshStart
+from ctxkit.presets.checks import typed
+from ctxkit.presets.differences import Difference
+
+LEAST = 50_000
+"""Least tokens of the trigger that the API takes."""
+INSTRUCTIONS = "Summarise the transcript so that the task can go on without it: state, next steps, what was learnt."
+
+DIFFERENCES = (
+    Difference(
+        "when",
+        "input tokens reach the trigger",
+        "within the call that crosses it: the summary is a block at the head of its reply",
+        "before that call, which is sent the summary",
+        "as the default",
+    ),
+    Difference(
+        "what is billed",
+        "the summary is a sampling step of its own, in `usage.iterations`",
+        "the top-level usage leaves it out",
+        "the summary's tokens count as they do under all presets",
+        "as the default",
+    ),
+    Difference(
+        "pause_after_compaction",
+        "the call stops behind the summary, so that the caller can add messages",
+        "as documented",
+        "keeps the last `keep_messages` messages, which is what the pause is for",
+        "as the default",
+    ),
+)
+
+
+@typed
+def anthropic_compact(
+    *,
+    context_window: int | None = None,
+    trigger: int = 150_000,
+    pause_after_compaction: bool = False,
+    keep_messages: int = 2,
+    instructions: str = "",
+    summariser: Any = None,
+) -> Rules:
+    """Return the rules of the edit `compact_20260112` (beta `compact-2026-01-12`).
+
+    Read on platform.claude.com, "Compaction": 150,000 by default and 50,000 at least, the block takes the place of
+    all before it, `instructions` replace the standard prompt, `pause_after_compaction` is off.
+
+    Args:
+        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        trigger: tokens of the prompt from which the server compacts; at least 50,000.
+        pause_after_compaction: let the caller keep messages behind the summary.
+        keep_messages: how many it keeps; only with the pause.
+        instructions: what the summariser is told instead of the standard prompt.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+    """
+    parameters = dict(locals())
+    if trigger < LEAST:
+        raise BadArguments(f"trigger must be {LEAST:,} tokens or more, as the API asks; got {trigger:,}.")
+    if keep_messages < 0:
+        raise BadArguments("keep_messages must be 0 or more.")
+    kept = keep_messages if pause_after_compaction else 0
+    return Rules(
+        policy=FreshStart(keep_end=kept, instructions=instructions or INSTRUCTIONS),
+        trigger=Above(trigger, or_equal=True),
+        window=context_window,
+        summariser=summariser,
+        name="anthropic_compact",
+        parameters=parameters,
+    )

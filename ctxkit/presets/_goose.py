@@ -1,0 +1,114 @@
+"""Goose: at 80 % of the window everything becomes a summary, with the last request behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import BadArguments
+from ctxkit.messages import Message, Text
+from ctxkit.policies import contents
+from ctxkit.policies.prompts import focused
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.triggers import Overflow, Share
+from ctxkit.presets.anchors import end, message_of
+from ctxkit.presets.checks import typed
+from ctxkit.presets.differences import LAST_CALL, Difference
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+    from ctxkit.tokens import Room
+
+INSTRUCTIONS = "Summarise the conversation: the user's intent, files, errors, decisions, pending tasks, next step."
+GOES_ON = "The context was compacted: what was said is in the message before. Go on without mentioning it."
+
+DIFFERENCES = (
+    LAST_CALL,
+    Difference(
+        "when",
+        "before a reply",
+        "before the reply to a request, and after an overflow",
+        "before each call, and after an overflow",
+        "as the default",
+    ),
+    Difference(
+        "pairs of call and result",
+        "older ones are summarised in the background",
+        "turned off in the program (`ENABLE_TOOL_PAIR_SUMMARIZATION`)",
+        "never",
+        "as the default",
+    ),
+    Difference(
+        "a request that is too large for the summariser",
+        "not said",
+        "results are left out of the middle: 10, 20, 50 per cent, all",
+        "the summariser is asked once, with all",
+        "as the default",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class WithRequest(Summary):
+    """Summarise everything, and say the last request again behind the summary."""
+
+    apart: bool = False
+
+    @property
+    def keeps(self) -> None:
+        """Nothing is kept at least."""
+
+    def cut(self, history: History, _room: Room) -> int:
+        """Return the end of what was said; where a request waits, it is kept instead of said again."""
+        last = len(history) - 1
+        if last >= 0 and history[last].role == "user":
+            return history.safe_before(last)
+        return end(history)
+
+    def written(self, history: History, first: int) -> Message | str | int:
+        """Return the summary with the line that the work goes on, and the last request where it went."""
+        made = super().written(history, first)
+        if isinstance(made, int):
+            return made
+        summary = message_of(made)
+        request = history.nth_last("user", 1)
+        again = contents.texts(history[request]) if 0 <= request < first else ""
+        parts = (*summary.parts, Text(GOES_ON), *((Text(again),) if again else ()))
+        return Message(role="summary", parts=parts)
+
+
+@typed
+def goose(
+    *,
+    context_window: int | None = None,
+    auto_compact_threshold: float = 0.8,
+    focus: str = "",
+    summariser: Any = None,
+) -> Rules:
+    """Return Goose's rules.
+
+    Read in `crates/goose/src/context_mgmt/mod.rs` of block/goose at 0036b81: 0.8, `>`, off at 0 and at 1, all messages
+    summarised, the last message of the user that is text alone said again.
+
+    Args:
+        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        auto_compact_threshold: share of the window above which it compacts (`GOOSE_AUTO_COMPACT_THRESHOLD`); 0 or 1:
+            only after an overflow.
+        focus: what a summary shall look at besides.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+    """
+    parameters = dict(locals())
+    if not 0 <= auto_compact_threshold <= 1:
+        raise BadArguments(f"auto_compact_threshold lies between 0 and 1, not at {auto_compact_threshold}.")
+    full: Any = Overflow(recorded=True)
+    if 0 < auto_compact_threshold < 1:
+        full = Share(auto_compact_threshold) | full
+    return Rules(
+        policy=WithRequest(instructions=focused(INSTRUCTIONS, focus)),
+        trigger=full,
+        window=context_window,
+        summariser=summariser,
+        name="goose",
+        parameters=parameters,
+    )

@@ -1,0 +1,156 @@
+"""Jev (fast-jev-compaction): no summary; a scorer says which calls and results go, all text stays word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable  # noqa: TC003  read by dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxkit.errors import BadArguments
+from ctxkit.history import TOOL
+from ctxkit.messages import Message  # noqa: TC001  as above
+from ctxkit.policies import contents
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.setting import Setting, at_least, share
+from ctxkit.policies.triggers import Overflow, Share
+from ctxkit.presets.checks import typed
+from ctxkit.presets.differences import Difference
+from ctxkit.presets.halves import units
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+    from ctxkit.tokens import Room
+
+SLACK = 120
+"""Characters beyond the head up to which a result is left whole: its note would be as long."""
+
+DIFFERENCES = (
+    Difference(
+        "who decides",
+        "a hosted model scores each call and each result",
+        "it is sent the whole conversation without results",
+        "every old result goes and every call stays, unless `scorer` is given",
+        "as the default",
+    ),
+    Difference(
+        "when",
+        "where Claude Code compacts",
+        "in its hook, also by hand",
+        "above a share of the window that is set here",
+        "as the default",
+    ),
+    Difference(
+        "where too little is freed",
+        "Claude Code's own summary",
+        "below a share that the plugin's options name",
+        "nothing more is done",
+        "as the default",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class KeepTheText(Setting):
+    """Cut old results to their head, or leave them out with their calls; text is never touched."""
+
+    preserve_recent: int = 6
+    """Messages at the end whose calls stay; results in a row are one message."""
+    head_chars: int = 300
+    """Characters that a cut result keeps."""
+    threshold: float = 0.5
+    """Least score at which a call, or a result, stays."""
+    scorer: Callable[[Message], tuple[float, float]] | None = None
+    """Scores a result: ``(result) -> (keep its call, keep it)``, each from 0 to 1; None: ``(1, 0)``."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 0, "preserve_recent", "head_chars")
+        share(self, "threshold")
+
+    def __call__(self, history: History, _room: Room) -> History:
+        """Return the history with less of its old results."""
+        starts = units(history)
+        edge = int(starts[-self.preserve_recent]) if 0 < self.preserve_recent < len(starts) else len(history)
+        if self.preserve_recent >= len(starts):
+            return history
+        cut: dict[int, Message | str] = {}
+        gone: list[int] = []
+        for p in np.flatnonzero(history.column("roles")[:edge] == TOOL).tolist():
+            message = history[p]
+            call, result = (1.0, 0.0) if self.scorer is None else self.scorer(message)
+            if result >= self.threshold:
+                continue
+            if call < self.threshold:
+                gone.append(p)
+            elif (short := self.short(message)) is not message:
+                cut[p] = short
+        new = history.shorten(cut, reason="old results are cut to their head") if cut else history
+        return without(new, gone)
+
+    def short(self, message: Message) -> Message:
+        """Return a result as its head and a note; itself where that would not be shorter, or with images."""
+        text = contents.texts(message)
+        if len(text) <= self.head_chars + SLACK or contents.has_images(message):
+            return message
+        head = f"{text[: self.head_chars]}\n" if self.head_chars else ""
+        failed = " (error)" if message.is_error else ""
+        note = f"[cut {len(text) - self.head_chars} characters of this result{failed}; run the tool again if needed]"
+        return contents.with_text(message, head + note)
+
+
+def without(history: History, gone: list[int]) -> History:
+    """Return the history without some results and the calls that they answer; a reply's text stays."""
+    if not gone:
+        return history
+    ids = {history[p].call_id or "" for p in gone}
+    places = set(gone)
+    left = []
+    for p, message in enumerate(history.messages):
+        if p in places:
+            continue
+        new = contents.without_calls(message, ids) if message.tool_calls else message
+        if new is message or new.parts:
+            left.append(new)
+    return history.become(left, "calls and results that are no longer needed", method="jev")
+
+
+@typed
+def jev(
+    *,
+    context_window: int | None = None,
+    compact_at: float = 0.8,
+    keep_threshold: float = 0.5,
+    preserve_recent_messages: int = 6,
+    truncate_head_chars: int = 300,
+    scorer: Any = None,
+) -> Rules:
+    """Return Jev's rules: what lies before the last messages loses its tool results, never its text.
+
+    Read in `src/compact.ts` of tamaratran/fast-jev-compaction at 15c1ea2 (`DEFAULT_OPTIONS`: 0.5, 6, 300; the decisions
+    on a call; the slack of 120 characters).
+
+    Args:
+        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        compact_at: share of the window above which it compacts; there Claude Code decides.
+        keep_threshold: least score at which a call, or a result, stays.
+        preserve_recent_messages: messages at the end whose calls stay.
+        truncate_head_chars: characters that a cut result keeps.
+        scorer: scores a result, ``(message) -> (keep its call, keep it)``; None: all calls stay, no old result does.
+    """
+    parameters = dict(locals())
+    if scorer is not None and not callable(scorer):
+        raise BadArguments(f"scorer is called with a result and returns two scores; {scorer!r} cannot be called.")
+    policy = KeepTheText(
+        preserve_recent=preserve_recent_messages,
+        head_chars=truncate_head_chars,
+        threshold=keep_threshold,
+        scorer=scorer,
+    )
+    return Rules(
+        policy=policy,
+        trigger=Share(compact_at) | Overflow(recorded=True),
+        window=context_window,
+        name="jev",
+        parameters=parameters,
+    )

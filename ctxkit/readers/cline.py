@@ -1,0 +1,201 @@
+"""Cline and Roo Code: a task's folder with the API's messages and the window's, joined for the usage of each call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from ctxkit.errors import ReadError
+from ctxkit.messages import Edit, Fault, Message
+from ctxkit.readers.cline_requests import TaskRequest, requests, usages
+from ctxkit.readers.cline_results import unwrapped
+from ctxkit.readers.dialects import named, to_messages
+from ctxkit.readers.fields import DAMAGE, items, mapping, text, time, why, word
+from ctxkit.readers.logs import Log
+from ctxkit.readers.source import Source
+from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME = "cline"
+ALIASES = ("roo", "roo-code", "cline-roo")
+CAN = (
+    "text, thinking, calls and results (also those written as XML), times; usage per call (cache) "
+    "and money where ui_messages.json lies beside; summaries (Roo), cut ranges (Cline)"
+)
+CANNOT = "system prompt, tool schemas; file contents that Cline shortened in requests (context_history.json)"
+TRAITS = (
+    (
+        "Cline",
+        "a cut is told by the range that the next request left out; tokensIn is what was not cached",
+    ),
+    ("Roo", "tokensIn holds the cached tokens where it is at least as large as they are"),
+)
+_TALK = "api_conversation_history.json"
+_WINDOW = ("ui_messages.json", "claude_messages.json")
+_MARKS = {"ts", "modelInfo", "metrics", "condenseParent", "isSummary", "truncationParent"}
+
+
+def sniff(source: Source) -> bool:
+    """Say whether this is the API's history of a task: Anthropic's messages, each with a time or a mark."""
+    found = source.document
+    if type(found) is not list or not found:
+        return False
+    first = [mapping(m) for m in found[:4]]
+    return all(m.get("role") in ("user", "assistant") and "content" in m for m in first) and any(
+        _MARKS & m.keys() for m in first
+    )
+
+
+def read(source: Source) -> list[Session]:
+    """Return the one task of a history; the window's messages are taken from the file beside it, if one is there."""
+    folder = source.path.parent
+    name = folder.name if source.on_disk and source.path.name == _TALK else source.path.stem
+    window = _window(folder) if source.on_disk and source.path.name == _TALK else []
+    return [_Task(items(source.document), window).session(name)]
+
+
+def sniff_folder(path: Path) -> bool:
+    """Say whether a folder is a task: it has the history of the API."""
+    return (path / _TALK).is_file()
+
+
+def read_folder(path: Path) -> list[Session]:
+    """Return the one task of a folder.
+
+    Raises:
+        ReadError: its history is no list.
+    """
+    found = Source(path / _TALK).document
+    if type(found) is not list:
+        raise ReadError("expected a list of messages in api_conversation_history.json.", path)
+    return [replace(_Task(found, _window(path)).session(path.name), path_=str(path / _TALK))]
+
+
+def _window(folder: Path) -> list[Any]:
+    for name in _WINDOW:
+        if (folder / name).is_file():
+            return items(Source(folder / name).document)
+    return []
+
+
+class _Task:
+    """A task while its messages go by."""
+
+    def __init__(self, talk: list[Any], window: list[Any]) -> None:
+        self.log, self.skipped, self.faults = Log(), dict[str, int](), list[Fault]()
+        self.asked: dict[str, str] = {}
+        self._talk, self._requests = talk, requests(window)
+        self._usages = usages(talk, self._requests)
+        self._title = next((text(mapping(m).get("text")) for m in window[:1]), "")
+        self._of: list[list[str]] = []
+        """Ids of ours for each message of the API."""
+        self._hidden: dict[str, list[str]] = {}
+        """Ids of ours by the summary or marker that hides them."""
+        self._cut = -1
+        """Index of the last message of the API that a request left out."""
+
+    def session(self, name: str) -> Session:
+        """Return the task as a session."""
+        for n, raw in enumerate(self._talk):
+            self._of.append([])
+            try:
+                self._take(n, mapping(raw))
+            except DAMAGE as e:
+                self.faults.append(Fault(0, f"message {n}: {why(e)}"))
+        entries = self.log.entries
+        model = next((e.model for e in entries if e.model), None)
+        return Session(
+            id=name,
+            format=NAME,
+            product="roo" if any(r.is_roo for r in self._requests) or self._hidden else "cline",
+            log=tuple(entries),
+            title=self._title[:200] or None,
+            model=model,
+            started=next((e.time for e in entries if e.time), None),
+            skipped=self.skipped,
+            faults=tuple(self.faults),
+        )
+
+    def _take(self, n: int, raw: dict[str, Any]) -> None:
+        before = len(self.log.entries)
+        request = self._usages.get(n)
+        if request is not None:
+            self._leave_out(request)
+        more: dict[str, Any] = {"time": time(raw.get("ts"))}
+        if raw.get("role") == "assistant":
+            more |= self._about(raw, request)
+        made = [
+            m
+            for m in to_messages(_plain(raw), self.log, self.skipped, **more)
+            if m.parts or m.usage
+        ]
+        made = unwrapped(made, self.log, n)
+        mark = word(raw.get("condenseId")) if raw.get("isSummary") is True else None
+        if mark or raw.get("isTruncationMarker") is True:
+            self._compact(mark or text(raw.get("truncationId")), made, summary=bool(mark))
+        else:
+            for m in named(made, self.asked):
+                self.log.add(m)
+        own = [
+            m.id
+            for e in self.log.entries[before:]
+            for m in (e.inserted if isinstance(e, Edit) else (e,))
+        ]
+        self._of[n] = own
+        for key in ("condenseParent", "truncationParent"):
+            if type(raw.get(key)) is str:
+                self._hidden.setdefault(raw[key], []).extend(own)
+
+    @staticmethod
+    def _about(raw: dict[str, Any], request: TaskRequest | None) -> dict[str, Any]:
+        model = word(mapping(raw.get("modelInfo")).get("modelId"))
+        if request is None:
+            return {"model": model}
+        told: dict[str, Any] = {"usage": request.usage, "model": model or request.model}
+        if request.failed:
+            told |= {"stop": request.failed, "is_error": request.failed == "error"}
+        return told
+
+    def _compact(self, mark: str, made: list[Message], *, summary: bool) -> None:
+        """Roo's two ways: a summary in the place of what it hides, or a marker before what is left."""
+        shown = set(self.log.shown) if self.log.may_edit() else set[str]()
+        gone = tuple(i for i in self._hidden.get(mark, ()) if i in shown)
+        when = made[0].time if made else None
+        new = tuple(replace(m, role="summary") for m in made) if summary else tuple(made)
+        kind = "condense" if summary else "truncation"
+        edit = Edit(
+            kind="summarised",
+            id=self.log.new_id(),
+            targets=gone,
+            inserted=new,
+            method=kind,
+            time=when,
+        )
+        self.log.add(edit)
+
+    def _leave_out(self, request: TaskRequest) -> None:
+        """Cline's way: each request says which messages it leaves out, from one place on."""
+        first, last = request.cut
+        last = min(last, len(self._of) - 1)
+        if last <= self._cut or first < 0 or not self.log.may_edit():
+            return
+        shown = set(self.log.shown)
+        found = (i for ids in self._of[max(first, self._cut + 1) : last + 1] for i in ids)
+        gone = tuple(i for i in found if i in shown)
+        self._cut = last
+        if gone:
+            own = self.log.new_id()
+            self.log.add(
+                Edit(kind="dropped", id=own, targets=gone, method="truncation", time=request.time)
+            )
+
+
+def _plain(raw: dict[str, Any]) -> dict[str, Any]:
+    """A message without what is told beside it; a lone item of reasoning as the reply that it is part of."""
+    if raw.get("type") == "reasoning" and "content" not in raw:
+        said = items(raw.get("summary")) or text(raw.get("text"))
+        return {"role": "assistant", "content": [{"type": "reasoning", "summary": said}]}
+    return {k: v for k, v in raw.items() if k in ("role", "content", "id", "reasoning_content")}

@@ -1,0 +1,166 @@
+"""What `codex exec --json` prints: items of a thread, and the usage of each turn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from ctxkit.messages import Fault, Message, Text, Thinking, ToolCall, Usage
+from ctxkit.readers.codex_items import to_usage
+from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, text, why, word
+from ctxkit.readers.logs import Log
+from ctxkit.readers.parts import count
+from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from ctxkit.messages import Part
+    from ctxkit.readers.source import Source
+
+NAME = "codex-exec"
+ALIASES = ("codex-json",)
+CAN = "text, thinking, commands with output and exit code, tool calls and results; usage per turn (cache reads)"
+CANNOT = "the request, system prompt, model, times, usage per call, money, compactions"
+BLIND = ("compactions",)
+TRAITS = (("all", "usage is of a whole turn: the reply that ends it is of kind `turn`"),)
+_KINDS = {"thread.started", "turn.started", "turn.completed", "turn.failed", "item.started", "item.updated",
+          "item.completed"}  # fmt: skip
+
+
+def sniff(source: Source) -> bool:
+    """Say whether the first lines are events of a thread, a turn or an item."""
+    head = source.head[:4]
+    return (
+        bool(head)
+        and all(text(r.get("type")) in _KINDS | {"error"} for r in head)
+        and any(
+            "thread_id" in r or type(r.get("item")) is dict or r.get("type") == "turn.started"
+            for r in head
+        )
+    )
+
+
+def read(source: Source) -> list[Session]:
+    """Return the one thread; an item that never ended is told as it began."""
+    reading, faults = _Reading(), list[Fault](source.faults)
+    done = {_id(r) for _, r in source.records if r.get("type") == "item.completed"}
+    for line, record in source.records:
+        try:
+            reading.take(record, done)
+        except DAMAGE as e:
+            faults.append(Fault(line, why(e)))
+    return [
+        Session(
+            id=reading.thread or source.path.stem,
+            format=NAME,
+            product="codex",
+            log=tuple(reading.log.entries),
+            skipped=reading.skipped,
+            faults=tuple(faults),
+        )
+    ]
+
+
+def _id(record: dict[str, Any]) -> str:
+    return text(mapping(record.get("item")).get("id"))
+
+
+class _Reading:
+    """A thread while its events go by."""
+
+    def __init__(self) -> None:
+        self.log, self.skipped = Log(), dict[str, int]()
+        self.thread: str | None = None
+        self._thoughts: list[Part] = []
+
+    def take(self, record: dict[str, Any], done: set[str]) -> None:
+        """Take one event; `done` are the items that come to an end later."""
+        kind = text(record.get("type"))
+        if kind == "thread.started":
+            self.thread = word(record.get("thread_id")) or self.thread
+        elif kind == "turn.completed":
+            self._billed(to_usage(mapping(record.get("usage"))))
+        elif kind in ("turn.failed", "error"):
+            said = word(mapping(record.get("error")).get("message")) or word(record.get("message"))
+            self._failed(said)
+        elif kind == "item.completed" or (kind == "item.started" and _id(record) not in done):
+            self._item(mapping(record.get("item")), ended=kind == "item.completed")
+        elif kind not in _KINDS:
+            count(self.skipped, kind or "no type")
+
+    def _item(self, item: dict[str, Any], *, ended: bool) -> None:
+        kind = text(item.get("type")) or text(item.get("item_type"))
+        if kind == "reasoning":
+            self._thoughts.append(Thinking(text(item.get("text"))))
+        elif kind in ("agent_message", "assistant_message", "plan"):
+            self._reply([Text(text(item.get("text")))])
+        elif kind in (
+            "command_execution",
+            "mcp_tool_call",
+            "file_change",
+            "web_search",
+            "collab_tool_call",
+        ):
+            self._called(kind, item, ended=ended)
+        else:
+            count(self.skipped, f"item: {kind or 'no type'}")
+
+    def _reply(self, parts: list[Part]) -> None:
+        own, parts = self.log.new_id(), [*self._thoughts, *parts]
+        self._thoughts = []
+        self.log.add(Message(role="assistant", id=own, parts=tuple(parts)))
+
+    def _called(self, kind: str, item: dict[str, Any], *, ended: bool) -> None:
+        own = word(item.get("id")) or self.log.new_id()
+        name, given, said = _call(kind, item)
+        self._reply([ToolCall(own, name, given)])
+        if not ended:
+            return
+        failed = text(item.get("status")) in ("failed", "declined") or item.get(
+            "exit_code"
+        ) not in (None, 0)
+        about = {"exit_code": item["exit_code"]} if type(item.get("exit_code")) is int else {}
+        parts = (Text(said),) if said else ()
+        self.log.add(
+            Message(role="tool", id=self.log.new_id(), parts=parts, tool=name, call_id=own, is_error=failed,
+                    details=about)
+        )  # fmt: skip
+
+    def _billed(self, usage: Usage | None) -> None:
+        self._tail(usage=usage, kind="turn")
+
+    def _failed(self, said: str | None) -> None:
+        self._tail(is_error=True, stop="error", error=said and said[:2000])
+
+    def _tail(self, **told: Any) -> None:
+        """Tell something of the turn at the reply that ends it; of one without a reply, in a message of its own."""
+        last = self.log.entries[-1] if self.log.entries else None
+        if isinstance(last, Message) and last.role == "assistant" and not last.kind:
+            self.log.replace(len(self.log.entries) - 1, replace(last, **told))
+            return
+        parts, self._thoughts = tuple(self._thoughts), []
+        self.log.add(Message(role="assistant", id=self.log.new_id(), parts=parts, **told))
+
+
+def _call(kind: str, item: dict[str, Any]) -> tuple[str, dict[str, Any], str]:
+    """Return the name of a call, its arguments, and what it gave."""
+    if kind == "command_execution":
+        return "shell", {"command": item.get("command")}, text(item.get("aggregated_output"))
+    if kind == "file_change":
+        return "apply_patch", {"changes": items(item.get("changes"))}, text(item.get("status"))
+    if kind == "web_search":
+        return "web_search", {"query": item.get("query")}, ""
+    if kind == "collab_tool_call":
+        return (
+            text(item.get("tool")),
+            {"prompt": item.get("prompt")},
+            as_text(item.get("agents_states")),
+        )
+    result, error = mapping(item.get("result")), mapping(item.get("error"))
+    said = [text(mapping(c).get("text")) for c in items(result.get("content"))]
+    name = "__".join(filter(None, ("mcp", text(item.get("server")), text(item.get("tool")))))
+    return (
+        name,
+        arguments(item.get("arguments"))[0],
+        "\n".join(filter(None, said)) or text(error.get("message")),
+    )

@@ -1,0 +1,161 @@
+"""Crush: its database of sessions, subagents' sessions below their parents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from ctxkit.messages import Edit, Fault, Image, Message, Text, Thinking, ToolCall
+from ctxkit.readers.databases import Tables, cell, opened
+from ctxkit.readers.fields import (
+    DAMAGE,
+    arguments,
+    items,
+    mapping,
+    number,
+    real,
+    text,
+    time,
+    why,
+    word,
+)
+from ctxkit.readers.logs import Log
+from ctxkit.readers.opencode import nested
+from ctxkit.readers.parts import count
+from ctxkit.readers.usages import to_stop
+from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from ctxkit.messages import Part
+    from ctxkit.readers.source import Source
+
+NAME = "crush"
+CAN = "text, thinking, calls and results, times, summaries, subagents; a session's totals of tokens and money"
+CANNOT = "usage per call, system prompt, tool schemas"
+TABLES = ("sessions", "messages")
+_SESSION = ("id", "parent_session_id", "title", "prompt_tokens", "completion_tokens", "cost",
+            "summary_message_id", "created_at")  # fmt: skip
+_ROW = ("id", "role", "parts", "model", "created_at", "finished_at", "is_summary_message")
+
+
+def sniff(source: Source) -> bool:
+    """Say whether this is Crush's database."""
+    if not source.is_database:
+        return False
+    with opened(source) as database:
+        return {"session_id", "parts", "role"} <= database.columns("messages")
+
+
+def read(source: Source) -> list[Session]:
+    """Return all sessions of a database; those of subagents are children."""
+    with opened(source) as database:
+        rows = database.rows("sessions", _SESSION, "created_at, id")
+        found = {str(r["id"]): _session(database, r) for r in rows if r.get("id")}
+    return nested(found)
+
+
+def _session(database: Tables, about: dict[str, Any]) -> Session:
+    teller, faults = _Teller(), list[Fault]()
+    for row in database.rows("messages", _ROW, "created_at", session_id=about["id"]):
+        try:
+            teller.take(row)
+        except DAMAGE as e:
+            faults.append(Fault(0, f"message {str(row.get('id'))[:80]}: {why(e)}"))
+    given, output = number(about.get("prompt_tokens")), number(about.get("completion_tokens"))
+    totals = {
+        "prompt_tokens": given,
+        "completion_tokens": output,
+        "cost_usd": real(about.get("cost")),
+    }
+    return Session(
+        id=str(about["id"]),
+        format=NAME,
+        product=NAME,
+        parent=word(about.get("parent_session_id")),
+        title=word(about.get("title")),
+        started=time(about.get("created_at")),
+        model=next((e.model for e in teller.log.entries if e.model), None),
+        log=tuple(teller.log.entries),
+        skipped=teller.skipped,
+        faults=tuple(faults),
+        details={"totals": {k: v for k, v in totals.items() if v}} if any(totals.values()) else {},
+    )
+
+
+class _Teller:
+    """A session while its messages go by."""
+
+    def __init__(self) -> None:
+        self.log, self.skipped = Log(), dict[str, int]()
+
+    def take(self, row: dict[str, Any]) -> None:
+        """Take one message: its parts are typed JSON."""
+        role, when = row.get("role"), time(row.get("finished_at")) or time(row.get("created_at"))
+        parts: list[Part] = []
+        stop: str | None = None
+        for raw in map(mapping, items(cell(row.get("parts")))):
+            data = mapping(raw.get("data"))
+            if raw.get("type") == "finish":
+                stop = to_stop(data.get("reason"))
+            elif raw.get("type") == "tool_result":
+                self._result(data, when)
+            else:
+                parts += self._part(text(raw.get("type")), data)
+        if role not in ("user", "assistant", "system"):
+            if role != "tool":
+                count(self.skipped, "message: " + (text(role) or "no role"))
+            return
+        own, model = self.log.new_id(row.get("id")), word(row.get("model"))
+        if role != "assistant":
+            kind: Any = role
+            self.log.add(Message(role=kind, id=own, parts=tuple(parts), time=when))
+            return
+        reply = Message(role="assistant", id=own, parts=tuple(parts), time=when, model=model, stop=stop,
+                        is_error=stop == "error")  # fmt: skip
+        if row.get("is_summary_message") not in (None, 0):
+            self._summary(reply)
+            return
+        self.log.add(reply)
+
+    def _summary(self, reply: Message) -> None:
+        """A summary: the next requests begin with it, told as the user's."""
+        told = tuple(p for p in reply.parts if isinstance(p, Text))
+        summary = Message(role="summary", id=self.log.new_id(), parts=told, time=reply.time)
+        edit = Edit(kind="summarised", id=reply.id, inserted=(summary,), method="summary", time=reply.time,
+                    model=reply.model)  # fmt: skip
+        self.log.compact(edit, ())
+
+    def _part(self, kind: str, data: dict[str, Any]) -> list[Part]:
+        if kind == "text":
+            return [Text(text(data.get("text")))]
+        if kind == "reasoning":
+            said = text(data.get("thinking"))
+            return [Thinking(said, signature=word(data.get("signature")))] if said else []
+        if kind == "tool_call":
+            given = arguments(data.get("input"))
+            return [ToolCall(text(data.get("id")), text(data.get("name")), *given)]
+        if kind == "image_url":
+            return [Image(url=word(data.get("url")))]
+        if kind == "binary":
+            mime = word(data.get("MIMEType")) or "application/octet-stream"
+            seen = "image" if mime.startswith("image/") else "document"
+            return [replace(Image(mime, text(data.get("Data"))), kind=seen)]
+        if kind == "shell_command":
+            return [Text(f"$ {text(data.get('command'))}\n{text(data.get('output'))}")]
+        count(self.skipped, "part: " + (kind or "no type"))
+        return []
+
+    def _result(self, data: dict[str, Any], when: float | None) -> None:
+        said = text(data.get("content"))
+        self.log.add(
+            Message(
+                role="tool",
+                id=self.log.new_id(),
+                parts=(Text(said),) if said else (),
+                time=when,
+                tool=word(data.get("name")),
+                call_id=word(data.get("tool_call_id")),
+                is_error=data.get("is_error") is True,
+            )
+        )

@@ -1,0 +1,181 @@
+"""Qwen Code: recorded chats, one record a line, in the parts of Gemini's API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from ctxkit.messages import Edit, Fault, Message, Usage
+from ctxkit.readers.dialects import named, to_messages
+from ctxkit.readers.fields import DAMAGE, items, mapping, number, text, time, why, word
+from ctxkit.readers.logs import Log
+from ctxkit.readers.parts import count
+from ctxkit.session import Session
+
+if TYPE_CHECKING:
+    from ctxkit.readers.source import Source
+
+NAME = "qwen-code"
+ALIASES = ("qwen",)
+CAN = "text, thinking, calls and results, usage per call (cache reads), times, compressions, branches left"
+CANNOT = "system prompt, tool schemas, money"
+TRAITS = (("all", "a compression without its history is an edit that names only its size"),)
+_TYPES = {"user", "assistant", "tool_result", "system"}
+
+
+def sniff(source: Source) -> bool:
+    """Say whether the first lines are records with a session, parents, and a message of parts."""
+    head = source.head[:4]
+    return (
+        bool(head)
+        and all(
+            text(r.get("type")) in _TYPES and "sessionId" in r and "parentUuid" in r and "uuid" in r
+            for r in head
+        )
+        and any(type(mapping(r.get("message")).get("parts")) is list for r in source.head)
+    )
+
+
+def read(source: Source) -> list[Session]:
+    """Return the one chat of a file."""
+    reading, faults = _Reading(), list[Fault](source.faults)
+    for line, record in source.records:
+        try:
+            reading.take(record)
+        except DAMAGE as e:
+            faults.append(Fault(line, why(e)))
+    first = mapping(next((r for _, r in source.records), None))
+    parents, leaf = reading.log.tree()
+    return [
+        Session(
+            id=text(first.get("sessionId")) or source.path.stem,
+            format=NAME,
+            product=NAME,
+            version=word(first.get("version")),
+            cwd=word(first.get("cwd")),
+            title=reading.title,
+            started=time(first.get("timestamp")),
+            model=reading.model,
+            log=tuple(reading.log.entries),
+            parents=parents,
+            leaf=leaf,
+            skipped=reading.skipped,
+            faults=tuple(faults),
+        )
+    ]
+
+
+class _Reading:
+    """A chat while its records go by."""
+
+    def __init__(self) -> None:
+        self.log, self.skipped, self.asked = Log(), dict[str, int](), dict[str, str]()
+        self.title: str | None = None
+        self.model: str | None = None
+        self._last: dict[str, int] = {}
+        """Index of the last entry that each record became; a record of none stands where its parent does."""
+
+    def take(self, record: dict[str, Any]) -> None:
+        """Take one record, after the one that it names as its parent."""
+        parent = self._last.get(text(record.get("parentUuid")))
+        if parent is not None:
+            self.log.stand(parent)
+        kind = text(record.get("type"))
+        if kind == "system":
+            self._system(record)
+        elif kind in _TYPES:
+            self._message(kind, record)
+        else:
+            count(self.skipped, kind or "no type")
+        self._last[text(record.get("uuid"))] = self.log.at
+
+    def _message(self, kind: str, record: dict[str, Any]) -> None:
+        raw, more = (
+            mapping(record.get("message")),
+            dict[str, Any](time=time(record.get("timestamp"))),
+        )
+        if kind == "assistant":
+            self.model = word(record.get("model")) or self.model
+            more |= {
+                "model": word(record.get("model")),
+                "usage": _usage(mapping(record.get("usageMetadata"))),
+            }
+        elif record.get("subtype"):
+            more["kind"] = "injected"
+        said = {"role": raw.get("role"), "parts": items(raw.get("parts")), "id": record.get("uuid")}
+        done = mapping(record.get("toolCallResult"))
+        failed = text(done.get("status")) in ("error", "failed", "cancelled")
+        for m in named(to_messages(said, self.log, self.skipped, **more), self.asked):
+            self.log.add(replace(m, is_error=m.is_error or failed) if m.role == "tool" else m)
+
+    def _system(self, record: dict[str, Any]) -> None:
+        kind, told = text(record.get("subtype")), mapping(record.get("systemPayload"))
+        if kind == "custom_title":
+            self.title = word(told.get("customTitle")) or self.title
+        elif kind == "chat_compression":
+            self._compressed(record, told)
+        else:
+            count(self.skipped, "system: " + (kind or "no subtype"))
+
+    def _compressed(self, record: dict[str, Any], told: dict[str, Any]) -> None:
+        """Put the history that the record holds in the place of what was shown; what it repeats is kept."""
+        about, when = mapping(told.get("info")), time(record.get("timestamp"))
+        if about.get("compressionStatus") not in (None, 1, "completed"):
+            count(self.skipped, "compression that failed")
+            return
+        new = [m for r in items(told.get("compressedHistory"))
+               for m in named(to_messages(r, Log(), self.skipped), self.asked)]  # fmt: skip
+        edit = Edit(
+            kind="summarised",
+            id=self.log.new_id(record.get("uuid")),
+            trigger=word(about.get("triggerReason")),
+            method="chat_compression",
+            time=when,
+            tokens_before=number(about.get("originalTokenCount")),
+            tokens_after=number(about.get("newTokenCount")),
+        )
+        if not new or not self.log.may_edit():
+            self.log.add(edit)
+            return
+        kept, inserted = self._told_again(new, when)
+        self.log.compact(replace(edit, inserted=tuple(inserted)), kept)
+
+    def _told_again(self, new: list[Message], when: float | None) -> tuple[set[str], list[Message]]:
+        """Return the ids of what a history repeats, and what is new in it: first the summary."""
+        known: dict[Any, list[str]] = {}
+        for own in reversed(self.log.shown):
+            entry = self.log.entries[self.log.where[own]] if self.log.where[own] >= 0 else None
+            if isinstance(entry, Message):
+                known.setdefault(_key(entry), []).append(own)
+        kept, inserted = set[str](), list[Message]()
+        for m in new:
+            same = known.get(_key(m))
+            if same:
+                kept.add(same.pop())
+                continue
+            role = (
+                "summary"
+                if m.role == "user" and not any(i.role == "summary" for i in inserted)
+                else m.role
+            )
+            inserted.append(replace(m, id=self.log.new_id(), role=role, time=when, usage=None))
+        return kept, inserted
+
+
+def _key(m: Message) -> tuple[str, str, tuple[str, ...], str | None]:
+    return m.role, m.text, tuple(c.id for c in m.tool_calls), m.call_id
+
+
+def _usage(raw: dict[str, Any]) -> Usage | None:
+    """Gemini's counts: the prompt holds the cached tokens, the candidates do not hold the thoughts."""
+    whole, read = number(raw.get("promptTokenCount")), number(raw.get("cachedContentTokenCount"))
+    said, thought = number(raw.get("candidatesTokenCount")), number(raw.get("thoughtsTokenCount"))
+    if whole is None and said is None:
+        return None
+    return Usage(
+        input_tokens=whole if whole is None else max(whole - (read or 0), 0),
+        cache_read_tokens=read,
+        output_tokens=None if said is None else said + (thought or 0),
+        reasoning_tokens=thought,
+    )

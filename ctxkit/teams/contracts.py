@@ -1,0 +1,170 @@
+"""What the agents really did, out of their sessions, and whether a contract holds by it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from ctxkit.errors import StoreError
+from ctxkit.policies.contents import target
+from ctxkit.teams.handoffs import brief, read_json, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ctxkit.messages import Message, ToolCall
+    from ctxkit.session import Session
+    from ctxkit.teams.rosters import Contract, Requirement, Roster
+    from ctxkit.tools.root import Root
+
+WROTE = ("write_file", "patch_file")
+SHELLS = ("shell", "shell_run", "bash")
+_FAILED = re.compile(r"\[(?:exit status \d+|stopped after [\d.]+ seconds)\]\s*\Z")
+"""How the kit's shell ends what it says of a command that failed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deed:
+    """What one agent changed in one of the team's turns."""
+
+    turn: int
+    agent: str
+    time: float
+    written: tuple[str, ...]
+    commands: tuple[tuple[str, bool], ...]
+    """Each command, and whether it succeeded."""
+
+    @property
+    def text(self) -> str:
+        """The entry as fuseraft says it."""
+        at = datetime.fromtimestamp(self.time, UTC)
+        lines = [f"[Turn {self.turn}] {self.agent} ({at:%Y-%m-%d %H:%M} UTC)"]
+        if self.written:
+            lines += ["  Files written:", *(f"    - {path}" for path in self.written)]
+        if self.commands:
+            lines.append("  Commands run:")
+            lines += [f"    - {c} [{'OK' if ok else 'FAILED'}]" for c, ok in self.commands]
+        return "\n".join(lines)
+
+
+def done(messages: Iterable[Message]) -> tuple[tuple[str, ...], tuple[tuple[str, bool], ...]]:
+    """Return the files that were written and the commands that were run, with their success."""
+    calls: dict[str | None, ToolCall] = {}
+    written: dict[str, None] = {}
+    commands: list[tuple[str, bool]] = []
+    for message in messages:
+        for call in message.tool_calls:
+            calls[call.id] = call
+        asked = calls.get(message.call_id) if message.role == "tool" else None
+        if asked is None:
+            continue
+        if asked.name in WROTE and not message.is_error:
+            written[target(asked)] = None
+        elif asked.name in SHELLS:
+            commands.append((target(asked), not (message.is_error or _FAILED.search(message.text))))
+    return tuple(written), tuple(commands)
+
+
+def changed(turn: int, agent: str, messages: Sequence[Message]) -> Deed | None:
+    """Return what an agent changed in a turn; None where it changed nothing."""
+    written, commands = done(messages)
+    if not written and not commands:
+        return None
+    time = next((m.time for m in reversed(messages) if m.time is not None), 0.0)
+    return Deed(turn=turn, agent=agent, time=time, written=written, commands=commands)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """What a contract is held against."""
+
+    root: Root
+    plan: Roster
+    changes: Sequence[Deed]
+
+    def lacking(self, contracts: Iterable[Contract]) -> list[str]:
+        """Return in words what is not there of what contracts require."""
+        needs = [(c.name, r) for c in contracts for r in c.requires]
+        return [f"{name}: {why}" for name, r in needs if (why := self._why(r))]
+
+    def read(self, path: str) -> str:
+        """Return the text of a file of the team; empty where there is none."""
+        return read_text(self.root, path)
+
+    def _why(self, r: Requirement) -> str:
+        """Return why a requirement does not hold; empty where it does."""
+        checks = {"FileExists": self._file, "FilesWritten": self._written,
+                  "CommandSucceeded": self._command, "TestReport": self._report}  # fmt: skip
+        return checks[r.kind](r)
+
+    def _file(self, r: Requirement) -> str:
+        try:
+            with self.root.opened(r.path):
+                return ""
+        except StoreError:
+            return f"there is no file {r.path}"
+
+    def _written(self, r: Requirement) -> str:
+        found = (read_json(self.root, r.path or self.plan.brief) or {}).get(
+            r.field or "files_to_change"
+        )
+        if not isinstance(found, list) or not found:
+            return f"{r.path or self.plan.brief} names no {r.field or 'files_to_change'}"
+        paths = {_plain(p) for c in self.changes for p in c.written}
+        left = [str(p) for p in found if _plain(str(p)) not in paths]
+        return f"not written: {', '.join(left[:10])}" if left else ""
+
+    def _command(self, r: Requirement) -> str:
+        """Ask for a command whose last run succeeded."""
+        wanted = str(brief(self.root, self.plan.brief).get(r.field) or "") if r.field else ""
+        words = [wanted] if wanted else r.pattern.split("|")
+        said = wanted or r.pattern or "any command"
+        last: bool | None = None
+        for change in self.changes:
+            for command, ok in change.commands:
+                last = ok if _matches(words, command) else last
+        if last is None:
+            return f"no command like {said!r} was run"
+        return "" if last else f"the last command like {said!r} failed"
+
+    def _report(self, r: Requirement) -> str:
+        path = r.path or self.plan.report
+        report = read_json(self.root, path)
+        rows = report.get("results") if report else None
+        if not isinstance(rows, list) or not rows:
+            return f"{path} has no results"
+        bad = [
+            x for x in rows if not isinstance(x, dict) or str(x.get("status", "")).upper() != "PASS"
+        ]
+        if r.no_failures and bad:
+            return f"{path} reports {len(bad)} of {len(rows)} as not passed"
+        if r.has_assertions and not self._asserts():
+            return "no test file that was written holds an assertion"
+        return ""
+
+    def _asserts(self) -> bool:
+        files = {p for c in self.changes for p in c.written if "test" in p.casefold()}
+        patterns = [re.compile(p) for p in self.plan.assertions]
+        texts = [self.read(path)[:200_000] for path in files if not path.endswith(".json")]
+        return any(p.search(text) for text in texts for p in patterns)
+
+
+def changes_of(turns: Iterable[tuple[int, str, Session, int]]) -> list[Deed]:
+    """Return the changes of turns: number, agent, its session, and the turn in it."""
+    out = []
+    for number, agent, session, own in turns:
+        change = changed(number, agent, [m for m in session.messages if m.turn == own])
+        if change is not None:
+            out.append(change)
+    return out
+
+
+def _plain(path: str) -> str:
+    return path.replace("\\", "/").removeprefix("./")
+
+
+def _matches(words: Iterable[str], command: str) -> bool:
+    """Say whether a command holds one of some texts (fuseraft's patterns are texts between bars)."""
+    return any(w.strip().casefold() in command.casefold() for w in words)

@@ -1,0 +1,90 @@
+"""What is said to an agent of a team in the user's place: corrections begin as fuseraft's, so views pin them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ctxkit.teams.rosters import Member, TeamState, Transition
+
+REMINDER_TASK, REMINDER_CHARS, REMINDED = 50, 2_000, 200
+"""A task longer than this is said again behind a context longer than that, in so many characters."""
+
+
+def prompt(member: Member, state: TeamState | None, task: str, chars: int) -> str:
+    """Return the prompt of a turn.
+
+    Args:
+        member: whose turn it is.
+        state: where the team stands; None: agents speak in turn.
+        task: of the team.
+        chars: of what stands between the task and this prompt.
+    """
+    at = f" The state is {state.name}." if state is not None else ""
+    lines = [f"It is your turn, {member.name}.{at}"]
+    signals = [t.signal for t in state.transitions if t.signal] if state is not None else []
+    if signals:
+        lines.append(
+            "When your part is done, end your reply with one of these, alone on the last line: "
+            f"{' | '.join(signals)}"
+        )
+    if member.context and len(task) > REMINDER_TASK and chars > REMINDER_CHARS:
+        lines.append(f"[Task Reminder] {task[:REMINDED]}")
+    return "\n".join(lines)
+
+
+def helping(member: Member) -> str:
+    """Return the prompt of a turn that mends what a contract lacks."""
+    return (
+        f"It is your turn, {member.name}: mend what is missing; then the agent that asked goes on."
+    )
+
+
+def cut_off(member: Member) -> str:
+    """Return the prompt of a turn that goes on where one was cut off."""
+    return f"Your turn was cut off, {member.name}: go on, and end it as you were asked to."
+
+
+def nudge(signals: Sequence[str]) -> str:
+    """Return what an agent is told that gave no signal."""
+    return f"No handoff keyword in your reply. Give one, alone on a line: {' | '.join(signals)}"
+
+
+def ambiguous(given: Sequence[str]) -> str:
+    """Return what an agent is told that gave several signals."""
+    return f"WRONG KEYWORD: you gave {len(given)} ({', '.join(given)}). Give exactly one."
+
+
+def blocked(signal: str, missing: Sequence[str]) -> str:
+    """Return what an agent is told whose contract does not hold."""
+    rows = "".join(f"\n- {m}" for m in missing)
+    return (
+        f"MISSING ARTIFACT: {signal or 'the hand-off'} was not taken. What is not there yet:{rows}"
+    )
+
+
+def escalated(way: Transition, objections: str) -> str:
+    """Return what an agent is told that sends the work back too often."""
+    said = f"\nWhat was objected:\n{objections[:4_000]}" if objections else ""
+    return (
+        f"STAGNATION (the work went back to {way.to} {way.max_revisits} times, as often as it may): "
+        f"{way.signal} is not taken again. Settle what is open, or take another way.{said}"
+    )
+
+
+def framed(agent: str, tool: str, arguments: str, result: str) -> str:
+    """Return another agent's tool call and its result as others hear it."""
+    return f"[{agent} called {tool}({arguments})]\n{result}"
+
+
+def heard(agent: str, words: str) -> str:
+    """Return another agent's words as others hear them."""
+    return f"[{agent}]\n{words}"
+
+
+def found_in(pattern: str, text: str) -> bool:
+    """Say whether a regular expression is found in the end of a reply, at most 20,000 characters."""
+    return re.search(pattern, text[-20_000:]) is not None

@@ -1,0 +1,129 @@
+"""Opens the session of each agent of a team: its model, its tools, its rules, its folder."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.agent.live import LiveSession
+from ctxkit.errors import BadArguments
+from ctxkit.markup import plain
+from ctxkit.models.catalogue import model as named
+from ctxkit.prices import price
+from ctxkit.teams.handing import team_tools
+from ctxkit.tokens import default
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ctxkit.agent.events import Listener
+    from ctxkit.agent.limits import Limits
+    from ctxkit.agent.running import Approve
+    from ctxkit.models.model import Model
+    from ctxkit.store.workspace import Workspace
+    from ctxkit.teams.rosters import Member, Roster
+    from ctxkit.tools.root import Root
+    from ctxkit.tools.tool import Tool
+
+
+class Crew:
+    """What the sessions of a team's agents are made of.
+
+    Args:
+        plan: the team.
+        models: models, or their names, by an agent's name or by the name that the config has for one.
+        model: of all others; empty: as the config names them.
+        tools: what any agent may have at most, as `LiveSession` names them; own tools are everybody's.
+        root: the folder in which all of them work.
+        allow: protected names that their tools may write all the same.
+        clock: seconds since 1970.
+        limits: of each turn.
+        approve: asked before each tool call.
+        hear: is told every event.
+        seed: what ids follow from.
+    """
+
+    def __init__(
+        self, plan: Roster, *, models: Mapping[str, Model | str], model: Model | str, tools: Sequence[str | Tool],
+        root: Root, allow: Sequence[str], clock: Callable[[], float], limits: Limits, approve: Approve | None,
+        hear: Listener, seed: str,
+    ) -> None:  # fmt: skip
+        self.root, self._plan, self._tools, self._allow = root, plan, tuple(tools), tuple(allow)
+        self._given = {k.casefold(): m for k, m in models.items()}
+        self._clock, self._limits, self._approve, self._hear, self._seed = (
+            clock,
+            limits,
+            approve,
+            hear,
+            seed,
+        )
+        self._models = {
+            m.name: self._model(m, model) for m in plan.members
+        }  # what does not exist is said first
+        ways = [t for s in plan.states.values() for t in s.transitions]
+        read = [
+            *(s for t in ways for s in t.handoff),
+            *(s for m in plan.members for s in m.context),
+        ]
+        self._summary = any(s.kind == "session_context" for s in read)
+
+    def open(self, member: Member, team: str, team_id: str, workspace: Workspace) -> LiveSession:
+        """Open the session of an agent; what was begun goes on."""
+        words = {"model": self._models[member.name].name, "team": team}
+        live = LiveSession(
+            session_name(team, member, self._plan), model=self._models[member.name], rules=member.rules,
+            clock=self._clock, tools=self._offered(member), root=self.root.folder, allow=self._allow,
+            workspace=workspace, hear=self._hear, limits=self._bounds(member), approve=self._approve,
+            words=words, seed=self._seed, agent=member.name, parent=team_id,
+        )  # fmt: skip
+        if member.instructions and not live.session.log:
+            live.agent.instruct(member.instructions)
+        return live
+
+    def _bounds(self, member: Member) -> Limits:
+        from dataclasses import replace
+
+        return replace(self._limits, calls=member.max_calls) if member.max_calls else self._limits
+
+    def _offered(self, member: Member) -> list[str | Tool]:
+        own: list[str | Tool] = [
+            t for t in self._tools if t in member.tools or not isinstance(t, str)
+        ]
+        return [*own, *team_tools(self.root, by_call=member.handoff, summary=self._summary)]
+
+    def _model(self, member: Member, other: Model | str) -> Model:
+        asked = self._given.get(
+            member.name.casefold(), self._given.get(member.model.casefold(), other or member.model)
+        )
+        if not isinstance(asked, str):
+            return asked
+        if not asked:
+            raise BadArguments(
+                f"No model is named for {plain(member.name, 40)}: give the team model=."
+            )
+        if "/" not in asked and price(asked) is None:
+            raise BadArguments(
+                f"{plain(member.name, 40)} asks for model {plain(asked, 60)!r}, which is not known: say which is "
+                f"meant, models={{{plain(asked, 60)!r}: 'PROVIDER/MODEL'}}."
+            )
+        return named(asked, counter=default(), clock=self._clock)
+
+
+def session_name(team: str, member: Member, plan: Roster) -> str:
+    """Return the name of an agent's session."""
+    slug = _slug(member.name)
+    if sum(_slug(m.name) == slug for m in plan.members) > 1:
+        slug += f"-{plan.members.index(member)}"
+    return f"{team[:30]}.{slug}"
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:28].strip("-") or "agent"
+
+
+def unasked(plan: Roster, tools: Sequence[Any]) -> list[str]:
+    """Say in sentences which tools the config asks for that were not given."""
+    return [
+        f"{plain(m.name, 40)} asks for {t}: name it, tools=('files', {t!r}), if it may have it."
+        for m in plan.members for t in m.tools if t not in tools
+    ]  # fmt: skip

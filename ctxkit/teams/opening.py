@@ -1,0 +1,105 @@
+"""`ck.team`: a team from a config, fuseraft's orchestration file among them, or the scripted one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.agent.events import deaf
+from ctxkit.agent.limits import Limits
+from ctxkit.errors import BadArguments
+from ctxkit.presets.configs import syntaxes
+from ctxkit.store.workspace import Workspace, checked
+from ctxkit.teams.crew import Crew, unasked
+from ctxkit.teams.doubles import check_doubles
+from ctxkit.teams.orchestrations import plan_of
+from ctxkit.teams.troupe import SCRIPTED, scripted_team
+from ctxkit.teams.working import Team
+from ctxkit.tools.root import Root
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ctxkit.agent.events import Listener
+    from ctxkit.agent.running import Approve
+    from ctxkit.models.model import Model
+    from ctxkit.tools.tool import Tool
+
+
+def team(
+    config: str | Path | Mapping[str, Any],
+    *,
+    name: str = "team",
+    model: Model | str = "",
+    models: Mapping[str, Model | str] | None = None,
+    tools: Sequence[str | Tool] = ("files",),
+    root: str | Path | None = None,
+    allow: Sequence[str] = (),
+    limits: Limits | None = None,
+    approve: Approve | None = None,
+    hear: Listener = deaf,
+    folder: str | Path | None = None,
+    clock: Callable[[], float] = time.time,
+    seed: str = "",
+) -> Team:
+    """Return a team of agents that take turns on one task; `team.run(task)` lets it work.
+
+    A config has the keys of fuseraft's orchestration file: `Agents` with their own model, tools,
+    instructions, `ContextWindow` or `Context`, `Isolation`; `Selection` (statemachine, roundrobin,
+    sequential); `Contracts`, `Termination`, `ContextBudget`, `Compaction`.
+
+    Args:
+        config: the config, the path of such a file (YAML or JSON), or `"scripted"`: a team that
+            needs no key, and really writes and tests a small program.
+        name: of the team; one that was begun goes on where it stood.
+        model: of all agents, in place of what the config names.
+        models: models by an agent's name, or by the config's name for a model.
+        tools: what agents may have at most: `files`, `document`, `shell`, `python`, tools of one's
+            own. A config alone gives nobody a shell.
+        root: the folder in which all of them work; None: a scratch folder of the team.
+        allow: protected names that their tools may write all the same, such as `.fuseraft`.
+        limits: of each turn of each agent.
+        approve: asked before each tool call.
+        hear: is told every event of every agent.
+        folder: the working folder, in whose `.ctxkit` the team is kept; None: the current one.
+        clock: seconds since 1970.
+        seed: what ids follow from; empty: by chance.
+
+    Raises:
+        BadArguments: the config cannot work; the sentence says where.
+        ReadError: the file cannot be read.
+        StoreError: another process runs the team.
+    """
+    given = dict(models or {})
+    if config == SCRIPTED:
+        config, played = scripted_team(clock)
+        given, tools = {**played, **given}, ("files", "shell") if tools == ("files",) else tools
+    if isinstance(config, (str, Path)):
+        check_doubles(config)
+        config, _ = syntaxes.load(config)
+    if not isinstance(config, Mapping):
+        raise BadArguments("A team is made of a config, the path of one, or 'scripted'.")
+    plan = plan_of(config)
+    workspace = Workspace(folder)
+    where = (
+        Root(root or workspace.scratch(checked(name)), allow)
+        if root
+        else _scratch(workspace, name, allow)
+    )
+    crew = Crew(
+        plan, models=given, model=model, tools=tools, root=where, allow=allow, clock=clock,
+        limits=limits or Limits(), approve=approve, hear=hear, seed=seed,
+    )  # fmt: skip
+    made = Team(plan, crew, name=name, workspace=workspace, clock=clock, seed=seed)
+    made.notes = (*plan.notes, *unasked(plan, tools))
+    return made
+
+
+def _scratch(workspace: Workspace, name: str, allow: Sequence[str]) -> Root:
+    """Return the team's own folder for its tools, made without following links."""
+    workspace.make()
+    place = workspace.scratch(checked(name))
+    with workspace.reach(place, make=0o777):
+        return Root(place, allow)

@@ -1,0 +1,78 @@
+"""One agent of a team, from its part of the config: its model, tools, instructions, view and rules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from ctxkit.errors import BadArguments
+from ctxkit.markup import plain
+from ctxkit.presets.catalogue import preset
+from ctxkit.presets.configs.fuseraft import read
+from ctxkit.teams.filters import viewed
+from ctxkit.teams.handoffs import sources
+from ctxkit.teams.rosters import Member
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ctxkit.teams.config_fields import Fields
+    from ctxkit.teams.rosters import Isolation
+
+ISOLATIONS = ("shared", "fresh", "fork")
+PLUGINS = {"filesystem": "files", "search": "files", "shell": "shell", "python": "python", "code": "python",
+           "documents": "document"}  # fmt: skip
+"""What of fuseraft's plugins the kit has a tool for."""
+_VIEW = ("text_only", "exclude_agents", "max_turn_age", "max_tail_messages", "max_tool_result_chars",
+         "tool_result_char_overrides", "max_replay_chars")  # fmt: skip
+
+
+def member(f: Fields, config: Mapping[str, Any]) -> Member:
+    """Return an agent.
+
+    Args:
+        f: its section.
+        config: the whole config, of which its rules are read as `ck.load_rules` reads them.
+    """
+    name = f.text("Name").strip()
+    if not name:
+        raise BadArguments("An agent has no Name.")
+    isolation = (f.text("Isolation") or "shared").casefold()
+    if isolation not in ISOLATIONS:
+        raise BadArguments(
+            f"Isolation of {plain(name, 40)} is Shared, Fresh or Fork, not {plain(isolation, 40)!r}."
+        )
+    plugins = [p.casefold() for p in f.texts("Plugins")]
+    known = dict.fromkeys(PLUGINS[p] for p in plugins if p in PLUGINS)
+    context = sources(f.rows("Context"), f"Context of {plain(name, 40)}", own=True)
+    made = Member(
+        name=name,
+        instructions=f.text("Instructions").strip(),
+        model=_model(f),
+        tools=tuple(known) or (() if plugins else Member.tools),
+        handoff="handoff" in plugins,
+        isolation=cast("Isolation", isolation),
+        context=context,
+        rules=_rules(config, name, drop=_VIEW if context else ()),
+        max_calls=f.number("MaxToolCallsPerTurn") or None,
+    )
+    return replace(made, rules=viewed(made))
+
+
+def _model(f: Fields) -> str:
+    """Return the model's name, or the config's name for one; empty: it names none."""
+    section = f.section("Model") if isinstance(f.get("Model"), dict) else None
+    return section.text("ModelId") if section else f.text("Model")
+
+
+def _rules(config: Mapping[str, Any], name: str, drop: tuple[str, ...]) -> Any:
+    """Return the rules of one agent; a declared context leaves the window's filter out."""
+    found = read(config, name)
+    rules = preset("fuseraft", **{k: v for k, v in found.settings.items() if k not in drop})
+    return replace(rules, auto=rules.auto and _compacts(config))
+
+
+def _compacts(config: Mapping[str, Any]) -> bool:
+    """Say whether anything is compacted but by hand: without a Compaction section, nothing is."""
+    body = next((v for k, v in config.items() if str(k).casefold() == "orchestration"), config)
+    return any(str(k).casefold() == "compaction" and v is not None for k, v in body.items())

@@ -1,0 +1,138 @@
+"""What a team is: its agents, how they hand the work on, and what must be there before they may."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from ctxkit.policies.rules import Rules
+
+Isolation = Literal["shared", "fresh", "fork"]
+Order = Literal["statemachine", "roundrobin", "sequential"]
+
+ARTIFACT_CHARS, HISTORY_CHARS = 4_000, 8_000
+"""Characters of a source unless it says how many (fuseraft's)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextSource:
+    """One source of a context that is put together from files."""
+
+    kind: str
+    """`session_context`, `changes_recent`, `brief_field`, `file` or `own_history`."""
+    argument: str = ""
+    max_chars: int = ARTIFACT_CHARS
+    label: str = ""
+
+    @property
+    def name(self) -> str:
+        """How it is written in a config."""
+        return f"{self.kind}:{self.argument}" if self.argument else self.kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One agent of a team."""
+
+    name: str
+    instructions: str = ""
+    model: str = ""
+    """As the config names it; empty: the team's."""
+    tools: tuple[str, ...] = ("files",)
+    handoff: bool = False
+    """True where it may hand on by a tool call, too."""
+    isolation: Isolation = "shared"
+    context: tuple[ContextSource, ...] = ()
+    """Declared sources; with any, it is shown them and its own turns, and nothing else."""
+    rules: Rules
+    max_calls: int | None = None
+    """Calls to its model in one turn; None: the usual limit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requirement:
+    """One thing that must be there."""
+
+    kind: Literal["FileExists", "FilesWritten", "CommandSucceeded", "TestReport"]
+    path: str = ""
+    field: str = ""
+    pattern: str = ""
+    no_failures: bool = False
+    has_assertions: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contract:
+    """Things that must be there before a hand-off happens."""
+
+    name: str
+    requires: tuple[Requirement, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transition:
+    """A way out of a state."""
+
+    to: str
+    signal: str = ""
+    """Empty: it is taken as soon as the turn is over."""
+    contracts: tuple[Contract, ...] = ()
+    source_agents: tuple[str, ...] = ()
+    recovery: str = ""
+    """The agent that gets one turn when the contracts failed twice in a row."""
+    handoff: tuple[ContextSource, ...] = ()
+    max_revisits: int = 0
+    """How often it may lead back; 0: as often as the team has turns."""
+    review: str = ""
+    """File whose text is said when it may not lead back once more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeamState:
+    """A state of the work, and who works in it."""
+
+    name: str
+    agent: str = ""
+    terminal: bool = False
+    transitions: tuple[Transition, ...] = ()
+
+    @property
+    def ends(self) -> bool:
+        """True where the work is over."""
+        return self.terminal or not self.transitions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stop:
+    """Words of an agent that end a round robin: a regular expression, of some agents or any."""
+
+    pattern: str
+    agents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roster:
+    """A whole team."""
+
+    name: str = "team"
+    members: tuple[Member, ...]
+    order: Order = "roundrobin"
+    initial: str = ""
+    states: dict[str, TeamState] = field(default_factory=dict)
+    stops: tuple[Stop, ...] = ()
+    max_turns: int = 40
+    max_tokens: int | None = None
+    """Tokens billed to all agents together."""
+    warn_at: int = 0
+    cutover_at: int = 0
+    brief: str = "brief.json"
+    report: str = "test-report.json"
+    assertions: tuple[str, ...] = (r"\bassert", r"\bexpect\b")
+    """What a test file must hold somewhere to count as one."""
+    notes: tuple[str, ...] = ()
+    """What of the config is not obeyed here, in sentences."""
+
+    def member(self, name: str) -> Member:
+        """Return an agent by its name, upper and lower case alike."""
+        return next(m for m in self.members if m.name.casefold() == name.casefold())

@@ -1,0 +1,173 @@
+"""`list`, `report` and `spend` as a newcomer uses them."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from commands.words import ctxkit, in_terminal
+
+import ctxkit as ck
+
+
+def test_a_list_has_the_sessions_of_known_tools(home):
+    done = ctxkit(home, "list")
+    assert done.returncode == 0
+    assert "BILL-4127" in done.stdout
+    assert "$3.29" in done.stdout
+    assert "1 could not be read" in done.stdout
+    assert done.stderr == ""
+
+
+def test_the_list_is_a_session_frame_in_json(home):
+    rows = json.loads(ctxkit(home, "list", "--json", "--tool", "ctxkit").stdout)
+    own = ck.frame(ck.samples.path("billing"), per="session").iloc[0]
+    (row,) = rows
+    assert (row["session"], row["calls_n"], row["peak_tokens"]) == (own["session"], own["calls_n"], own["peak_tokens"])
+    assert row["cost_usd"] == pytest.approx(own["cost_usd"] + own["summaries_usd"])
+
+
+@pytest.mark.parametrize(
+    ("words", "n"),
+    [
+        (("--tool", "pi"), 1),
+        (("--tool", "codex"), 0),
+        (("--project", "WOR"), 1),
+        (("--since", "1h"), 2),
+        (("--since", "2999-01-01"), 0),
+    ],
+)
+def test_a_list_is_narrowed(home, words, n):
+    assert len(json.loads(ctxkit(home, "list", "--json", *words).stdout)) == n
+
+
+def test_what_was_seen_is_not_read_again_until_it_changes(home):
+    from ctxkit.commands.seen import Seen, files
+
+    place = home / ".ctxkit" / "sessions"
+    seen = Seen(home / "state")
+    (log,) = seen.read(files(place))
+    seen.keep()
+    assert (home / "state" / "seen.jsonl").stat().st_mode & 0o77 == 0
+    again = Seen(home / "state")
+    assert again.known(files(place)[0]).sessions == log.sessions
+    os.utime(place / "billing.jsonl", (1, 1))
+    assert again.known(files(place)[0]).sessions is None
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff\xfe", b'{"seen":0}\n', b'{"seen":1,"ctxkit":"0.1.0"}\n{"path":3}\n', b"[" * 9999])
+def test_a_damaged_note_is_no_hindrance(home, damage):
+    folder = home / "state" / "ctxkit"
+    folder.mkdir(parents=True)
+    (folder / "seen.jsonl").write_bytes(damage)
+    assert "BILL-4127" in ctxkit(home, "list").stdout
+
+
+def test_a_state_folder_that_cannot_be_written_is_no_hindrance(home):
+    (home / "state").write_text("a file")
+    assert "BILL-4127" in ctxkit(home, "list").stdout
+
+
+def test_all_figures_fit_a_terminal_of_80_columns(home):
+    for words in (["list"], ["report", "billing"], ["spend"], ["compare", "billing", "-r", "pi"], ["doctor"], ["--help"]):
+        code, shown = in_terminal(home, *words)
+        assert code == 0, shown
+        wide = [line for line in shown.splitlines() if len(line) > 80 and "/" not in line]
+        assert wide == [], words
+
+
+def test_text_of_a_log_writes_nothing_but_text_to_a_terminal(home):
+    for words in (["list"], ["report", "red2J title"], ["spend", "--by", "session"], ["watch", "red2J title", "--times", "1"]):
+        code, shown = in_terminal(home, *words)
+        assert code == 0, shown
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+
+
+def test_a_narrow_terminal_gets_a_narrow_table(home):
+    _, shown = in_terminal(home, "list", columns=70)
+    assert max(map(len, shown.splitlines()[:4])) <= 70
+
+
+def test_a_session_is_named_by_path_id_beginning_title_or_last(home, monkeypatch):
+    from ctxkit.commands.finding import session_of
+
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    path = home / ".ctxkit" / "sessions" / "billing.jsonl"
+    whole = ck.read(path)
+    for word in (str(path), "billing", "bill-4127: the nightly export fails", "nightly", "bill"):
+        assert session_of(word) == whole
+    os.utime(path, (2e9, 2e9))
+    assert session_of("last") == whole
+    assert "Context of billing" in ctxkit(home, "report", "nightly").stdout
+
+
+def test_a_name_of_two_sessions_or_none_is_a_sentence(home):
+    folder = home / ".ctxkit" / "sessions"
+    ck.write(ck.read([{"role": "user", "content": "x"}]), folder / "other.jsonl")
+    done = ctxkit(home, "report", "messages")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "2 sessions are meant by 'messages'" in done.stderr
+    done = ctxkit(home, "report", "biling")
+    assert done.returncode == 2
+    assert "Did you mean 'billing'?" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_report_says_first_what_is_known_already(home):
+    ctxkit(home, "list")
+    first, *rest = ctxkit(home, "report", "billing").stdout.splitlines()
+    assert first == "BILL-4127: the nightly export fails, 343 calls, $3.29 (recorded)"
+    assert "tool results" in "\n".join(rest)
+
+
+def test_a_report_in_json_adds_up(home):
+    told = json.loads(ctxkit(home, "report", "billing", "--json", "--call", "100").stdout)
+    assert told["call"] == 100
+    assert sum(p["tokens"] for p in told["parts"]) == told["prompt_tokens"]
+
+
+def test_pages_open_offline(home):
+    for words in (["report", "billing"], ["spend"]):
+        page = home / "page.html"
+        done = ctxkit(home, *words, "--html", page)
+        assert done.returncode == 0, done.stderr
+        text = page.read_text()
+        assert "Content-Security-Policy" in text
+        assert "\x1b" not in text
+        page.unlink()
+    assert ctxkit(home, "list", "--html", home / "none" / "page.html").returncode == 2
+
+
+@pytest.mark.parametrize("by", ["day", "week", "month", "model", "project", "tool", "session"])
+def test_what_was_spent_adds_up_however_it_is_parted(home, by):
+    rows = json.loads(ctxkit(home, "spend", "--by", by, "--json").stdout)
+    assert sum(r["cost_usd"] for r in rows) == pytest.approx(3.288617)
+    assert sum(r["calls_n"] for r in rows) == 343
+
+
+def test_spent_by_day_are_the_days_of_the_calls(home):
+    calls = ck.frame(ck.samples.path("billing"), per="call")
+    days = calls.groupby(calls["ts"].dt.strftime("%Y-%m-%d"))["cost_usd"].sum()
+    rows = {r["day"]: r["cost_usd"] for r in json.loads(ctxkit(home, "spend", "--json").stdout)}
+    assert list(rows) == list(days.index)
+    summaries = ck.frame(ck.samples.path("billing"), per="session")["summaries_usd"].iloc[0]
+    last = days.index[-1]
+    assert rows.pop(last) == pytest.approx(days.pop(last) + summaries)
+    assert rows == pytest.approx(dict(days))
+
+
+def test_subagents_are_not_listed_nor_billed_twice(home, real):
+    import shutil
+
+    project = home / ".claude" / "projects" / "p"
+    shutil.copytree(real / "claude-code", project)
+    rows = json.loads(ctxkit(home, "list", "--json", "--tool", "claude-code").stdout)
+    whole = ck.read_all(project, progress=False)
+    assert sorted(r["session"] for r in rows) == sorted(s.id for s in whole)
+    billed = ck.frame(whole, per="session", children=True)
+    known = [r["cost_usd"] for r in rows if r["cost_usd"] is not None]
+    expected = billed[["cost_usd", "summaries_usd"]].sum().sum()
+    assert sum(known) == pytest.approx(expected, rel=1e-6)

@@ -1,0 +1,71 @@
+"""The real command in a process of its own: in a pipe, or in a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+COMMAND = [sys.executable, "-m", "ctxkit"]
+PACKAGE = str(Path(__file__).parents[2])
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.endswith("_API_KEY") and k not in ("COLUMNS", "CODEX_HOME")}
+    paths = os.pathsep.join([PACKAGE, os.environ.get("PYTHONPATH", "")])
+    own = {"HOME": str(home), "XDG_STATE_HOME": str(home / "state"), "PYTHONPATH": paths, "TZ": "UTC"}
+    return {**kept, **own, "PYTHONWARNINGS": "default", **more}
+
+
+def ctxkit(home: Path, *words: object, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the command with a home of its own."""
+    return subprocess.run(
+        [*COMMAND, *map(str, words)],
+        check=False,
+        cwd=home,
+        env=environment(home, **more),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def in_terminal(home: Path, *words: object, columns: int = 80, until: str = "", key: bytes = b"") -> tuple[int, str]:
+    """Run the command in a pseudo-terminal; once `until` is shown, type `key`. Return code and what is shown."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    # a session of its own whose terminal this is: Ctrl-C reaches it as a signal
+    begin = "import os,fcntl,termios,sys; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+    running = subprocess.Popen(
+        [sys.executable, "-c", begin, *COMMAND, *map(str, words)],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        cwd=home,
+        env=environment(home),
+    )
+    os.close(slave)
+    shown = b""
+    try:
+        while True:
+            try:
+                data = os.read(master, 65536)
+            except OSError:  # Linux says so when the other end is closed
+                break
+            if not data:
+                break
+            shown += data
+            if key and until.encode() in shown:
+                os.write(master, key)
+                key = b""
+        code = running.wait(timeout=60)
+    finally:
+        running.kill()
+        os.close(master)
+    return code, shown.decode().replace("\r\n", "\n")

@@ -1,0 +1,236 @@
+"""Keep: every reader takes the archive, nothing is copied twice, a broken-off copy goes on, originals are only read."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import stat
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from opencode_databases import older
+
+import ctxkit as ck
+from ctxkit.errors import BadArguments, CtxkitError
+from ctxkit.keeping import COLUMNS, FOUND, copies
+
+GOLDEN = Path(__file__).parents[1] / "readers" / "golden"
+PLACES = {
+    "claude-code.jsonl": ".claude/projects/-w-shop/11111111-1111.jsonl",
+    "codex.jsonl": ".codex/sessions/2026/01/02/rollout-x.jsonl",
+    "gemini-cli.json": ".gemini/tmp/abc/chats/session-1.json",
+    "pi.jsonl": ".pi/agent/sessions/--w--/s.jsonl",
+    "copilot-cli.jsonl": ".copilot/session-state/y/events.jsonl",
+    "aider.md": ".aider.chat.history.md",
+}
+
+
+def snapshot(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        str(p): (p.read_bytes(), p.stat().st_mtime_ns)
+        for p in folder.rglob("*")
+        if p.is_file() and p.name != ".lock"
+    }
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    for name, place in PLACES.items():
+        target = tmp_path / "home" / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(GOLDEN / name, target)
+    tasks = tmp_path / "home/.config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks"
+    shutil.copytree(GOLDEN / "cline", tasks / "17")
+    (tmp_path / "home/.local/share/opencode").mkdir(parents=True)
+    older(
+        tmp_path / "home/.local/share/opencode/opencode.db",
+        json.loads((GOLDEN / "opencode.json").read_bytes()),
+    ).close()
+    return tmp_path / "home"
+
+
+def test_every_reader_takes_the_archive(home: Path, tmp_path: Path):
+    before = snapshot(home)
+    told = ck.keep(tmp_path / "kept", home)
+    assert snapshot(home) == before
+    assert dict(told.dtypes.astype(str)) == COLUMNS
+    assert set(told["what"]) == {"new"}
+    kept = ck.read_all(tmp_path / "kept", progress=False)
+    assert kept.failed.empty
+    found = {s.format: s for s in kept}
+    for name in PLACES:
+        wanted = ck.read(GOLDEN / name)
+        assert found[wanted.format].log == wanted.log
+    assert found["cline"].calls[0].message.usage is not None  # what lies beside it was kept with it
+    assert len(found["opencode"].calls) == 4
+    assert len(kept) == len(PLACES) + 2
+
+
+def test_what_is_kept_is_packed_and_private(home: Path, tmp_path: Path):
+    (home / PLACES["pi.jsonl"]).write_bytes(
+        (GOLDEN / "pi.jsonl").read_bytes() + b'{"type":"x"}\n' * 9_000
+    )
+    ck.keep(tmp_path / "kept", home, tools="pi")
+    (file,) = (tmp_path / "kept").rglob("s.jsonl")
+    assert file.read_bytes()[:4] == b"\x28\xb5\x2f\xfd"
+    assert file.stat().st_size < 10_000
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "kept").stat().st_mode) == 0o700
+
+
+def test_again_only_what_is_new_is_copied(home: Path, tmp_path: Path):
+    ck.keep(tmp_path / "kept", home)
+    before = snapshot(tmp_path / "kept")
+    assert set(ck.keep(tmp_path / "kept", home)["what"]) == {"same"}
+    assert snapshot(tmp_path / "kept") == before
+    with (home / PLACES["pi.jsonl"]).open("ab") as file:
+        file.write(b'{"type":"custom","id":"0000000a","parentId":"00000009"}\n')
+    (home / PLACES["codex.jsonl"]).write_bytes(b"another\n")
+    again = ck.keep(tmp_path / "kept", home).set_index("tool")["what"]
+    assert (again["pi"], again["codex"], again["claude-code"]) == ("grown", "changed", "same")
+    pi = [s for s in ck.read_all(tmp_path / "kept", progress=False) if s.format == "pi"]
+    assert len(pi) == 1
+    assert [s.format for s in ck.read_all(tmp_path / "kept", progress=False)].count(
+        "codex"
+    ) == 1  # the older stays
+
+
+def test_what_the_tool_deletes_stays(home: Path, tmp_path: Path):
+    ck.keep(tmp_path / "kept", home)
+    shutil.rmtree(home / ".claude")
+    ck.keep(tmp_path / "kept", home)
+    assert "claude-code" in {s.format for s in ck.read_all(tmp_path / "kept", progress=False)}
+
+
+def test_a_copy_that_was_broken_off_goes_on(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    real, done = copies.Archive.take, []
+
+    def killed(self, original):
+        if len(done) == 3:
+            (self.folder / "pi").mkdir()
+            (self.folder / "pi/torn.part").write_bytes(b"half")
+            raise KeyboardInterrupt
+        done.append(original)
+        return real(self, original)
+
+    monkeypatch.setattr(copies.Archive, "take", killed)
+    with pytest.raises(KeyboardInterrupt):
+        ck.keep(tmp_path / "kept", home)
+    monkeypatch.undo()
+    with (tmp_path / "kept" / copies.INDEX).open("ab") as file:
+        file.write(b'{"path": "/torn')
+    told = ck.keep(tmp_path / "kept", home)
+    assert told["what"].tolist().count("same") == 3
+    assert len(ck.read_all(tmp_path / "kept", progress=False)) == len(PLACES) + 2
+
+
+def test_the_same_content_takes_its_room_once(home: Path, tmp_path: Path):
+    other = home / ".pi/agent/sessions/--other--/t.jsonl"
+    other.parent.mkdir()
+    shutil.copyfile(home / PLACES["pi.jsonl"], other)
+    told = ck.keep(tmp_path / "kept", home, tools=["pi"])
+    assert 0 in told["packed_bytes"].tolist()
+    (one, two) = (tmp_path / "kept").rglob("*.jsonl")
+    assert one.samefile(two)
+
+
+def test_what_is_packed_already_is_not_packed_again(home: Path, tmp_path: Path):
+    data = (GOLDEN / "codex.jsonl").read_bytes()
+    packed = pa.compress(data, codec="zstd", asbytes=True)
+    (home / PLACES["codex.jsonl"]).rename(home / ".codex/sessions/2026/rollout-x.jsonl.zst")
+    (home / ".codex/sessions/2026/rollout-x.jsonl.zst").write_bytes(packed)
+    ck.keep(tmp_path / "kept", home, tools="codex")
+    assert [s.format for s in ck.read_all(tmp_path / "kept", progress=False)] == ["codex"]
+
+
+def test_links_and_pipes_are_left_alone(home: Path, tmp_path: Path):
+    secret = tmp_path / "secret.jsonl"
+    secret.write_bytes(b"secret\n")
+    (home / ".pi/agent/sessions/--w--/link.jsonl").symlink_to(secret)
+    os.mkfifo(home / ".pi/agent/sessions/--w--/pipe.jsonl")
+    told = ck.keep(tmp_path / "kept", home, tools="pi")
+    assert [Path(p).name for p in told["path"]] == ["s.jsonl"]
+    assert not any(
+        b"secret" in p.read_bytes() for p in (tmp_path / "kept").rglob("*") if p.is_file()
+    )
+
+
+def test_a_database_that_cannot_be_read_is_named(home: Path, tmp_path: Path):
+    file = home / ".local/share/opencode/opencode.db"
+    file.write_bytes(file.read_bytes()[:1500])
+    row = ck.keep(tmp_path / "kept", home, tools="opencode").iloc[0]
+    assert row["what"] == "failed"
+    assert "is torn" in row["why"]
+
+
+def test_a_database_that_grew_is_kept_anew_by_session(home: Path, tmp_path: Path):
+    ck.keep(tmp_path / "kept", home, tools="opencode")
+    db = sqlite3.connect(home / ".local/share/opencode/opencode.db")
+    said = json.dumps({"role": "user", "time": {"created": 1_772_359_300_000}})
+    db.execute("INSERT INTO message VALUES ('msg_x', 'ses_golden', 1772359300000, 1, ?)", (said,))
+    db.commit()
+    db.close()
+    assert ck.keep(tmp_path / "kept", home, tools="opencode")["what"].tolist() == ["changed"]
+    (session,) = ck.read_all(tmp_path / "kept", progress=False)
+    assert session.messages[-1].id == "msg_x"
+
+
+def test_mistakes_are_told_in_a_sentence(home: Path, tmp_path: Path):
+    with pytest.raises(BadArguments, match="among the sessions"):
+        ck.keep(home / ".claude/projects/kept", home)
+    with pytest.raises(BadArguments, match="No tool is called 'cursor'"):
+        ck.keep(tmp_path / "kept", home, tools="cursor")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(BadArguments, match="found a file"):
+        ck.keep(tmp_path / "file", home)
+    with pytest.raises(BadArguments, match="as a path"):
+        ck.keep(3, home)
+
+
+def test_two_at_once_do_not_mix(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    acquire = copies.filelock.FileLock.acquire
+    monkeypatch.setattr(
+        copies.filelock.FileLock, "acquire", lambda self, timeout: acquire(self, timeout=0.1)
+    )
+    with copies.Archive(tmp_path / "kept"), pytest.raises(CtxkitError, match="Another keep"):
+        ck.keep(tmp_path / "kept", home)
+
+
+# -- words across all -------------------------------------------------------------------------------------------------
+
+
+def test_words_are_found_across_all_tools(home: Path, tmp_path: Path):
+    ck.keep(tmp_path / "kept", home)
+    frame = ck.find(tmp_path / "kept", "THERE IS NO log.txt")
+    assert {c: str(t) for c, t in frame.dtypes.items()} == FOUND
+    assert set(frame["format"]) == {
+        "claude-code",
+        "codex",
+        "gemini-cli",
+        "pi",
+        "copilot-cli",
+        "aider",
+        "cline",
+        "opencode",
+    }
+    assert set(frame["role"]) == {"assistant"}
+    assert all("there is no log.txt" in t for t in frame["text"])
+    first = frame.iloc[0]
+    assert "there is no" in ck.read(first["path"]).messages[first["message"]].text
+
+
+def test_arguments_of_calls_are_searched_and_rows_are_bounded(home: Path, tmp_path: Path):
+    ck.keep(tmp_path / "kept", home, tools="pi")
+    assert ck.find(tmp_path / "kept", '"path":"notes.txt"')["role"].tolist() == ["assistant"]
+    some = ck.find(tmp_path / "kept", "t", most=2)
+    assert (len(some), some.attrs["truncated"]) == (2, True)
+    assert ck.find(tmp_path / "kept", "nowhere to be found").empty
+    with pytest.raises(BadArguments, match="words to look for"):
+        ck.find(tmp_path / "kept", " ")
+    with pytest.raises(ck.ReadError, match="no such"):
+        ck.find(tmp_path / "nowhere", "x")

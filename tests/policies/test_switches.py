@@ -1,0 +1,89 @@
+"""Switches on any rules, on a hand-made history."""
+
+import pytest
+from builders import assistant, user
+from histories import CHARS, shown
+
+from ctxkit import presets
+from ctxkit.engine import Run, advance
+from ctxkit.errors import BadArguments
+from ctxkit.history import History, Log
+from ctxkit.policies.rules import Rules
+from ctxkit.policies.summary import Summary
+from ctxkit.policies.switches import append_only, at_boundaries, prepared, stable_first
+from ctxkit.policies.triggers import Above
+from ctxkit.tokens import Room
+
+ROOM = Room(100_000, 0, CHARS)
+
+
+def rules(**more):
+    return Rules(policy=Summary(keep_messages=2, apart=False), trigger=Above(10), **more)
+
+
+def talk(n=6):
+    return [m for i in range(n) for m in (user(f"ask {i} " + "x" * 80, id=f"u{i}"), assistant("y" * 80, id=f"a{i}"))]
+
+
+def twice(made):
+    """Two compactions in a row, and what each summary was made of."""
+    asked = []
+    made = made.but(summariser=lambda p: asked.append([m.id for m in p.messages]) or f"S{len(asked)}")
+    rows = talk(8)
+    log = Log(CHARS)
+    for m in rows[:9]:
+        log.append(m)
+    log.open()
+    new = made.policy(History.start(log, log.calls - 1), ROOM)
+    for m in rows[9:]:
+        log.append(m)
+    log.open()
+    return asked, made.policy(new.at(log.calls - 1), ROOM)
+
+
+def test_summaries_stay_and_new_ones_stand_behind_them():
+    asked, new = twice(append_only(rules()))
+    assert [m.text for m in new.messages][:2] == ["S1", "S2"]
+    assert not set(asked[0]) & set(asked[1])
+    rolled, rolling = twice(rules())
+    assert [m.role for m in rolling.messages].count("summary") == 1
+    assert len(rolled[1]) == len(asked[1]) + 1  # the earlier summary
+
+
+def test_the_first_request_stays_in_front():
+    asked, new = twice(stable_first(rules()))
+    assert new.messages[0].id == "u0"
+    assert new.messages[1].role == "summary"
+    assert all("u0" not in a for a in asked)
+
+
+def test_both_at_once():
+    asked, new = twice(append_only(stable_first(rules())))
+    assert [m.role for m in new.messages][:3] == ["user", "summary", "summary"]
+    assert len(asked) == 2
+
+
+def test_one_prepares_and_another_commits():
+    told = []
+    made = prepared(rules(), lambda p: "a draft", lambda p: told.append(p.instructions) or "final")
+    new = made.policy(shown(talk(), counter=CHARS), ROOM)
+    assert new.messages[0].text == "final"
+    assert told[0].endswith("a draft")
+
+
+def test_a_task_ends_where_a_new_request_comes():
+    rows = [m for i in range(6) for m in (user(f"u{i}" + "x" * 90), assistant("y" * 90), assistant("z" * 90))]
+    inner = Summary(keep_messages=1, apart=False, summariser=lambda p: "S")
+    plain = Rules(policy=inner, trigger=Above(350), window=400)
+    log = Log.of(rows, CHARS)
+    early = at_boundaries(plain, 0.4)
+    cuts = [[c.call for c in advance(Run(log, r), r, log.calls).cuts] for r in (plain, early)]
+    assert cuts[0][:1] != cuts[1][:1]
+    opens = {log.first_calls[r] for r, m in enumerate(log.messages) if m.role == "user"}
+    assert cuts[1][0] in opens
+
+
+@pytest.mark.parametrize("switch", [append_only, stable_first, at_boundaries])
+def test_rules_that_write_no_summary_are_refused(switch):
+    with pytest.raises(BadArguments):
+        switch(presets.none())

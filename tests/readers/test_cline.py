@@ -1,0 +1,136 @@
+"""Cline and Roo Code: usage joined with replies, XML calls, summaries, markers and ranges left out."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import ctxkit as ck
+from ctxkit.messages import ToolCall
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+XML = "I look.\n<read_file>\n<path>a.py</path>\n</read_file>"
+
+
+def task(folder: Path, talk: list[Any], window: list[Any] | None = None) -> ck.Session:
+    folder.mkdir(exist_ok=True)
+    (folder / "api_conversation_history.json").write_text(json.dumps(talk))
+    if window is not None:
+        (folder / "ui_messages.json").write_text(json.dumps(window))
+    return ck.read(folder)
+
+
+def said(role: str, *texts: str, **more: Any) -> dict[str, Any]:
+    return {"role": role, "content": [{"type": "text", "text": t} for t in texts], **more}
+
+
+def request(ts: int = 1, *, after: int | None = None, **told: Any) -> dict[str, Any]:
+    keys = {"conversationHistoryIndex": after} if after is not None else {}
+    cut = {"conversationHistoryDeletedRange": told.pop("cut")} if "cut" in told else {}
+    return {
+        "ts": ts,
+        "type": "say",
+        "say": "api_req_started",
+        "text": json.dumps(told),
+        **keys,
+        **cut,
+    }
+
+
+def test_calls_written_as_xml_are_calls(tmp_path: Path):
+    result = said("user", "[read_file for 'a.py'] Result:", "x = 1", "<environment_details>\nnoon")
+    session = task(
+        tmp_path / "t",
+        [said("user", "go"), said("assistant", XML), result, said("assistant", "Done.")],
+    )
+    user, reply, answer, around, done = session.messages
+    assert reply.tool_calls == (ToolCall("xml-2", "read_file", {"path": "a.py"}),)
+    assert reply.text == "I look."
+    assert (answer.role, answer.tool, answer.call_id, answer.text) == (
+        "tool",
+        "read_file",
+        "xml-2",
+        "x = 1",
+    )
+    assert (around.role, around.kind) == ("user", "wrapper")
+    assert (user.text, done.text) == ("go", "Done.")
+
+
+def test_words_that_only_look_like_a_result_stay_words(tmp_path: Path):
+    session = task(tmp_path / "t", [said("user", "go"), said("assistant", "no call"), said("user", "[x y] Result: 1"),
+                                    said("user", "[read_file for 'a'] Result: 1", ts=1)])  # fmt: skip
+    assert [m.role for m in session.messages] == ["user", "assistant", "user", "user"]
+
+
+def test_a_request_names_its_place(tmp_path: Path):
+    talk = [
+        said("user", "go", ts=1),
+        said("assistant", "a"),
+        said("user", "more"),
+        said("assistant", "b"),
+    ]
+    window = [request(after=-1, tokensIn=5, cancelReason="streaming_failed"), request(after=-1, tokensIn=10, tokensOut=1),
+              request(after=1, tokensIn=20, tokensOut=2, cacheReads=8)]  # fmt: skip
+    first, second = (c.message.usage for c in task(tmp_path / "t", talk, window).calls)
+    assert (first.input_tokens, second.input_tokens, second.cache_read_tokens) == (10, 20, 8)
+
+
+def test_without_place_and_time_a_failed_request_leaves_usage_missing(tmp_path: Path):
+    talk = [said("user", "go", modelInfo={"modelId": "m-1"}), said("assistant", "a")]
+    assert (
+        task(tmp_path / "t", talk, [request(tokensIn=5), request(tokensIn=6)])
+        .calls[0]
+        .message.usage
+        is None
+    )
+    assert (
+        task(tmp_path / "u", talk, [request(tokensIn=6)]).calls[0].message.usage.input_tokens == 6
+    )
+
+
+def test_what_a_request_leaves_out_is_dropped(tmp_path: Path):
+    talk = [said("user" if i % 2 == 0 else "assistant", f"m{i}", ts=i + 1) for i in range(8)]
+    window = [request(after=i - 2, tokensIn=5) for i in (1, 3, 5)]
+    session = task(tmp_path / "t", talk, [*window, request(after=5, cut=[2, 3], tokensIn=5)])
+    (edit,) = session.edits
+    assert edit.kind == "dropped"
+    assert [m.text for m in session.view()] == ["m0", "m1", "m4", "m5", "m6", "m7"]
+
+
+def test_roos_marker_and_summary(tmp_path: Path):
+    talk = [
+        said("user", "go", ts=1),
+        said("assistant", "old", ts=2, truncationParent="t"),
+        said(
+            "user",
+            "[truncated]",
+            ts=3,
+            isTruncationMarker=True,
+            truncationId="t",
+            condenseParent="s",
+        ),
+        said("assistant", "later", ts=4, condenseParent="s"),
+        said("user", "so far", ts=5, isSummary=True, condenseId="s"),
+        said("assistant", "on", ts=6, condenseParent="gone"),
+    ]
+    session = task(tmp_path / "t", talk)
+    assert [(e.method, len(e.targets)) for e in session.edits] == [
+        ("truncation", 1),
+        ("condense", 2),
+    ]
+    assert [m.text for m in session.view()] == ["go", "so far", "on"]
+    assert session.product == "roo"
+
+
+def test_a_tasks_folder_is_one_session_among_many(tmp_path: Path):
+    for n in range(3):
+        task(
+            tmp_path / f"17{n}",
+            [said("user", "go", ts=1), said("assistant", "a", ts=2)],
+            [request()],
+        )
+    found = ck.read_all(tmp_path, progress=False)
+    assert [s.id for s in found] == ["170", "171", "172"]
+    assert found.failed.empty

@@ -1,0 +1,48 @@
+"""GitHub Copilot CLI: streamed usage, subagents, truncations, totals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from made_today import COPILOT
+
+import ctxkit as ck
+from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.source import Source
+
+GOLDEN = Path(__file__).parent / "golden" / "copilot-cli.jsonl"
+
+
+def test_what_was_streamed_is_the_usage_of_the_reply_before():
+    (session,) = read_source(Source("events.jsonl", COPILOT))
+    usage = session.calls[0].message.usage
+    assert (usage.input_tokens, usage.cache_read_tokens, usage.output_tokens) == (5, 4, 2)
+    assert session.calls[0].message.latency == 0.05
+
+
+def test_subagents_are_children():
+    (session,) = read_source(Source("events.jsonl", COPILOT))
+    (child,) = session.children
+    assert [m.text for m in child.messages] == ["look", "found"]
+    assert child.parent == session.id == "s"
+
+
+def test_a_truncation_is_a_mark_that_takes_nothing_it_cannot_name():
+    (session,) = read_source(Source("events.jsonl", COPILOT))
+    (edit,) = session.edits
+    assert (edit.method, edit.targets) == ("truncation", ())
+    assert session.context_window == 9000
+
+
+def test_a_compactions_own_bill_and_the_totals_are_kept():
+    session = ck.read(GOLDEN)
+    (edit,) = session.edits
+    assert (edit.tokens_before, edit.tokens_after) == (1315, 40)
+    assert (edit.usage.input_tokens, edit.usage.cache_read_tokens, edit.usage.output_tokens) == (
+        115,
+        1200,
+        20,
+    )
+    assert session.details["totals"]["modelMetrics"]["m-1"]["usage"]["inputTokens"] == 4660
+    assert [c.message.usage.output_tokens for c in session.calls] == [21, 19, 15, 6]
+    assert session.calls[0].message.usage.input_tokens is None

@@ -1,0 +1,153 @@
+"""Packed logs: zstd, gzip, a zip with one log inside; whole, cut, damaged, and bombs; large ones in bounded memory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import random
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from damage import cut, flip
+
+import ctxkit as ck
+from ctxkit.errors import ReadError
+from ctxkit.readers import source as room
+from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.source import Source
+
+GOLDEN = Path(__file__).parent / "golden" / "codex.jsonl"
+
+
+def zstd(data: bytes) -> bytes:
+    return pa.compress(data, codec="zstd", asbytes=True)
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return out.getvalue()
+
+
+PACKED = {
+    "zstd": zstd,
+    "gzip": gzip.compress,
+    "zip": lambda data: zipped({"rollout.jsonl": data}),
+    "zip from a Mac": lambda data: zipped({"a/rollout.jsonl": data, "__MACOSX/a/._x": b"junk"}),
+}
+
+
+@pytest.mark.parametrize("how", PACKED)
+def test_a_packed_rollout_reads_as_the_plain_one(how: str, tmp_path: Path):
+    file = tmp_path / "rollout-2026-05-02T10-11-12-x.jsonl.zst"
+    file.write_bytes(PACKED[how](GOLDEN.read_bytes()))
+    assert ck.read(file).log == ck.read(GOLDEN).log
+    assert len(ck.read_all(tmp_path, progress=False)) == 1
+
+
+def test_paths_in_a_zip_are_never_followed(tmp_path: Path):
+    (tmp_path / "in").mkdir()
+    packed = zipped({"../../outside.jsonl": GOLDEN.read_bytes()})
+    (tmp_path / "in" / "log.zip").write_bytes(packed)
+    assert ck.read(tmp_path / "in" / "log.zip").calls
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["in", "log.zip"]
+
+
+@pytest.mark.parametrize("how", PACKED)
+def test_a_bomb_is_refused_in_a_sentence(how: str):
+    with pytest.raises(ReadError, match="refused as a bomb"):
+        read_source(Source("bomb", PACKED[how](b"\n" * 40_000_000)))
+
+
+def test_a_log_that_is_still_being_packed_is_read_as_far_as_it_is_whole(tmp_path: Path):
+    noise = random.Random(7).randbytes(300_000).hex()
+    data = (
+        GOLDEN.read_bytes()
+        + json.dumps({"type": "event_msg", "payload": {"noise": noise}}).encode()
+    )
+    session = read_source(Source("x", zstd(data)[:-100_000]))[0]
+    assert len(session.calls) == len(ck.read(GOLDEN).calls)
+    with pytest.raises(ReadError, match="cut short"):
+        read_source(Source("x", zstd(GOLDEN.read_bytes())[:-40]))
+
+
+@pytest.mark.parametrize("how", PACKED)
+def test_only_read_errors_come_out_of_damaged_ones(how: str):
+    data, r = PACKED[how](GOLDEN.read_bytes()), random.Random(how)
+    for _ in range(1_000):
+        try:
+            read_source(Source("damaged", r.choice((flip, cut))(data, r) or b"{}"))
+        except ReadError as e:
+            assert e.__cause__ is None, e.__cause__  # noqa: PT017  the cause is told
+
+
+# -- large logs -------------------------------------------------------------------------------------------------------
+
+
+def rollout(path: Path, compactions: int, image: int) -> None:
+    """A log whose bulk is one picture, repeated in the history that each compaction writes again."""
+    lines = GOLDEN.read_bytes().splitlines(keepends=True)
+    meta, talk = lines[0], [x for x in lines[1:] if b'"compacted"' not in x]
+    picture = {"type": "input_image", "image_url": "data:image/png;base64," + "A" * image}
+    asked = {
+        "type": "message",
+        "role": "user",
+        "content": [{"type": "input_text", "text": "see"}, picture],
+    }
+    with path.open("wb") as file:
+        file.writelines([meta, *talk])
+        file.write(json.dumps({"type": "response_item", "payload": asked}).encode() + b"\n")
+        for n in range(compactions):
+            said = {
+                "type": "message",
+                "role": "user",
+                "content": [{"type": "input_text", "text": f"summary {n}"}],
+            }
+            payload = {"message": f"summary {n}", "replacement_history": [asked, said]}
+            file.write(json.dumps({"type": "compacted", "payload": payload}).encode() + b"\n")
+
+
+def test_repeated_histories_are_read_in_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    rollout(tmp_path / "small.jsonl", 60, 500_000)  # 30 MB, of which half a megabyte is said
+    whole = ck.read(tmp_path / "small.jsonl")
+    monkeypatch.setattr(room, "LARGE", 1 << 20)
+    tracemalloc.start()
+    streamed = ck.read(tmp_path / "small.jsonl")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert streamed == whole
+    assert len(streamed.edits) == 60
+    assert most < 12 << 20
+    (tmp_path / "small.jsonl.zst").write_bytes(zstd((tmp_path / "small.jsonl").read_bytes()))
+    monkeypatch.setattr(room, "LARGE", 16)  # 30 MB of repetitions pack to a few kilobytes
+    assert ck.read(tmp_path / "small.jsonl.zst").log == whole.log
+
+
+def test_faults_of_a_large_log_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = tmp_path / "rollout.jsonl"
+    file.write_bytes(GOLDEN.read_bytes() + b"// a comment\n[1]\n" + b'{"type": "fu')
+    whole = ck.read(file)
+    monkeypatch.setattr(room, "LARGE", 16)
+    assert ck.read(file) == whole
+    assert len(whole.faults) == 3
+
+
+def test_a_large_document_of_many_lines_is_no_log_of_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = tmp_path / "talk.json"
+    file.write_text(
+        json.dumps(
+            [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], indent=1
+        )
+    )
+    monkeypatch.setattr(room, "LARGE", 16)
+    assert [m.text for m in ck.read(file).messages] == ["q", "a"]

@@ -1,0 +1,169 @@
+"""What cannot work is said in a sentence, or comes to an end by itself."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from teams.makes import DONE, config, made, shown, state, to
+
+import ctxkit as ck
+from ctxkit.errors import BadArguments
+from ctxkit.teams.machine import FAILED, SILENT
+from ctxkit.teams.orchestrations import plan_of
+from ctxkit.teams.signals import said
+
+GO = ["Go on.\nDONE"]
+CONTRACT = {"Name": "C", "Requires": [{"Type": "FileExists", "Path": "x.txt"}]}
+
+
+def refused(plan, words):
+    with pytest.raises(BadArguments, match=words):
+        plan_of(plan)
+
+
+@pytest.mark.parametrize(("plan", "words"), [
+    ({}, "needs Agents"),
+    (config(["A", "a"]), "Two agents are called"),
+    (config([{"Instructions": "x"}]), "no Name"),
+    (config(["A"], {}), "names none"),
+    (config(["A"], {"One": state("A", to("Two", "X"))}), "'Two', and there are One"),
+    (config(["A"], {"One": state("B", to("End", "X")), "End": DONE}), "'B', and there are A"),
+    (config(["A"], {"One": state("A", to("Two", "X")), "Two": state("A", to("One", "Y"))}), "could never end"),
+    (config(["A"], {"One": DONE}), "out of which nothing leads"),
+    (config(["A"], {"One": state("A", to("End", "X", Contract="None")), "End": DONE}), "there are none"),
+    (config(["A"], {"One": state("A", to("End", "X", Contract="C")), "End": DONE}, Contracts=[{"Name": "C"}]), "requires nothing"),
+    (config(["A"], {"One": state("A", to("End", "X")), "End": DONE},
+            Contracts=[{"Name": "C", "Requires": [{"Type": "FileExists", "Path": "../x"}]}]), "can never hold"),
+    (config(["A"], {"One": state("A", to("End", "X")), "End": DONE}, Contracts=[CONTRACT, CONTRACT]), "Two contracts"),
+    (config(["A"], {"One": state("A", to("End", "X"), to("One", "x")), "End": DONE}), "Two signals out of state One"),
+    (config(["A"], {"One": state("A", to("End", "X", HandoffContext=[{"Source": "own_history"}])), "End": DONE}), "own_history is no part"),
+    (config(["A"], {"One": state("A", to("End", "X", HandoffContext=[{"Source": "brief_feild:x"}])), "End": DONE}), "Did you mean"),
+    (config(["A"], {"One": state("A", to("End", "X", Parallel=True)), "End": DONE}), "take turns"),
+    (config(["A"], Selection={"Type": "magentic"}), "not run here"),
+    (config([{"Name": "A", "Isolation": "Sealed"}]), "Shared, Fresh or Fork"),
+    (config(["A"], Termination={"Strategies": [{"Type": "regex", "Pattern": "("}]}), "no regular expression"),
+    (config([{"Name": "A", "Context": [{"Source": "own_history:0"}]}]), "a number above 0"),
+    ({"Agents": [{"Name": "A", "NAME": "B"}]}, "beside each other"),
+    (config(["A"], {"One": state("A", to("End", "X")), "one": DONE}), "beside each other"),
+])  # fmt: skip
+def test_a_config_that_cannot_work_is_a_sentence(plan, words):
+    """F49: A source that does not belong to a hand-off is refused."""
+    refused(plan, words)
+
+
+def test_a_file_that_names_a_state_twice_is_refused(tmp_path):
+    path = tmp_path / "orchestration.yaml"
+    path.write_text(
+        "Agents:\n  - Name: A\n  - Name: B\nSelection:\n  Type: statemachine\n  StateMachine:\n    Initial: One\n"
+        "    States:\n      One: {Agent: A, Transitions: [{To: End}]}\n      End: {Terminal: true}\n"
+        "      One: {Agent: B, Transitions: [{To: End}]}\n",
+    )
+    with pytest.raises(BadArguments, match="Line 11 names 'One' a second time"):
+        ck.team(path, folder=tmp_path)
+
+
+def test_an_agent_that_never_signals_comes_to_an_end(tmp_path):
+    plan = config(["A"], {"One": state("A", to("End", "DONE")), "End": DONE})
+    with made(tmp_path, {"A": [["I think."]] * 9}, plan) as team:
+        assert team.run("Work.").ended == "stopped"
+        assert team.standing.turns == SILENT
+        assert "A gave no clear signal in 3 turns; it may give DONE" in team.standing.why
+        assert [k for k, _ in shown(team, "A")].count("correction") == SILENT - 1
+
+
+def test_a_contract_that_never_holds_comes_to_an_end_after_help(tmp_path):
+    ways = to("End", "DONE", Contract="C", RecoveryAgent="B")
+    plan = config(["A", "B"], {"One": state("A", ways), "End": DONE}, Contracts=[CONTRACT])
+    with made(tmp_path, {"A": [GO] * 9, "B": [["I cannot."]]}, plan) as team:
+        assert team.run("Work.").ended == "stopped"
+        assert team.moves["agent"].dropna().tolist() == ["A", "A", "B", "A", "A"]
+        assert f"failed {FAILED} times in a row (C: there is no file x.txt)" in team.standing.why
+
+
+def test_an_agent_for_recovery_mends_what_is_missing(tmp_path):
+    ways = to("End", "DONE", Contract="C", RecoveryAgent="B")
+    plan = config(["A", "B"], {"One": state("A", ways), "End": DONE}, Contracts=[CONTRACT])
+    help_ = [("write_file", {"path": "x.txt", "content": "x"}), "Mended."]
+    with made(tmp_path, {"A": [GO] * 9, "B": [help_]}, plan) as team:
+        assert (team.run("Work.").ended, team.standing.turns) == ("done", 4)
+
+
+def test_a_cycle_of_hand_offs_comes_to_an_end(tmp_path):
+    states = {
+        "One": state("A", to("Two", "ON")),
+        "Two": state("B", to("One", "BACK"), to("End", "DONE")),
+        "End": DONE,
+    }
+    plan = config(["A", "B"], states, Termination={"MaxIterations": 9})
+    with made(tmp_path, {"A": [["ON"]] * 9, "B": [["BACK"]] * 9}, plan) as team:
+        assert team.run("Work.").why == "the team has had its 9 turns"
+
+
+def test_work_goes_back_only_so_often(tmp_path):
+    back = to("One", "BACK", MaxRevisits=1, ReviewArtifactPath="review.md")
+    states = {
+        "One": state("A", to("Two", "ON")),
+        "Two": state("B", back, to("End", "DONE")),
+        "End": DONE,
+    }
+    parts = {
+        "A": [["ON"]] * 3,
+        "B": [
+            [("write_file", {"path": "review.md", "content": "no tests"}), "BACK"],
+            ["BACK"],
+            ["DONE"],
+        ],
+    }
+    with made(tmp_path, parts, config(["A", "B"], states)) as team:
+        assert team.run("Work.").ended == "done"
+        assert team.moves["kind"].tolist()[-2:] == ["back_edge_escalation", "state_advanced"]
+        told = [t for k, t in shown(team, "B") if k == "correction"]
+        assert "STAGNATION" in told[0]
+        assert "no tests" in told[0]
+
+
+QUOTED = ["> DONE", "```\nDONE\n```", "~~~text\nDONE\n~~~", "    DONE", '"DONE"', "`DONE`", "'DONE'",
+          "I will say DONE later.", "DONENESS", "````\n```\nDONE\n````", "NOT DONE", "DONE-ish"]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", QUOTED)
+def test_a_signal_in_quoted_text_is_none(text):
+    assert said(text, ["DONE"]) == ()
+    assert said(f"{text}\n\nDONE", ["DONE"]) == ("DONE",)
+
+
+@pytest.mark.parametrize(
+    "text", ["DONE", "**DONE**", "done.", "So:\nDONE: all of it", "```\nx\n```\n_DONE_", "DONE all"]
+)
+def test_a_signal_of_ones_own_counts(text):
+    assert said(text, ["DONE"]) == ("DONE",)
+
+
+def test_of_two_signals_the_longer_one_is_meant_and_two_are_none(tmp_path):
+    assert said("DONE WITH BUGS", ["DONE", "DONE WITH BUGS"]) == ("DONE WITH BUGS",)
+    plan = config(["A"], {"One": state("A", to("End", "DONE"), to("One", "AGAIN")), "End": DONE})
+    with made(tmp_path, {"A": [["DONE\nAGAIN"], ["DONE"]]}, plan) as team:
+        assert team.run("Work.").ended == "done"
+        assert team.moves["kind"].tolist()[1] == "multi_keyword"
+
+
+@given(st.text(), st.lists(st.text(min_size=1, max_size=5), max_size=4))
+def test_any_text_has_only_signals_that_were_asked_for(text, signals):
+    assert set(said(text, signals)) <= set(signals)
+
+
+def test_a_model_that_is_not_known_is_a_sentence(tmp_path):
+    with pytest.raises(BadArguments, match="asks for model 'fast', which is not known"):
+        ck.team(config([{"Name": "A", "Model": {"ModelId": "fast"}}]), folder=tmp_path)
+
+
+def test_a_config_alone_gives_nobody_a_shell(tmp_path):
+    plan = config(
+        [{"Name": "A", "Plugins": ["FileSystem", "Shell"]}], Selection={"Type": "sequential"}
+    )
+    with made(tmp_path, {"A": [["ok"]]}, plan) as team:
+        assert "shell" not in team.sessions["A"].agent.tools
+        assert team.notes == (
+            "A asks for shell: name it, tools=('files', 'shell'), if it may have it.",
+        )

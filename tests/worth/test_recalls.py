@@ -1,0 +1,43 @@
+"""What a memory would have been worth: measured on a real talk, dearer by what it sends, and never out of its budget."""
+
+from __future__ import annotations
+
+import pytest
+
+import ctxkit as ck
+from ctxkit.policies.recall import Recall
+
+SMALL = "pi:context_window=20_000,reserve_tokens=4_000,keep_recent_tokens=4_000"
+SAMPLE = ck.samples.path()
+
+
+@pytest.fixture(scope="module")
+def table():
+    return ck.with_memory(SAMPLE, SMALL).set_index("way")
+
+
+def test_memory_saves_what_was_needed_and_costs_what_it_sends(table):
+    """T22, T25: Promoted at compactions, recalled by a digest: what it would have saved, and what it costs."""
+    without, with_, more = (table.loc[way] for way in ("without memory", "with memory", "difference"))
+    assert with_["needed_lost_n"] < without["needed_lost_n"]
+    assert with_["promoted_n"] > 5
+    assert with_["usd"] > without["usd"]
+    assert more["usd"] == pytest.approx(with_["usd"] - without["usd"])
+    assert more["prompt_tokens"] > 0
+    assert with_["cuts_n"] == without["cuts_n"]
+    assert set(table["source"]) == {"derived"}
+
+
+def test_nothing_recalled_costs_nothing(table):
+    none = ck.with_memory(SAMPLE, SMALL, Recall(items=0)).set_index("way")
+    assert none.loc["difference", "usd"] == 0
+    assert none.loc["difference", "needed_lost_n"] == 0
+    assert none.loc["with memory", "recalled_tokens"] == 0
+    assert none.loc["without memory", "usd"] == table.loc["without memory", "usd"]
+
+
+def test_rules_that_recall_already_are_refused():
+    with pytest.warns(UserWarning, match="without a trigger"), pytest.raises(ck.BadArguments, match="recall already"):
+        ck.with_memory(SAMPLE, "summary:keep_turns=2 | recall")
+    with pytest.raises(ck.BadArguments, match="name rules that compact"):
+        ck.with_memory(SAMPLE, ck.policies.rules.Rules())
