@@ -47,7 +47,7 @@ def test_whole_turns_have_no_size_and_the_chart_says_where_to_look():
 def test_agents_and_sessions_are_told_apart():
     two = session(user(), assistant(agent="a", usage=usage(1)), assistant(agent="b", usage=usage(2)), id="s", title="s")
     assert [x.name for x in growth_data(two)] == ["s · a", "s · b"]
-    assert [x.name for x in growth_data([compacted(id="s", title="s"), compacted(id="s")])] == ["s", "s (2)"]
+    assert [x.name for x in growth_data([compacted(id="s", title="s"), compacted(id="s2", title="s")])] == ["s", "s (2)"]
     assert [x.name for x in growth_data({"before": compacted(), "after": compacted()})] == ["before", "after"]
 
 
@@ -55,7 +55,7 @@ def test_the_figure_has_a_line_its_compactions_and_the_limit():
     chart = ck.plots.growth(compacted(id="s", title="s"))
     assert [t.name for t in chart.figure().data] == ["s", "compactions", "limit 400"]
     assert len(chart.to_plotly()["layout"]["shapes"]) == 1
-    several = ck.plots.growth([compacted(id="s", title="s"), compacted(id="t")]).figure()
+    several = ck.plots.growth([compacted(id="s", title="s"), compacted(id="t", title="t")]).figure()
     assert [t.name for t in several.data] == ["s", "t", "compactions of s", "compactions of t", "limit 400"]
 
 
