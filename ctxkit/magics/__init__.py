@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["load", "loaded", "unload"]
 __dir__ = listed(__all__)
 
-_LINE_MAGICS = ("context", "agent", "compact")
-_CELL_MAGICS = ("agent", "compact")
+_LINE_MAGICS = ("context", "agent", "team", "compact")
+_CELL_MAGICS = ("agent", "team", "compact")
 _CALL = rf"run_line_magic\((['\"])(?:{'|'.join(_LINE_MAGICS)})"
 _SILENCED = re.compile(rf"""({_CALL})(?:;(\2, ['"]['"]\))|(\2, (['"]).*?)[ \t]*;[ \t]*(\5\)))(\s*)$""")
 
