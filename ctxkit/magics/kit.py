@@ -109,6 +109,15 @@ class CtxKit(Magics):
     @no_var_expand
     @line_cell_magic
     @door
+    def team(self, line: str = "", cell: str | None = None) -> object:
+        """Let a team of agents work on the task in the cell. `%team -h` has the options."""
+        from ctxkit.magics.crews import team
+
+        return team(self, line if cell is not None else unterminated(line), cell)
+
+    @no_var_expand
+    @line_cell_magic
+    @door
     def compact(self, line: str = "", cell: str | None = None) -> object:
         """Compact the session by hand; the rest of the line is the focus. `%compact -h` has the options."""
         from ctxkit.magics.compacts import compact

@@ -10,6 +10,7 @@ from statistics import median
 import nbformat
 import pytest
 from browser.lab import CHROMIUM, Seen, browser_page, run_notebook
+from conftest import ALL
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from widgets.made_teams import team
 
@@ -25,6 +26,8 @@ needs_lab = pytest.mark.skipif(not find_spec("jupyterlab"), reason="JupyterLab i
 # Of each move of the pointer: milliseconds until the frame that shows it has been drawn.
 TIMED = """() => { if (window.took) { window.took = []; return; } window.took = []; addEventListener("pointermove", e => { const t = performance.now();
   requestAnimationFrame(() => setTimeout(() => window.took.push(performance.now() - t))); }, true); }"""
+MOST = 50 if ALL else 250
+"""Milliseconds that a drag may take in the median; a machine that does much else gets more."""
 HAND = ".ctxkit-hand"
 
 
@@ -130,9 +133,9 @@ def test_lines_bars_and_guards_answer_in_the_lab(dark: bool, tmp_path: Path):
     assert "closes at compaction 1" in told["guard"]
     assert told["running"] == "busy"
     assert str(int(told["shown"])) in told["kernel"]
-    assert median(told["took"]) <= 50
-    assert median(told["again"]) <= 50
-    assert median(told["busy"]) <= 50
+    assert median(told["took"]) <= MOST
+    assert median(told["again"]) <= MOST
+    assert median(told["busy"]) <= MOST
 
 
 def test_an_exported_page_answers_offline(tmp_path: Path):
@@ -154,4 +157,4 @@ def test_an_exported_page_answers_offline(tmp_path: Path):
         page.locator("input[name=min_savings]").fill("30")
         page.wait_for_selector("text=/With this guard the replay costs .* instead of/")
     assert (seen.problems, seen.left) == ([], [])
-    assert median(took) <= 50
+    assert median(took) <= MOST

@@ -134,6 +134,7 @@ def test_killed_at_random_moments(tmp_path, n):
         process.send_signal(signal.SIGKILL)
         process.wait()
         process.stdout.close()
+        assert heard[:1] == ["ready"], (SEED, i)
         with made(folder, PARTS, PLAN) as team:
             for name, live in ((x.name, x) for x in team.sessions.values()):
                 told = [m for m in live.session.messages if m.role in ("assistant", "tool")]
