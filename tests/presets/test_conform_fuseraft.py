@@ -140,7 +140,7 @@ def test_fu32_large_results_are_offloaded():
 def test_fu33_what_cannot_be_saved_stays():
     """no directory: the result is unchanged"""
 
-    def full(artifact, text):
+    def full(*_):
         raise OSError("disk full")
 
     log = Log.of([user(), *step("read_file", "x" * 500), assistant("so")], CHARS)
