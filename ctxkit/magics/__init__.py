@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 __all__ = ["load", "loaded", "unload"]
 __dir__ = listed(__all__)
 
-<<<<<<< HEAD
-_LINE_MAGICS = {"context": "context", "agent": "agent", "compact": "compact", "memory": "recollect"}
+_LINE_MAGICS = {
+    "context": "context",
+    "agent": "agent",
+    "team": "team",
+    "compact": "compact",
+    "memory": "recollect",
+}
 """Line magics, and the methods that they are."""
-_CELL_MAGICS = ("agent", "compact")
-=======
-_LINE_MAGICS = ("context", "agent", "team", "compact")
 _CELL_MAGICS = ("agent", "team", "compact")
->>>>>>> wt-o
 _CALL = rf"run_line_magic\((['\"])(?:{'|'.join(_LINE_MAGICS)})"
 _SILENCED = re.compile(rf"""({_CALL})(?:;(\2, ['"]['"]\))|(\2, (['"]).*?)[ \t]*;[ \t]*(\5\)))(\s*)$""")
 

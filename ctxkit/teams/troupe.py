@@ -146,15 +146,10 @@ def _config() -> dict[str, Any]:
         "Planning": state("Planner", way("Implementation", "HANDOFF TO DEVELOPER", Contract="BriefExists")),
         "Implementation": state("Developer", way(
             "Testing", "HANDOFF TO TESTER", Contract="ImplementationComplete",
-<<<<<<< HEAD
             HandoffContext=[
                 {"Source": s}
                 for s in ("session_context", "changes_recent:2", "brief_field:test_targets")
             ])),
-=======
-            HandoffContext=[{"Source": s} for s in
-                            ("session_context", "changes_recent:2", "brief_field:test_targets")])),
->>>>>>> wt-o
         "Testing": state("Tester", way(
             "Review", "HANDOFF TO REVIEWER", Contract="TestsValid", RecoveryAgent="Developer"), back),
         "Review": state("Reviewer", way("Done", "APPROVED"), way("Implementation", "REVISION REQUIRED", MaxRevisits=2)),
