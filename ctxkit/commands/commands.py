@@ -19,6 +19,7 @@ PLACES = {
     "advise": "trying",
     "convert": "converting",
     "watch": "following",
+    "keep": "archiving",
     "gate": "gating",
     "doctor": "doctoring",
     "completion": "completing",

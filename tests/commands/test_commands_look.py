@@ -171,3 +171,14 @@ def test_subagents_are_not_listed_nor_billed_twice(home, real):
     known = [r["cost_usd"] for r in rows if r["cost_usd"] is not None]
     expected = billed[["cost_usd", "summaries_usd"]].sum().sum()
     assert sum(known) == pytest.approx(expected, rel=1e-6)
+
+
+def test_sessions_are_kept_and_only_what_is_new_again(home, tmp_path):
+    archive = str(tmp_path / "kept")
+    done = ctxkit(home, "keep", archive, "--tool", "pi")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "new" in done.stdout
+    rows = json.loads(ctxkit(home, "keep", archive, "--tool", "pi", "--json").stdout)
+    assert {row["what"] for row in rows} == {"same"}
+    wrong = ctxkit(home, "keep", archive, "--tool", "no-such-tool")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
