@@ -82,7 +82,21 @@ SMALL = {
     "boise": {"context_window": 9_000, "protected_turns": 1, "deferred_apply": False},
     "pi": NARROW,
     "fased": NARROW,
-    "openclaw": NARROW,
+    "openclaw": {
+        "context_window": 6_000,
+        "reserve_tokens": 1_500,
+        "reserve_tokens_floor": 0,
+        "keep_recent_tokens": 1_000,
+    },
+    "cline": {"context_window": 9_000, "trigger_ratio": 0.4, "preserve_recent_tokens": 1_000},
+    "aider": {"max_chat_history_tokens": 1_000},
+    "lcm": {
+        "context_window": 9_000,
+        "context_threshold": 0.3,
+        "fresh_tail_count": 4,
+        "leaf_chunk_tokens": 500,
+        "fanout": 3,
+    },
 }
 """Settings of presets that would change nothing in talks as short as these."""
 

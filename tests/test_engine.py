@@ -20,6 +20,8 @@ from ctxkit.policies import triggers as t
 from ctxkit.policies.dues import Combined, Due, as_due
 from ctxkit.policies.outlooks import Straight
 from ctxkit.policies.rules import Rules
+from ctxkit.policies.switches import TaskEnds
+from ctxkit.policies.totals import LastTotal
 from ctxkit.presets._boise import Armed
 from ctxkit.presets._fuseraft import Except
 
@@ -81,6 +83,8 @@ FAMILIES = {
     "overflow": lambda a, b: dict(
         policy=pi(b), trigger=t.Overflow() & t.Always() | t.Never(), window=a
     ),
+    "last total": lambda a, b: dict(policy=pi(b), trigger=LastTotal(), window=a),
+    "task ends": lambda a, b: dict(policy=pi(b), trigger=TaskEnds(0.4), window=a),
     "armed": lambda a, b: dict(policy=window(a), trigger=t.Above(a), guards=Armed(a / 2, 2 * a)),
     "except": lambda a, b: dict(
         policy=window(a),

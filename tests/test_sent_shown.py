@@ -81,6 +81,10 @@ def test_a_report_names_what_was_sent_and_adds_up_to_it(name):
     check()
 
 
+IDLE = {"none", "anthropic_compact"}
+"""One does nothing; one asks for 50,000 tokens at least, which these talks do not have."""
+
+
 @pytest.mark.parametrize("name", names())
 def test_each_preset_but_none_changes_something_there(name):
     """Else the test above would hold whatever a preset did."""
@@ -88,7 +92,7 @@ def test_each_preset_but_none_changes_something_there(name):
     runs = [ck.replay(talk, small(name)) for talk in (*late, *(by_chance(n, 25) for n in range(3)))]
     pruned = [any(i.pruned for call in (15, -1) for i in run.sent(call)) for run in runs]
     changed = [bool(run.edits) or p for run, p in zip(runs, pruned, strict=True)]
-    assert sum(changed) >= 4 if name != "none" else not any(changed)
+    assert sum(changed) >= 4 if name not in IDLE else not any(changed)
 
 
 @pytest.fixture(scope="module")

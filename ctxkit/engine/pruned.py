@@ -121,9 +121,12 @@ class Pruned(Straight):
         return self._prompts[call - self.start]
 
     def prompts(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the prompt tokens of the calls start..stop."""
+        """Return the prompt tokens of the calls start..stop; of those before its own, as billed."""
         self._reach(stop, stop)
-        return np.array(self._prompts[start - self.start : stop - self.start], np.int64)
+        before = min(stop, self.start)
+        past = list(self.sent(start, before)) if self.sent and start < before else []
+        own = self._prompts[max(start - self.start, 0) : max(stop - self.start, 0)]
+        return np.array([*past, *own], np.int64)
 
     def shared(self, start: int, stop: int) -> NDArray[Any]:
         """Return the tokens that each of these calls shares at its front with prompts before it."""

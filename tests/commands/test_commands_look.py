@@ -101,7 +101,7 @@ def test_a_session_is_named_by_path_id_beginning_title_or_last(home, monkeypatch
         assert session_of(word) == whole
     os.utime(path, (2e9, 2e9))
     assert session_of("last") == whole
-    assert "Context of billing" in ctxkit(home, "report", "nightly").stdout
+    assert "Context of BILL-4127" in ctxkit(home, "report", "nightly").stdout
 
 
 def test_a_name_of_two_sessions_or_none_is_a_sentence(home):
