@@ -130,7 +130,8 @@ def _replayed(session: Session) -> Accounts:
         split = Usage(
             input_tokens=prompt - read - writes,
             cache_read_tokens=read,
-            cache_write_tokens=writes,
+            cache_write_tokens=None if sheet.fit.hour else writes,
+            cache_write_1h_tokens=writes if sheet.fit.hour else None,
             output_tokens=int(sheet.output[call]),
         )
         usd = None if known is None else known.cost_usd(split)

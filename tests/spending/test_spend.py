@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reports.hostile import hostile, intruders
 
 import ctxkit as ck
-from ctxkit.messages import ToolSchema
+from ctxkit.messages import ToolSchema, Usage
 from ctxkit.metrics.accounts import accounts
 from ctxkit.sheets import width
 from ctxkit.spending.spends import WAYS, Spend
@@ -41,6 +41,17 @@ def test_the_bill_is_that_of_compare():
         spent = ck.spend(replay)
         assert spent.total_usd == pytest.approx(found.loc[name, "cost_usd"])
         adds_up(spent)
+
+
+def test_a_replay_of_writes_that_live_an_hour_is_billed_as_compare_does():
+    log = []
+    for i in range(30):
+        used = Usage(cache_read_tokens=2_000 * i, cache_write_1h_tokens=2_000, output_tokens=9)
+        log += [user("word " * 2_000), assistant("ok", usage=used)]
+    found = ck.compare(session(*log, model=MODEL), ["none"], loss=False, progress=False)
+    spent = ck.spend(found.replays["none"])
+    assert spent.total_usd == pytest.approx(found.loc["none", "cost_usd"])
+    adds_up(spent)
 
 
 def test_real_sessions_add_up_with_their_subagents(real):
