@@ -90,7 +90,7 @@ class Verdict(NamedTuple):
     refill_3: float | None
     """Share of the freed tokens that was full again three calls later; above 1: fuller."""
     refill_10: float | None
-    rebound: int | None
+    rebound_calls: int | None
     """Calls until the prompt was back at three quarters of its size before; None: it never was."""
     pays_after: float | None
     """Requests after which it has paid for itself; None without a price."""
@@ -167,7 +167,7 @@ def held(
     found = verdicts(shown, prompts, sheet, reuse=reuse)
     told = [v.unpaid for v in found if v.unpaid is not None]
     refills = [v.refill_10 for v in found if v.refill_10 is not None]
-    rebounds = [v.rebound for v in found if v.rebound is not None]
+    rebounds = [v.rebound_calls for v in found if v.rebound_calls is not None]
     run = longest([c.savings < NO_PROGRESS for c in shown])
     anti = 1 - sum(told) / len(told) if told else None
     return {

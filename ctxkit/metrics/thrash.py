@@ -15,7 +15,7 @@ from ctxkit.frames.cuts import cuts as placed
 from ctxkit.frames.summaries import NO_MODEL
 from ctxkit.messages import Message
 from ctxkit.metrics.bills import Sheet, Written
-from ctxkit.metrics.compaction import NO_PROGRESS, Compaction, Verdict, felt, longest, verdicts
+from ctxkit.metrics.compaction import NO_PROGRESS, Compaction, felt, longest, verdicts
 from ctxkit.metrics.compaction import Sizes as Prompts
 from ctxkit.metrics.memories import Rows
 from ctxkit.metrics.rereads import Rereads
@@ -35,8 +35,30 @@ __all__ = ["Judged", "Thrash", "compactions", "cuts", "spiral", "thrash"]
 class Judged(msgspec.Struct, frozen=True):
     """One compaction, as its calls felt it. Sizes are tokens of the prompt; None: not known."""
 
-    what: Compaction
-    verdict: Verdict
+    compaction: int
+    """Its number, as ``frame(per="compaction")`` counts; of several before a call the last."""
+    call: int
+    """The first call that was shown its outcome."""
+    before: int
+    """The prompt without it; in a record the last one before."""
+    after: int
+    """What that came down to."""
+    savings: float
+    """Share of the tokens that it saved; 0 or less: it made the prompt larger."""
+    written: tuple[Written, ...]
+    """The summaries that a model wrote for it."""
+    interval: int | None
+    """Calls until the next one; None for the last."""
+    refill_3: float | None
+    """Share of the freed tokens that was full again three calls later; above 1: fuller."""
+    refill_10: float | None
+    """The same ten calls later."""
+    rebound_calls: int | None
+    """Calls until the prompt was back at three quarters of its size; None: it never was."""
+    pays_after: float | None
+    """Requests after which it has paid for itself (see `breakeven`); None without a price."""
+    unpaid: bool | None
+    """True where the next one came before that; None where it cannot be said."""
     minutes: float | None
     """Until the next one."""
     rebound_minutes: float | None
@@ -45,61 +67,6 @@ class Judged(msgspec.Struct, frozen=True):
     """Of the next 24 tool calls, the share that repeats one that went; None: none followed."""
     reorientation: int | None
     """Tool calls from it to the first that writes; None where none did."""
-
-    @property
-    def compaction(self) -> int:
-        """Its number, as ``frame(per="compaction")`` counts; of several before a call the last."""
-        return self.what.number
-
-    @property
-    def call(self) -> int:
-        """The first call that was shown its outcome."""
-        return self.what.call
-
-    @property
-    def before(self) -> int:
-        """The prompt without it; in a record the last one before."""
-        return self.what.before
-
-    @property
-    def after(self) -> int:
-        """What that came down to."""
-        return self.what.after
-
-    @property
-    def savings(self) -> float:
-        """Share of the tokens that it saved; 0 or less: it made the prompt larger."""
-        return self.what.savings
-
-    @property
-    def interval(self) -> int | None:
-        """Calls until the next one; None for the last."""
-        return self.verdict.interval
-
-    @property
-    def refill_3(self) -> float | None:
-        """Share of the freed tokens that was full again three calls later; above 1: fuller."""
-        return self.verdict.refill_3
-
-    @property
-    def refill_10(self) -> float | None:
-        """The same ten calls later."""
-        return self.verdict.refill_10
-
-    @property
-    def rebound_calls(self) -> int | None:
-        """Calls until the prompt was back at three quarters of its size; None: it never was."""
-        return self.verdict.rebound
-
-    @property
-    def pays_after(self) -> float | None:
-        """Requests after which it has paid for itself (see `breakeven`); None without a price."""
-        return self.verdict.pays_after
-
-    @property
-    def unpaid(self) -> bool | None:
-        """True where the next one came before that; None where it cannot be said."""
-        return self.verdict.unpaid
 
 
 class Thrash(msgspec.Struct, frozen=True):
@@ -162,10 +129,11 @@ def cuts(
     out = []
     for cut, verdict in zip(found, told, strict=True):
         end = None if verdict.interval is None else cut.call + verdict.interval
-        full = None if verdict.rebound is None else cut.call + verdict.rebound
+        full = None if verdict.rebound_calls is None else cut.call + verdict.rebound_calls
         minutes = _minutes(session, cut.call, end), _minutes(session, cut.call, full)
         after = rereads.after(shown, cut.call) if cut.call else (None, None)
-        out.append(Judged(cut, verdict, *minutes, *after))
+        was = cut.number, cut.call, cut.before, cut.after, cut.savings, cut.written
+        out.append(Judged(*was, *verdict, *minutes, *after))
     return tuple(out)
 
 

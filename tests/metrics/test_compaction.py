@@ -54,8 +54,8 @@ def test_what_it_saved_is_a_share_of_tokens_and_of_messages():
 def test_how_soon_it_was_full_again():
     prompts = np.array([30_000] * 10 + [10_000 + 1_000 * i for i in range(30)])
     (one, two) = verdicts([CUT, CUT._replace(call=30)], Sizes(prompts), sheet())
-    assert (one.interval, one.refill_3, one.refill_10, one.rebound) == (20, 0.15, 0.5, 13)
-    assert (two.interval, two.unpaid, two.refill_10, two.rebound) == (None, None, None, 0)
+    assert (one.interval, one.refill_3, one.refill_10, one.rebound_calls) == (20, 0.15, 0.5, 13)
+    assert (two.interval, two.unpaid, two.refill_10, two.rebound_calls) == (None, None, None, 0)
     assert one.pays_after == two.pays_after
 
 
@@ -123,7 +123,7 @@ def test_a_record_pays_for_its_summaries_by_the_rule_of_a_replay():
         price(MODEL),
     )
     (cut,) = thrash(session(*old, summarised(old, "so far " * 100), *rest, model=MODEL)).cuts
-    (written,) = cut.what.written
+    (written,) = cut.written
     assert row["summaries_usd"] == pytest.approx(
         written.source * p.input + written.summary * p.output, rel=0.02
     )  # by the recorded prompts here, by anchored sizes there
