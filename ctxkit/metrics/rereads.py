@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ctxkit.messages import ToolCall
     from ctxkit.metrics.memories import Rows
-    from ctxkit.metrics.shown import Shown
+    from ctxkit.metrics.tellings import Shown
 
     Ints = NDArray[np.int64]
 

@@ -17,6 +17,7 @@ from ctxkit.metrics.compaction import Sizes as Prompts
 from ctxkit.metrics.compaction import held
 from ctxkit.metrics.forgotten import Forgotten
 from ctxkit.metrics.indexes import Index
+from ctxkit.metrics.loss import columns
 from ctxkit.metrics.memories import Memory
 from ctxkit.metrics.prompts import Sent, SentByRun
 from ctxkit.metrics.quick import Prompts as QuickPrompts
@@ -195,7 +196,7 @@ def lost(base: Base, session: Session | None, done: Run | None = None) -> dict[s
         found["loss_note"] = "What the pruning hid is not in the file, so loss cannot be said."
     else:
         forgotten = Forgotten(base.memory, shown)
-        found = forgotten.columns() | Afterwards(forgotten, base.acts).columns()
+        found = columns(forgotten) | Afterwards(forgotten, base.acts).columns()
         found["loss_note"] = _why_missing(found)
     told = [base.acts.rereads.after(shown, call) for call in dict.fromkeys(calls) if 0 < call < base.memory.calls]
     rates, firsts = ([v for v in of if v is not None] for of in zip(*told, strict=True)) if told else ([], [])
