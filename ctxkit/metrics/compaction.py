@@ -63,7 +63,7 @@ class Prompts(Protocol):
         """Return how many calls after a cut the prompt is at least `full` again, before `stop`."""
 
 
-class Sizes:
+class PromptList:
     """Prompts one by one; 0 where a size is not known."""
 
     def __init__(self, prompts: NDArray[Any]) -> None:
@@ -180,8 +180,18 @@ def held(
         "token_savings": fmean([c.savings for c in cuts]) if cuts else None,
         "message_savings": fmean([c.message_savings for c in cuts]) if cuts else None,
         "summary_tokens": sum([c.summary for c in cuts]),
-        "thrash": run >= SPIRAL or (len(told) >= 2 and anti is not None and anti < 0.5),
+        "thrash": thrashes(run, told),
     }
+
+
+def thrashes(run: int, unpaid: Sequence[bool]) -> bool:
+    """Say whether compactions thrash: `SPIRAL` in a row without progress, or most did not pay.
+
+    Args:
+        run: the longest run of those without progress.
+        unpaid: of each that can be said to be paid or not, True where it is not; one says nothing.
+    """
+    return run >= SPIRAL or (len(unpaid) > 1 and sum(unpaid) > len(unpaid) / 2)
 
 
 def felt(cuts: Sequence[Compaction], calls: int) -> list[Compaction]:

@@ -15,8 +15,15 @@ from ctxkit.frames.cuts import cuts as placed
 from ctxkit.frames.summaries import NO_MODEL
 from ctxkit.messages import Message
 from ctxkit.metrics.bills import Sheet, Written
-from ctxkit.metrics.compaction import NO_PROGRESS, Compaction, felt, longest, verdicts
-from ctxkit.metrics.compaction import Sizes as Prompts
+from ctxkit.metrics.compaction import (
+    NO_PROGRESS,
+    Compaction,
+    PromptList,
+    felt,
+    longest,
+    thrashes,
+    verdicts,
+)
 from ctxkit.metrics.memories import Rows
 from ctxkit.metrics.rereads import Rereads
 from ctxkit.metrics.shown import shown_in
@@ -85,6 +92,8 @@ class Thrash(msgspec.Struct, frozen=True):
     reread_rate: float | None
     reorientation: float | None
     """Median tool calls to the first write."""
+    thrash: bool
+    """As the column of a score: three cuts in a row without progress, or most did not pay."""
 
 
 @of_session
@@ -92,15 +101,17 @@ def thrash(session: Session, *, anchored: Sizes | None = None) -> Thrash:
     """Return how the compactions of a session or a replay held, per cut and summed up."""
     every = cuts(session, anchored=anchored)
     told = [c.unpaid for c in every if c.unpaid is not None]
+    run = longest([c.savings < NO_PROGRESS for c in every])
     return Thrash(
         cuts=every,
         unpaid_cuts_n=sum(told),
         anti_thrash=1 - fmean(told) if told else None,
         refill=_mean([c.refill_10 for c in every]),
         rebound_calls=_median([c.rebound_calls for c in every]),
-        no_progress_run=longest([c.savings < NO_PROGRESS for c in every]),
+        no_progress_run=run,
         reread_rate=_mean([c.reread_rate for c in every]),
         reorientation=_median([c.reorientation for c in every]),
+        thrash=thrashes(run, told),
     )
 
 
@@ -123,7 +134,7 @@ def cuts(
     origin, anchored = session.origin or session, anchored or sizes(session.origin or session)
     every, prompts = compactions(session, anchored)
     found = felt(every, len(prompts))
-    told = verdicts(found, Prompts(prompts), sheet or Sheet.of(origin, anchored))
+    told = verdicts(found, PromptList(prompts), sheet or Sheet.of(origin, anchored))
     rows = Rows(session)
     shown, rereads = shown_in(rows, session), Rereads(rows)
     out = []
