@@ -8,6 +8,7 @@ import pytest
 from builders import assistant, session, usage, user
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from reports.hostile import EVIL, intruders
 
 from ctxkit import read, samples
@@ -59,6 +60,21 @@ def test_without_pauses_there_is_nothing_to_wait_for():
     told = when(grown())
     assert (told.cold_every, told.missed) == (inf, 0.0)
     assert "no cold call to wait for" in repr(told)
+
+
+def test_times_that_say_when_lines_were_copied_tell_of_no_pauses():
+    log = [replace(e, time=1_000.0) for e in grown().log]
+    told = when(session(*log))
+    assert (told.cold_every, told.wait) == (None, None)
+    assert "no times that can be used" in repr(told)
+
+
+def test_no_more_is_missed_than_was_carried():
+    """The first call of each model carries nothing, so what it does not find was not missed."""
+    log = list(grown(30).log)
+    turned = (replace(e, model="gpt-5") if e.model else e for e in log[:10])
+    told = when(session(*turned, *log[10:]))
+    assert told.missed == 0.0
 
 
 def test_a_log_that_cannot_say_is_refused_in_a_sentence():
