@@ -70,6 +70,14 @@ def test_a_file_read_again_after_its_result_went():
     assert cut.reorientation == 1
 
 
+@pytest.mark.parametrize("key", ["path", "file_path", "filePath", "absolute_path"])
+def test_another_part_of_a_file_is_the_same_file_whatever_the_argument_is_called(key):
+    first, again = call("read", **{key: "a.py", "offset": 0}), call("read", **{key: "a.py", "offset": 9})
+    read = [first, result("A", first)]
+    s = session(user(), *read, said(50_000), summarised(read), user(), again, result("A", again), said(9_000))
+    assert thrash(s).cuts[0].reread_rate == 1.0
+
+
 def test_several_compactions_between_two_calls_are_felt_as_one():
     a, b = call("read_file", path="a.py"), call("read_file", path="b.py")
     first, second = [a, result("A", a)], [b, result("B", b)]
