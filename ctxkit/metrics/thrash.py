@@ -80,7 +80,7 @@ class Thrash(msgspec.Struct, frozen=True):
     """The cuts of a session, summed up. Shares are 0..1; None: no cut can say."""
 
     cuts: tuple[Judged, ...]
-    unpaid_cuts_n: int
+    unpaid_cuts_n: int | None
     anti_thrash: float | None
     """1 less the share of unpaid cuts, over those that can be said to be paid or not."""
     refill: float | None
@@ -104,7 +104,7 @@ def thrash(session: Session, *, anchored: Sizes | None = None) -> Thrash:
     run = longest([c.savings < NO_PROGRESS for c in every])
     return Thrash(
         cuts=every,
-        unpaid_cuts_n=sum(told),
+        unpaid_cuts_n=sum(told) if told or len(every) < 2 else None,
         anti_thrash=1 - fmean(told) if told else None,
         refill=_mean([c.refill_10 for c in every]),
         rebound_calls=_median([c.rebound_calls for c in every]),
@@ -176,11 +176,11 @@ def _recorded(session: Session, anchored: Sizes, prompts: list[int]) -> list[Com
     out, shown, at = [], list[Message](), 0
     for call, (number, position, edits) in one.items():
         before = next((p for p in reversed(prompts[:call]) if p), None)
-        was, source = shown, dict[int, int]()
+        was, source = shown, dict[int, int]()  # an edit leaves `was` as it is: it makes a new list
         for entry in session.path[at : position + 1]:
             if isinstance(entry, Message):
-                shown = [*shown, entry] if entry.visible else shown
-                was = was if source else shown
+                if entry.visible:
+                    shown.append(entry)
                 continue
             targets = set(entry.targets)
             source[id(entry)] = sum(anchored.of(m) for m in shown if m.id in targets)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from builders import assistant, call, result, session, summarised, user
+from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.messages import Usage
+from ctxkit.messages import Message, Usage
 from ctxkit.metrics.thrash import spiral, thrash
 
 MODEL = "claude-sonnet-4-5"
@@ -46,6 +47,12 @@ def test_a_cut_that_holds_is_paid():
     assert thrash(s).cuts[0].unpaid is False
     assert thrash(s).cuts[0].rebound_calls is None
     assert thrash(s).anti_thrash == 1.0
+
+
+def test_without_a_price_no_number_of_unpaid_cuts_is_told():
+    s = sawtooth((50_000, 100_000), (90_000, 95_000), (40_000,))
+    unknown = session(*(replace(e, model="nobody-knows-it") if isinstance(e, Message) else e for e in s.log))
+    assert (thrash(s).unpaid_cuts_n, thrash(unknown).unpaid_cuts_n) == (1, None)
 
 
 def test_the_last_cut_is_neither():
