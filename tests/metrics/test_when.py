@@ -14,6 +14,7 @@ from reports.hostile import EVIL, intruders
 from ctxkit import read, samples
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.when import when
+from ctxkit.prices import price
 
 SONNET = "claude-sonnet-4-5"
 
@@ -86,6 +87,17 @@ def test_a_log_that_cannot_say_is_refused_in_a_sentence():
         when(grown(5, 0))
     with pytest.raises(BadArguments, match="does not lie in a window"):
         when(grown(), floor=300_000)
+    with pytest.raises(BadArguments, match="0 tokens or more"):
+        when(grown(), summary_tokens=-1)
+
+
+def test_a_summary_of_no_tokens_costs_none():
+    least, some = (when(grown(), floor=8_000, summary_tokens=n) for n in (0, 1_000))
+    p = price(SONNET)
+    assert some.reset_usd - least.reset_usd > 0
+    assert least.reset_usd == pytest.approx(
+        p.input * (least.best - 8_000) + (p.cache_write - p.cache_read) * 8_000
+    )
 
 
 def test_the_floor_is_measured_or_given_and_says_which():
