@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import assistant, call, result, session, usage, user
+from builders import assistant, call, result, session, summarised, usage, user
 from hypothesis import given
 from hypothesis import strategies as st
 from reports.hostile import hostile, intruders
@@ -124,6 +124,14 @@ def test_a_hostile_bill_is_only_text():
 def test_a_way_that_is_none_is_named():
     with pytest.raises(ck.BadArguments, match="Did you mean"):
         ck.spend(SAMPLE).by("tol")
+
+
+def test_unpriced_summaries_are_told():
+    log = [user(), assistant(usage=usage(9), model=MODEL)]
+    cut = summarised(log, "So far: much.", usage=usage(9), model="nobody-knows")
+    s = session(*log, cut, user(), assistant(usage=usage(9), model=MODEL))
+    assert accounts(s).unpriced_summaries_n == 1
+    assert any("1 summary without a price is in no sum" in told for told in ck.spend(s).sentences)
 
 
 def test_unpriced_calls_are_told():
