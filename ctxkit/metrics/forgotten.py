@@ -216,7 +216,7 @@ class Forgotten:
 
     @property
     def rules_kept(self) -> float | None:
-        """The share of the user's rules, of those removed so far, that is in sight, over moments."""
+        """The share of the user's rules in sight, of those removed so far, over moments."""
         mine = self.memory.family == RULES
         n = int((len(self.times) - self.first[mine & self.is_gone]).sum())
         start, stop = self.retained.counts(self.times)

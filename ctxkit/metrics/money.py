@@ -98,7 +98,7 @@ def recorded(session: Session, *, reuse: bool = False) -> Ledger:
         if u is None or not u.prompt_tokens:
             continue
         lines.append((call.index, u))
-    told = compactions.rows([session], reuse=reuse) if session.edits else {"cost_usd": [], "cost_source": []}
+    told = compactions.rows([session], reuse=reuse)
     ledger = _ledger(session, lines, prices, _summaries(session, told["cost_usd"]))
     return _with_own(session, ledger, told["cost_source"])
 

@@ -166,7 +166,8 @@ class Spend:
             (self.accounts.unpriced_summaries_n, "summary", "summaries"),
         ):
             if n:
-                out.append(f"{counted(n, *words)} without a price {'is' if n == 1 else 'are'} in no sum.")
+                are = "is" if n == 1 else "are"
+                out.append(f"{counted(n, *words)} without a price {are} in no sum.")
         return out
 
     def _why(self) -> str:

@@ -51,7 +51,9 @@ def test_a_cut_that_holds_is_paid():
 
 def test_without_a_price_no_number_of_unpaid_cuts_is_told():
     s = sawtooth((50_000, 100_000), (90_000, 95_000), (40_000,))
-    unknown = session(*(replace(e, model="nobody-knows-it") if isinstance(e, Message) else e for e in s.log))
+    unknown = session(
+        *(replace(e, model="nobody") if isinstance(e, Message) else e for e in s.log)
+    )
     assert (thrash(s).unpaid_cuts_n, thrash(unknown).unpaid_cuts_n) == (1, None)
 
 
@@ -79,9 +81,9 @@ def test_a_file_read_again_after_its_result_went():
 
 @pytest.mark.parametrize("key", ["path", "file_path", "filePath", "absolute_path"])
 def test_another_part_of_a_file_is_the_same_file_whatever_the_argument_is_called(key):
-    first, again = call("read", **{key: "a.py", "offset": 0}), call("read", **{key: "a.py", "offset": 9})
-    read = [first, result("A", first)]
-    s = session(user(), *read, said(50_000), summarised(read), user(), again, result("A", again), said(9_000))
+    first, again = (call("read", **{key: "a.py", "offset": n}) for n in (0, 9))
+    old, new = [first, result("A", first)], [again, result("A", again)]
+    s = session(user(), *old, said(50_000), summarised(old), user(), *new, said(9_000))
     assert thrash(s).cuts[0].reread_rate == 1.0
 
 
