@@ -8,8 +8,8 @@ import os
 from collections import Counter
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from pathlib import PurePath, PurePosixPath
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from posixpath import splitext
+from typing import TYPE_CHECKING, Any, Self
 
 import filelock
 import msgspec
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 INDEX = "kept.index"
 """The index: a line of JSON for each copy made, the newest last."""
 _PART = ".part"
-_Place = TypeVar("_Place", bound=PurePath)
 _decode = msgspec.json.Decoder().decode
 
 
@@ -97,10 +96,10 @@ class Archive:
         return known if known and self._owners[known["kept"]] == key else None
 
     def _free(self, name: str, key: str) -> str:
-        """Return the name for a copy; with a mark where that is another file's, of a folder called alike."""
+        """Return the name for a copy; marked where another file has it, of a folder called alike."""
         if self._owners.get(name, key) == key:
             return name
-        return _marked(PurePosixPath(name), hashlib.sha256(key.encode()).hexdigest()).as_posix()
+        return _marked(name, hashlib.sha256(key.encode()).hexdigest())
 
     def _copy(
         self, key: str, name: str, chunks: Iterable[bytes], stamp: list[int], *, once: bool = False
@@ -115,8 +114,9 @@ class Archive:
             if known and digest == known["hash"] and target.exists():
                 done = Copied(what="same", kept=name, size=size)
             else:
-                if target.exists() and not grown and not once:
-                    target.replace(_marked(target, known["hash"] if known else "older"))
+                if not (grown or once) and target.exists() and not _same(part, target):
+                    mark = known["hash"] if known else "older"
+                    target.replace(target.with_name(_marked(target.name, mark)))
                 packed = self._placed(part, target, digest)
                 what = "new" if known is None else "grown" if grown else "changed"
                 done = Copied(what=what, kept=name, size=size, packed=packed)
@@ -131,7 +131,7 @@ class Archive:
         """Put a copy in its place; where the archive holds the same content, as one file under two names."""
         packed, twin = part.stat().st_size, self.folder / self._held.get(digest, "")
         with suppress(OSError):  # no such copy any more, or no links here
-            if filecmp.cmp(part, twin, shallow=False):
+            if _same(part, twin):
                 link = part.with_name(part.name + "2")
                 os.link(twin, link)
                 link.replace(part)
@@ -151,9 +151,7 @@ class Archive:
         for session in found:
             key = f"{original.path}#{session.id}" + "#" * times[session.id]
             times[session.id] += 1
-            known = self._newest(key)
             name = f"{folder}/{hashlib.sha256(key.encode()).hexdigest()[:16]}.jsonl"
-            name = known["kept"] if known else name
             copies.append(self._copy(key, name, lines(session), [0, 0], once=True))
         before = self._newest(str(original.path))
         size = sum(c.size or 0 for c in copies)
@@ -168,7 +166,7 @@ class Archive:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         fd = os.open(self.folder / INDEX, flags, 0o600)
         try:
-            os.write(fd, msgspec.json.encode(line) + b"\n")
+            os.write(fd, b"\n" + msgspec.json.encode(line))  # what was torn before stays alone
         finally:
             os.close(fd)
         self._learn(line)
@@ -178,8 +176,13 @@ class Archive:
         self._owners[line["kept"]] = line["path"]
 
 
-def _marked(path: _Place, mark: str) -> _Place:
-    return path.with_name(f"{path.stem}~{mark[:12]}{path.suffix}")
+def _marked(name: str, mark: str) -> str:
+    stem, ending = splitext(name)
+    return f"{stem}~{mark[:12]}{ending}"
+
+
+def _same(one: Path, other: Path) -> bool:
+    return filecmp.cmp(one, other, shallow=False)
 
 
 def _read_index(file: Path) -> Iterator[dict[str, Any]]:

@@ -123,10 +123,44 @@ def test_a_copy_that_was_broken_off_goes_on(
         ck.keep(tmp_path / "kept", home)
     monkeypatch.undo()
     with (tmp_path / "kept" / copies.INDEX).open("ab") as file:
-        file.write(b'{"path": "/torn')
+        file.write(b'\n{"path": "/torn')
     told = ck.keep(tmp_path / "kept", home)
     assert told["what"].tolist().count("same") == 3
     assert len(ck.read_all(tmp_path / "kept", progress=False)) == len(PLACES) + 2
+
+
+def test_a_torn_line_of_the_index_takes_no_other_with_it(home: Path, tmp_path: Path):
+    ck.keep(tmp_path / "kept", home, tools="codex")
+    index = tmp_path / "kept" / copies.INDEX
+    index.write_bytes(index.read_bytes()[:-10])
+    ck.keep(tmp_path / "kept", home, tools="pi")
+    assert ck.keep(tmp_path / "kept", home, tools="pi")["what"].tolist() == ["same"]
+
+
+@pytest.mark.parametrize("grown", [True, False])
+def test_a_kill_between_a_copy_and_its_note_loses_and_doubles_nothing(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, grown: bool
+):
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def kill() -> None:
+        with monkeypatch.context() as m:
+            m.setattr(copies.Archive, "_note", killed)
+            with pytest.raises(KeyboardInterrupt):
+                ck.keep(tmp_path / "kept", home, tools="pi")
+
+    kill()
+    ck.keep(tmp_path / "kept", home, tools="pi")
+    file = home / PLACES["pi.jsonl"]
+    older = file.read_bytes()
+    line = b'{"type":"custom","id":"0000000a","parentId":"00000009"}\n'
+    file.write_bytes(older + line if grown else b"\n".join(older.splitlines()[:-1]) + b"\n")
+    kill()
+    ck.keep(tmp_path / "kept", home, tools="pi")
+    copied = (tmp_path / "kept").rglob("*.jsonl")
+    found = [pa.CompressedInputStream(p.open("rb"), "zstd").read() for p in copied]
+    assert sorted(found) == sorted([file.read_bytes()] if grown else [file.read_bytes(), older])
 
 
 def test_the_same_content_takes_its_room_once(home: Path, tmp_path: Path):
