@@ -173,10 +173,9 @@ class _Sample:
         if self._threads.work > self._work:
             raise ValueError("prompts that change more than a log can tell")
         compacted, self._compacted = self._compacted, None
-        before = len(self._threads.all[-1].log.entries) if self._threads.all else 0
-        thread = self._threads.call(prompt, reply, agent, goes_on=compacted is not None)
+        thread = self._threads.call(prompt, reply, agent, compacted=compacted is not None)
         if compacted is not None:
-            _mark(thread.log, before, compacted)
+            _mark(thread.log, thread.since, compacted)
 
     def _referred(self, event: dict[str, Any]) -> list[Said]:
         out: list[Said] = []
