@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from ctxkit.messages import Fault, Message, Text, Thinking, ToolCall, Usage
 from ctxkit.readers.codex_items import to_usage
+from ctxkit.readers.exits import is_failure
 from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, text, why, word
 from ctxkit.readers.logs import Log
 from ctxkit.readers.parts import count
@@ -116,9 +117,8 @@ class _Reading:
         self._reply([ToolCall(own, name, given)])
         if not ended:
             return
-        failed = text(item.get("status")) in ("failed", "declined") or item.get(
-            "exit_code"
-        ) not in (None, 0)
+        failed = text(item.get("status")) in ("failed", "declined")
+        failed = failed or is_failure(item.get("exit_code"))
         about = {"exit_code": item["exit_code"]} if type(item.get("exit_code")) is int else {}
         parts = (Text(said),) if said else ()
         self.log.add(
