@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Message, Usage
+from ctxkit.readers.damaged import each_line
 from ctxkit.readers.dialects import named, to_messages
-from ctxkit.readers.fields import DAMAGE, items, mapping, number, text, time, why, word
+from ctxkit.readers.fields import items, mapping, number, text, time, word
 from ctxkit.readers.logs import Log
 from ctxkit.readers.parts import count
 from ctxkit.session import Session
@@ -40,11 +41,7 @@ def sniff(source: Source) -> bool:
 def read(source: Source) -> list[Session]:
     """Return the one chat of a file."""
     reading, faults = _Reading(), list[Fault](source.faults)
-    for line, record in source.records:
-        try:
-            reading.take(record)
-        except DAMAGE as e:
-            faults.append(Fault(line, why(e)))
+    each_line(source.records, reading.take, faults)
     first = mapping(next((r for _, r in source.records), None))
     parents, leaf = reading.log.tree()
     return [
