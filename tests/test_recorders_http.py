@@ -454,7 +454,8 @@ def test_an_answer_of_another_service_does_not_break_the_program(kind, answer):
     said = [{"role": "user", "content": "hi", "parts": [{"text": "hi"}]}]
     body = {"model": "m", "messages": said, "contents": said}
     live = Recording("x")
-    live.hear(Heard(kind, "http://h/x", body, 1.0, litellm=False, data=[data.encode()], status=200), None)
+    heard = Heard(kind, "http://h/x", body, 1.0, litellm=False, data=[data.encode()], status=200)
+    live.hear(heard, None)
     (call,) = live.session.calls
     assert call.message.is_error or call.message.stop == "error"
 

@@ -96,7 +96,7 @@ class Archive:
         return known if known and self._owners[known["kept"]] == key else None
 
     def _free(self, name: str, key: str) -> str:
-        """Return the name for a copy; marked where another file has it, of a folder called alike."""
+        """Return the name for a copy; marked where another folder's file has it."""
         if self._owners.get(name, key) == key:
             return name
         return _marked(name, hashlib.sha256(key.encode()).hexdigest())

@@ -49,7 +49,7 @@ class CompactedTurns:
     def by_size(
         self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
     ) -> None:
-        """Write one of a live session of this kit: what it left is not said, only how large it is."""
+        """Write one of a live session of this kit, which says only how large the rest is."""
         after = number(payload.get("tokens_after"))
         counts = {f"messages_{k}": number(payload.get(k)) for k in ("before", "after")}
         summary = self._summary(after, when, turn)

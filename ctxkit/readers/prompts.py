@@ -172,7 +172,8 @@ class Threads:
     ) -> Thread:
         """Write one call (prompt and reply) to the thread it goes on from, or to a new one; return that thread.
 
-        `compacted` says that it goes on from the agent's latest one, where it goes on from none by what it holds.
+        `compacted` says that it goes on from the agent's latest one, where it goes on from none by
+        what it holds.
         """
         thread = self._find(prompt, agent)
         if thread is None and compacted:

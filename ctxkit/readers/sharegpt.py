@@ -110,7 +110,7 @@ def _said(told: str, log: Log) -> tuple[Part, ...]:
 
 
 def _calls(told: str, log: Log, n: int = 0) -> list[ToolCall]:
-    """The calls that a text holds as JSON, one or a list of them; none where it is anything else."""
+    """The calls that a text holds as JSON, one or a list; none where it is anything else."""
     found = parsed(told)
     raws = [mapping(r) for r in (found if type(found) is list else [found])]
     if any(not word(r.get("name")) for r in raws):

@@ -58,7 +58,8 @@ def test_input_holds_the_cache_only_where_the_total_says_so():
 
 def test_a_compaction_is_the_agents_own_also_after_another_agents_call():
     spans = [
-        {"event": "span_begin", "id": name, "type": "agent", "name": name} for name in ("main", "helper")
+        {"event": "span_begin", "id": name, "type": "agent", "name": name}
+        for name in ("main", "helper")
     ]
     events = [
         *spans,

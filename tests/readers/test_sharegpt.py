@@ -1,4 +1,4 @@
-"""ShareGPT: calls between marks and as messages of their own, what stands around them, tools as text."""
+"""ShareGPT: calls between marks and as messages, what stands around them, tools as text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def test_what_stands_around_calls_is_kept():
 
 
 def test_what_is_no_call_stays_text():
-    for told in ("a <tool_call>{broken</tool_call>", f"a <tool_call>{CALL}", "<tool_call></tool_call>b"):
+    broken = "a <tool_call>{broken</tool_call>"
+    for told in (broken, f"a <tool_call>{CALL}", "<tool_call></tool_call>b"):
         (reply,) = read(ASK, ("gpt", told)).messages[1:]
         assert not reply.tool_calls
         assert reply.text == told
