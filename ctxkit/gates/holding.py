@@ -44,13 +44,22 @@ def gate(
     """
     from ctxkit.sweeps.runs import sessions_of
 
-    if not 0 <= tolerance < 1:
-        raise BadArguments(f"tolerance= is a share between 0 and 1, not {tolerance}.")
-    before = None if update else _kept(baseline)
+    before = kept(baseline, tolerance, update=update)
     return held(before, measured(sessions_of(sessions), rules), baseline, tolerance)
 
 
-def _kept(baseline: str | os.PathLike[str]) -> Entries:
+def kept(
+    baseline: str | os.PathLike[str], tolerance: float, *, update: bool
+) -> Entries | None:
+    """Return the figures to hold against, before anything is measured; None: they are made anew.
+
+    Raises:
+        BadArguments: there are none, or the tolerance is no share.
+    """
+    if not 0 <= tolerance < 1:
+        raise BadArguments(f"tolerance= is a share between 0 and 1, not {tolerance}.")
+    if update:
+        return None
     found = load(baseline)
     if found is None:
         raise BadArguments(
