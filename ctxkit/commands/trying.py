@@ -96,5 +96,6 @@ def advise_(out: Out, *, sessions: tuple[str, ...], rules: tuple[str, ...]) -> N
     """Say which RULES (of all presets) no other beats on SESSIONS, each with price and risk."""
     from ctxkit.sweeps import advise
 
-    found = advise(options.sessions_of(sessions), list(rules) or "all")
+    bar = sys.stderr.isatty()
+    found = advise(options.sessions_of(sessions), list(rules) or "all", progress=bar)
     out.table("Advice", SWEPT, records(found), [*found["advice"], LOST])
