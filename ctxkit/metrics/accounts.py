@@ -9,6 +9,8 @@ import msgspec
 from ctxkit.frames import compactions
 from ctxkit.frames.calls import written
 from ctxkit.frames.costs import Costs, weakest
+from ctxkit.frames.cuts import cuts
+from ctxkit.frames.summaries import is_billed
 from ctxkit.messages import Usage
 from ctxkit.metrics.bills import Sheet
 from ctxkit.metrics.prompts import Sent
@@ -112,7 +114,8 @@ def accounts(session: Session) -> Accounts:
     rows = compactions.rows([session]) if session.edits else {"call": [], "cost_usd": [], "cost_source": []}
     told = zip(rows["call"], rows["cost_usd"], rows["cost_source"], strict=True)
     summaries = [SummaryCharge(call, usd, source) for call, usd, source in told if usd is not None]
-    return Accounts(tuple(out), tuple(summaries), unpriced, 0)
+    wrote = sum(map(is_billed, cuts(session)))
+    return Accounts(tuple(out), tuple(summaries), unpriced, max(wrote - len(summaries), 0))
 
 
 def _replayed(session: Session) -> Accounts:

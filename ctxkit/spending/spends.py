@@ -161,8 +161,10 @@ class Spend:
             names = ", ".join(u.name for u in self.unused[:3])
             was = counted(len(self.unused), "tool was", "tools were")
             out.append(f"{was} never called ({names}): about {_of(sum(u.usd for u in self.unused), whole)}.")
-        if self.accounts.unpriced_n:
-            out.append(f"{counted(self.accounts.unpriced_n, 'call')} without a price are in no sum.")
+        if n := self.accounts.unpriced_n:
+            out.append(f"No sum holds {counted(n, 'call')} without a price.")
+        if n := self.accounts.unpriced_summaries_n:
+            out.append(f"No sum holds {counted(n, 'summary', 'summaries')} without a price.")
         return out
 
     def _why(self) -> str:
