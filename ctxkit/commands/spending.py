@@ -95,7 +95,7 @@ def _empty(by: str, name: str) -> dict[str, Any]:
 def _add(row: dict[str, Any], session: Sighting, spent: DaySpent) -> None:
     row["ids"].add(session.id)
     row["cost_usd"] += spent.usd or 0.0
-    row["unpriced_n"] += spent.calls_n if spent.usd is None else 0
+    row["unpriced_n"] += (spent.calls_n or 1) if spent.usd is None else 0
     row["calls_n"] += spent.calls_n
     row["prompt_tokens"] += spent.prompt_tokens
     row["output_tokens"] += spent.output_tokens
