@@ -90,8 +90,9 @@ def gate_compactor(
 def _sessions(sessions: GivenAll | None) -> list[Session]:
     from ctxkit import samples
     from ctxkit.readers.given import as_sessions
+    from ctxkit.session import apart
 
-    return as_sessions(samples.path() if sessions is None else sessions)
+    return apart(as_sessions(samples.path() if sessions is None else sessions))
 
 
 def _entry(session: Session, found: list[Survival], rounds: int) -> Entry:

@@ -42,10 +42,12 @@ def gate(
         BadArguments: there is no baseline and none is to be made, or it is of another version.
         StoreError: it cannot be written.
     """
+    from ctxkit.session import apart
     from ctxkit.sweeps.runs import sessions_of
 
     before = kept(baseline, tolerance, update=update)
-    return held(before, measured(sessions_of(sessions), rules), baseline, tolerance)
+    now = measured(apart(sessions_of(sessions)), rules)
+    return held(before, now, baseline, tolerance)
 
 
 def kept(
