@@ -58,7 +58,7 @@ def _presets(incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(n) for n in ("all", *names()) if n.startswith(incomplete)]
 
 
-SESSION, RULES = Word("session", _listed), Word("rules", _presets)
+SESSION_WORD, RULES_WORD = Word("session", _listed), Word("rules", _presets)
 
 
 def session_of(word: str, seen: Seen | None = None) -> Session:

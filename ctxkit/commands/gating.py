@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ctxkit.commands import WORSE, options
-from ctxkit.commands.finding import SESSION
+from ctxkit.commands.finding import SESSION_WORD
 from ctxkit.commands.printing import Head, Out, dump, lines
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def _number(
 
 
 @click.command()
-@click.argument("sessions", type=SESSION, nargs=-1)
+@click.argument("sessions", type=SESSION_WORD, nargs=-1)
 @options.some_rules
 @click.option(
     "--baseline",

@@ -10,7 +10,7 @@ import click
 
 from ctxkit.commands import options
 from ctxkit.commands.looking import notes, wanted
-from ctxkit.commands.printing import Head, Out
+from ctxkit.commands.printing import CALLS, COST, PROMPTS, SESSIONS, Head, Out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,15 +102,9 @@ def _add(row: dict[str, Any], session: Sighting, spent: DaySpent) -> None:
 
 
 def _heads(by: str) -> tuple[Head, ...]:
-    return (
-        Head(by, by, wide=True),
-        Head("sessions_n", "sessions", "count"),
-        Head("calls_n", "calls", "count"),
-        Head("prompt_tokens", "prompts", "count"),
-        Head("output_tokens", "output", "count"),
-        Head("cost_usd", "cost", "usd"),
-        Head("unpriced_n", "no price", "count"),
-    )
+    output = Head("output_tokens", "output", "count")
+    unpriced = Head("unpriced_n", "no price", "count")
+    return (Head(by, by, wide=True), SESSIONS, CALLS, PROMPTS, output, COST, unpriced)
 
 
 def _total(rows: list[dict[str, Any]]) -> list[str]:
