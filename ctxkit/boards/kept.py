@@ -40,7 +40,7 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
 S = TypeVar("S", bound=Stamp)
 
 
-class Kept(Generic[S]):
+class FileNotes(Generic[S]):
     """What is known of files, in a file of JSON lines for its owner only.
 
     The first line names what the others mean and the kit that wrote them; those of another kit are

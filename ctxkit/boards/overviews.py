@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.amounts import MISSING, counted, dollars, number, tokens
-from ctxkit.boards.kept import Kept, Stamp
+from ctxkit.boards.kept import FileNotes, Stamp
 from ctxkit.boards.tallied import Tallied, family, tallied
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
 from ctxkit.markup import escape, line
@@ -175,7 +175,7 @@ class Board:
         """
         until = None if seconds is None else time.monotonic() + seconds
         rows, waiting, failed_n = list(self.rows), list[Stamp](), self.failed_n
-        kept = Kept(cache_folder() / FILE, FileRows, VERSION, version("ctxkit"))
+        kept = FileNotes(cache_folder() / FILE, FileRows, VERSION, version("ctxkit"))
         try:
             for stamp in self._waiting:
                 found = kept.get(stamp)

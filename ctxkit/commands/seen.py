@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 import ctxkit
-from ctxkit.boards.kept import Kept, Stamp
+from ctxkit.boards.kept import FileNotes, Stamp
 from ctxkit.errors import CtxkitError
 from ctxkit.markup import line
 
@@ -87,7 +87,7 @@ class Seen:
             from ctxkit.store.trust import place
 
             folder = place()
-        self._kept = Kept(folder / FILE, LogFile, VERSION, ctxkit.__version__)
+        self._kept = FileNotes(folder / FILE, LogFile, VERSION, ctxkit.__version__)
 
     def known(self, file: LogFile) -> LogFile:
         """Return a file with its sessions, if it was read before and has not changed since."""

@@ -9,7 +9,7 @@ import pytest
 from reports.hostile import EVIL, intruders
 
 import ctxkit as ck
-from ctxkit.boards.kept import Kept
+from ctxkit.boards.kept import FileNotes
 from ctxkit.boards.overviews import WAYS, FileRows
 from ctxkit.boards.tallied import tallied
 
@@ -103,7 +103,7 @@ def test_what_is_kept_is_for_its_user_only(folder, cache):
 
 def test_a_cache_that_cannot_be_written_is_done_without(folder, tmp_path):
     (tmp_path / "file").write_text("")
-    kept = Kept(tmp_path / "file" / "below" / "x", FileRows, 1, "0")
+    kept = FileNotes(tmp_path / "file" / "below" / "x", FileRows, 1, "0")
     kept.put(FileRows(path="a", modified=0.0, size=0, rows=()))
     kept.write()
 
@@ -119,11 +119,11 @@ def test_a_name_that_is_no_text_is_no_hindrance(folder, cache):
 
 def test_what_was_read_last_is_kept_longest(tmp_path, monkeypatch):
     monkeypatch.setattr("ctxkit.boards.kept._MOST", 2)
-    kept = Kept(tmp_path / "x.jsonl", FileRows, 1, "0")
+    kept = FileNotes(tmp_path / "x.jsonl", FileRows, 1, "0")
     for name in ("a", "b", "c", "a"):
         kept.put(FileRows(path=name, modified=0.0, size=0, rows=()))
     kept.write()
-    assert [e.path for e in Kept(kept.path, FileRows, 1, "0").all()] == ["c", "a"]
+    assert [e.path for e in FileNotes(kept.path, FileRows, 1, "0").all()] == ["c", "a"]
 
 
 def test_hostile_sessions_are_only_text(tmp_path):
