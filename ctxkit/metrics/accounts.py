@@ -111,11 +111,11 @@ def accounts(session: Session) -> Accounts:
         usd, source = costs.cost(message, model)
         unpriced += usd is None
         out.append(_charge(call.index, u, price(model), usd, source))
-    rows = compactions.rows([session]) if session.edits else {"call": [], "cost_usd": [], "cost_source": []}
+    rows = compactions.rows([session])
     told = zip(rows["call"], rows["cost_usd"], rows["cost_source"], strict=True)
     summaries = [SummaryCharge(call, usd, source) for call, usd, source in told if usd is not None]
-    wrote = sum(map(is_billed, cuts(session)))
-    return Accounts(tuple(out), tuple(summaries), unpriced, max(wrote - len(summaries), 0))
+    billed = sum(map(is_billed, cuts(session)))
+    return Accounts(tuple(out), tuple(summaries), unpriced, max(billed - len(summaries), 0))
 
 
 def _replayed(session: Session) -> Accounts:

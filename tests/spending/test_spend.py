@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import assistant, call, result, session, summarised, usage, user
+from builders import assistant, call, result, session, usage, user
 from hypothesis import given
 from hypothesis import strategies as st
 from reports.hostile import hostile, intruders
@@ -41,15 +41,6 @@ def test_the_bill_is_that_of_compare():
         spent = ck.spend(replay)
         assert spent.total_usd == pytest.approx(found.loc[name, "cost_usd"])
         adds_up(spent)
-
-
-def test_a_summary_without_a_price_is_told():
-    paid = [assistant(usage=usage(), model=MODEL) for _ in range(2)]
-    asked = user()
-    cut = summarised([asked], usage=usage(), model="no-such-model")
-    spent = ck.spend(session(asked, paid[0], cut, paid[1], model=MODEL))
-    assert (spent.accounts.unpriced_n, spent.accounts.unpriced_summaries_n) == (0, 1)
-    assert spent.sentences[-1] == "No sum holds 1 summary without a price."
 
 
 def test_real_sessions_add_up_with_their_subagents(real):
