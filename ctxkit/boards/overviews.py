@@ -6,17 +6,21 @@ import os
 import time
 from collections import defaultdict
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.amounts import MISSING, counted, dollars, known, number, tokens
-from ctxkit.boards.kept import Kept, Stamp
+import msgspec
+
+from ctxkit.amounts import MISSING, counted, dollars, number, tokens
+from ctxkit.boards.kept import FileNotes, Stamp
 from ctxkit.boards.tallied import Tallied, family, tallied
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
 from ctxkit.markup import escape, line
 from ctxkit.readers.catalogue import read_all
 from ctxkit.readers.folders import LOGS, find
 from ctxkit.sheets import INK, Box, Heading, Tabular
+from ctxkit.tokens.vocabularies import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.session import Session
+
+    Holds = Callable[[Tallied], bool]
 
 WAYS: dict[str, Callable[[Tallied], str]] = {
     "day": lambda r: _day(r.started),
@@ -38,6 +44,8 @@ _HIGH = 520
 _FIRST = 3.5
 """Seconds that the first look reads; what is left is read by `go_on`."""
 _LAST = 253_402_300_799
+FILE, VERSION = "board.jsonl", 1
+"""The notes of what was read, and of what their lines mean."""
 _HEADS = (
     Heading("#", "its number: board.open(number) reads it"),
     Heading("session", "its title, else what was asked first; id and file when pointed at", number=False),
@@ -71,14 +79,28 @@ _FILTER = (
 """Shows the rows that hold every word."""
 
 
+class FileRows(Stamp, frozen=True, kw_only=True):
+    """A file, and the rows of its sessions; none where it cannot be read."""
+
+    rows: tuple[Tallied, ...]
+
+
 class Board:
     """Rows of sessions, newest first. `where` and `by` make smaller boards and sums; `open` reads one whole."""
 
-    def __init__(self, rows: list[Tallied], *, waiting: list[Stamp] | None = None, failed_n: int = 0) -> None:
+    def __init__(
+        self,
+        rows: list[Tallied],
+        *,
+        waiting: list[Stamp] | None = None,
+        failed_n: int = 0,
+        holds: Holds = lambda _: True,
+    ) -> None:
         self.rows = rows
         self.failed_n = failed_n
         """Files that could not be read."""
         self._waiting = waiting or []
+        self._holds = holds
 
     @property
     def waiting_n(self) -> int:
@@ -114,13 +136,13 @@ class Board:
             if name not in WAYS:
                 raise BadArguments(f"where() takes {', '.join(WAYS)}, not {name!r}.{did_you_mean(name, WAYS)}")
         asked = words.lower().split()
-        rows = [
-            r
-            for r in self.rows
-            if all(WAYS[name](r) == value for name, value in columns.items())
-            and all(word in _said(r) for word in asked)
-        ]
-        return Board(rows, waiting=self._waiting, failed_n=self.failed_n)
+
+        def holds(r: Tallied) -> bool:
+            same = all(WAYS[name](r) == value for name, value in columns.items())
+            return same and self._holds(r) and all(word in _said(r) for word in asked)
+
+        rows = list(filter(holds, self.rows))
+        return Board(rows, waiting=self._waiting, failed_n=self.failed_n, holds=holds)
 
     def by(self, way: str) -> Tabular:
         """Return one row a day, project, tool, model or agent, the dearest first.
@@ -139,7 +161,6 @@ class Board:
 
     def frame(self) -> pd.DataFrame:
         """Return the rows as a DataFrame."""
-        import msgspec
         import pandas as pd
 
         columns = [n for n in Tallied.__struct_fields__ if n != "spark"]
@@ -148,8 +169,29 @@ class Board:
         return made.astype({c: "Int64" for c in columns if c.endswith("_n") or c == "peak"} | {"usd": "Float64"})
 
     def go_on(self, seconds: float | None = None) -> Board:
-        """Read on where the first look stopped, for so many seconds or to the end, and return the whole board."""
-        return _read(self._waiting, list(self.rows), seconds, self.failed_n)
+        """Read on where the first look stopped, for so many seconds or to the end; return all rows.
+
+        Of a board that `where` made, those that it asked for.
+        """
+        until = None if seconds is None else time.monotonic() + seconds
+        rows, waiting, failed_n = list(self.rows), list[Stamp](), self.failed_n
+        kept = FileNotes(cache_folder() / FILE, FileRows, VERSION, version("ctxkit"))
+        try:
+            for stamp in self._waiting:
+                found = kept.get(stamp)
+                if found is None and until is not None and time.monotonic() > until:
+                    waiting.append(stamp)
+                    continue
+                if found is None:
+                    found = FileRows(**msgspec.structs.asdict(stamp), rows=_rows(stamp))
+                    kept.put(found)
+                failed_n += not found.rows and Path(stamp.path).suffix.lower() in LOGS
+                rows += filter(self._holds, found.rows)
+        finally:
+            kept.write()
+        unique = {(r.path, r.id): r for r in rows}
+        newest = sorted(unique.values(), key=lambda r: -(r.started or 0.0))
+        return Board(newest, waiting=waiting, failed_n=failed_n, holds=self._holds)
 
     @property
     def head(self) -> str:
@@ -197,8 +239,8 @@ class Board:
 def board(where: str | os.PathLike[str], *, seconds: float | None = _FIRST) -> Board:
     """Return all sessions of a folder or a glob in one table, the newest first.
 
-    What was read is kept beside the user's other caches (`CTXKIT_CACHE`, else `~/.cache/ctxkit`: figures and titles,
-    no messages), so that only files that changed are read again.
+    What was read is kept in the cache folder (`CTXKIT_CACHE_DIR`, else the user's own: figures and
+    titles, no messages), so that only files that changed are read again.
 
     Args:
         where: a folder (everything below it), a file or a glob.
@@ -212,37 +254,14 @@ def board(where: str | os.PathLike[str], *, seconds: float | None = _FIRST) -> B
     stamps = [s for f in find(place, lambda _: None) if not f.why and (s := Stamp.of(f.path)) is not None]
     if not stamps:
         raise BadArguments(f"There is no file at {str(where)!r}.")
-    return _read(sorted(stamps, key=lambda s: -s.changed), [], seconds, 0)
-
-
-def _read(stamps: list[Stamp], rows: list[Tallied], seconds: float | None, failed_n: int) -> Board:
-    """Return the board of some files: from what was kept, else read, as long as there is time."""
-    until = None if seconds is None else time.monotonic() + seconds
-    waiting: list[Stamp] = []
-    with Kept() as kept:
-        for stamp in stamps:
-            found = kept.get(stamp)
-            if found is None and until is not None and time.monotonic() > until:
-                waiting.append(stamp)
-                continue
-            if found is None:
-                found = _rows(stamp)
-                kept.put(stamp, found)
-            failed_n += not found and Path(stamp.path).suffix.lower() in LOGS
-            rows.extend(found)
-    unique = {(r.path, r.id): r for r in rows}
-    newest = sorted(unique.values(), key=lambda r: -(r.started or 0.0))
-    return Board(newest, waiting=waiting, failed_n=failed_n)
-
-
-_NONE: tuple[Tallied, ...] = ()
+    return Board([], waiting=sorted(stamps, key=lambda s: -s.modified)).go_on(seconds)
 
 
 def _rows(stamp: Stamp) -> tuple[Tallied, ...]:
     try:
         return tuple(tallied(each, stamp.path) for s in read_all(stamp.path, progress=False) for each in family(s))
     except (CtxkitError, OSError, ValueError, ArithmeticError, LookupError):
-        return _NONE
+        return ()
 
 
 def _said(r: Tallied) -> str:
@@ -282,12 +301,12 @@ def _group(name: str, rows: list[Tallied]) -> tuple[Box, ...]:
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    known_ = [v for v in values if v is not None]
-    return float(sum(known_)) if known_ else None
+    known = [v for v in values if v is not None]
+    return float(sum(known)) if known else None
 
 
 def _float(value: float | None) -> float | None:
-    return float(value) if known(value) and value is not None else None
+    return None if value is None else float(value)
 
 
 def _day(at: float | None) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ctxkit.commands import options
-from ctxkit.commands.printing import Head, Out, dump, lines, say, written
+from ctxkit.commands.printing import CALLS, COST, PEAK, Head, Out, dump, lines, say, written
 from ctxkit.markup import line
 from ctxkit.readers.folders import LOGS
 
@@ -20,10 +20,10 @@ HEADS = (
     Head("modified", "last", "when"),
     Head("tool", "tool", most=11),
     Head("title", "title or id", wide=True),
-    Head("calls_n", "calls", "count"),
+    CALLS,
     Head("compactions_n", "cuts", "count"),
-    Head("peak_tokens", "peak", "count"),
-    Head("cost_usd", "cost", "usd"),
+    PEAK,
+    COST,
 )
 MOST = 20
 

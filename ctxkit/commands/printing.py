@@ -35,6 +35,16 @@ class Head(NamedTuple):
     """At most so many characters."""
 
 
+RULES = Head("rules", "rules", wide=True)
+SESSIONS = Head("sessions_n", "sessions", "count")
+CALLS = Head("calls_n", "calls", "count")
+PROMPTS = Head("prompt_tokens", "prompts", "count")
+PEAK = Head("peak_tokens", "peak", "count")
+COST = Head("cost_usd", "cost", "usd")
+LOSS = Head("needed_later_loss", "lost", "share")
+UNPAID = Head("unpaid_cuts_n", "unpaid", "count")
+
+
 @dataclass(frozen=True)
 class Out:
     """Where a command's answer goes: the screen, JSON on stdout, or a page."""

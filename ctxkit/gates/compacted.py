@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
-from ctxkit.gates.baselines import load
-from ctxkit.gates.holding import held
+from ctxkit.gates.holding import held, kept
 from ctxkit.gates.programs import command
 from ctxkit.gates.readings import Entry, Reading, measure
 from ctxkit.gates.rounds import Survival, survival
@@ -65,48 +64,35 @@ def gate_compactor(
     Raises:
         BadArguments: it cannot be judged: it fails, hangs, or gives back no messages.
     """
-    given = _sessions(sessions)
     if repeat < 1 or not 0 <= least <= 1:
         raise BadArguments("repeat= is 1 or more, least= a share between 0 and 1.")
+    if update and baseline is None:
+        raise BadArguments("update= writes a baseline: name its file with baseline=.")
+    before = None if baseline is None else kept(baseline, tolerance, update=update)
+    given = _sessions(sessions)
     work = command(compact, timeout) if isinstance(compact, str) else compact
     found = {s.id: [survival(work, s, rounds, seed=i) for i in range(repeat)] for s in given}
     now = {LABEL: {s.id: _entry(s, found[s.id], rounds) for s in given}}
     faults = tuple(
         dict.fromkeys(f for every in found.values() for one in every for f in one.faults)
     )
-    report = _verdict(now, baseline, update=update, tolerance=tolerance)
-    low = [n for n, e in now[LABEL].items() if e.figures["survived"].value < least]
+    report = GateReport(()) if baseline is None else held(before, now, baseline, tolerance)
+    survived = {n: e.figures["survived"].value for n, e in now[LABEL].items()}
     faults += tuple(
-        f"{n}: {now[LABEL][n].figures['survived'].value:.0%} of the facts outlive {rounds} rounds, "
-        f"less than {least:.0%}."
-        for n in low
+        f"{n}: {share:.0%} of the facts outlive {rounds} rounds, less than {least:.0%}."
+        for n, share in survived.items()
+        if share < least
     )
     first = {name: every[0] for name, every in found.items()}
     return CompactorReport(report.changes, (*faults, *report.faults), report.notes, survivals=first)
 
 
-def _verdict(
-    now: dict[str, dict[str, Entry]],
-    baseline: str | os.PathLike[str] | None,
-    *,
-    update: bool,
-    tolerance: float,
-) -> GateReport:
-    if baseline is None:
-        return GateReport(())
-    before = None if update else load(baseline)
-    if before is None and not update:
-        raise BadArguments(
-            f"There is no baseline {str(baseline)!r} yet: make it with --update (update=True)."
-        )
-    return held(before, now, baseline, tolerance)
-
-
 def _sessions(sessions: GivenAll | None) -> list[Session]:
     from ctxkit import samples
     from ctxkit.readers.given import as_sessions
+    from ctxkit.session import apart
 
-    return as_sessions(samples.path() if sessions is None else sessions)
+    return apart(as_sessions(samples.path() if sessions is None else sessions))
 
 
 def _entry(session: Session, found: list[Survival], rounds: int) -> Entry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ctxkit.gates.readings import FIGURES, Figure
 from ctxkit.markup import escape, line
@@ -190,8 +190,3 @@ def _not_compared(label: str, entries: dict[str, Entry], old: dict[str, Entry]) 
         for why, found in told
         if found
     ]
-
-
-def rows(report: GateReport) -> list[dict[str, Any]]:
-    """Return the changes as dictionaries."""
-    return [c._asdict() for c in report.changes]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ctxkit.amounts import counted
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.metrics.cells import FEW, pairs
 from ctxkit.metrics.paces import WINDOW
@@ -44,6 +45,7 @@ def advise(
     rules: Several = "all",
     *,
     executor: Executor | None = None,
+    progress: bool = True,
 ) -> pd.DataFrame:
     """Return the settings on the front for these sessions, the cheapest first, each with its price and its risk.
 
@@ -59,6 +61,7 @@ def advise(
             about the next one.
         rules: the settings to choose among: a grid, presets, or ``"all"`` presets.
         executor: where to run them (see `sweep`).
+        progress: show how far it is, as `sweep` does.
 
     Raises:
         BadArguments: fewer than five sessions can be used; the sentence says what the others lack.
@@ -79,7 +82,8 @@ def advise(
         bounds[id(session)] = _bound(bench.base)  # from what its runs share
         return bench
 
-    every = frame_of(usable, asked, Options(loss=True), executor, bench=bounded)
+    options = Options(loss=True)
+    every = frame_of(usable, asked, options, executor, progress=progress, bench=bounded)
     runs = pd.DataFrame(every)[["rules", "session", "cost_usd", "peak_tokens"]]
     found = front(every)
     n = int(found["sessions_n"].max())
@@ -162,7 +166,7 @@ def _against(row: dict[Any, Any], runs: pd.DataFrame, bounds: Sequence[_Bound]) 
     peak = mine.groupby("session")["peak_tokens"].max().to_dict()
     below = sum(peak.get(b.session, b.stays) < b.stays for b in bounds)
     if below:
-        return f"in {below} sessions it keeps less than what must stay"
+        return f"in {counted(below, 'session')} it keeps less than what must stay"
     if row["most_loss"] is not None and row["needed_later_loss"] > row["most_loss"]:
         return (
             f"it loses more than the {row['most_loss']:.0%} that compacting at the window "
@@ -174,7 +178,7 @@ def _against(row: dict[Any, Any], runs: pd.DataFrame, bounds: Sequence[_Bound]) 
 def _against_none(runs: pd.DataFrame, bounds: Sequence[_Bound]) -> str:
     peak = runs[runs["rules"] == NONE].groupby("session")["peak_tokens"].max().to_dict()
     over = sum(peak.get(b.session, 0) > b.window for b in bounds)
-    return f"{over} sessions would not fit their window" if over else ""
+    return f"{counted(over, 'session')} would not fit the window" if over else ""
 
 
 def _too_few(usable: int, given: int) -> str:

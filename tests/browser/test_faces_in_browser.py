@@ -43,7 +43,7 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     session = ck.read(sample)
     compared = ck.compare(session, progress=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CTXKIT_CACHE", str(folder / "cache"))
+        patch.setenv("CTXKIT_CACHE_DIR", str(folder / "cache"))
         board = ck.board(sample, seconds=None)._repr_html_()
     shown = {
         "session": session._repr_mimebundle_()["text/html"],

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_sweeps_scores import talk
 
 import ctxkit as ck
 from ctxkit.gates.baselines import load
@@ -35,6 +36,14 @@ def test_what_did_not_change_passes(session, kept):
     assert report.ok
     assert {c.state for c in report.changes} == {"same"}
     assert "none got worse" in report.to_text()
+
+
+def test_sessions_of_one_id_are_each_held(tmp_path):
+    short, long = (talk(n, id="same") for n in (20, 30))
+    ck.gate([short, long], "none", tmp_path / "b.json", update=True)
+    found = load(tmp_path / "b.json")["none"]
+    assert list(found) == ["same", "same (2)"]
+    assert found["same"].figures["peak_tokens"].value < found["same (2)"].figures["peak_tokens"].value
 
 
 def test_the_figures_are_those_of_the_comparison(session, kept):

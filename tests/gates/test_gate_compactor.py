@@ -165,6 +165,13 @@ def test_a_program_that_misbehaves_is_a_sentence(session, program, monkeypatch, 
     assert time.monotonic() - begun < 15
 
 
+def test_what_a_program_printed_before_it_ended_is_bounded_too(session, program, monkeypatch):
+    monkeypatch.setattr("ctxkit.gates.programs.LARGEST", 1 << 20)
+    monkeypatch.setattr("ctxkit.gates.programs._PAUSE", 1.0)  # it ends between two looks
+    with pytest.raises(ck.BadArguments, match="printed more than 1 MB"):
+        gate_compactor(program("print('[' + ' ' * (1 << 20) + ']')"), session)
+
+
 def test_what_a_hanging_program_started_ends_with_it(session, tmp_path, program):
     mark = tmp_path / "still"
     body = f"import subprocess; subprocess.Popen(['sh', '-c', 'sleep 3; touch {mark}']); time.sleep(60)"
@@ -189,6 +196,20 @@ def test_a_compactor_is_held_against_its_baseline(session, tmp_path):
     assert "survived" in report.to_text()
     with pytest.raises(ck.BadArguments, match="There is no baseline"):
         gate_compactor(same, session, tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"baseline": "none.json"}, "There is no baseline"),
+        ({"update": True}, "name its file with baseline="),
+        ({"baseline": "b.json", "update": True, "tolerance": 1.0}, "between 0 and 1"),
+    ],
+)
+def test_what_cannot_be_held_is_told_before_the_compactor_is_asked(session, tmp_path, more, told):
+    where = {"baseline": tmp_path / more["baseline"]} if "baseline" in more else {}
+    with pytest.raises(ck.BadArguments, match=told):
+        gate_compactor(lambda _: pytest.fail("it was asked"), session, **more | where)
 
 
 def test_fewer_facts_than_asked_for_are_a_fault(session):

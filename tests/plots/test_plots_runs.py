@@ -107,6 +107,15 @@ def test_advice_needs_five_sessions_and_then_names_the_front():
     assert found["cost_usd"].is_monotonic_increasing
 
 
+def test_advice_shows_no_bar_where_none_is_asked_for(monkeypatch):
+    from ctxkit.sweeps import runs
+
+    asked, real = [], runs._bar
+    monkeypatch.setattr(runs, "_bar", lambda s, t, p: asked.append(p) or real(s, t, p))
+    ck.advise([talk(20 + i, id=f"s{i}") for i in range(5)], ["none"], progress=False)
+    assert asked == [False]
+
+
 def test_no_session_and_no_text():
     with pytest.raises(ck.BadArguments, match="session"):
         ck.plots.cache(3)
