@@ -128,6 +128,15 @@ def test_a_frame_of_compactions_is_taken_and_another_refused(sample):
             chart(pd.DataFrame({"x": [1]}))
 
 
+def test_a_fall_without_a_mark_is_no_compaction_in_a_frame_either():
+    first, *talk = user("x"), *(assistant("y", usage=usage(n)) for n in (40_000, 12_000, 12_500))
+    log = session(first, *talk, summarised([first], text="short"), assistant("z", usage=usage(6_000)))
+    table = ck.frame(log, per="compaction")
+    assert len(table) == 2
+    assert [c[1:6] for c in ck.savings(table).compactions] == [c[1:6] for c in ck.savings(log).compactions]
+    assert len(ck.thrash(table).shares()) == 1
+
+
 # -- the guard -----------------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit.errors import BadArguments
 from ctxkit.frames import compactions, frame
 from ctxkit.markup import line
+from ctxkit.plots.cuts import marked
 from ctxkit.snapshots.columns import NAMES
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ def of_frame(table: pd.DataFrame) -> tuple[list[Compacted], str]:
             f"(ck.frame(..., per='compaction')); this frame lacks {', '.join(lacking)}."
         )
     names = [n for n in ("session", *_COLUMNS, *_WORDS, "cost_usd", "tokens_source") if n in table]
-    plain = table[names].astype(object).where(table[names].notna(), None)
+    found = marked(table)[names]
+    plain = found.astype(object).where(found.notna(), None)
     rows: list[dict[Any, Any]] = plain.to_dict("records")
     return [_of_row(i, row) for i, row in enumerate(rows)], SIZES_ONLY
 
