@@ -70,7 +70,7 @@ def of_session(session: Session, name: str) -> list[Compacted]:
     numbers = zip(*(found[n] for n in (*_COLUMNS, "cost_usd", "cost_source")), strict=True)
     rows = zip(numbers, told, found["tokens_source"], strict=True)
     known = session.has_sizes
-    return [Compacted(name, *row, what, source, detail=known) for row, what, source in rows]
+    return [Compacted._make((name, *row, what, source, known)) for row, what, source in rows]
 
 
 def of_frame(table: pd.DataFrame) -> tuple[list[Compacted], str]:
