@@ -210,7 +210,7 @@ def cuts_of(session: Session, rows: int | None = None) -> Tabular:
         told += f", {counted(falls, 'fall')} of the prompt without a mark"
     cut = rows is not None and len(table) > rows
     caption = f"The first {rows} of {told}." if cut else f"{told}." if falls else ""
-    shown = table.head(rows) if cut else table
+    shown = table if rows is None else table.head(rows)
     return Tabular(_CUTS, tuple(_cut(r) for r in shown.itertuples()), caption)
 
 
