@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 from ctxkit.markup import line
 from ctxkit.readers.given import as_session, as_sessions
 from ctxkit.session import Session
-from ctxkit.titles import title_of
+from ctxkit.titles import title_of, told_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,13 +42,7 @@ def name_all(sessions: GivenAll | Mapping[str, Given] | Compared) -> dict[str, S
         if named
         else [(title_of(s, _LONG), s) for s in as_sessions(given)]
     )
-    out: dict[str, Session] = {}
-    for name, session in pairs:
-        key, n = str(name), 2
-        while key in out:
-            key, n = f"{name} ({n})", n + 1
-        out[key] = session
-    return out
+    return dict(zip(told_apart(str(n) for n, _ in pairs), (s for _, s in pairs), strict=True))
 
 
 def clock(seconds: float | None) -> str | None:
