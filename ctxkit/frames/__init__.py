@@ -9,7 +9,7 @@ from ctxkit.faces import listed
 from ctxkit.frames import calls, compactions, messages, sessions, turns
 from ctxkit.frames.columns import build
 from ctxkit.readers.given import as_sessions
-from ctxkit.session import Session, apart
+from ctxkit.session import apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,9 +8,10 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.frames import frame
-from ctxkit.plots.axes import Axes, Limit, Mark, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.palette import STOP, WARN
+from ctxkit.plots.traces import Limit, Mark, Trace
 from ctxkit.plots.words import noted
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from ctxkit.metrics.misses import misses
 from ctxkit.metrics.money import recorded
 from ctxkit.metrics.prompts import Sent
 from ctxkit.metrics.size import sent, spots_in
-from ctxkit.plots.axes import Axes, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.palette import COLOURS
+from ctxkit.plots.traces import Trace
 from ctxkit.plots.words import noted
 from ctxkit.readers.given import of_session
 

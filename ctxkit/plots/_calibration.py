@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import pandas as pd
 
 from ctxkit.calibrations import Calibration, calibrate
-from ctxkit.plots.axes import Axes, Limit, Mark, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.palette import STOP
+from ctxkit.plots.traces import Limit, Mark, Trace
 from ctxkit.plots.words import noted
 
 if TYPE_CHECKING:

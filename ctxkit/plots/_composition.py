@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from ctxkit.composition import GROUPS, layers, report
 from ctxkit.composition.groups import UNSEEN
 from ctxkit.frames import compactions
-from ctxkit.plots.axes import Axes, Mark, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.palette import GROUP_COLOURS
 from ctxkit.plots.tiles import Tile, Tiles
+from ctxkit.plots.traces import Mark, Trace
 from ctxkit.plots.words import noted
 from ctxkit.readers.given import of_session
 

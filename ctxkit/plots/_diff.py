@@ -10,8 +10,9 @@ from ctxkit.frames import lengths
 from ctxkit.frames.cuts import cuts
 from ctxkit.frames.fates import Fate, State, fates
 from ctxkit.markup import line
-from ctxkit.plots.axes import Axes, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
+from ctxkit.plots.traces import Trace
 from ctxkit.plots.words import noted
 from ctxkit.readers.given import of_session
 from ctxkit.session import apply_edit

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.cells import summary
 from ctxkit.metrics.fronts import front
-from ctxkit.plots.axes import Axes, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.palette import TEXT
+from ctxkit.plots.traces import Trace
 from ctxkit.plots.words import figure, noted, trust
 
 if TYPE_CHECKING:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ctxkit.frames.costs import Costs
-from ctxkit.plots.axes import Axes, Limit, Mark, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.lines import Cut, Line, lines
 from ctxkit.plots.multiples import DRAWN, Group, panels
 from ctxkit.plots.palette import COLOURS
+from ctxkit.plots.traces import Limit, Mark, Trace
 from ctxkit.plots.words import Compared, clock, name_all, noted
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.metrics.items import FAMILIES
 from ctxkit.metrics.loss import by_family, lost
-from ctxkit.plots.axes import Axes, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
+from ctxkit.plots.traces import Trace
 from ctxkit.plots.words import noted
 from ctxkit.readers.given import of_session
 

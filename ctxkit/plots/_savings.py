@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.plots.axes import Axes, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.cuts import cuts_of
+from ctxkit.plots.traces import Trace
 from ctxkit.plots.words import noted
 
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ctxkit.errors import BadArguments
-from ctxkit.plots.axes import Axes, Limit, Mark, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.cuts import cuts_of
 from ctxkit.plots.palette import STOP
+from ctxkit.plots.traces import Limit, Mark, Trace
 from ctxkit.plots.words import noted
 
 if TYPE_CHECKING:

@@ -143,3 +143,8 @@ def _cell(text: str) -> str:
 def safe(text: str, limit: int = 80) -> str:
     """Return untrusted text for a plotly label: plotly reads tags, entities and, with MathJax, dollars in its texts."""
     return html.escape(line(text, limit), quote=False).replace("$", "&#36;")
+
+
+def safe_lines(text: str) -> str:
+    """Lines of untrusted text as plotly's lines."""
+    return "<br>".join(safe(part, 120) for part in text.split("\n"))

@@ -55,8 +55,14 @@ def cuts_of(of: Any, names: Sequence[str], chart: str) -> Cuts:
             f"plots.{chart} takes sessions or a frame of compactions (ck.frame(..., per='compaction')); "
             f"this frame lacks {', '.join(missing)}."
         )
-    found = {n: _plain(of[n]) for n in wanted}
+    table = marked(of)
+    found = {n: _plain(table[n]) for n in wanted}
     return Cuts(tuple(dict.fromkeys(map(str, found["session"]))), (), found)
+
+
+def marked(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame of compactions without the falls that no mark explains: those are none."""
+    return table[table["kind"].ne("unmarked").fillna(value=True)] if "kind" in table else table
 
 
 def _plain(column: pd.Series[Any]) -> list[Any]:

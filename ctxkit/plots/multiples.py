@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.plots.axes import Trace
+from ctxkit.plots.mosaics import Panel
 from ctxkit.plots.palette import COLOURS, DASHES, STOP, TEXT
-from ctxkit.plots.panels import Panel, Panels
+from ctxkit.plots.panels import Panels
+from ctxkit.plots.traces import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

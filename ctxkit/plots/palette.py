@@ -38,3 +38,9 @@ def dash(i: int) -> str:
 def symbol(i: int) -> str:
     """The marker of the i-th trace."""
     return SYMBOLS[i % len(SYMBOLS)]
+
+
+def faint(ink: str) -> str:
+    """Return a colour of the palette as a veil that both themes shine through."""
+    red, green, blue = (int(ink[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.16)"

@@ -6,93 +6,47 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ctxkit.plots.axes import safe_lines
-from ctxkit.plots.chart import safe
-from ctxkit.plots.decimation import decimate
-from ctxkit.plots.palette import GRID, TEXT
+from ctxkit.plots.chart import safe, safe_lines
+from ctxkit.plots.mosaics import CROWD, Mosaic, points
+from ctxkit.plots.palette import GRID, TEXT, faint
+from ctxkit.plots.small import draw
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.plots.axes import Trace
+    from ctxkit.plots.mosaics import Panel
+    from ctxkit.plots.traces import Trace
 
-SHARP = 200
-"""Points of a line: more than a panel is wide."""
-CROWD = 20
-"""Marks above which they are drawn smaller."""
 _ROW, _ABOVE, _BELOW = 112, 56, 64
 _GAP, _HEAD = 0.014, 22
 
 
 @dataclass(frozen=True, kw_only=True)
-class Panel:
-    """One picture."""
-
-    title: str
-    corner: str = ""
-    """A few signs at the right end of the title."""
-    traces: tuple[Trace, ...] = ()
-    """Lines, areas and points; traces of one name in several panels have one place in the legend."""
-    limit: float | None = None
-    """A line across."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Panels:
-    """What is drawn, row by row; implements `Drawing`."""
-
-    panels: tuple[Panel, ...]
-    x: str
-    y: str
-    limit: str = "limit"
-    """What the line across is called."""
-
-    @property
-    def columns(self) -> int:
-        """How many stand side by side: as many as still have room for a title."""
-        n = len(self.panels)
-        return 5 if n > 16 else 4 if n > 9 else min(max(n, 1), 3)
-
-    @property
-    def rows(self) -> int:
-        """How many stand one below another."""
-        return max(-(-len(self.panels) // self.columns), 1)
-
-    def reach(self) -> tuple[float, float, float]:
-        """Return the ends of x and the top of y that all panels share; y begins at 0."""
-        xs = [float(v) for t in self._traces() if len(t.x) for v in (t.x[0], t.x[-1])] or [0.0]
-        tops = [float(np.nanmax(y)) for t in self._traces() if np.isfinite(y := np.array(t.y, dtype=float)).any()]
-        tops += [p.limit for p in self.panels if p.limit]
-        return min(xs) - 0.5, max(xs) + 0.5, max(tops, default=0.0) * 1.06 or 1.0
+class Panels(Mosaic):
+    """Many small pictures and how they are drawn; implements `Drawing`."""
 
     def plotly(self) -> dict[str, Any]:
         """Return data and layout: every panel has axes of its own that move together."""
         data: list[dict[str, Any]] = []
         layout = self._layout()
         told: set[str] = set()
-        x0, x1, _ = self.reach()
+        reach = self.reach()
         for i, panel in enumerate(self.panels):
             place = {"xaxis": _axis("x", i), "yaxis": _axis("y", i)}
             for trace in panel.traces:
                 data.append(_trace(trace, panel.title, first=trace.name not in told) | place)
                 told.add(trace.name)
             if panel.limit:
-                data.append(_limit(self.limit, panel.limit, (x0, x1), first=self.limit not in told) | place)
+                across = _limit(self.limit, panel.limit, reach[:2], first=self.limit not in told)
+                data.append(across | place)
                 told.add(self.limit)
-            layout |= self._axes(i)
+            layout |= self._axes(i, reach)
             layout["annotations"] += _title(panel, i)
         return {"data": data, "layout": layout}
 
     def svg(self) -> str:
         """Return the static picture."""
-        from ctxkit.plots.small import draw
-
         return draw(self)
-
-    def _traces(self) -> list[Trace]:
-        return [t for p in self.panels for t in p.traces]
 
     def _layout(self) -> dict[str, Any]:
         axis = {"xref": "paper", "yref": "paper", "showarrow": False, "font": {"size": 12, "color": TEXT}}
@@ -112,10 +66,10 @@ class Panels:
             ],
         }
 
-    def _axes(self, i: int) -> dict[str, Any]:
+    def _axes(self, i: int, reach: tuple[float, float, float]) -> dict[str, Any]:
         """Return the axes of a panel; only those at the left and at the bottom are labelled."""
         row, column = divmod(i, self.columns)
-        x0, x1, top = self.reach()
+        x0, x1, top = reach
         wide, high = 1 / self.columns, 1 / self.rows
         head = _HEAD / (self.rows * _ROW)
         axis = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID, "tickcolor": GRID, "nticks": 4}
@@ -139,13 +93,6 @@ class Panels:
         number = str(i + 1) if i else ""
         follow = {"matches": "x"} if i else {}, {"matches": "y"} if i else {}
         return {f"xaxis{number}": x | follow[0], f"yaxis{number}": y | follow[1]}
-
-
-def points(trace: Trace) -> tuple[Any, Any, Any]:
-    """Return the places, the heights and the indices of the points of a trace that are drawn."""
-    y = np.array(trace.y, dtype=float)
-    kept = decimate(y, SHARP)
-    return np.asarray(trace.x)[kept], y[kept], kept
 
 
 def _trace(trace: Trace, title: str, *, first: bool) -> dict[str, Any]:
@@ -201,9 +148,3 @@ def _title(panel: Panel, i: int) -> Sequence[dict[str, Any]]:
 
 def _axis(name: str, i: int) -> str:
     return name + (str(i + 1) if i else "")
-
-
-def faint(ink: str) -> str:
-    """Return a colour of the palette as a veil that both themes shine through."""
-    red, green, blue = (int(ink[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red},{green},{blue},0.16)"

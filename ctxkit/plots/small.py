@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ctxkit.markup import escape
-from ctxkit.plots.palette import GRID, SVG_DASHES, TEXT
-from ctxkit.plots.panels import CROWD, faint, points
+from ctxkit.plots.mosaics import CROWD, points
+from ctxkit.plots.palette import GRID, SVG_DASHES, TEXT, faint
 from ctxkit.plots.svg import nice, short
 
 if TYPE_CHECKING:
-    from ctxkit.plots.axes import Trace
-    from ctxkit.plots.panels import Panel, Panels
+    from ctxkit.plots.mosaics import Mosaic, Panel
+    from ctxkit.plots.traces import Trace
 
 _WIDTH, _LEFT, _BOTTOM = 900, 44, 22
 _ROW, _HEAD, _GAP = 100, 18, 10
@@ -38,7 +38,7 @@ class _Place(NamedTuple):
         return self.top + self.high - value / self.y1 * self.high
 
 
-def draw(drawn: Panels) -> str:
+def draw(drawn: Mosaic) -> str:
     """Return an SVG picture of all panels with one legend; nothing of it is a script or a link."""
     x0, x1, top = drawn.reach()
     step = (_WIDTH - _LEFT) / drawn.columns
@@ -111,9 +111,9 @@ def _text(x: float, y: float, text: str, anchor: str, limit: int = 12) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" style="{style}">{escape(text, limit)}</text>'
 
 
-def _legend(drawn: Panels) -> str:
+def _legend(drawn: Mosaic) -> str:
     signs = {"area": "&#9632;", "line": "&#8943;", "points": "&#9660;"}
-    traces = [t for p in drawn.panels for t in p.traces if t.kind in signs]
+    traces = [t for t in drawn.traces if t.kind in signs]
     keys = {t.name: (t.colour or TEXT, "&#9661;" if t.hollow else signs[t.kind]) for t in traces}
     if any(p.limit for p in drawn.panels):
         keys[drawn.limit] = (TEXT, "&#8212;")

@@ -13,7 +13,7 @@ from ctxkit.plots.labels import along, labels
 from ctxkit.plots.palette import GRID, SVG_DASHES, TEXT, colour, dash
 
 if TYPE_CHECKING:
-    from ctxkit.plots.axes import Axes, Trace
+    from ctxkit.plots.traces import Plane, Trace
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 240, 56, 12, 14, 34
 _INK = "var(--jp-content-font-color2,#777777)"
@@ -32,7 +32,7 @@ class _Scale(NamedTuple):
         return _HEIGHT - _BOTTOM - (value - self.y0) / (self.y1 - self.y0) * (_HEIGHT - _TOP - _BOTTOM)
 
 
-def draw(axes: Axes) -> str:
+def draw(axes: Plane) -> str:
     """Return an SVG picture of the axes, its traces, limits and marks; nothing of it is a script or a link."""
     shapes = [(t, *_points(t, axes)) for t in axes.traces if t.shown]
     tops = np.zeros(0) if not axes.stacked else _stack(shapes)
@@ -82,7 +82,7 @@ def _names(scale: _Scale, shapes: list[tuple[Trace, Any, Any]]) -> list[str]:
     return [_text(*label) for label in found]
 
 
-def _points(trace: Trace, axes: Axes) -> tuple[Any, Any]:
+def _points(trace: Trace, axes: Plane) -> tuple[Any, Any]:
     y = np.array(trace.y, dtype=float)
     x = np.asarray(trace.x)
     x = x.astype(float) if x.dtype.kind in "iuf" else np.arange(len(x), dtype=float)
@@ -98,7 +98,7 @@ def _stack(shapes: list[tuple[Trace, Any, Any]]) -> Any:
     return sum(heights) if heights else np.zeros(0)
 
 
-def _scale(axes: Axes, shapes: list[tuple[Trace, Any, Any]], tops: Any) -> _Scale:
+def _scale(axes: Plane, shapes: list[tuple[Trace, Any, Any]], tops: Any) -> _Scale:
     xs = [v for t, x, _ in shapes if len(x) for v in (x.min(), x.max())] or [0.0, 1.0]
     ys = [v for t, _, y in shapes if np.isfinite(y).any() for v in (np.nanmin(y), np.nanmax(y))]
     ys += [limit.y for limit in axes.limits if limit.shown] + (list(tops) if len(tops) else [])
@@ -107,7 +107,7 @@ def _scale(axes: Axes, shapes: list[tuple[Trace, Any, Any]], tops: Any) -> _Scal
     return _Scale(min(xs) - pad, max(xs) + pad, low, high if high > low else low + 1)
 
 
-def _grid(axes: Axes, scale: _Scale) -> str:
+def _grid(axes: Plane, scale: _Scale) -> str:
     out = []
     for tick in nice(scale.y0, scale.y1):
         y = scale.y(tick)
@@ -184,7 +184,7 @@ def _text(x: float, y: float, text: str, anchor: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" style="{style}">{escape(text, 40)}</text>'
 
 
-def _legend(axes: Axes) -> str:
+def _legend(axes: Plane) -> str:
     shown = [(t.name, t.colour or colour(t.look)) for t in axes.traces if t.shown and not t.follows]
     keys = " ".join(
         '<span style="display:inline-block;margin-right:14px;white-space:nowrap">'

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
+from inspect import signature
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, cast
 
 from ctxkit.markup import line
 from ctxkit.readers.given import as_session, as_sessions
 from ctxkit.session import Session
-from ctxkit.titles import title_of
+from ctxkit.titles import title_of, told_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,13 +44,7 @@ def name_all(sessions: GivenAll | Mapping[str, Given] | Compared) -> dict[str, S
         if named
         else [(title_of(s, _LONG), s) for s in as_sessions(given)]
     )
-    out: dict[str, Session] = {}
-    for name, session in pairs:
-        key, n = str(name), 2
-        while key in out:
-            key, n = f"{name} ({n})", n + 1
-        out[key] = session
-    return out
+    return dict(zip(told_apart(str(n) for n, _ in pairs), (s for _, s in pairs), strict=True))
 
 
 def clock(seconds: float | None) -> str | None:
@@ -67,16 +63,16 @@ _P = ParamSpec("_P")
 
 def noted(chart: Callable[_P, Chart]) -> Callable[_P, Chart]:
     """Let a chart show the notes of the sessions, or of the runs, that it is given first."""
+    first = next(iter(signature(chart).parameters))
 
     @wraps(chart)
-    def made(*args: _P.args, **kwargs: _P.kwargs) -> Chart:
-        of: Any = args[0] if args else next(iter(kwargs.values()), None)
-        if isinstance(of, Iterator):  # it can be read once
-            of = list(of)
-            return replace(chart(of, *args[1:], **kwargs), notes=tuple(notes_of(of)))  # type: ignore[arg-type]
-        return replace(chart(*args, **kwargs), notes=tuple(notes_of(of)))
+    def made(*args: Any, **kwargs: Any) -> Chart:
+        of = args[0] if args else kwargs.pop(first, None)
+        if isinstance(of, (str, PathLike, list, Iterator)):  # read once
+            of = as_sessions(of)
+        return replace(chart(of, *args[1:], **kwargs), notes=tuple(notes_of(of)))
 
-    return made
+    return cast("Callable[_P, Chart]", made)
 
 
 def notes_of(of: Any) -> list[str]:

@@ -18,8 +18,8 @@ _HEADER = re.compile(r"[A-Z][\w-]{1,30}: ")
 _PUTTY = re.compile(
     r"Private-Lines: \d{1,3}(?:\\+[nr]|[\r\n])+((?:[A-Za-z0-9+/=]{16,}+(?:\\+[nr]|[\r\n])*)+)"
 )
-_PUTTED = re.compile(r"Private-Lines:[ \d]*(?:(?:\\+[nr]|[\r\n])+[A-Za-z0-9+/=]*+)*")
-_JWK = re.compile(r"\\*\"(?:d|p|q|dp|dq|qi|k)\\*\"\s{0,4}:\s{0,4}\\*\"([\w-]{22,}+)")
+_PUTTED = re.compile(r"Private-Lines:[ \d]*+(?:\\++[nr]?|[\r\nA-Za-z0-9+/=])*+")
+_JWK = re.compile(r"\"(?:d|p|q|dp|dq|qi|k)\\*\"\s{0,4}:\s{0,4}\\*\"([\w-]{22,}+)")
 _LEAST = 32
 """Characters that the first line of a block without an end must have: a word has fewer."""
 

@@ -128,6 +128,8 @@ _WORDS = re.compile(r"[\\\"'`:= \t]{1,12}((?:[a-z]{3,8} ){11,23}[a-z]{3,8})\b")
 """The words that a wallet is made of (BIP 39)."""
 _LONG = 80
 """Characters of a right side in which no other name is looked for."""
+_NAMED = re.compile(r"(\$?)([A-Z0-9_]*)$")
+"""What stands before the telling word in the name of a variable; a `$` where it is only used."""
 _SET = re.compile(r"\bset[ \t]+(?:--\w{1,20}[ \t]+)?\S{0,60}$")
 _FLAG = re.compile(r"(?<![\w-])--?[\w-]{0,60}$")
 _ALONE = re.compile(r"(?:export |set |ENV |ARG |- )?[ \t]*[\w.-]*$")
@@ -223,10 +225,10 @@ def _beside(text: str, at: int, word: str, hit: re.Match[str]) -> tuple[int, int
 def _listed(text: str, at: int, word: str, hit: re.Match[str]) -> bool:
     """Return True for `ENV API_TOKEN x1...` and `config set token x1...`, drawn by a machine."""
     begin = max(at - 60, 0)
-    before = re.search(r"[A-Z0-9_]*$", text[begin:at])
-    name = (before[0] if before else "") + text[at : at + len(word)]
+    before = _NAMED.search(text, begin, at)
+    name = (before[2] if before else "") + text[at : at + len(word)]
     value = hit["bare"] if hit["inside"] is None else hit["inside"]
-    named = "_" in name and name.isupper() and text[begin:at][-len(name) :][:1] != "$"
+    named = "_" in name and name.isupper() and not (before and before[1])
     named = named or bool(_SET.search(text, begin, at))
     return named and len(value) >= 16 and looks.machine_made(value)
 

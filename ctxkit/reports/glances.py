@@ -202,11 +202,14 @@ def questions(session: Session) -> dict[int, str]:
 
 
 def cuts_of(session: Session, rows: int | None = None) -> Tabular:
-    """Return a table of compactions, the first `rows` of them."""
+    """Return a table of compactions and of falls without a mark, the first `rows` of them."""
     table = frame(session, per="compaction")
-    caption = (
-        f"The first {rows} of {len(table):,} compactions." if rows and len(table) > rows else ""
-    )
+    falls = int(table["kind"].eq("unmarked").sum())
+    told = counted(len(table) - falls, "compaction")
+    if falls:
+        told += f", {counted(falls, 'fall')} of the prompt without a mark"
+    cut = rows is not None and len(table) > rows
+    caption = f"The first {rows} of {told}." if cut else f"{told}." if falls else ""
     shown = table if rows is None else table.head(rows)
     return Tabular(_CUTS, tuple(_cut(r) for r in shown.itertuples()), caption)
 

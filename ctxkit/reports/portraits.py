@@ -76,8 +76,8 @@ def _html(session: Session, facts: list[tuple[str, str]]) -> str:
         f"<div><small>Note: {escape(note, 400)}</small></div>" for note in session.notes
     )
     turns, cuts = turns_of(session, _MANY), cuts_of(session, _MANY)
-    folded, head = cuts.to_html(high=_HIGH, sorts=False), counted(len(cuts.rows), "compaction")
-    folded = folded and f"<details><summary>{head}</summary>{folded}</details>"
+    folded = cuts.to_html(high=_HIGH, sorts=False)
+    folded = folded and f"<details><summary>compactions</summary>{folded}</details>"
     hover = f"id {line(session.id, 120)}" + (
         f" · {line(session.path_, 200)}" if session.path_ else ""
     )

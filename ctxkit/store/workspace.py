@@ -65,11 +65,14 @@ class Workspace:
 
     def names(self) -> list[str]:
         """Return the names of the sessions that are kept here, the newest first."""
+        paths: list[Path] = []
+        with suppress(OSError):  # a folder that cannot be entered
+            paths += self.sessions.glob("*.jsonl")
         found: list[tuple[float, str]] = []
-        with suppress(OSError):  # a session that has just gone
-            paths = self.sessions.glob("*.jsonl")
-            ours = (p for p in paths if not p.name.startswith((".", "ctx_", "events_")))
-            found = [(-p.lstat().st_mtime, p.stem) for p in ours]
+        for path in paths:
+            if not path.name.startswith((".", "ctx_", "events_")):
+                with suppress(OSError):  # a session that has just gone
+                    found.append((-path.lstat().st_mtime, path.stem))
         return [name for _, name in sorted(found)]
 
     def scratch(self, session: str) -> Path:

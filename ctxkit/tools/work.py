@@ -43,13 +43,16 @@ def work_tools(keep: Callable[[str, str], None], held: Callable[[str], str]) -> 
         """Write the brief of the task as a JSON object: goal, files_to_change, verify_command,
         execution_checklist, acceptance_criteria, constraints, and what else is needed.
         """  # noqa: D205  one paragraph is what the model reads
+        if len(brief) > MOST_KEPT:
+            raise BadArguments(f"Write at most {MOST_KEPT:,} characters.")
         try:
-            told = json.loads(brief)
+            told = redacted(json.loads(brief))
+            text = json.dumps(told, indent=2, ensure_ascii=False)
         except (ValueError, RecursionError) as e:
-            raise BadArguments(f"The brief is no JSON: {str(e)[:120]}.") from None
-        if not isinstance(told, dict) or len(brief) > MOST_KEPT:
-            raise BadArguments(f"The brief is a JSON object of at most {MOST_KEPT:,} characters.")
-        keep(BRIEF, json.dumps(redacted(told), indent=2, ensure_ascii=False))
+            raise BadArguments(f"The brief is no JSON that can be kept: {str(e)[:120]}.") from None
+        if not isinstance(told, dict):
+            raise BadArguments("The brief is a JSON object: name its fields.")
+        keep(BRIEF, text)
         return f"Kept {', '.join(map(str, told))[:300]}."
 
     def brief_read(field: str = "") -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.markup import escape, line
-from ctxkit.plots.axes import Axes, Limit, Mark, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import table
 from ctxkit.plots.palette import STOP
+from ctxkit.plots.traces import Limit, Mark, Trace
 from ctxkit.widgets.panels import SOFT, TEXT
 
 if TYPE_CHECKING:

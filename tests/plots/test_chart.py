@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import ctxkit as ck
-from ctxkit.plots.axes import Axes, Limit, Mark, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import PLOTLY, Chart, safe
 from ctxkit.plots.decimation import decimate
 from ctxkit.plots.palette import COLOURS, DASHES, GROUP_COLOURS, SYMBOLS, TEXT
 from ctxkit.plots.svg import nice, short
+from ctxkit.plots.traces import Limit, Mark, Trace
 
 EVIL = '<script>alert(1)</script><a href="javascript:x()">y</a><img src=x onerror=z()>%{x}$\\href{javascript:x}{y}$\x1b[31m\u202e'
 CHARTS = ["growth", "budget", "composition", "tiles", "savings", "thrash", "diff"]

@@ -45,6 +45,15 @@ def test_a_frame_of_compactions_is_drawn_as_its_session(chart):
             chart(frame)
 
 
+@pytest.mark.parametrize("chart", [ck.plots.savings, ck.plots.thrash])
+def test_a_fall_without_a_mark_is_no_compaction_in_a_frame_either(chart):
+    first, *talk = user("x"), *(assistant("y", usage=usage(n)) for n in (40_000, 12_000, 12_500))
+    s = session(first, *talk, summarised([first], text="short"), assistant("z", usage=usage(6_000)))
+    table = ck.frame(s, per="compaction")
+    assert table["kind"].tolist() == ["unmarked", "summarised"]
+    assert chart(table).to_text() == chart(s).to_text()
+
+
 def test_savings_of_several_sessions_stand_side_by_side_and_a_guard_counts_within_one():
     one, two = shrinking((100, 40)), msgspec.structs.replace(shrinking((50, 60)), id="other")
     chart = ck.plots.savings([one, two])

@@ -48,6 +48,15 @@ def test_the_page_and_the_notebook_say_the_same(tmp_path):
         assert figure in html(ck.read(SAMPLE))
 
 
+def test_a_fall_without_a_mark_is_told_apart_from_the_compactions():
+    first, *talk = user("x"), *(assistant("y", usage=usage(n)) for n in (40_000, 12_000, 12_500))
+    s = session(first, *talk, summarised([first]), assistant("z", usage=usage(6_000)))
+    assert len(ck.frame(s, per="compaction")) == 2
+    for shown in (text(s), html(s)):
+        assert "1 compaction, 1 fall of the prompt without a mark." in shown
+        assert "2 compactions" not in shown
+
+
 @pytest.mark.parametrize(
     "bare",
     [

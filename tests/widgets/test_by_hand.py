@@ -15,6 +15,7 @@ import ctxkit as ck
 from ctxkit import tokens
 from ctxkit.agent.live import LiveSession
 from ctxkit.errors import BadArguments
+from ctxkit.metrics.bills import Sheet
 from ctxkit.models.scripted import Scripted
 from ctxkit.models.scripts import script
 from ctxkit.policies.guards import AntiThrash
@@ -104,6 +105,16 @@ def test_savings_of_a_record_are_its_frame_and_its_diff(sample):
     assert [row[0] for row in detail["items"]] == sorted(row[0] for row in detail["items"])
 
 
+def test_making_a_compaction_costs_what_the_log_or_the_bill_of_a_replay_says(sample, busy):
+    [recorded] = ck.frame(sample, per="compaction")["cost_usd"].head(1)
+    assert f"Making it cost ${recorded:.4f} (recorded)." in ck.savings(sample).detail["ledger"][0]
+    first = min(ck.metrics.thrash.cuts(busy), key=lambda one: one.call).what.written
+    billed = f"${Sheet.of(sample).summaries_usd(first):.4f} (estimated)."
+    assert f"Making it would have cost {billed}" in ck.savings(busy).detail["ledger"][0]
+    dropped = ck.replay(sample, "inspect_trim")
+    assert "No model made it." in ck.savings(dropped).detail["ledger"][0]
+
+
 def test_savings_of_snapshots_come_from_the_turns_around_and_say_so(tmp_path):
     log = team(300, 2)
     chart = ck.savings(log)
@@ -126,6 +137,15 @@ def test_a_frame_of_compactions_is_taken_and_another_refused(sample):
     for chart in ALL:
         with pytest.raises(BadArguments, match="lacks"):
             chart(pd.DataFrame({"x": [1]}))
+
+
+def test_a_fall_without_a_mark_is_no_compaction_in_a_frame_either():
+    first, *talk = user("x"), *(assistant("y", usage=usage(n)) for n in (40_000, 12_000, 12_500))
+    log = session(first, *talk, summarised([first], text="short"), assistant("z", usage=usage(6_000)))
+    table = ck.frame(log, per="compaction")
+    assert len(table) == 2
+    assert [c[1:6] for c in ck.savings(table).compactions] == [c[1:6] for c in ck.savings(log).compactions]
+    assert len(ck.thrash(table).shares()) == 1
 
 
 # -- the guard -----------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ctxkit.errors import BadArguments
 from ctxkit.frames import compactions, frame
 from ctxkit.markup import line
+from ctxkit.plots.cuts import marked
 from ctxkit.snapshots.columns import NAMES
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ BILLED = (
 SIZES_ONLY = "A frame holds sizes only: give the session to see what each compaction did."
 _WORDS = ("kind", "method", "trigger")
 _COLUMNS = ("compaction", "call", "turn", "tokens_before", "tokens_after", "summary_tokens")
+_SOURCED = ("cost_usd", "cost_source", "tokens_source")
 _NEEDED = ("session", "compaction", "call", "tokens_before", "tokens_after")
 
 
@@ -41,6 +43,7 @@ class Compacted(NamedTuple):
     """Tokens that it put in."""
     usd: float | None
     """What making it cost."""
+    usd_source: str | None
     what: str
     source: str | None
     detail: bool
@@ -64,13 +67,10 @@ def of_session(session: Session, name: str) -> list[Compacted]:
     found = compactions.rows([session])
     words = zip(*(found[n] for n in _WORDS), strict=True)
     told = [_words(row) for row in words]
-    numbers = zip(*(found[n] for n in (*_COLUMNS, "cost_usd")), strict=True)
-    sources, known = found["tokens_source"], session.has_sizes
-    rows = zip(numbers, told, sources, strict=True)
-    return [
-        Compacted(name, number, call, turn, before, after, put, usd, what, source, detail=known)
-        for (number, call, turn, before, after, put, usd), what, source in rows
-    ]
+    numbers = zip(*(found[n] for n in (*_COLUMNS, "cost_usd", "cost_source")), strict=True)
+    rows = zip(numbers, told, found["tokens_source"], strict=True)
+    known = session.has_sizes
+    return [Compacted._make((name, *row, what, source, known)) for row, what, source in rows]
 
 
 def of_frame(table: pd.DataFrame) -> tuple[list[Compacted], str]:
@@ -87,8 +87,9 @@ def of_frame(table: pd.DataFrame) -> tuple[list[Compacted], str]:
             "Give sessions, a frame of snapshots, or a frame of compactions "
             f"(ck.frame(..., per='compaction')); this frame lacks {', '.join(lacking)}."
         )
-    names = [n for n in ("session", *_COLUMNS, *_WORDS, "cost_usd", "tokens_source") if n in table]
-    plain = table[names].astype(object).where(table[names].notna(), None)
+    names = [n for n in ("session", *_COLUMNS, *_WORDS, *_SOURCED) if n in table]
+    found = marked(table)[names]
+    plain = found.astype(object).where(found.notna(), None)
     rows: list[dict[Any, Any]] = plain.to_dict("records")
     return [_of_row(i, row) for i, row in enumerate(rows)], SIZES_ONLY
 
@@ -105,6 +106,7 @@ def _of_row(i: int, row: dict[Any, Any]) -> Compacted:
         after,
         put,
         None if usd is None else float(usd),
+        row.get("cost_source"),
         _words(row.get(n) for n in _WORDS),
         row.get("tokens_source"),
         detail=False,
@@ -137,6 +139,7 @@ def around(log: pd.DataFrame) -> list[Compacted]:
                 _whole(turn),
                 before,
                 after,
+                None,
                 None,
                 None,
                 "marked in the log",
