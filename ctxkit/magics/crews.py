@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
+from ctxkit.magics.approvals import Approvals, ask_here, needed
 from ctxkit.magics.arguments import option, parse, usage, wants_help, word
 from ctxkit.magics.handles import Interrupted
 from ctxkit.magics.texts import Page
@@ -20,12 +21,16 @@ class AskTeam:
     """The line of `%%team`."""
 
     name: str = word("name of the team; one that was begun goes on", default="team")
-    config: str = option("path of a config, or scripted", default="scripted", completes="path")
-    model: str = option("model of all agents", default="")
-    tools: str = option("what agents may have at most, separated by commas", default="files")
+    config: str | None = option("path of a config; without one, scripted", completes="path")
+    model: str | None = option("model of all agents")
+    tools: str | None = option("what agents may have at most, separated by commas; else files")
     root: str | None = option("folder in which all work; without it a scratch folder", completes="path")
-    allow: str = option("protected names that may be written, separated by commas", default="")
+    allow: str | None = option("protected names that may be written, separated by commas")
+    approve: str | None = option("tools that ask before each call, or files, or all")
     out: str | None = option("variable that gets the team")
+
+
+_USUAL = {"config": "scripted", "model": "", "tools": "files", "root": "", "allow": ""}
 
 
 def team(kit: CtxKit, words: str, body: str | None) -> Page:
@@ -37,9 +42,13 @@ def team(kit: CtxKit, words: str, body: str | None) -> Page:
     asked = parse(AskTeam, words, "%%team")
     if asked.out and not asked.out.isidentifier():
         raise BadArguments(f"{asked.out!r} is no name of a variable: give `--out` one, such as team.")
-    made = opened(asked.config, name=asked.name, model=asked.model, tools=_words(asked.tools), root=asked.root,
-                  allow=_words(asked.allow), seed=kit.seed)  # fmt: skip
+    named = {k: v for k, v in asdict(asked).items() if k not in ("name", "out") and v is not None}
+    how = {**_USUAL, "approve": kit.approve, **kit.teams.get(asked.name, {}), **named}
+    made = opened(how["config"], name=asked.name, model=how["model"], tools=_words(how["tools"]),
+                  root=how["root"] or None, allow=_words(how["allow"]), seed=kit.seed)  # fmt: skip
     try:
+        _ask_first(kit, made, how["approve"])
+        kit.teams[asked.name] = how
         made.run(body or "")
     except KeyboardInterrupt:
         raise Interrupted(f"Interrupted. `%team {asked.name}` goes on where it stood.") from None
@@ -50,6 +59,14 @@ def team(kit: CtxKit, words: str, body: str | None) -> Page:
     if asked.out:
         kit.shell.user_ns[asked.out] = made
     return Page(_told(made))
+
+
+def _ask_first(kit: CtxKit, made: Team, words: str) -> None:
+    """Let agents ask a person before the calls that words name."""
+    lives = made.sessions.values()
+    confirmed = needed(words, dict.fromkeys(t for live in lives for t in live.agent.tools), made.root)
+    for live in lives:
+        live.agent.approve = Approvals(confirmed, kit.lives.always(live.name), ask_here)
 
 
 def _told(made: Team) -> str:
