@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
 from ctxkit.magics.approvals import Approvals, ask_here, needed
-from ctxkit.magics.arguments import option, parse, usage, wants_help, word
+from ctxkit.magics.arguments import parse, usage, wants_help
 from ctxkit.magics.handles import Interrupted
+from ctxkit.magics.lines import AskTeam
 from ctxkit.magics.texts import Page
 
 if TYPE_CHECKING:
     from ctxkit.magics.kit import CtxKit
     from ctxkit.teams.working import Team
-
-
-@dataclass(frozen=True)
-class AskTeam:
-    """The line of `%%team`."""
-
-    name: str = word("name of the team; one that was begun goes on", default="team")
-    config: str | None = option("path of a config; without one, scripted", completes="path")
-    model: str | None = option("model of all agents")
-    tools: str | None = option("what agents may have at most, separated by commas; else files")
-    root: str | None = option("folder in which all work; without it a scratch folder", completes="path")
-    allow: str | None = option("protected names that may be written, separated by commas")
-    approve: str | None = option("tools that ask before each call, or files, or all")
-    out: str | None = option("variable that gets the team")
 
 
 _USUAL = {"config": "scripted", "model": "", "tools": "files", "root": "", "allow": ""}
@@ -37,9 +24,13 @@ def team(kit: CtxKit, words: str, body: str | None) -> Page:
     """Let a team work on the task in the cell; without one it goes on with the task that it has."""
     if wants_help(words):
         return Page(f"{usage(AskTeam, '%%team')}\n\nThe cell is the task; `%team NAME` goes on with the one it has.")
+    return work(kit, parse(AskTeam, words, "%%team"), body or "")
+
+
+def work(kit: CtxKit, asked: AskTeam, task: str) -> Page:
+    """Let a team work on a task; an empty one is the one that it has."""
     from ctxkit.teams import team as opened
 
-    asked = parse(AskTeam, words, "%%team")
     if asked.out and not asked.out.isidentifier():
         raise BadArguments(f"{asked.out!r} is no name of a variable: give `--out` one, such as team.")
     named = {k: v for k, v in asdict(asked).items() if k not in ("name", "out") and v is not None}
@@ -49,7 +40,7 @@ def team(kit: CtxKit, words: str, body: str | None) -> Page:
     try:
         _ask_first(kit, made, how["approve"])
         kit.teams[asked.name] = how
-        made.run(body or "")
+        made.run(task)
     except KeyboardInterrupt:
         raise Interrupted(f"Interrupted. `%team {asked.name}` goes on where it stood.") from None
     finally:

@@ -6,6 +6,7 @@ import builtins
 from pathlib import Path
 
 import pytest
+from magics.shells import completions
 
 from ctxkit.errors import BadArguments
 from ctxkit.teams.troupe import TASK
@@ -46,3 +47,10 @@ def test_a_person_is_asked_where_the_line_or_the_settings_say_so(shell, monkeypa
     assert "stopped: " in page
     with pytest.raises(BadArguments, match="no such tool"):
         shell.run_line_magic("team", "roman --approve shel")
+
+
+def test_words_are_completed(shell):
+    Path("two.yaml").write_text(PLAN)
+    assert completions(shell, "%%team two --con") == ["--config"]
+    assert "two.yaml" in completions(shell, "%%team two --config tw")
+    assert completions(shell, "%team two --approve she") == ["shell"]
