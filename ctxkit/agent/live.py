@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import traceback
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -326,13 +326,12 @@ class LiveSession:
 
     def close(self) -> None:
         """Give the session free, and the memory that its model holds; what may outlive the talk is remembered."""
-        self._promotions.end()
-        free = getattr(self.agent.model, "close", None)
-        if callable(free):
-            free()
-        self._events.close()
-        self._snapshots.close()
-        self.log.close()
+        with ExitStack() as closing:  # the session is free at the end, whatever else fails
+            closing.callback(self.log.close)
+            closing.callback(self._snapshots.close)
+            closing.callback(self._events.close)
+            closing.callback(getattr(self.agent.model, "close", lambda: None))
+            self._promotions.end()
 
     def __enter__(self) -> Self:
         return self

@@ -113,7 +113,7 @@ class SessionMemory:
     def promote(self, session: str, messages: Sequence[Message], why: str) -> list[MemoryEntry]:
         """Keep what messages say that may outlive them; return what is new.
 
-        What was forgotten by hand stays forgotten.
+        What was forgotten by hand stays forgotten, and what anybody else wrote stays as it is.
 
         Args:
             session: id of the session.
@@ -123,11 +123,13 @@ class SessionMemory:
         Raises:
             StoreError: it cannot be kept.
         """
-        gone = self.memories.forgotten()
-        known = {(e.type, e.description) for e in self.memories.entries()}
+        held, rows = self.memories.entries(), self.memories.newest_rows()
+        known = {(e.type, e.description) for e in held}
+        others = [e for e in held if rows.get(e.guid.casefold(), {}).get("by") != EXTRACT]
+        taken = self.memories.forgotten().union(*((e.guid, e.name.casefold()) for e in others))
         found = [(x, x.entry()) for x in lessons(messages)]
         fresh = [(x, e) for x, e in found if (e.type, e.description) not in known]
-        wanted = [(x, e) for x, e in fresh if e.guid not in gone][-MOST:]
+        wanted = [(x, e) for x, e in fresh if taken.isdisjoint((e.guid, e.name.casefold()))][-MOST:]
         return [
             self.memories.add(e, session=session, by=EXTRACT, why=why, messages=list(x.sources[:20]))
             for x, e in wanted

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     """Names of pieces, each with what gives its text, asked only where the piece is wanted."""
 
 
+_NAME = 200
+"""Characters of a piece's name; Excel's sheets have 31, a bomb's millions."""
 _BLANK = 3
 """Empty rows in a row that are written as they are; more are counted."""
 
@@ -58,7 +60,8 @@ def lines(data: bytes, asked: dict[str, Any]) -> Iterator[dict[str, str]]:
     if kind != "pdf":
         _check_archive(data, asked)
     left, found = asked["chars"], READERS[kind](data, asked)
-    for name, text in islice(found, asked["pieces"]):
+    for called, text in islice(found, asked["pieces"]):
+        name = called[:_NAME]
         if wanted is not None and name not in wanted:
             continue
         said = text()

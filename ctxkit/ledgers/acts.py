@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 _PATHS = ("path", "destination", "source", "file_path", "filepath", "filename")
 """Arguments that name what is changed: fuseraft's three first, then what other agents call them."""
-_TRACKED = ("writefile", "patchfile", "deletefile", "deletedirectory", "copyfile", "movefile", "shellrun", "gitcommit")
-_COMMIT = "git commit"
+_COMMIT, _COMMITS = "git commit", "gitcommit"
+"""In a command, and in a tool's name without underscores."""
+_TRACKED = ("writefile", "patchfile", "deletefile", "deletedirectory", "copyfile", "movefile", "shellrun", _COMMITS)
 _COMMANDS = ("command", "cmd", "script")
 
 
@@ -73,10 +74,23 @@ class Act(NamedTuple):
         return "delete" in self.call.name.lower() or "remove" in self.call.name.lower()
 
     @property
+    def commit(self) -> str:
+        """The command or the message of the commit that it makes, without keys; empty: it makes none."""
+        if self.is_command:
+            said = command_of(self)
+            return said if _COMMIT in said else ""
+        if _COMMITS not in self._flat:
+            return ""
+        return redact(contents.written(self.call.arguments.get("message") or self.call.name))
+
+    @property
     def tracked(self) -> bool:
         """True for what a change log holds: writes, deletions, commands, commits."""
-        flat = self.call.name.lower().replace("_", "")
-        return any(t in flat for t in _TRACKED) or self.is_command or writes(self.call.name)
+        return any(t in self._flat for t in _TRACKED) or self.is_command or writes(self.call.name)
+
+    @property
+    def _flat(self) -> str:
+        return self.call.name.lower().replace("_", "")
 
 
 def acts(session: Session) -> Iterator[Act]:
@@ -121,7 +135,6 @@ def command_of(act: Act) -> str:
 def _entry(session: Session, turn: int, agent: str, done: Sequence[Act]) -> ChangeEntry:
     kept = [a for a in done if a.outcome == "done" and a.path and not a.is_command]
     commands = [a for a in done if a.is_command]
-    told = [c for a in commands if a.outcome == "done" and _COMMIT in (c := command_of(a))]
     runs = (
         CommandRun(command=command_of(a), succeeded=a.outcome == "done",
                    output=redact(a.output)[:MOST_OUTPUT] or None)
@@ -135,7 +148,7 @@ def _entry(session: Session, turn: int, agent: str, done: Sequence[Act]) -> Chan
         files_written=tuple(dict.fromkeys(a.path for a in kept if a.path and not a.deletes)),
         files_deleted=tuple(dict.fromkeys(a.path for a in kept if a.path and a.deletes)),
         commands_run=tuple(runs),
-        git_commits=tuple(told),
+        git_commits=tuple(a.commit for a in done if a.outcome == "done" and a.commit),
     )
 
 

@@ -84,9 +84,11 @@ def _node(session: Session, act: Act, number: int) -> EvidenceNode:
     output = redact(act.output)[:MOST_OUTPUT]
     command = command_of(act) if act.is_command else None
     kind = "FileDelete" if act.deletes else "FileWrite"
-    if command is not None:
-        kind = "GitCommit" if "git commit" in command else "TestResult" if _TEST.search(command) else "CommandRun"
-    text = "" if command is not None else _text(act)
+    if act.commit:
+        kind = "GitCommit"
+    elif command is not None:
+        kind = "TestResult" if _TEST.search(command) else "CommandRun"
+    text = "" if command is not None or act.commit else _text(act)
     return EvidenceNode(
         id=f"n{number}",
         node_type=kind,
@@ -100,7 +102,7 @@ def _node(session: Session, act: Act, number: int) -> EvidenceNode:
         exit_code=_exit(act) if command is not None else None,
         output_hash=_hash(act.output) if command is not None and act.output else None,
         output=output or None if command is not None else None,
-        commit_message=command if kind == "GitCommit" else None,
+        commit_message=act.commit or None,
         status="passed" if act.outcome == "done" else "failed",
     )
 

@@ -88,7 +88,8 @@ def _held(claim: Claim, log: ChangeLog, turn: int) -> tuple[bool, str]:
         return (True, "a command names it") if runs else (False, "no change of that file, no command")
     runs = [c for e in past for c in e.commands_run]
     if claim.kind == "ran":
-        same = [c for c in runs if claim.target in c.command or c.command in claim.target]
+        known = [c.command for c in runs if c.command]  # a call may name none
+        same = [c for c in known if claim.target in c or c in claim.target]
         return (True, "the command was run") if same else (False, "no such command")
     return _passed(runs)
 

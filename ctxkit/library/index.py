@@ -57,6 +57,10 @@ class Item(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         return sum(f.size_bytes if f.raw_bytes is None else f.raw_bytes for f in self.files)
 
 
+_Told = dict[str, msgspec.Raw]
+_NONE = msgspec.Raw(b"{}")
+
+
 class _Index(msgspec.Struct, frozen=True):
     items: dict[str, msgspec.Raw] = {}
 
@@ -102,7 +106,26 @@ def _item(name: str, raw: msgspec.Raw) -> Item | None:
     return item if sound and all(parts_of(f.relative_path) for f in item.files) else None
 
 
-def encoded(items: dict[str, Item]) -> bytes:
-    """Return an index as bytes: indented, in the order of the names."""
-    told = {name: items[name] for name in sorted(items)}
-    return msgspec.json.format(msgspec.json.encode({"items": told}), indent=2)
+def changed(data: bytes, name: str, item: Item | None) -> bytes:
+    """Return an index with an item put in, or taken out: indented, in the order of the names.
+
+    Whatever else it holds stays, also what is not sound or not known here: it may be fuseraft's.
+
+    Args:
+        data: the index as it is; a file without a byte is an empty one.
+        name: of the item.
+        item: None: it is taken out.
+
+    Raises:
+        ValueError: it is no index.
+    """
+    try:
+        whole = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf") or b"{}", type=_Told)
+        held = msgspec.json.decode(whole.get("items", _NONE), type=_Told)
+    except RecursionError:
+        raise ValueError("It is nested too deeply.") from None
+    held.pop(name, None)
+    if item is not None:
+        held[name] = msgspec.Raw(msgspec.json.encode(item))
+    told = {**whole, "items": dict(sorted(held.items()))}
+    return msgspec.json.format(msgspec.json.encode(told), indent=2)

@@ -17,9 +17,9 @@ from ctxkit.library.index import (
     MOST_BYTES,
     Item,
     Kept,
+    changed,
     checked,
     decoded,
-    encoded,
     parts_of,
 )
 from ctxkit.markup import line
@@ -178,20 +178,19 @@ class Library:
                      for path, (data, raw) in sorted(files.items()))  # fmt: skip
         now = datetime.now(UTC).isoformat(timespec="seconds")
         item = Item(name, line(description, 300) or None, source, now, kept, info or None)
-        fresh = f".new-{secrets.token_hex(4)}"
+        fresh, index = f".new-{secrets.token_hex(4)}", self._changed(home, name, item)
         with self._shelf(home, make=0o700) as shelf:
             try:
                 for path, (data, _) in files.items():
                     *folders, last = (fresh, *path.split("/"))
                     with shelf.enter(".").below(folders, make=0o700) as folder:
                         folder.write(last, (data,))
-                _remove(shelf, name)
-                shelf.rename(fresh, name)
+                _replace(shelf, fresh, name)
             except OSError as e:
                 with suppress(OSError):
                     _remove(shelf, fresh)
                 raise StoreError(f"{name!r} could not be kept ({e.strerror}).") from None
-        self._write(home, {**self._index(home)[0], name: item})
+            shelf.write(INDEX, (index,))
         return item
 
     def remove(self, name: str) -> Item:
@@ -206,32 +205,53 @@ class Library:
         if home is None:
             self.of(name)
             raise StoreError(f"{name!r} cannot be removed.")
-        item = known[home].pop(name)
-        self._write(home, known[home])
+        index = self._changed(home, name, None)
         with self._shelf(home) as shelf, suppress(FileNotFoundError):
+            shelf.write(INDEX, (index,))
             _remove(shelf, name)
-        return item
+        return known[home][name]
 
     # -- inside ------------------------------------------------------------------------------------
 
     def _index(self, home: str) -> tuple[dict[str, Item], int]:
-        parts = (home, CONTEXT, INDEX)
-        if not self.base.is_dir() or not self._root.is_there(parts):
-            return {}, 0
         try:
-            with self._root.opened_at(parts) as file:
-                data = file.read(MOST_BYTES + 1)
+            data = self._data(home)
         except StoreError:
             return {}, 1
-        return decoded(data) if len(data) <= MOST_BYTES else ({}, 1)
+        return decoded(data)
+
+    def _data(self, home: str) -> bytes:
+        """Return the bytes of an index; an empty one where there is none.
+
+        Raises:
+            StoreError: it cannot be read, or is too large.
+        """
+        parts = (home, CONTEXT, INDEX)
+        if not self.base.is_dir() or not self._root.is_there(parts):
+            return b"{}"
+        with self._root.opened_at(parts) as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise StoreError(f"{'/'.join(parts)} has more than {MOST_BYTES:,} bytes.")
+        return data
+
+    def _changed(self, home: str, name: str, item: Item | None) -> bytes:
+        """Return the bytes of an index with an item put in, or taken out.
+
+        Raises:
+            StoreError: what is there is no index; it stays as it is.
+        """
+        try:
+            return changed(self._data(home), name, item)
+        except ValueError:
+            raise StoreError(
+                f"{home}/{CONTEXT}/{INDEX} is damaged: mend it, or move it away; what is there "
+                "would be lost."
+            ) from None
 
     def _is_there(self, home: str, name: str, file: Kept) -> bool:
         inside = parts_of(file.relative_path)
         return inside is not None and self._root.is_file((home, CONTEXT, name, *inside))
-
-    def _write(self, home: str, items: dict[str, Item]) -> None:
-        with self._shelf(home, make=0o700) as shelf:
-            shelf.write(INDEX, (encoded(items),))
 
     @contextmanager
     def _shelf(self, home: str, make: int | None = None) -> Iterator[Folder]:
@@ -245,6 +265,21 @@ def _parts(path: str) -> tuple[str, ...] | None:
     found = parts_of(path.strip().removeprefix("./").rstrip("/"))
     named = found is not None and found[0] in HOMES and found[1:2] == (CONTEXT,)
     return found if named else None
+
+
+def _replace(shelf: Folder, fresh: str, name: str) -> None:
+    """Give a folder a name; what has that name already goes then, and stays where that fails."""
+    old = f".old-{fresh}"
+    with suppress(FileNotFoundError):
+        shelf.rename(name, old)
+    try:
+        shelf.rename(fresh, name)
+    except OSError:
+        with suppress(FileNotFoundError):
+            shelf.rename(old, name)
+        raise
+    with suppress(OSError):
+        _remove(shelf, old)
 
 
 def _remove(shelf: Folder, name: str) -> None:

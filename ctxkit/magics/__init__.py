@@ -35,7 +35,7 @@ def load(shell: InteractiveShell) -> None:
     from ctxkit.injected import SECTIONS
     from ctxkit.magics.completion import matcher
     from ctxkit.magics.kit import CONTEXT, DEFAULT, CtxKit
-    from ctxkit.magics.lines import AGENT, COMPACT
+    from ctxkit.magics.lines import AGENT, COMPACT, TEAM
     from ctxkit.magics.memory_words import WORDS, memories
     from ctxkit.magics.recollections import MEMORY
     from ctxkit.memory.entry import TYPES
@@ -62,7 +62,7 @@ def load(shell: InteractiveShell) -> None:
             "entry": lambda: [e.name for e in memories().entries() if " " not in e.name],
             "section": lambda: ("on", "off", *SECTIONS, *(f"-{name}" for name in SECTIONS)),
         }
-        known = {"context": CONTEXT, "agent": AGENT, "compact": COMPACT, "memory": MEMORY}
+        known = {"context": CONTEXT, "agent": AGENT, "team": TEAM, "compact": COMPACT, "memory": MEMORY}
         shell.Completer.custom_matchers.append(matcher(known, sources, DEFAULT))
 
 

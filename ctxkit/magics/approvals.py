@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ctxkit.agent.live import FILES, TOOLS
+from ctxkit.agent.live import TOOLS, tools_of
 from ctxkit.agent.running import in_thread
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.markup import line, plain
 from ctxkit.redaction import redact, redacted
-from ctxkit.tools.files import file_tools
+from ctxkit.tools.work import described
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -62,7 +62,7 @@ class Approvals:
 
 
 def needed(words: str, tools: Iterable[str], root: Root) -> frozenset[str]:
-    """Return the tools that need a word: names, `files`, `all`.
+    """Return the tools that need a word: names, groups of them such as `files`, `all`.
 
     Args:
         words: as `--approve` has them, separated by commas.
@@ -78,8 +78,8 @@ def needed(words: str, tools: Iterable[str], root: Root) -> frozenset[str]:
             f"`--approve {line(name, 60)}`: the session has no such tool; it has {', '.join(known)}."
             f"{did_you_mean(name, [*known, *TOOLS, EVERY])}"
         )
-    if FILES in names:
-        names |= {t.name for t in file_tools(root)}
+    groups = tools_of(sorted(names.intersection(TOOLS)), root, {}, work=described())
+    names |= {t.name for t in groups}
     return frozenset(known if EVERY in names else names)
 
 

@@ -53,6 +53,8 @@ class CtxKit(Magics):
         super().__init__(shell, **traits)
         self.sessions = Registry()
         self._lives: Lives | None = None
+        self.teams: dict[str, dict[str, str]] = {}
+        """Of each team that worked in this kernel: what it was opened with."""
 
     @property
     def lives(self) -> Lives:

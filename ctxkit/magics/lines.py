@@ -1,11 +1,11 @@
-"""The lines of `%%agent` and `%compact`: what may be written after them."""
+"""The lines of `%%agent`, `%%team` and `%compact`: what may be written after them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.magics.arguments import option, rest
+from ctxkit.magics.arguments import option, rest, word
 from ctxkit.magics.subcommands import Subcommand
 
 if TYPE_CHECKING:
@@ -64,6 +64,24 @@ class Compact:
     dry_run: bool = option("show what it would do, and do nothing", default=False)
 
 
+@dataclass(frozen=True)
+class AskTeam:
+    """The line of `%%team`."""
+
+    name: str = word("name of the team; one that was begun goes on", default="team")
+    config: str | None = option("path of a config; without one, scripted", completes="path")
+    model: str | None = option("model of all agents")
+    tools: str | None = option("what agents may have at most, separated by commas; else files")
+    root: str | None = option(
+        "folder in which all work; without it a scratch folder", completes="path"
+    )
+    allow: str | None = option("protected names that may be written, separated by commas")
+    approve: str | None = option(
+        "tools that ask before each call, or files, or all", completes="tools"
+    )
+    out: str | None = option("variable that gets the team")
+
+
 def _agent(kit: CtxKit, asked: Any) -> object:
     from ctxkit.magics.agents import take
 
@@ -76,6 +94,13 @@ def _compact(kit: CtxKit, asked: Any) -> object:
     return do(kit, asked, "")
 
 
+def _team(kit: CtxKit, asked: Any) -> object:
+    from ctxkit.magics.crews import work
+
+    return work(kit, asked, "")
+
+
 AGENT = {"": Subcommand("", "Take a turn of an agent.", Ask, _agent)}
+TEAM = {"": Subcommand("", "Let a team of agents work on a task.", AskTeam, _team)}
 COMPACT = {"": Subcommand("", "Compact a live session by hand.", Compact, _compact)}
 """One line each, without subcommands: for completion."""

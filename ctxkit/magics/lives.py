@@ -42,6 +42,7 @@ class Parts(NamedTuple):
     tools: tuple[Any, ...]
     root: Path | None
     allow: tuple[str, ...]
+    memory: tuple[str, ...]
 
 
 SETTINGS = (
@@ -122,8 +123,8 @@ class Lives:
             if again:  # what differs was named in this kernel
                 self._known[name].notes = ()
         live = self._known[name]
-        live.settings = settings
         live.inject(settings["sections"], system if asked.get("system") or not live.session.log else "")
+        live.settings = settings
         self.current = name
         self._kit.sessions.add(live.session, name)
         return live
@@ -200,7 +201,6 @@ class Lives:
         Raises:
             BadArguments: a model, rules or a tool do not exist.
         """
-        known_words(settings["memory"], self._kit.shell.user_ns)
         for key in ("model", "summary_model"):
             self._check_model(settings[key])
         return Parts(
@@ -211,6 +211,7 @@ class Lives:
             tools=tuple(self._held(settings["tools"])),
             root=Path(settings["root"]).expanduser() if settings["root"] else None,
             allow=tuple(w.strip() for w in settings["allow"].split(",") if w.strip()),
+            memory=tuple(known_words(settings["memory"], self._kit.shell.user_ns)),
         )
 
     def _check_model(self, name: str) -> None:

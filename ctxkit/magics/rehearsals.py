@@ -80,9 +80,10 @@ def _tools(named: Sequence[str | Any]) -> list[Any]:
 
     from ctxkit.agent.live import tools_of
     from ctxkit.tools.root import Root
+    from ctxkit.tools.work import described
 
     with TemporaryDirectory() as folder:
-        return tools_of(named, Root(folder), {})
+        return tools_of(named, Root(folder), {}, work=described())
 
 
 def _parts(shown: Iterable[Message], counter: Any, fixed: int) -> list[tuple[str, int]]:

@@ -118,10 +118,17 @@ class Memories:
         return kept
 
     def forgotten(self) -> frozenset[str]:
-        """Return the guids of entries that were taken out, and not kept again since."""
-        rows = (row for folder in self.folders for row in folder.audit())
-        last = {row.get("guid", ""): row.get("what") for row in rows}
-        return frozenset(guid for guid, what in last.items() if what == "forgotten")
+        """Return guids and names of entries that were taken out, and not kept again since.
+
+        Names are in lower case: what is said again may get another guid.
+        """
+        return frozenset(k for k, row in self.newest_rows().items() if row.get("what") == "forgotten")
+
+    def newest_rows(self) -> dict[str, dict[str, Any]]:
+        """Return the newest row of the audit on each guid, and on each name in lower case."""
+        rows = [row for folder in self.folders for row in folder.audit()]
+        rows.sort(key=lambda row: str(row.get("time", "")))
+        return {str(row.get(key, "")).casefold(): row for row in rows for key in ("guid", "name")}
 
     def why(self, name: str) -> tuple[MemoryEntry, list[dict[str, Any]]]:
         """Return an entry, and what the audit says of it: who saved it, when, from which messages.

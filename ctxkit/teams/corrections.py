@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -83,8 +82,3 @@ def framed(agent: str, tool: str, arguments: str, result: str) -> str:
 def heard(agent: str, words: str) -> str:
     """Return another agent's words as others hear them."""
     return f"[{agent}]\n{words}"
-
-
-def found_in(pattern: str, text: str) -> bool:
-    """Say whether a regular expression is found in the end of a reply, at most 20,000 characters."""
-    return re.search(pattern, text[-20_000:]) is not None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.live import LiveSession
-from ctxkit.errors import BadArguments
+from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.markup import plain
 from ctxkit.models.catalogue import model as named
 from ctxkit.prices import price
 from ctxkit.teams.handing import team_tools
+from ctxkit.teams.roles import PLUGINS
 from ctxkit.tokens import default
 
 if TYPE_CHECKING:
@@ -48,15 +50,16 @@ class Crew:
         root: Root, allow: Sequence[str], clock: Callable[[], float], limits: Limits, approve: Approve | None,
         hear: Listener, seed: str,
     ) -> None:  # fmt: skip
+        known = list(dict.fromkeys(PLUGINS.values()))
+        for name in (t for t in tools if isinstance(t, str) and t not in known):
+            raise BadArguments(
+                f"Agents of a team can have no tool {plain(name, 60)!r}; name some of "
+                f"{', '.join(known)}, or give tools of your own.{did_you_mean(name, known)}"
+            )
         self.root, self._plan, self._tools, self._allow = root, plan, tuple(tools), tuple(allow)
         self._given = {k.casefold(): m for k, m in models.items()}
-        self._clock, self._limits, self._approve, self._hear, self._seed = (
-            clock,
-            limits,
-            approve,
-            hear,
-            seed,
-        )
+        self._clock, self._limits, self._approve = clock, limits, approve
+        self._hear, self._seed = hear, seed
         self._models = {
             m.name: self._model(m, model) for m in plan.members
         }  # what does not exist is said first
@@ -81,8 +84,6 @@ class Crew:
         return live
 
     def _bounds(self, member: Member) -> Limits:
-        from dataclasses import replace
-
         return replace(self._limits, calls=member.max_calls) if member.max_calls else self._limits
 
     def _offered(self, member: Member) -> list[str | Tool]:

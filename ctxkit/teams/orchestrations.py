@@ -10,6 +10,7 @@ from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.markup import plain
 from ctxkit.teams.config_fields import Fields, listed
 from ctxkit.teams.handoffs import sources
+from ctxkit.teams.patterns import pattern_of
 from ctxkit.teams.roles import member
 from ctxkit.teams.rosters import Contract, Order, Requirement, Roster, Stop, TeamState, Transition
 
@@ -55,11 +56,13 @@ def plan_of(config: Mapping[str, Any]) -> Roster:
         stops=tuple(_stops(ending, names)),
         brief=checks.text("BriefPath") or Roster.brief,
         report=checks.text("TestReportPath") or Roster.report,
-        assertions=tuple(checks.texts("TestAssertionPatterns")) or Roster.assertions,
+        assertions=tuple(
+            pattern_of(p, "Validation.TestAssertionPatterns")
+            for p in checks.texts("TestAssertionPatterns")
+        )
+        or Roster.assertions,
         notes=tuple(_unobeyed(body)),
     )
-    for pattern in made.assertions:
-        _regex(pattern, "Validation.TestAssertionPatterns")
     return _machine(made, body, selection) if order == "statemachine" else made
 
 
@@ -176,11 +179,10 @@ def _stops(f: Fields, names: Sequence[str]) -> list[Stop]:
     out = []
     for row in rows:
         if row.text("Pattern"):
-            _regex(row.text("Pattern"), "Termination")
             who = tuple(
                 _one_of(a, names, "AgentNames of Termination") for a in row.texts("AgentNames")
             )
-            out.append(Stop(pattern=row.text("Pattern"), agents=who))
+            out.append(Stop(pattern=pattern_of(row.text("Pattern"), "Termination"), agents=who))
     return out
 
 
@@ -239,12 +241,3 @@ def _one_of(name: str, known: Sequence[str], what: str) -> str:
             f"{did_you_mean(name, known)}"
         )
     return found
-
-
-def _regex(pattern: str, where: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as e:
-        raise BadArguments(
-            f"{where}: {plain(pattern, 60)!r} is no regular expression ({e})."
-        ) from None

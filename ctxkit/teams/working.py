@@ -27,7 +27,7 @@ from ctxkit.teams.filters import ARTIFACTS
 from ctxkit.teams.handing import HANDOFF_TOOL
 from ctxkit.teams.handoffs import Shelf, artifacts, empty, handed
 from ctxkit.teams.ledger import FROM, TeamLedger
-from ctxkit.teams.machine import Decided, Spoken, begun, decided, speaker
+from ctxkit.teams.machine import Decided, Spoken, begun, check, decided, speaker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,7 +57,7 @@ class Team:
 
     Raises:
         StoreError: another process runs it.
-        BadArguments: it was begun elsewhere, and nobody vouched for it.
+        BadArguments: it was begun elsewhere, and nobody vouched for it; or with another config.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class Team:
             log = SessionLog(workspace.sessions, name, fresh, self._begun)
             undo.callback(log.close)
             self.ledger = TeamLedger(log, clock)
+            check(plan, self.standing, self.ledger.worked(), name)
             self.sessions: dict[str, LiveSession] = {}
             for member in plan.members:
                 live = crew.open(member, name, self.id, workspace)

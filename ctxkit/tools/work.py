@@ -18,6 +18,11 @@ MOST_READ = 8_000
 MOST_KEPT = 200_000
 
 
+def described() -> tuple[Tool, ...]:
+    """Return the tools as a model is told of them; they keep nothing."""
+    return work_tools(lambda _, __: None, lambda _: "")
+
+
 def work_tools(keep: Callable[[str, str], None], held: Callable[[str], str]) -> tuple[Tool, ...]:
     """Return the tools.
 

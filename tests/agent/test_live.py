@@ -202,3 +202,14 @@ def test_a_killed_session_loses_no_acknowledged_line_and_resumes(tmp_path, seed)
             assert len(s.session.log) >= acknowledged, (seed, i)
             assert run(s.turn("go on")).ended == "answered"
         assert not ck.read(s.log.path).faults
+
+
+def test_a_session_is_free_after_a_close_that_failed(tmp_path, monkeypatch):
+    def fails():
+        raise OSError("no space left")
+
+    first = live(tmp_path)
+    monkeypatch.setattr(first.agent.model, "close", fails, raising=False)
+    with pytest.raises(OSError, match="no space left"):
+        first.close()
+    live(tmp_path).close()

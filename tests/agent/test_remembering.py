@@ -156,6 +156,18 @@ def test_the_end_of_a_session_is_extracted_and_what_was_forgotten_stays_so(tmp_p
     assert "always-keep-the-column-order-the" not in [e.name for e in held.entries()]
 
 
+def test_what_a_person_wrote_is_not_taken_back_by_what_is_said(tmp_path, held):
+    name = "always-keep-the-column-order-the"
+    held.add(entry(name, "Columns may move.", "feedback"))
+    with opened(tmp_path, SessionMemory(held)) as live:
+        run(live.turn(WISH))
+    assert [e.description for e in held.entries() if e.name == name] == ["Columns may move."]
+    held.forget(name)  # its guid was the person's, the lesson's is another
+    with opened(tmp_path, SessionMemory(held), name="other") as live:
+        run(live.turn(WISH))
+    assert name not in [e.name for e in held.entries()]
+
+
 def test_a_session_without_a_memory_leaves_nothing(tmp_path, held):
     with opened(tmp_path, None) as live:
         run(live.turn(WISH))

@@ -113,6 +113,14 @@ def test_a_sheet_with_one_cell_at_its_far_end_is_short(tmp_path):
     assert read(far).pieces[0].text == "7\n[1,048,574 empty rows]\n\t1"
 
 
+def test_a_sheets_name_is_bounded(tmp_path):
+    path = made.xlsx(tmp_path / "a.xlsx")
+    with zipfile.ZipFile(path) as held:
+        body = held.read("xl/workbook.xml").replace(b'name="Rates"', b'name="' + b"N" * 2_000_000 + b'"')
+    (first, _) = read(made.rewritten(path, tmp_path / "b.xlsx", "xl/workbook.xml", body)).pieces
+    assert (len(first.name), first.text[:2]) == (200, "C0")
+
+
 def test_a_pdf_that_unpacks_without_end_is_refused(tmp_path):
     import zlib
 

@@ -135,3 +135,26 @@ def test_fusterafts_own_file_grounds_a_session(tmp_path):
     table = grounding(talk(), ledger(path, ChangeLog))
     assert dict(zip(table.target, table.grounded, strict=True))["c.py"]
     assert table[table.kind == "passed"].why.iloc[0] == "the last test command failed"
+
+
+def test_a_commit_by_a_tool_of_its_own_is_a_commit():
+    made = tool_call("git_commit", "c1", message=f"Add totals {KEY}")
+    bad = tool_call("git_commit", "c2", message="Empty")
+    held = session(
+        user("Commit."),
+        assistant("", made), result("[main 1234]", made),
+        assistant("", bad), result("nothing to commit", bad, is_error=True),
+        assistant("Done."),
+    )  # fmt: skip
+    (entry,) = changes_of(held).entries
+    assert [c.startswith("Add totals ") for c in entry.git_commits] == [True]
+    nodes = evidence_of(held).nodes
+    assert [(n.node_type, n.status) for n in nodes] == [("GitCommit", "passed"), ("GitCommit", "failed")]
+    assert nodes[0].commit_message == entry.git_commits[0]
+    assert KEY not in f"{entry}{nodes}"
+
+
+def test_a_command_without_words_proves_nothing():
+    empty = tool_call("bash", "c1")
+    held = session(user("Go."), assistant("", empty), result("?", empty), assistant("I ran `make lint`."))
+    assert grounding(held).grounded.tolist() == [False]

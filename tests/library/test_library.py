@@ -15,6 +15,7 @@ from ctxkit.errors import BadArguments, StoreError
 from ctxkit.library import Library, index_block, taken
 from ctxkit.library.block import HEAD, MOST_CHARS
 from ctxkit.library.index import decoded, parts_of
+from ctxkit.tools.folders import Folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -226,3 +227,41 @@ def test_no_path_has_a_part_that_leads_up(path):
 def test_any_bytes_are_an_index_or_none(data):
     items, unsound = decoded(data)
     assert unsound or isinstance(items, dict)
+
+
+def test_what_else_an_index_holds_stays(base, tmp_path):
+    path = base / ".fuseraft/context/index.json"
+    odd = {"name": "odd.name", "files": [], "tags": [1]}
+    known = {"name": "api", "sourcePath": "x", "files": [{"relativePath": "a.md", "sizeBytes": 1, "hash": "f"}]}
+    write(path, json.dumps({"version": 2, "items": {"odd.name": odd, "api": known}}))
+    write(path.parent / "api/a.md", "A")
+    library = add(base, write(tmp_path / "b.md", "B"), "b", home=".fuseraft")
+    told = json.loads(path.read_text())
+    assert (told["version"], told["items"]["odd.name"], told["items"]["api"]) == (2, odd, known)
+    library.remove("b")
+    assert json.loads(path.read_text()) == {"version": 2, "items": {"odd.name": odd, "api": known}}
+
+
+@pytest.mark.parametrize("data", ["{", "[]", '{"items": 7}', "x" * 4_000_001])
+def test_a_damaged_index_is_not_written_over(base, tmp_path, data):
+    path = write(base / ".ctxkit/context/index.json", data)
+    with pytest.raises(StoreError, match=r"\.ctxkit/context/index\.json (is damaged|has more than)"):
+        add(base, write(tmp_path / "b.md", "B"), "b")
+    assert path.read_text() == data
+    assert [p.name for p in path.parent.iterdir()] == ["index.json"]
+
+
+def test_an_item_that_cannot_be_replaced_stays(base, tmp_path, monkeypatch):
+    library = add(base, write(tmp_path / "a.md", "A"), "a")
+    rename = Folder.rename
+
+    def fails(self, old, new):
+        if old.startswith(".new-"):
+            raise OSError(28, "No space left on device")
+        rename(self, old, new)
+
+    monkeypatch.setattr(Folder, "rename", fails)
+    with pytest.raises(StoreError, match="could not be kept"):
+        add(base, write(tmp_path / "a.md", "B"), "a")
+    assert library.text(".ctxkit/context/a") == "A"
+    assert sorted(p.name for p in (base / ".ctxkit/context").iterdir()) == ["a", "index.json"]

@@ -116,6 +116,9 @@ def test_a_cell_is_taken_as_it_stands(shell):
 
 def test_a_dry_run_sends_and_keeps_nothing(shell):
     assert "tool descriptions" in repr(run(shell, "%%agent --dry-run\nWhat?"))
+    files, more = (re.search(r"([\d,]+)  tool descr", repr(run(shell, f"%%agent --dry-run --tools {t}\nWhat?")))[1]
+                   for t in ("files", "files,work"))
+    assert int(more.replace(",", "")) > int(files.replace(",", ""))
     assert not Path(".ctxkit").exists()
     run(shell, "%%agent\nWrite it")
     size, before = kit(shell).lives.get().agent.compactor.context.tokens, kit(shell).session()

@@ -64,6 +64,9 @@ def test_a_script_remembers_where_it_is_asked_to_alone(kernel, tmp_path):
     block = memory(run(kernel, "%%agent --session b --memory on\nGo").session)
     assert block == ["## MEMORY: facts recalled from prior sessions\n[feedback] runner: Use pytest -q."]
     assert "Memory: " in repr(run(kernel, "%agent --session b"))
+    off = memory(run(kernel, "%%agent --session b --memory off\nGo on").session)
+    assert off == [*block, "[memory: no longer there]"]
+    assert "Memory: " not in repr(run(kernel, "%agent --session b"))
     with_, without = (repr(run(kernel, f"%%agent --session c --memory {m} --dry-run\nGo")) for m in ("on", "off"))
     assert with_ != without
     with pytest.raises(BadArguments, match="no memory 'redis'"):
