@@ -48,7 +48,22 @@ def test_cline_never_summarises_the_last_request():
 def test_cline_is_due_at_nine_tenths_of_nine_tenths():
     """CONTEXT_WINDOW_INPUT_RATIO and COMPACTION_TRIGGER_RATIO"""
     rules = presets.cline(context_window=200_000)
-    assert rules.trigger.tokens(rules.room(shown(user("x")).log)) in (None, 162_000)
+    share, _ = rules.trigger.parts
+    assert share.tokens(rules.room(shown(user("x")).log)) == 162_000
+    h = shown(user("x" * 4 * 161_999), counter=CHARS)
+    one_more = shown(h.messages[0], user("xxxx"))
+    assert [rules.trigger(at, rules.room(at.log)) for at in (h, one_more)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("more", "free"),
+    [({}, 20_000), ({"reserved": 5000}, 5000), ({"limit_input": 28_000}, 20_000)],
+)
+def test_opencode_2_holds_its_own_tokens_free(more, free):
+    """2 holds 20,000 free, whatever a reply may have: a window of 30,000 is enough"""
+    assert presets.opencode(version="2", context_window=30_000, **more).reserve == free
+    with pytest.raises(BadArguments, match="leaves no room"):
+        presets.opencode(version="2", context_window=free)
 
 
 @pytest.mark.parametrize(("n", "gone"), [(10, 4), (5, 2), (4, 0), (3, 0)])
