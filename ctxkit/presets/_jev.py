@@ -128,7 +128,7 @@ def jev(
     """Return Jev's rules: what lies before the last messages loses its tool results, never its text.
 
     Read in `src/compact.ts` of tamaratran/fast-jev-compaction at 15c1ea2 (`DEFAULT_OPTIONS`: 0.5, 6, 300; the decisions
-    on a call; the slack of 120 characters).
+    on a call; the slack of 120 characters). The share at which it compacts (0.8) is not confirmed.
 
     Args:
         context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
