@@ -135,6 +135,28 @@ def test_jev_keeps_all_text_and_cuts_old_results():
     assert [m.text for m in new.messages if m.text.startswith("said")] == [f"said {i}" for i in range(4)]
 
 
+NOTHING = presets.jev(preserve_recent_messages=0, scorer=lambda m: (0.0, 0.0)).policy
+
+
+@pytest.mark.parametrize("why", ["pinned", "pending"])
+def test_jev_leaves_results_that_stay_whatever_the_scorer_says(why):
+    stays, goes = call(), call()
+    rows = [user("x"), stays, result("y" * 900, stays, **{why: True}), goes, result("z", goes)]
+    new = NOTHING(shown(rows, counter=CHARS), ROOM)
+    assert new.messages == tuple(rows[:3])
+
+
+def test_jev_drops_no_other_call_of_the_same_id():
+    """some logs name calls anew with each reply"""
+    first, again = call(id="c0"), call(id="c0")
+    rows = [user("x"), first, result("goes", first), again, result("y", again)]
+    one = presets.jev(
+        preserve_recent_messages=0, scorer=lambda m: (0.0, 0.0) if m.text == "goes" else (1.0, 1.0)
+    )
+    new = one.policy(shown(rows, counter=CHARS), ROOM)
+    assert new.messages == (rows[0], *rows[3:])
+
+
 def test_jev_drops_calls_that_the_scorer_lets_go():
     """keepCall below the threshold: the call goes with its result"""
     new = presets.jev(scorer=lambda m: (0.4, 0.4)).policy(shown(rows_of(4), counter=CHARS), ROOM)
