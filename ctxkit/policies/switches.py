@@ -11,7 +11,6 @@ from ctxkit.policies import contents
 from ctxkit.policies.chain import Joined
 from ctxkit.policies.policy import Part, name_of
 from ctxkit.policies.setting import share
-from ctxkit.policies.summarisers import Extractive
 from ctxkit.policies.summary import Summary, anything, asks_anew
 from ctxkit.policies.triggers import Due, Share
 from ctxkit.policies.window import leading
@@ -73,8 +72,7 @@ class Behind(Part):
         parts = [p for p in parts if p.positions]
         if not parts:
             return history
-        maker = self.inner.summariser or Extractive()
-        made = self.inner.joined([self.inner.asked(maker, p) for p in parts], parts)
+        made = self.inner.joined([self.inner.asked(self.inner.maker, p) for p in parts], parts)
         new = history.summarise(first, made, "since the last summary", start=start, method="summary")
         return history if self.inner.must_shrink and new.tokens >= history.tokens else new
 

@@ -10,7 +10,7 @@ from ctxkit.history import SUMMARY
 from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import at_least
-from ctxkit.policies.summarisers import Extractive, Passage
+from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.policies.window import leading
@@ -113,7 +113,7 @@ class Leaves(Summary):
     def between(self, history: History, start: int, stop: int, why: str) -> History:
         """Return the history with a summary in the place of some messages."""
         passage = Passage(history, stop, start, self.limit, self.told())
-        made = self.joined([self.asked(self.summariser or Extractive(), passage)], [passage])
+        made = self.joined([self.asked(self.maker, passage)], [passage])
         return history.summarise(stop, made, why, start=start, method="summary")
 
 
