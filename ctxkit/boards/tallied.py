@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ctxkit.session import Session
 
-_RUN, _PAID = 3, 0.5
-"""As the column `thrash` of a score has it: cuts in a row without progress, or most did not pay."""
 POINTS = 24
 """Points of a sparkline."""
 
@@ -63,8 +61,6 @@ def tallied(session: Session, path: str = "") -> Tallied:
     found = misses(session) if session.has_cache else ()
     failed = [_plain(row[c]) for c in ("tool_errors_n", "failed_calls_n")]
     held = thrash(session) if session.edits and session.calls else None
-    said = 0 if held is None else sum(c.unpaid is not None for c in held.cuts)
-    idle = said > 1 and held is not None and (held.anti_thrash or 0.0) < _PAID
     return Tallied(
         id=line(session.id, 200),
         title=line(redact(title_of(session, 200)), 120),
@@ -81,7 +77,7 @@ def tallied(session: Session, path: str = "") -> Tallied:
         peak=_plain(row["peak_tokens"]),
         compactions_n=_plain(row["compactions_n"]),
         misses_n=sum(m is not None and m.kind != "cold_start" for m in found) if session.has_cache else None,
-        thrash=None if held is None else idle or held.no_progress_run >= _RUN,
+        thrash=None if held is None else held.thrash,
         errors_n=None if failed[0] is None else sum(n or 0 for n in failed),
         spark=_spark(session),
     )

@@ -110,13 +110,6 @@ def cache_life(session: Session) -> float:
     return HOUR if hour > short or long else FIVE_MINUTES
 
 
-def sent_time(session: Session, call: Call) -> float | None:
-    """Return when a call was sent, as the engine has it (`engine.sent_at`)."""
-    before = reversed(session.path[: call.position])
-    told = next((e.time for e in before if isinstance(e, Message) and e.time is not None), None)
-    return sent_at(call.message, told)
-
-
 def has_clock(session: Session) -> bool:
     """Say whether the times of a log are those at which its calls were made.
 
@@ -129,14 +122,14 @@ def has_clock(session: Session) -> bool:
     last: dict[str, Call] = {}
     for call in session.calls:
         before = last.get(call.agent)
-        gap = _gap(session, before, call) if before else None
+        gap = pause(session, before, call) if before else None
         if gap is not None and gap < _BACKWARDS:
             return False
         last[call.agent] = call
     return True
 
 
-def _gap(session: Session, before: Call, call: Call) -> float | None:
+def pause(session: Session, before: Call, call: Call) -> float | None:
     """Return the seconds from a reply to the sending of a call; None where one is not known."""
     since = reversed(session.path[before.position + 1 : call.position])
     told = next((e.time for e in since if isinstance(e, Message) and e.time is not None), None)
@@ -175,7 +168,7 @@ def _asked(session: Session, calls: Sequence[Call]) -> Iterable[Asked]:
         turns[call.agent] = turn, began, was
         since = session.path[before.position + 1 if before else 0 : call.position]
         refused = any(isinstance(e, Message) and e.kind == "api_error" for e in since)
-        gap = _gap(session, before, call) if before and clock else None
+        gap = pause(session, before, call) if before and clock else None
         yield Asked(
             call=call.index,
             prompt=_prompt(call),

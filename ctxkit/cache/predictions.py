@@ -142,7 +142,7 @@ class _Case(NamedTuple):
             error=point / true - 1,
             low=low / true - 1,
             high=high / true - 1,
-            spread=(low / point - 1, high / point - 1),
+            spread=(low / point - 1, high / point - 1) if point else None,
             half_error=self.half(),
             **{f"{n}_error": float(self.line.of(naive[n])) / true - 1 for n in NAIVE},
         )

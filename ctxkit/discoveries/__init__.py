@@ -24,8 +24,6 @@ _MOST = 100_000
 """Files listed; a home with more is cut, and the frame says so in `attrs`."""
 __all__ = ["COLUMNS", "PLACES", "Place", "discover"]
 __dir__ = listed(__all__)
-
-
 _SKIPPED = {"index.json", "changes.json", "intents.json", "evidence.json", "brief.json", "read_cache.json"}
 _FOLDERS = {"base_state.json", "api_conversation_history.json"}
 """Files that mark a folder as one session."""
@@ -118,9 +116,7 @@ def _tops(place: Place, home: str | os.PathLike[str] | None) -> list[Path]:
     if moved:
         return [Path(moved).expanduser() / place.moved]
     base = Path(home) if home is not None else Path.home()
-    if place.tool == "ctxkit" and home is None:
-        return list(dict.fromkeys([base / place.below, Path.cwd() / place.below]))
-    if place.tool in ("aider", "crush") and home is None:
+    if place.tool in ("aider", "crush", "ctxkit") and home is None:
         return list(dict.fromkeys([base / place.below, Path.cwd() / place.below]))
     return [base / place.below]
 

@@ -37,25 +37,18 @@ PLACES = (
         moved="projects",
         marks=(b'"subtype":"compact_boundary"',),
     ),
-    Place(
-        tool="codex",
-        below=".codex/sessions",
-        variable="CODEX_HOME",
-        moved="sessions",
-        marks=(b'"type":"compacted"',),
-        starts=("rollout-",),
-        endings=(".jsonl", ".jsonl.zst"),
-        project=-1,
-    ),
-    Place(
-        tool="codex",
-        below=".codex/archived_sessions",
-        variable="CODEX_HOME",
-        moved="archived_sessions",
-        marks=(b'"type":"compacted"',),
-        starts=("rollout-",),
-        endings=(".jsonl", ".jsonl.zst"),
-        project=-1,
+    *(
+        Place(
+            tool="codex",
+            below=f".codex/{folder}",
+            variable="CODEX_HOME",
+            moved=folder,
+            marks=(b'"type":"compacted"',),
+            starts=("rollout-",),
+            endings=(".jsonl", ".jsonl.zst"),
+            project=-1,
+        )
+        for folder in ("sessions", "archived_sessions")
     ),
     Place(
         tool="gemini-cli", below=".gemini/tmp", endings=(".json", ".jsonl"), starts=("session-",)

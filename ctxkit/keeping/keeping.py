@@ -30,9 +30,10 @@ COLUMNS = {
     "packed_bytes": "Int64",
     "why": "string",
 }
-"""The columns of `keep`. `what`: `new`, `grown` (its older copy is part of it), `changed` (the older copy stays beside
-it), `same` (not copied again) or `failed` (`why` says why). `size_bytes` of the original, `packed_bytes` of the copy
-(missing where nothing was copied)."""
+"""The columns of `keep`. `what`: `new`, `grown` (its older copy is part of it), `changed` (the older
+copy stays beside it; of a database's sessions only the newest), `same` (not copied again) or
+`failed` (`why` says why). `size_bytes` of the original, `packed_bytes` of the copy (missing where
+nothing was copied)."""
 
 
 def keep(

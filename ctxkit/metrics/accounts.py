@@ -9,6 +9,8 @@ import msgspec
 from ctxkit.frames import compactions
 from ctxkit.frames.calls import written
 from ctxkit.frames.costs import Costs, weakest
+from ctxkit.frames.cuts import cuts
+from ctxkit.frames.summaries import is_billed
 from ctxkit.messages import Usage
 from ctxkit.metrics.bills import Sheet
 from ctxkit.metrics.prompts import Sent
@@ -109,10 +111,11 @@ def accounts(session: Session) -> Accounts:
         usd, source = costs.cost(message, model)
         unpriced += usd is None
         out.append(_charge(call.index, u, price(model), usd, source))
-    rows = compactions.rows([session]) if session.edits else {"call": [], "cost_usd": [], "cost_source": []}
+    rows = compactions.rows([session])
     told = zip(rows["call"], rows["cost_usd"], rows["cost_source"], strict=True)
     summaries = [SummaryCharge(call, usd, source) for call, usd, source in told if usd is not None]
-    return Accounts(tuple(out), tuple(summaries), unpriced, 0)
+    billed = sum(map(is_billed, cuts(session)))
+    return Accounts(tuple(out), tuple(summaries), unpriced, max(billed - len(summaries), 0))
 
 
 def _replayed(session: Session) -> Accounts:
@@ -130,7 +133,8 @@ def _replayed(session: Session) -> Accounts:
         split = Usage(
             input_tokens=prompt - read - writes,
             cache_read_tokens=read,
-            cache_write_tokens=writes,
+            cache_write_tokens=None if sheet.fit.hour else writes,
+            cache_write_1h_tokens=writes if sheet.fit.hour else None,
             output_tokens=int(sheet.output[call]),
         )
         usd = None if known is None else known.cost_usd(split)

@@ -13,6 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from ctxkit.messages import Text
 from ctxkit.metrics.forgotten import RULES
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ctxkit.messages import Message
+    from ctxkit.messages import Message, ToolCall
     from ctxkit.metrics.forgotten import Forgotten
     from ctxkit.metrics.memories import Memory
     from ctxkit.session import Session
 
-__all__ = ["Acts", "Afterwards", "Cut", "afterwards", "pairs"]
+__all__ = ["Acts", "Afterwards", "Followed", "afterwards", "pairs"]
 
 _PAIR = re.compile(
     r"(?<![\w.-])([A-Za-z][\w.-]{0,40}(?: [A-Za-z][\w.-]{0,40})?)"
@@ -46,7 +47,7 @@ KEPT = 4096
 """Texts of which it is remembered what values they give."""
 
 
-class Cut(NamedTuple):
+class Followed(NamedTuple):
     """What followed one cut."""
 
     cut: int
@@ -90,7 +91,7 @@ class Acts:
     def _acts(self) -> list[list[str]]:
         """For each call what its tool calls write or run, in lower case."""
         return [
-            [_plain(call.message, c.id) for c in call.message.tool_calls if not looks(c.name)]
+            [_plain(call.message, c) for c in call.message.tool_calls if not looks(c.name)]
             for call in self.memory.session.calls
         ]
 
@@ -134,9 +135,9 @@ class Afterwards:
         self._found, self._acts = found, acts
 
     @cached_property
-    def cuts(self) -> tuple[Cut, ...]:
+    def cuts(self) -> tuple[Followed, ...]:
         """What followed each cut."""
-        shown, acts, out = self._found.shown, self._acts, list[Cut]()
+        shown, acts, out = self._found.shown, self._acts, list[Followed]()
         rules, came = self._rules, self._came
         for number, call in zip(shown.numbers, shown.moments.tolist(), strict=True):
             gone = rules.get(2 * call + 1, [])
@@ -147,7 +148,7 @@ class Afterwards:
             texts = (shown.words[i] for i in came.get(2 * call + 1, ()))
             stale = dict.fromkeys(s for text in texts for s in acts.stale(text, call))
             act, ban = breach or (None, None)
-            out.append(Cut(number, call, told, again, act, ban, resume, tuple(stale)))
+            out.append(Followed(number, call, told, again, act, ban, resume, tuple(stale)))
         return tuple(out)
 
     def columns(self) -> dict[str, Any]:
@@ -195,11 +196,8 @@ def pairs(text: str) -> Iterator[tuple[str, str]]:
         yield name.casefold().removeprefix("the "), value.rstrip(".:")
 
 
-def _plain(message: Message, call_id: str) -> str:
-    import msgspec
-
-    own = tuple(c for c in message.tool_calls if c.id == call_id)
-    return " ".join(texts(msgspec.structs.replace(message, parts=own))).casefold()
+def _plain(message: Message, own: ToolCall) -> str:
+    return " ".join(texts(replace(message, parts=(own,)))).casefold()
 
 
 @of_session
@@ -207,7 +205,7 @@ def afterwards(session: Session) -> pd.DataFrame:
     """Return one row for each cut of a session or a replay: what followed it.
 
     Columns: `session cut call rules_lost rules_restated breach_call breached resume_calls stale`
-    (see `Cut`); several rules or values stand in one cell, a line each. No rows without text.
+    (see `Followed`); several rules or values stand in one cell, a line each. No rows without text.
     """
     import pandas as pd
 
@@ -216,6 +214,6 @@ def afterwards(session: Session) -> pd.DataFrame:
     rows = [
         (session.id, *("\n".join(v) if isinstance(v, tuple) else v for v in cut)) for cut in told
     ]
-    return pd.DataFrame(rows, columns=["session", *Cut._fields]).astype(
+    return pd.DataFrame(rows, columns=["session", *Followed._fields]).astype(
         {"breach_call": "Int64", "resume_calls": "Int64", "breached": "string"}
     )

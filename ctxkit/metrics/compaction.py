@@ -63,7 +63,7 @@ class Prompts(Protocol):
         """Return how many calls after a cut the prompt is at least `full` again, before `stop`."""
 
 
-class Sizes:
+class PromptList:
     """Prompts one by one; 0 where a size is not known."""
 
     def __init__(self, prompts: NDArray[Any]) -> None:
@@ -90,7 +90,7 @@ class Verdict(NamedTuple):
     refill_3: float | None
     """Share of the freed tokens that was full again three calls later; above 1: fuller."""
     refill_10: float | None
-    rebound: int | None
+    rebound_calls: int | None
     """Calls until the prompt was back at three quarters of its size before; None: it never was."""
     pays_after: float | None
     """Requests after which it has paid for itself; None without a price."""
@@ -167,7 +167,7 @@ def held(
     found = verdicts(shown, prompts, sheet, reuse=reuse)
     told = [v.unpaid for v in found if v.unpaid is not None]
     refills = [v.refill_10 for v in found if v.refill_10 is not None]
-    rebounds = [v.rebound for v in found if v.rebound is not None]
+    rebounds = [v.rebound_calls for v in found if v.rebound_calls is not None]
     run = longest([c.savings < NO_PROGRESS for c in shown])
     anti = 1 - sum(told) / len(told) if told else None
     return {
@@ -180,8 +180,18 @@ def held(
         "token_savings": fmean([c.savings for c in cuts]) if cuts else None,
         "message_savings": fmean([c.message_savings for c in cuts]) if cuts else None,
         "summary_tokens": sum([c.summary for c in cuts]),
-        "thrash": run >= SPIRAL or (len(told) >= 2 and anti is not None and anti < 0.5),
+        "thrash": thrashes(run, told),
     }
+
+
+def thrashes(run: int, unpaid: Sequence[bool]) -> bool:
+    """Say whether compactions thrash: `SPIRAL` in a row without progress, or most did not pay.
+
+    Args:
+        run: the longest run of those without progress.
+        unpaid: of each that can be said to be paid or not, True where it is not; one says nothing.
+    """
+    return run >= SPIRAL or (len(unpaid) > 1 and sum(unpaid) > len(unpaid) / 2)
 
 
 def felt(cuts: Sequence[Compaction], calls: int) -> list[Compaction]:

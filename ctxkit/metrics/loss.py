@@ -7,6 +7,7 @@ done without the item.
 
 from __future__ import annotations
 
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ctxkit.metrics.forgotten import FATES, NEVER, Forgotten
 from ctxkit.metrics.indexes import Index
 from ctxkit.metrics.items import FAMILIES
 from ctxkit.metrics.memories import Memory
+from ctxkit.metrics.regrets import Best
 from ctxkit.metrics.shown import shown_by, shown_in
 from ctxkit.readers.given import of_session
 
@@ -68,7 +70,37 @@ def shares(session: Session, index: Index | None = None) -> dict[str, Any]:
     Where nothing was cut, nothing was lost that was needed: that is a zero.
     """
     found = lost(session, index)
-    return {} if found is None else found.columns()
+    return {} if found is None else columns(found)
+
+
+def columns(found: Forgotten) -> dict[str, Any]:
+    """Return the columns of loss of a score."""
+    again, weight = len(found.memory.again), found.memory.weight
+    n = int((len(found.times) - found.first[found.is_gone]).sum())
+    retained, at_hand = (
+        int(np.subtract(*spans.counts(found.times)[::-1]).sum()) for spans in found.both
+    )
+    missed, (_, _, in_sight) = found.charged, found.window
+    lost, heavy = len(missed.item), float(weight[found.memory.again].sum())
+    empty = None if len(found.times) else 0.0
+    return {
+        "items_n": n,
+        "retained": retained / n if n else None,
+        "recoverable": (at_hand - retained) / n if n else None,
+        "lost": (n - at_hand) / n if n else None,
+        "used_again_n": again,
+        "needed_later_n": int(found.due.sum()),
+        "needed_lost_n": lost,
+        "needed_later_loss": lost / again if again else empty,
+        "needed_later_gone": int((~missed.found).sum()) / again if again else empty,
+        "weighted_loss": float(weight[missed.item].sum()) / heavy if again else empty,
+        "at_stake_n": len(found.staked[0]),
+        "summary_recall": found.recall,
+        "rules_kept": found.rules_kept,
+        "window_loss": int((~in_sight).sum()) / len(in_sight) if len(in_sight) else empty,
+        "first_use_delay": float(median(missed.delay.tolist())) if lost else None,
+        "regret": max(lost - Best(found).least if lost else 0.0, 0.0) / again if again else empty,
+    }
 
 
 @of_session

@@ -11,6 +11,7 @@ from ctxkit.messages import Text, ToolCall
 from ctxkit.metrics.items import FAMILIES, SEARCHED, SPEAKERS, Found, items, names, of_text
 from ctxkit.metrics.letters import Letters
 from ctxkit.metrics.wordings import Wordings
+from ctxkit.subjects import path_of
 from ctxkit.tools.names import reads, writes
 
 if TYPE_CHECKING:
@@ -231,11 +232,8 @@ def _files(session: Session) -> dict[int, str]:
     for message in session.messages:
         for part in message.parts:
             if isinstance(part, ToolCall) and (reads(part.name) or writes(part.name)):
-                path = next(
-                    (v for k in ("path", "file_path", "filePath") if (v := part.arguments.get(k))),
-                    None,
-                )
-                if isinstance(path, str):
+                path = path_of(part)
+                if path is not None:
                     asked[part.id] = out[id(message)] = path
         if message.call_id in asked:
             out[id(message)] = asked[message.call_id]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ctxkit.cache.calls import HOUR, Asked, asked, cache_life, sent_time
+from ctxkit.cache.calls import HOUR, Asked, asked, cache_life
 from ctxkit.cache.causes import LEAST, TOLERANCE, Cause, cause, missed
 from ctxkit.readers.given import of_session
 from ctxkit.sizes import Sizes, sizes
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ctxkit.session import Session
 
-__all__ = ["HOUR", "LEAST", "TOLERANCE", "Miss", "cache_life", "explained", "misses", "sent_time"]
+__all__ = ["HOUR", "LEAST", "TOLERANCE", "Miss", "cache_life", "explained", "misses"]
 
 
 class Miss(msgspec.Struct, frozen=True, gc=False):

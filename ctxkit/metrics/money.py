@@ -98,25 +98,25 @@ def recorded(session: Session, *, reuse: bool = False) -> Ledger:
         if u is None or not u.prompt_tokens:
             continue
         lines.append((call.index, u))
-    ledger = _ledger(session, lines, prices, _summaries(session, reuse=reuse))
-    return _with_own(session, ledger)
+    told = compactions.rows([session], reuse=reuse)
+    ledger = _ledger(session, lines, prices, _summaries(session, told["cost_usd"]))
+    return _with_own(session, ledger, told["cost_source"])
 
 
-def _with_own(session: Session, ledger: Ledger) -> Ledger:
+def _with_own(session: Session, ledger: Ledger, summaries: list[str | None]) -> Ledger:
     costs, replies = Costs(), [c.message for c in session.calls if c.message.usage is not None]
     spent = [costs.cost(m, m.model or session.model) for m in replies]
     known = [usd for usd, _ in spent if usd is not None]
     if not spent and isinstance(told := session.details.get("cost_usd"), float):
         return msgspec.structs.replace(ledger, calls_usd=told, own_source="recorded")
     whole = bool(spent) and len(known) == len(spent)
-    summaries = [s for s in compactions.rows([session])["cost_source"] if s is not None] if session.edits else []
-    source = weakest([*(s for _, s in spent), *summaries]) if whole else None
+    sources = [*(s for _, s in spent), *(s for s in summaries if s is not None)]
+    source = weakest(sources) if whole else None
     return msgspec.structs.replace(ledger, calls_usd=sum(known) if whole else None, own_source=source)
 
 
-def _summaries(session: Session, *, reuse: bool) -> float | None:
+def _summaries(session: Session, costs: list[float | None]) -> float | None:
     """Dollars of the calls that wrote the session's summaries; None where one has no price."""
-    costs = compactions.rows([session], reuse=reuse)["cost_usd"] if session.edits else []
     known = [usd for usd in costs if usd is not None]
     return sum(known) if len(known) >= sum(map(is_billed, cuts(session))) else None
 

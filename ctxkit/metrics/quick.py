@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ctxkit.metrics.compaction import Compaction
 
 
-class Prompts:
+class QuickPrompts:
     """The prompts of a run without pruning: between cuts the log's, moved by what the cut before took out."""
 
     def __init__(self, log: Log) -> None:

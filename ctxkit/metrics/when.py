@@ -194,11 +194,13 @@ def when(
         memory: the items of the session, where they are known.
 
     Raises:
-        BadArguments: the log has no usage or no price, its prompts do not grow, or the floor is no
-            smaller than the window.
+        BadArguments: the log has no usage or no price, its prompts do not grow, the floor is no
+            smaller than the window, or the summary is negative.
     """
     pace = Pace(session)
-    summary = summary_tokens or pace.summary
+    summary = pace.summary if summary_tokens is None else summary_tokens
+    if summary < 0:
+        raise BadArguments(f"A summary has 0 tokens or more, not {summary:,}.")
     if memory is None and session.has_text:
         memory = Memory(session, Index(pace.anchored))
     must = stays(session, pace.anchored, memory)

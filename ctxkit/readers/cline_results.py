@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from ctxkit.readers.logs import Log
 
 _RESULT = re.compile(r"\[(\w{2,60})(?: for [^\n]{0,4000})?\] Result:\s*")
-_ARGUMENT = re.compile(r"<(\w{1,60})>(.*?)</\1>", re.DOTALL)
+_OPENED, _CLOSED = re.compile(r"<(\w{1,60})>"), re.compile(r"</(\w{1,60})>")
 _ENVIRONMENT = "<environment_details>"
 _MOST = 1 << 20
 """Characters of a reply that are searched for a call."""
@@ -71,9 +72,24 @@ def _called(log: Log, tool: str, own: str) -> bool:
         if begin < 0 or end < begin:
             continue
         inner = said[begin + len(tool) + 2 : end]
-        call = ToolCall(own, tool, {k: v.strip("\n") for k, v in _ARGUMENT.findall(inner)})
+        call = ToolCall(own, tool, _arguments(inner))
         before = part.text[: len(part.text) - len(said) + begin].rstrip()
         parts = (*reply.parts[:i], *([Text(before)] if before else []), call, *reply.parts[i + 1 :])
         log.replace(at, replace(reply, parts=parts))
         return True
     return False
+
+
+def _arguments(inner: str) -> dict[str, Any]:
+    """Return what stands between marks, each up to the first that closes it; in linear time."""
+    closed: dict[str, list[int]] = {}
+    for found in _CLOSED.finditer(inner):
+        closed.setdefault(found[1], []).append(found.start())
+    out, at = dict[str, Any](), 0
+    for found in _OPENED.finditer(inner):
+        ends = closed.get(found[1], [])
+        n = bisect_left(ends, found.end())
+        if found.start() >= at and n < len(ends):
+            out[found[1]] = inner[found.end() : ends[n]].strip("\n")
+            at = ends[n]
+    return out

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault
 from ctxkit.readers.codex_rollouts import Rollout
-from ctxkit.readers.fields import DAMAGE, items, mapping, text, time, why, word
+from ctxkit.readers.damaged import each_line
+from ctxkit.readers.fields import items, mapping, text, time, word
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -64,11 +65,7 @@ def read(source: Source) -> list[Session]:
         document, bare = mapping(source.document), True
         records = [(0, document["session"]), *((0, r) for r in items(document.get("items")))]
     reading = Rollout(early, bare=bare)
-    for line, record in records:
-        try:
-            reading.record(record)
-        except DAMAGE as e:
-            faults.append(Fault(line, why(e)))
+    each_line(records, reading.record, faults)
     if not reading.log.entries and not reading.meta:
         raise ReadError("expected lines of session_meta and response_item; found none.", source.path)
     faults += source.faults

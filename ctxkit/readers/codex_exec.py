@@ -8,7 +8,9 @@ from msgspec.structs import replace
 
 from ctxkit.messages import Fault, Message, Text, Thinking, ToolCall, Usage
 from ctxkit.readers.codex_items import to_usage
-from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, text, why, word
+from ctxkit.readers.damaged import each_line
+from ctxkit.readers.exits import is_failure
+from ctxkit.readers.fields import arguments, as_text, items, mapping, text, word
 from ctxkit.readers.logs import Log
 from ctxkit.readers.parts import count
 from ctxkit.session import Session
@@ -42,13 +44,9 @@ def sniff(source: Source) -> bool:
 
 def read(source: Source) -> list[Session]:
     """Return the one thread; an item that never ended is told as it began."""
-    reading, faults = _Reading(), list[Fault](source.faults)
     done = {_id(r) for _, r in source.records if r.get("type") == "item.completed"}
-    for line, record in source.records:
-        try:
-            reading.take(record, done)
-        except DAMAGE as e:
-            faults.append(Fault(line, why(e)))
+    reading, faults = _Reading(done), list[Fault](source.faults)
+    each_line(source.records, reading.take, faults)
     return [
         Session(
             id=reading.thread or source.path.stem,
@@ -68,13 +66,15 @@ def _id(record: dict[str, Any]) -> str:
 class _Reading:
     """A thread while its events go by."""
 
-    def __init__(self) -> None:
+    def __init__(self, done: set[str]) -> None:
         self.log, self.skipped = Log(), dict[str, int]()
+        self._done = done
+        """Ids of the items that come to an end."""
         self.thread: str | None = None
         self._thoughts: list[Part] = []
 
-    def take(self, record: dict[str, Any], done: set[str]) -> None:
-        """Take one event; `done` are the items that come to an end later."""
+    def take(self, record: dict[str, Any]) -> None:
+        """Take one event; of an item that comes to an end, only the end."""
         kind = text(record.get("type"))
         if kind == "thread.started":
             self.thread = word(record.get("thread_id")) or self.thread
@@ -83,7 +83,7 @@ class _Reading:
         elif kind in ("turn.failed", "error"):
             said = word(mapping(record.get("error")).get("message")) or word(record.get("message"))
             self._failed(said)
-        elif kind == "item.completed" or (kind == "item.started" and _id(record) not in done):
+        elif kind == "item.completed" or (kind == "item.started" and _id(record) not in self._done):
             self._item(mapping(record.get("item")), ended=kind == "item.completed")
         elif kind not in _KINDS:
             count(self.skipped, kind or "no type")
@@ -116,9 +116,8 @@ class _Reading:
         self._reply([ToolCall(own, name, given)])
         if not ended:
             return
-        failed = text(item.get("status")) in ("failed", "declined") or item.get(
-            "exit_code"
-        ) not in (None, 0)
+        failed = text(item.get("status")) in ("failed", "declined")
+        failed = failed or is_failure(item.get("exit_code"))
         about = {"exit_code": item["exit_code"]} if type(item.get("exit_code")) is int else {}
         parts = (Text(said),) if said else ()
         self.log.add(

@@ -7,18 +7,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Message, Text, Thinking, ToolCall, Usage
-from ctxkit.readers.fields import (
-    DAMAGE,
-    arguments,
-    as_text,
-    items,
-    mapping,
-    number,
-    text,
-    time,
-    why,
-    word,
-)
+from ctxkit.readers.damaged import each_line
+from ctxkit.readers.fields import arguments, as_text, items, mapping, number, text, time, word
 from ctxkit.readers.logs import Log
 from ctxkit.readers.parts import count
 from ctxkit.session import Session
@@ -68,11 +58,7 @@ def read(source: Source) -> list[Session]:
     """Return the one session of a file."""
     reading = _Reading()
     faults = list[Fault]()
-    for line, record in source.stream():
-        try:
-            reading.take(record)
-        except DAMAGE as e:
-            faults.append(Fault(line, why(e)))
+    each_line(source.stream(), reading.take, faults)
     faults += source.faults
     return [reading.session(source.path.parent.name or source.path.stem, faults)]
 

@@ -56,7 +56,7 @@ def read(source: Source) -> list[Session]:
 
 
 def _session(database: Tables, about: dict[str, Any]) -> Session:
-    teller, faults = _Teller(), list[Fault]()
+    teller, faults = _Teller(word(about.get("summary_message_id"))), list[Fault]()
     for row in database.rows("messages", _ROW, "created_at", session_id=about["id"]):
         try:
             teller.take(row)
@@ -86,8 +86,10 @@ def _session(database: Tables, about: dict[str, Any]) -> Session:
 class _Teller:
     """A session while its messages go by."""
 
-    def __init__(self) -> None:
+    def __init__(self, summary: str | None) -> None:
         self.log, self.skipped = Log(), dict[str, int]()
+        self._latest = summary
+        """Id of the latest summary, all that a database of before July 2025 says of them."""
 
     def take(self, row: dict[str, Any]) -> None:
         """Take one message: its parts are typed JSON."""
@@ -113,7 +115,7 @@ class _Teller:
             return
         reply = Message(role="assistant", id=own, parts=tuple(parts), time=when, model=model, stop=stop,
                         is_error=stop == "error")  # fmt: skip
-        if row.get("is_summary_message") not in (None, 0):
+        if row.get("is_summary_message") not in (None, 0) or own == self._latest:
             self._summary(reply)
             return
         self.log.add(reply)

@@ -1,7 +1,8 @@
 """Fields of untrusted records, read tolerantly: each function takes anything and gives one type.
 
-A reader wraps each record in ``try: ... except DAMAGE``, demands what a record cannot do without, and takes the rest
-with the soft functions, so that a wrong type costs a field, a broken record costs a line, and the rest is kept.
+A reader takes each record under ``try: ... except DAMAGE`` (`damaged.each_line`, `each_of`),
+demands what a record cannot do without, and takes the rest with the soft functions, so that a
+wrong type costs a field, a broken record costs a line, and the rest is kept.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ctxkit.messages import Edit, Message, Part, Sized, Text, ToolCall, Usage
+from ctxkit.messages import Message, Part, Sized, Text, ToolCall, Usage
 from ctxkit.readers.fields import as_text, mapping, number, real, text, time, word
+from ctxkit.readers.fuseraft_compactions import CompactedTurns
 from ctxkit.readers.logs import Log
 from ctxkit.readers.parts import count
 from ctxkit.session import Session
@@ -62,8 +63,7 @@ class Teller:
         self._started: float | None = None
         self._model: str | None = None
         self._count = 0
-        self._known: dict[str, Message] = {}
-        self._seen = 0
+        self._cuts = CompactedTurns(self._log)
 
     def take(self, record: dict[str, Any]) -> None:
         """Write one event; one that is not known is counted."""
@@ -208,61 +208,18 @@ class Teller:
 
     # -- compactions and sub-agents ------------------------------------------------------------------------------------
 
-    def _compaction(self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str) -> None:
-        before, after = number(payload.get("before_tokens")), number(payload.get("after_tokens"))
-        retained = number(payload.get("turns_retained"))
-        is_window = payload.get("mode") == "window"
-        kept = self._last_turns(retained) if retained is not None and self._log.may_edit() else set[str]()
-        size = Sized("summary", tokens=after if retained is None else None)
-        summary = Message(role="summary", id=self._log.new_id(), parts=(size,), time=when, turn=turn)
-        edit = Edit(
-            kind="dropped" if is_window else "summarised",
-            id=self._log.new_id(),
-            inserted=() if is_window else (summary,),
-            reason=as_text(payload.get("focus"))[:200],
-            trigger=word(payload.get("source")) or word(payload.get("reason")),
-            method=word(payload.get("mode")) or "compaction",
-            agent=agent or None,
-            time=when,
-            tokens_before=before,
-            tokens_after=after,
-            details={"targets": "derived from the number of turns retained"} if retained is not None else {},
-        )
-        self._log.compact(edit, kept)
+    def _compaction(
+        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
+    ) -> None:
+        self._cuts.by_turns(payload, when, turn, agent)
 
-    def _compaction_end(self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str) -> None:
-        """A compaction as a live session of this kit tells it: what it left is not said, only how large it is."""
-        if payload.get("outcome") != "compacted":
+    def _compaction_end(
+        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
+    ) -> None:
+        if payload.get("outcome") == "compacted":
+            self._cuts.by_size(payload, when, turn, agent)
+        else:
             count(self.skipped, f"compaction: {word(payload.get('outcome')) or 'without an outcome'}")
-            return
-        before, after = number(payload.get("tokens_before")), number(payload.get("tokens_after"))
-        size = Sized("summary", tokens=after)
-        rest = Message(role="summary", id=self._log.new_id(), parts=(size,), time=when, turn=turn)
-        counts = {"messages_before": number(payload.get("before")), "messages_after": number(payload.get("after"))}
-        edit = Edit(
-            kind="summarised",
-            id=self._log.new_id(),
-            inserted=(rest,),
-            reason="what stayed is not in the log, only its size",
-            trigger=word(payload.get("trigger")),
-            method="compaction",
-            agent=agent or None,
-            time=when,
-            tokens_before=before,
-            tokens_after=after,
-            details={k: n for k, n in counts.items() if n is not None},
-        )
-        self._log.compact(edit, ())
-
-    def _last_turns(self, n: int) -> set[str]:
-        for e in self._log.entries[self._seen :]:
-            if isinstance(e, Message):
-                self._known[e.id] = e
-        self._seen = len(self._log.entries)
-        found = [m for i in self._log.shown if (m := self._known.get(i)) is not None]
-        turns = list(dict.fromkeys(m.turn for m in found if m.turn is not None))
-        last = set(turns[max(len(turns) - n, 0) :])
-        return {m.id for m in found if m.turn in last or m.role == "system"}
 
     def _sub_agent_start(self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str) -> None:
         if agent in self._below:  # its end is missing

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault
-from ctxkit.readers.fields import DAMAGE, mapping, real, text, time, why, word
+from ctxkit.readers.damaged import each_line
+from ctxkit.readers.fields import mapping, real, text, time, word
 from ctxkit.readers.fuseraft_files import companions, write_turn
 from ctxkit.readers.logs import Log
 from ctxkit.readers.source import Source
@@ -60,11 +61,7 @@ def read_folder(path: Path) -> list[Session]:
 
 def _session(id_: str, records: Sequence[tuple[int, dict[str, Any]]], folder: Path) -> Session:
     log, faults = Log(), list[Fault]()
-    for line, record in records:
-        try:
-            write_turn(log, record)
-        except DAMAGE as e:
-            faults.append(Fault(line, why(e)))
+    each_line(records, lambda record: write_turn(log, record), faults)
     manifest = mapping(Source(folder / "manifest.json").document) if (folder / "manifest.json").is_file() else {}
     told: dict[str, Any] = {}
     if text(manifest.get("session")) == id_:

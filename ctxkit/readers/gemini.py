@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Message, Part, Text, Thinking, ToolCall, Usage
+from ctxkit.readers.damaged import each_line
 from ctxkit.readers.dialects import to_messages
 from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, number, text, time, why, word
 from ctxkit.readers.logs import Log
@@ -49,11 +50,7 @@ def read(source: Source) -> list[Session]:
         return [_saved(source, contents)]
     lines = _Lines()
     faults = list(source.faults)
-    for line, record in source.records:
-        try:
-            lines.take(record)
-        except DAMAGE as e:
-            faults.append(Fault(line, why(e)))
+    each_line(source.records, lines.take, faults)
     log, skipped = Log(), lines.skipped
     last: dict[int, int] = {-1: -1}
     for i, (raw, parent) in enumerate(lines.nodes):

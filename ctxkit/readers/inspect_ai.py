@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ctxkit.errors import ReadError
 from ctxkit.messages import Edit, Fault, Message, Text, ToolSchema, Usage
 from ctxkit.readers.archives import open_json
+from ctxkit.readers.damaged import each_of
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, as_text, items, mapping, number, real, text, time, why, word
 from ctxkit.readers.logs import Log
@@ -129,11 +130,7 @@ class _Sample:
         self._compacted: dict[str, Any] | None = None
 
     def take(self, events: list[Any]) -> None:
-        for n, event in enumerate(events):
-            try:
-                self._event(mapping(event))
-            except DAMAGE as e:
-                self.faults.append(Fault(0, f"event {n}: {why(e)}"))
+        each_of(events, "event", self._event, self.faults)
 
     def _event(self, event: dict[str, Any]) -> None:
         kind = text(event.get("event"))
@@ -173,10 +170,9 @@ class _Sample:
         if self._threads.work > self._work:
             raise ValueError("prompts that change more than a log can tell")
         compacted, self._compacted = self._compacted, None
-        before = len(self._threads.all[-1].log.entries) if self._threads.all else 0
-        thread = self._threads.call(prompt, reply, agent, goes_on=compacted is not None)
+        thread = self._threads.call(prompt, reply, agent, compacted=compacted is not None)
         if compacted is not None:
-            _mark(thread.log, before, compacted)
+            _mark(thread.log, thread.since, compacted)
 
     def _referred(self, event: dict[str, Any]) -> list[Said]:
         out: list[Said] = []

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault, ToolSchema
-from ctxkit.readers.fields import DAMAGE, items, text, time, why, word
+from ctxkit.readers.damaged import each_line
+from ctxkit.readers.fields import items, text, time, word
 from ctxkit.readers.kimi_steps import Steps, is_mark, is_step, take_context
 from ctxkit.readers.kimi_wire import Wire
 from ctxkit.readers.logs import Log
@@ -19,7 +20,6 @@ from ctxkit.readers.source import Source
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 NAME = "kimi-cli"
@@ -46,15 +46,15 @@ def read(source: Source) -> list[Session]:
     faults = list(source.faults)
     if any(map(is_step, source.head)):
         steps = Steps()
-        _each(source, steps.take, faults)
+        each_line(source.records, steps.take, faults)
         return [_older(steps, _name(source), faults)]
     if any(is_mark(r) for r in source.head[:4]):
         log, skipped, asked = Log(), dict[str, int](), dict[str, str]()
-        _each(source, lambda record: take_context(record, log, skipped, asked), faults)
+        each_line(source.records, lambda record: take_context(record, log, skipped, asked), faults)
         told: dict[str, Any] = {"skipped": skipped, "faults": tuple(faults), "log": tuple(log.entries)}
         return [Session(id=_name(source), format=NAME, product="kimi-cli", **told)]
     wire = Wire()
-    _each(source, wire.take, faults)
+    each_line(source.records, wire.take, faults)
     wire.end({}, None)
     return [_newer(wire, _name(source), faults)]
 
@@ -80,14 +80,6 @@ def _name(source: Source) -> str:
     """The file's name, or the folder's where the file bears the same name in every session."""
     path = source.path
     return path.parent.name if source.on_disk and path.stem in ("wire", "context") and path.parent.name else path.stem
-
-
-def _each(source: Source, take: Callable[[dict[str, Any]], None], faults: list[Fault]) -> None:
-    for line, record in source.records:
-        try:
-            take(record)
-        except DAMAGE as e:
-            faults.append(Fault(line, why(e)))
 
 
 def _newer(wire: Wire, name: str, faults: list[Fault]) -> Session:

@@ -66,9 +66,15 @@ def read(source: Source) -> list[Session]:
 
 
 def conversation(calls: Iterable[dict[str, Any]], name: str) -> Session:
-    """Read requests and their completions that are known to be one conversation, however it was shortened."""
-    (talk,) = _talks(list(enumerate(calls)), [], together=True)
-    return talk.session(name)
+    """Read requests and their completions that are known to be one conversation, however shortened.
+
+    Raises:
+        ReadError: none of them is one.
+    """
+    talks = _talks(list(enumerate(calls)), [], together=True)
+    if not talks:
+        raise ReadError("expected a request with messages, or a completion; found none.", name)
+    return talks[0].session(name)
 
 
 def _lines(source: Source, name: str) -> Session:

@@ -7,7 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Message, Text
-from ctxkit.readers.fields import DAMAGE, as_text, items, mapping, text, time, why, word
+from ctxkit.readers.damaged import each_of
+from ctxkit.readers.fields import as_text, items, mapping, text, time, word
 from ctxkit.readers.logs import TOO_MANY, Log
 from ctxkit.readers.opencode_parts import ordinal, steps_of, to_files, to_parts, to_usage
 from ctxkit.readers.parts import count
@@ -18,11 +19,7 @@ def to_session(info: dict[str, Any], messages: list[Any], faults: list[Fault] | 
     """Return a session of its `info` and its messages, each with its parts."""
     teller = _Teller()
     faults = [] if faults is None else faults
-    for n, raw in enumerate(messages):
-        try:
-            teller.take(mapping(raw))
-        except DAMAGE as e:
-            faults.append(Fault(0, f"message {n}: {why(e)}"))
+    each_of(messages, "message", teller.take, faults)
     teller.close(info)
     parents, leaf = teller.log.tree()
     model = mapping(info.get("model"))

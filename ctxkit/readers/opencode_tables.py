@@ -51,10 +51,8 @@ def read_store(source: Source) -> dict[str, Session]:
 
 def _session(database: Tables, table: str, row: dict[str, Any]) -> Session:
     faults: list[Fault] = []
-    older = () if table == "session_v2" else _older(database, row["id"], faults)
-    messages = list(older) or list(_newer(database, row["id"], faults))
-    if not messages and table == "session_v2":
-        messages = list(_older(database, row["id"], faults))
+    ways = (_newer, _older) if table == "session_v2" else (_older, _newer)
+    messages = ways[0](database, row["id"], faults) or ways[1](database, row["id"], faults)
     info = {
         "id": row["id"],
         "parentID": row.get("parent_id"),

@@ -7,9 +7,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Message, Part, Text, Thinking, ToolCall, ToolSchema, Usage
+from ctxkit.readers.damaged import each_of
 from ctxkit.readers.dialects import to_messages
 from ctxkit.readers.exits import is_failure
-from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, number, real, text, time, why, word
+from ctxkit.readers.fields import arguments, as_text, items, mapping, number, real, text, time, word
 from ctxkit.readers.logs import TOO_MANY, Log
 from ctxkit.readers.parts import count, to_parts
 from ctxkit.readers.usages import to_schemas, to_usage
@@ -37,11 +38,7 @@ def is_event(record: Any) -> bool:
 def read_events(events: list[Any], state: dict[str, Any], name: str, faults: list[Fault]) -> Session:
     """Return one conversation as a session; `state` is its base_state, where there is one."""
     teller = _Teller(state)
-    for n, event in enumerate(events):
-        try:
-            teller.take(mapping(event))
-        except DAMAGE as e:
-            faults.append(Fault(0, f"event {n}: {why(e)}"))
+    each_of(events, "event", teller.take, faults)
     teller.close()
     log = teller.log
     agent = mapping(state.get("agent"))

@@ -7,9 +7,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Message, Part, Text, ToolCall, ToolSchema, Usage
+from ctxkit.readers.damaged import each_of
 from ctxkit.readers.dialects import to_messages
 from ctxkit.readers.exits import is_failure
-from ctxkit.readers.fields import DAMAGE, as_text, items, mapping, number, real, text, time, why, word
+from ctxkit.readers.fields import as_text, items, mapping, number, real, text, time, word
 from ctxkit.readers.logs import TOO_MANY, Log
 from ctxkit.readers.parts import count, to_parts
 from ctxkit.readers.usages import to_schemas, to_stop, to_usage
@@ -48,11 +49,7 @@ def read_history(run: dict[str, Any], name: str) -> Session:
         for e in (_tied(entry, n) if type(entry) is list else [entry])
     ]
     teller.offset = _offset(flat)
-    for n, event in enumerate(flat):
-        try:
-            teller.take(mapping(event))
-        except DAMAGE as e:
-            faults.append(Fault(0, f"event {n}: {why(e)}"))
+    each_of(flat, "event", teller.take, faults)
     told = mapping(run.get("metadata"))
     error, log = word(run.get("error")), teller.log
     return Session(

@@ -28,6 +28,7 @@ CAN = (
     "compactions where it marks them (gen_ai.conversation.compacted, parts of type compaction)"
 )
 CANNOT = "text by default; failed tools; money, but where an exporter adds it"
+BLIND = ("tool errors",)
 TRAITS = (("all", "an exporter that marks no compaction leaves only what is gone from the next prompt: derived"),)
 _CHAT = {"chat", "text_completion", "generate_content", "LLM"}
 
@@ -164,15 +165,18 @@ def _call(threads: Threads, heard: list[Said], reply: Message, s: _Span, agent: 
     """Write one call; what its span marks as compacted makes the edit a recorded one."""
     flagged = s.attributes.get("gen_ai.conversation.compacted") is True
     marked = flagged or any(m.role == "summary" for _, m in heard)
-    latest = next((t for t in threads.all[::-1] if t.agent == agent), None)
-    if flagged and not heard and latest is not None and not latest.compacted:  # no content: the mark is all there is
+    if not marked:
+        threads.call(heard, reply, agent).compacted = False
+        return
+    latest = threads.latest(agent)
+    if flagged and not heard and latest is not None and not latest.compacted:
+        # no content: the mark is all there is
         own = latest.log.new_id()
         latest.log.add(Edit(kind="summarised", id=own, method="compacted", reason="what it took is not in the trace"))
-    before = {id(t): len(t.log.entries) for t in threads.all}
-    thread = threads.call(heard, reply, agent, compacted=marked)
+    thread = threads.call(heard, reply, agent, compacted=True)
     thread.compacted = flagged
     log = thread.log
-    for i in range(before.get(id(thread), 0), len(log.entries)) if marked else ():
+    for i in range(thread.since, len(log.entries)):
         entry = log.entries[i]
         if isinstance(entry, Edit) and any(m.role == "summary" for m in entry.inserted):
             log.entries[i] = replace(entry, source="recorded", method="compacted", reason="", time=s.begun)

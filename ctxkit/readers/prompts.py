@@ -39,6 +39,8 @@ class Thread:
     def __init__(self, agent: str | None) -> None:
         self.log = Log()
         self.agent = agent
+        self.since = 0
+        """Index of the first entry that the latest call wrote."""
         self.compacted = False
         """True where the trace says that the latest call saw a compacted view."""
         self._keys: list[int] = []
@@ -166,23 +168,27 @@ class Threads:
         reply: Message,
         agent: str | None = None,
         *,
-        goes_on: bool = False,
         compacted: bool = False,
     ) -> Thread:
         """Write one call (prompt and reply) to the thread it goes on from, or to a new one; return that thread.
 
-        `goes_on` says that it is known to go on from the latest one, though a compaction left nothing in common;
-        `compacted` that it goes on from the agent's latest one, where it goes on from none by what it holds.
+        `compacted` says that it goes on from the agent's latest one, where it goes on from none by
+        what it holds.
         """
-        thread = self.all[-1] if goes_on and self.all else self._find(prompt, agent)
+        thread = self._find(prompt, agent)
         if thread is None and compacted:
-            thread = next((t for t in self.all[::-1] if t.agent == agent), None)
+            thread = self.latest(agent)
         if thread is None:
             thread = Thread(agent)
             self.all.append(thread)
+        thread.since = len(thread.log.entries)
         self.work += thread.prompt(prompt)
         thread.reply(reply)
         return thread
+
+    def latest(self, agent: str | None) -> Thread | None:
+        """Return the conversation that an agent began last; None where it has none."""
+        return next((t for t in reversed(self.all) if t.agent == agent), None)
 
     def _find(self, prompt: Sequence[Said], agent: str | None) -> Thread | None:
         best: Thread | None = None

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Message, Usage
+from ctxkit.readers.damaged import each_line
 from ctxkit.readers.dialects import named, to_messages
-from ctxkit.readers.fields import DAMAGE, items, mapping, number, text, time, why, word
+from ctxkit.readers.fields import items, mapping, number, text, time, word
 from ctxkit.readers.logs import Log
 from ctxkit.readers.parts import count
 from ctxkit.session import Session
@@ -40,11 +41,7 @@ def sniff(source: Source) -> bool:
 def read(source: Source) -> list[Session]:
     """Return the one chat of a file."""
     reading, faults = _Reading(), list[Fault](source.faults)
-    for line, record in source.records:
-        try:
-            reading.take(record)
-        except DAMAGE as e:
-            faults.append(Fault(line, why(e)))
+    each_line(source.records, reading.take, faults)
     first = mapping(next((r for _, r in source.records), None))
     parents, leaf = reading.log.tree()
     return [
@@ -168,14 +165,20 @@ def _key(m: Message) -> tuple[str, str, tuple[str, ...], str | None]:
 
 
 def _usage(raw: dict[str, Any]) -> Usage | None:
-    """Gemini's counts: the prompt holds the cached tokens, the candidates do not hold the thoughts."""
+    """Gemini's counts: the prompt holds the cached tokens, the candidates do not hold the thoughts.
+
+    From endpoints that speak OpenAI's way they do (`convertOpenAIResponseToGemini` takes
+    `completion_tokens` as they are); the total tells.
+    """
     whole, read = number(raw.get("promptTokenCount")), number(raw.get("cachedContentTokenCount"))
     said, thought = number(raw.get("candidatesTokenCount")), number(raw.get("thoughtsTokenCount"))
     if whole is None and said is None:
         return None
+    total, apart = number(raw.get("totalTokenCount")), (whole or 0) + (said or 0) + (thought or 0)
+    beside = 0 if total is not None and total < apart else thought or 0
     return Usage(
         input_tokens=whole if whole is None else max(whole - (read or 0), 0),
         cache_read_tokens=read,
-        output_tokens=None if said is None else said + (thought or 0),
+        output_tokens=None if said is None else said + beside,
         reasoning_tokens=thought,
     )

@@ -5,7 +5,6 @@ Nothing but `ReadError` leaves this file. The bytes are untrusted: size, depth a
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cached_property, partial
 from pathlib import Path
@@ -16,6 +15,7 @@ import msgspec
 
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault
+from ctxkit.readers.decoding import BROKEN_JSON, DECODER, REPLACED, by_lines, lenient, wrong_with
 from ctxkit.readers.packed import MAX_BYTES, ZIP, chunks, is_packed, kind_of, unpacked
 
 if TYPE_CHECKING:
@@ -29,10 +29,8 @@ _START = 4 << 20
 _LINE = 1 << 29
 """No line is longer."""
 _BOM = b"\xef\xbb\xbf"
-_REPLACED = "not UTF-8: read with its broken bytes replaced"
 _WIDE = ((re.compile(rb"\s*[\[{]\0"), "utf-16-le"), (re.compile(rb"(\0\s)*\0[\[{]"), "utf-16-be"))
 """UTF-16 without a mark: JSON begins with a bracket, which is one byte beside a null."""
-_DECODER = msgspec.json.Decoder()
 _HEAD = 64
 
 
@@ -106,7 +104,7 @@ class Source:
         start = self._read(4)
         if self.path.stat().st_size <= (LARGE >> 4 if is_packed(start) else LARGE) or start == ZIP:
             return False
-        first = self._decode(self._first[:1], [])
+        first = by_lines(self._first[:1], [])
         return len(self._first) > 1 and bool(first)
 
     @cached_property
@@ -131,7 +129,9 @@ class Source:
             return
         self._passed = []
         for number, line in enumerate(self._raw_lines(), 1):
-            for _, record in self._decode([line.removeprefix(_BOM) if number == 1 else line], found := list[Fault]()):
+            found = list[Fault]()
+            start = _BOM if number == 1 else b""
+            for _, record in by_lines([line.removeprefix(start)], found):
                 yield number, record
             self._passed += [Fault(number, f.why) for f in found]
 
@@ -168,13 +168,13 @@ class Source:
         if start not in (b"{", b"["):
             return None
         try:
-            return _DECODER.decode(self.data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as e:
+            return DECODER.decode(self.data)
+        except BROKEN_JSON as e:
             if "trailing characters" in str(e):  # the first value is whole: a file of lines
                 return None
             self._replaced = type(e) is UnicodeDecodeError
             try:
-                return _lenient(self.data, e)
+                return lenient(self.data, e)
             except (ValueError, RecursionError):
                 return None
 
@@ -185,7 +185,7 @@ class Source:
             return []
         if self.is_large:
             first = [s for s in self._first[: _HEAD * 4] if s.lstrip()[:1] == b"{"]
-            return [r for _, r in self._decode(first, [])[:_HEAD]]
+            return [r for _, r in by_lines(first, [])[:_HEAD]]
         if self.document is not None:
             return [self.document] if type(self.document) is dict else []
         if self._at_once is not None:
@@ -193,15 +193,16 @@ class Source:
         if self.data.startswith(ZIP):
             return []
         first = self.data[: 1 << 22].split(b"\n", _HEAD * 4)[: _HEAD * 4]
-        return [r for _, r in self._decode([s for s in first if s.lstrip()[:1] == b"{"], [])[:_HEAD]]
+        objects = [s for s in first if s.lstrip()[:1] == b"{"]
+        return [r for _, r in by_lines(objects, [])[:_HEAD]]
 
     @cached_property
     def _at_once(self) -> list[dict[str, Any]] | None:
         """All lines decoded in one go; None where one is blank, broken or no object: each is then looked at alone."""
         data = self.data
         try:
-            records = _DECODER.decode_lines(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
+            records = DECODER.decode_lines(data)
+        except BROKEN_JSON:
             return None
         ends = data.count(b"\n") + (not data.endswith(b"\n"))
         return records if len(records) == ends and all(type(r) is dict for r in records) else None
@@ -242,20 +243,20 @@ class Source:
         if self.data.lstrip()[:1] not in (b"{", b"["):
             return "text, not JSON objects"
         try:
-            _DECODER.decode(self.data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as e:
-            why = _why(self.data, e)
+            DECODER.decode(self.data)
+        except BROKEN_JSON as e:
+            why = wrong_with(self.data, e)
             return "JSON that is cut short" if "truncated" in why else f"broken JSON ({why})"
         return "JSON"
 
     @cached_property
     def _lines(self) -> tuple[list[tuple[int, dict[str, Any]]], list[Fault]]:
         if type(self.document) is dict:
-            return [(1, self.document)], [Fault(1, _REPLACED)] if self._replaced else []
+            return [(1, self.document)], [Fault(1, REPLACED)] if self._replaced else []
         if self._at_once is not None:
             return list(enumerate(self._at_once, 1)), []
         faults: list[Fault] = []
-        return self._decode(self.data.split(b"\n"), faults), faults
+        return by_lines(self.data.split(b"\n"), faults), faults
 
     @property
     def records(self) -> list[tuple[int, dict[str, Any]]]:
@@ -268,57 +269,3 @@ class Source:
         if self._passed is not None:
             return self._passed
         return self._lines[1]
-
-    @staticmethod
-    def _decode(lines: list[bytes], faults: list[Fault]) -> list[tuple[int, dict[str, Any]]]:
-        decode = _DECODER.decode
-        out: list[tuple[int, dict[str, Any]]] = []
-        for number, line in enumerate(lines, 1):
-            if not line or line.isspace():
-                continue
-            try:
-                record = decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as e:
-                try:
-                    record = _lenient(line, e)
-                except (ValueError, RecursionError):
-                    faults.append(Fault(number, _why(line, e)))
-                    continue
-                if type(e) is UnicodeDecodeError:
-                    faults.append(Fault(number, _REPLACED))
-            if type(record) is dict:
-                out.append((number, record))
-            else:
-                faults.append(Fault(number, f"expected a JSON object, found {type(record).__name__}"))
-        return out
-
-
-def _lenient(data: bytes, error: Exception) -> Any:
-    """Decode what JavaScript and Python write beyond JSON: halves of surrogate pairs, NaN, bytes that are no UTF-8.
-
-    Raises:
-        ValueError: it is no JSON all the same.
-        RecursionError: it is nested too deeply.
-    """
-    if b"\\u" not in data and b"NaN" not in data and b"Infinity" not in data and type(error) is not UnicodeDecodeError:
-        raise ValueError("nothing that a more patient decoder would understand")
-    value = json.loads(data.decode("utf-8", "replace"), parse_constant=lambda _: None)
-    return _whole_text(value)
-
-
-def _whole_text(value: Any) -> Any:
-    if type(value) is str:
-        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if type(value) is dict:
-        return {_whole_text(k): _whole_text(v) for k, v in value.items()}
-    return [_whole_text(v) for v in value] if type(value) is list else value
-
-
-def _why(line: bytes, error: Exception) -> str:
-    if line.lstrip().startswith(b"//"):
-        return "a comment, not JSON"
-    if isinstance(error, RecursionError):
-        return "nested too deeply"
-    if isinstance(error, UnicodeDecodeError):
-        return "not UTF-8"
-    return "not JSON: " + str(error)[:120]

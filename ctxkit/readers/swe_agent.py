@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Fault, Message, Part, Text, ToolCall
-from ctxkit.readers.fields import DAMAGE, items, mapping, number, real, text, why, word
+from ctxkit.readers.damaged import each_of
+from ctxkit.readers.fields import items, mapping, number, real, text, word
 from ctxkit.readers.logs import Log
 from ctxkit.readers.parts import count, to_calls, to_parts
 from ctxkit.readers.processors import with_processor
@@ -48,11 +49,7 @@ def read(source: Source) -> list[Session]:
     document = mapping(source.document)
     teller, faults = _Teller(), list[Fault]()
     history = items(document.get("history")) or _from_steps(items(document.get("trajectory")))
-    for n, raw in enumerate(history):
-        try:
-            teller.take(mapping(raw))
-        except DAMAGE as e:
-            faults.append(Fault(0, f"message {n}: {why(e)}"))
+    each_of(history, "message", teller.take, faults)
     info = mapping(document.get("info"))
     return [
         with_processor(

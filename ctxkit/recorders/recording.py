@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.errors import BadArguments
+from ctxkit.errors import BadArguments, ReadError
 from ctxkit.readers import anthropic, openai, openai_responses
+from ctxkit.readers.fields import DAMAGE
 from ctxkit.readers.source import Source
 from ctxkit.recorders.replies import Kind, call_of, failure
 from ctxkit.redaction import redacted
@@ -69,7 +71,10 @@ class Recording:
 
     @property
     def sessions(self) -> list[Session]:
-        """Every conversation by itself, in the order in which they began."""
+        """Every conversation by itself, in the order in which they began.
+
+        Calls of another service behind a path like an API's, which hold none, are left out.
+        """
         with self._lock:
             calls = sorted(
                 self._calls, key=lambda c: c["startTime"]
@@ -83,7 +88,11 @@ class Recording:
             threads.setdefault(key, []).append(call)
             if ident := call["response"].get("id"):
                 after[str(ident)] = key
-        return [self._session(i, thread) for i, thread in enumerate(threads.values())]
+        out = []
+        for i, thread in enumerate(threads.values()):
+            with suppress(ReadError):
+                out.append(self._session(i, thread))
+        return out
 
     def _session(self, i: int, calls: list[dict[str, Any]]) -> Session:
         name, kind = f"{self.name}-{i}", calls[0]["kind"]
@@ -157,9 +166,12 @@ class Recording:
         self._take(heard, "http")
 
     def _take(self, heard: Heard, via: str) -> None:
-        kind, asked, answer = call_of(
-            heard.kind, heard.url, heard.body, heard.bytes, status=heard.status, error=heard.error
-        )
+        told = (heard.kind, heard.url, heard.body)
+        try:
+            found = call_of(*told, heard.bytes, status=heard.status, error=heard.error)
+        except DAMAGE:  # another service behind a path like an API's: the program goes on
+            found = call_of(*told, b"", error="the answer is not of this API's kind")
+        kind, asked, answer = found
         request = {k: asked[k] for k in _SETTINGS if k in asked}
         self._keep(kind, via, request, answer, (heard.began, heard.ended))
 

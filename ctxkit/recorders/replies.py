@@ -39,7 +39,8 @@ def kind_of(url: str, body: Any) -> Kind | None:
     """Return which API a request goes to, or None where it is no conversation that is known here."""
     path = urlsplit(url).path.rstrip("/")
     for end, (kind, key) in _ENDS.items():
-        if path.endswith(end) and isinstance(body, dict) and key in body:
+        said = body.get(key) if isinstance(body, dict) else None
+        if path.endswith(end) and isinstance(said, (list, str)):
             return kind
     return None
 

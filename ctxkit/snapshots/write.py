@@ -101,10 +101,12 @@ def _steps(rows: pd.DataFrame) -> Iterator[_Step]:
 
 
 def _said(raw: bytes) -> tuple[Any, ...] | None:
-    """Return what a line says, as `_Step.said` does; one that is no JSON says nothing of the kind."""
+    """Return what a line says, as `_Step.said` does; one that is no object says nothing."""
     try:
         found = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
+        return ()
+    if not isinstance(found, dict):
         return ()
     return None if found.get(FLAG) else tuple(found.get(k) for k in ALWAYS)
 

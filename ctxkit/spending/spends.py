@@ -161,8 +161,13 @@ class Spend:
             names = ", ".join(u.name for u in self.unused[:3])
             was = counted(len(self.unused), "tool was", "tools were")
             out.append(f"{was} never called ({names}): about {_of(sum(u.usd for u in self.unused), whole)}.")
-        if self.accounts.unpriced_n:
-            out.append(f"{counted(self.accounts.unpriced_n, 'call')} without a price are in no sum.")
+        for n, *words in (
+            (self.accounts.unpriced_n, "call"),
+            (self.accounts.unpriced_summaries_n, "summary", "summaries"),
+        ):
+            if n:
+                are = "is" if n == 1 else "are"
+                out.append(f"{counted(n, *words)} without a price {are} in no sum.")
         return out
 
     def _why(self) -> str:

@@ -13,20 +13,19 @@ from ctxkit.frames.cuts import cuts as placed
 from ctxkit.frames.occupancy import prompts as plain_prompts
 from ctxkit.metrics.afterwards import Acts, Afterwards
 from ctxkit.metrics.bills import Sheet
-from ctxkit.metrics.compaction import Sizes as Prompts
-from ctxkit.metrics.compaction import held
+from ctxkit.metrics.compaction import PromptList, held
 from ctxkit.metrics.forgotten import Forgotten
 from ctxkit.metrics.indexes import Index
+from ctxkit.metrics.loss import columns
 from ctxkit.metrics.memories import Memory
 from ctxkit.metrics.prompts import Sent, SentByRun
-from ctxkit.metrics.quick import Prompts as QuickPrompts
+from ctxkit.metrics.quick import QuickPrompts
 from ctxkit.metrics.shown import shown_by, shown_in
 from ctxkit.metrics.size import sent, spots_in, spots_of
 from ctxkit.metrics.tallies import bill
 from ctxkit.metrics.thrash import compactions
 from ctxkit.readers.given import of_session
 from ctxkit.replays import crowded, hidden
-from ctxkit.session import Session
 from ctxkit.sizes import Sizes, sizes
 from ctxkit.sizes.windows import window_of
 from ctxkit.sweeps.columns import NAMES
@@ -39,9 +38,8 @@ if TYPE_CHECKING:
 
     from ctxkit.cache.predictions import Prediction
     from ctxkit.engine import Run
-    from ctxkit.metrics.compaction import Compaction
+    from ctxkit.metrics.compaction import Compaction, Prompts
     from ctxkit.session import Session
-
 
 _FORETOLD = ("half_error", "split_error", *(f"{n}_error" for n in NAIVE))
 
@@ -195,7 +193,7 @@ def lost(base: Base, session: Session | None, done: Run | None = None) -> dict[s
         found["loss_note"] = "What the pruning hid is not in the file, so loss cannot be said."
     else:
         forgotten = Forgotten(base.memory, shown)
-        found = forgotten.columns() | Afterwards(forgotten, base.acts).columns()
+        found = columns(forgotten) | Afterwards(forgotten, base.acts).columns()
         found["loss_note"] = _why_missing(found)
     told = [base.acts.rereads.after(shown, call) for call in dict.fromkeys(calls) if 0 < call < base.memory.calls]
     rates, firsts = ([v for v in of if v is not None] for of in zip(*told, strict=True)) if told else ([], [])
@@ -225,7 +223,7 @@ def _run_row(base: Base, done: Run, label: str, *, reuse: bool) -> dict[str, Any
     seen |= {"hidden": hidden(done), "pruned": done.rules.pruning is not None}
     seen["window"] = done.rules.parameters.get("context_window")
     plain = done.rules.pruning is None
-    prompts = QuickPrompts(done.log) if plain else Prompts(done.prompts)
+    prompts = QuickPrompts(done.log) if plain else PromptList(done.prompts)
     return _row(base, label, (SentByRun(done), prompts), spots_of(done), seen, reuse=reuse)
 
 
@@ -241,14 +239,14 @@ def _replayed(base: Base, session: Session, *, reuse: bool) -> dict[str, Any]:
         "window": told.get("parameters", {}).get("context_window"),
     }
     prompts, shared = sent(session)
-    sent_by = Sent(prompts.tolist(), shared.tolist()), Prompts(prompts)
+    sent_by = Sent(prompts.tolist(), shared.tolist()), PromptList(prompts)
     return _row(base, str(told.get("rules", "replay")), sent_by, spots_in(session), seen, reuse=reuse)
 
 
 def _row(
     base: Base,
     label: str,
-    sent_by: tuple[Sent, Prompts | QuickPrompts],
+    sent_by: tuple[Sent, Prompts],
     spots: Sequence[Compaction],
     seen: dict[str, Any],
     *,
@@ -298,7 +296,7 @@ def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:
         "input_usd": ledger.input_usd,
         "output_usd": ledger.output_usd if sheet.has_output else None,
         "summaries_usd": ledger.summaries_usd,
-        **held(cuts, Prompts(prompts), sheet, reuse=reuse),
+        **held(cuts, PromptList(prompts), sheet, reuse=reuse),
         "cuts_n": len(placed(session)),
     }
     if sheet.has_usage:

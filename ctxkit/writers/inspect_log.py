@@ -27,6 +27,7 @@ def convert(session: Session) -> tuple[list[bytes], Counter[str]]:
     lost = losses(session, _HOLDS)
     lost["money of calls"] += sum(c.message.usage is not None and c.message.usage.cost_usd is not None
                                   for c in session.calls)  # fmt: skip
+    lost["parameters of tools"] += sum(bool(t.parameters) for t in session.tools)
     return [msgspec.json.format(msgspec.json.encode(_document(session)), indent=1), b"\n"], lost
 
 

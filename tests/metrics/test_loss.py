@@ -76,8 +76,9 @@ def test_a_loss_can_be_opened():
     assert (row["fate"], row["message"], row["cut"], row["needed_call"], row["delay"]) == ("lost", s.log[0].id, 0, 1, 0)
 
 
-def test_a_file_that_is_named_can_be_read_again():
-    asked, read = step("read_file", "see lib/deep/inner.py", path="src/a/top.py")
+@pytest.mark.parametrize("key", ["path", "filePath", "absolute_path"])
+def test_a_file_that_is_named_can_be_read_again(key):
+    asked, read = step("read_file", "see lib/deep/inner.py", **{key: "src/a/top.py"})
     s = session(user("go"), asked, read, summarised([asked, read], "src/a/top.py was read"), user("on"), assistant())
     fates = {item.text: fate for item, fate in lost(s).fates().items()}
     assert fates == {"src/a/top.py": "retained", "lib/deep/inner.py": "recoverable"}

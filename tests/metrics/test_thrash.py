@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from builders import assistant, call, result, session, summarised, user
+from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.messages import Usage
+from ctxkit.messages import Message, Usage
 from ctxkit.metrics.thrash import spiral, thrash
 
 MODEL = "claude-sonnet-4-5"
@@ -48,6 +49,14 @@ def test_a_cut_that_holds_is_paid():
     assert thrash(s).anti_thrash == 1.0
 
 
+def test_without_a_price_no_number_of_unpaid_cuts_is_told():
+    s = sawtooth((50_000, 100_000), (90_000, 95_000), (40_000,))
+    unknown = session(
+        *(replace(e, model="nobody") if isinstance(e, Message) else e for e in s.log)
+    )
+    assert (thrash(s).unpaid_cuts_n, thrash(unknown).unpaid_cuts_n) == (1, None)
+
+
 def test_the_last_cut_is_neither():
     assert thrash(sawtooth((100_000,), (20_000,))).cuts[0].unpaid is None
 
@@ -68,6 +77,14 @@ def test_a_file_read_again_after_its_result_went():
     (cut,) = thrash(s).cuts
     assert cut.reread_rate == 0.5
     assert cut.reorientation == 1
+
+
+@pytest.mark.parametrize("key", ["path", "file_path", "filePath", "absolute_path"])
+def test_another_part_of_a_file_is_the_same_file_whatever_the_argument_is_called(key):
+    first, again = (call("read", **{key: "a.py", "offset": n}) for n in (0, 9))
+    old, new = [first, result("A", first)], [again, result("A", again)]
+    s = session(user(), *old, said(50_000), summarised(old), user(), *new, said(9_000))
+    assert thrash(s).cuts[0].reread_rate == 1.0
 
 
 def test_several_compactions_between_two_calls_are_felt_as_one():

@@ -56,6 +56,27 @@ def test_input_holds_the_cache_only_where_the_total_says_so():
     assert to_inspect_usage(apart).prompt_tokens == 180
 
 
+def test_a_compaction_is_the_agents_own_also_after_another_agents_call():
+    spans = [
+        {"event": "span_begin", "id": name, "type": "agent", "name": name}
+        for name in ("main", "helper")
+    ]
+    events = [
+        *spans,
+        model(["a", "b"], "1", span_id="main"),
+        model(["task"], "2", span_id="helper"),
+        {"event": "compaction", "type": "summary", "tokens_before": 900, "tokens_after": 90},
+        model(["a summary"], "3", span_id="main"),
+    ]
+    messages = [{"role": "user", "content": "a summary"}, {"role": "assistant", "content": "3"}]
+    sample = {"id": 1, "epoch": 1, "events": events, "messages": messages}
+    (session,) = read_source(zipped(header={"eval": {}, "status": "success"}, samples__1=sample))
+    (edit,) = session.edits
+    assert (edit.tokens_before, edit.source, len(edit.targets)) == (900, "recorded", 3)
+    (child,) = session.children
+    assert [m.text for m in child.messages] == ["task", "2"]
+
+
 def test_another_agents_calls_are_a_child():
     events = [model(["a"], "1"), model(["sub", "task"], "2"), model(["a"], "1b")]
     (s,) = read_source(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from made_logs import LANGCHAIN, MADE, OTLP, lines, span
@@ -14,13 +15,13 @@ from ctxkit.readers.prompts import Threads, said
 from ctxkit.readers.source import Source
 
 
-def talk(*prompts: tuple[str, ...], goes_on: bool = False) -> Threads:
+def talk(*prompts: tuple[str, ...], compacted: bool = False) -> Threads:
     threads = Threads()
     for n, prompt in enumerate(prompts):
         heard = [
             said(Message(role="user" if i % 2 == 0 else "assistant", parts=(Text(t),))) for i, t in enumerate(prompt)
         ]
-        threads.call(heard, Message(role="assistant", parts=(Text(f"r{n}"),)), goes_on=goes_on)
+        threads.call(heard, Message(role="assistant", parts=(Text(f"r{n}"),)), compacted=compacted)
     return threads
 
 
@@ -31,7 +32,7 @@ def shown(threads: Threads) -> list[list[str]]:
     return [[m.text for m in view] for _, view in Session(id="x", log=tuple(thread.log.entries)).views()]
 
 
-def test_a_prompt_that_goes_on_adds_only_what_is_new():
+def test_a_prompt_that_compacted_adds_only_what_is_new():
     threads = talk(("a",), ("a", "r0", "b"), ("a", "r0", "b", "r1", "c"))
     assert len(threads.all[0].log.entries) == 6
     assert shown(threads) == [["a"], ["a", "r0", "b"], ["a", "r0", "b", "r1", "c"]]
@@ -51,7 +52,7 @@ def test_a_summary_before_a_kept_tail_stands_in_its_place():
 
 def test_a_prompt_with_nothing_in_common_is_another_thread():
     assert len(talk(("a",), ("x",)).all) == 2
-    assert len(talk(("a",), ("x",), goes_on=True).all) == 1
+    assert len(talk(("a",), ("x",), compacted=True).all) == 1
 
 
 def test_langfuse_threads_hold_each_calls_prompt(real):
@@ -131,3 +132,8 @@ def test_spans_out_of_order_are_sorted_by_time():
     document["resourceSpans"][0]["scopeSpans"][0]["spans"] = spans
     (s,) = read_source(Source("t.json", json.dumps(document).encode()))
     assert [c.message.usage.prompt_tokens for c in s.calls] == [4, 5]
+
+
+def test_spans_have_no_mark_for_failed_tools():
+    session = ck.read(Path(__file__).parent / "golden" / "otel.json")
+    assert session.details["cannot_tell"] == ["tool errors"]

@@ -97,3 +97,15 @@ def test_what_cannot_be_written_is_told(tmp_path):
         writer(tmp_path / "file" / "a.jsonl")
     with pytest.raises(BadArguments):
         write_snapshots(pd.DataFrame({"agent": ["x"]}), tmp_path / "a.jsonl")
+
+
+@pytest.mark.parametrize("other", ["[1]", "nothing", "[" * 100_000])
+def test_lines_of_another_kind_are_taken_back_when_the_log_is_brought_to_its_turns(tmp_path, other):
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"{other}\n")
+    row = {"agent": "Developer", "turn": 1, "turn_input_tokens": 10, "turn_output_tokens": 2}
+    row |= {"cumulative_input_tokens": 10, "ts": None, "compaction_occurred": False}
+    with writer(path) as w:
+        w.bring(pd.DataFrame([{**row, "warn_at": None, "cutover_at": None}]))
+    (found,) = path.read_text().splitlines()
+    assert json.loads(found)["turn_input_tokens"] == 10

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from builders import assistant, call, result, session, usage, user
+from builders import assistant, call, result, session, summarised, usage, user
 from hypothesis import given
 from hypothesis import strategies as st
 from reports.hostile import hostile, intruders
 
 import ctxkit as ck
-from ctxkit.messages import ToolSchema
+from ctxkit.messages import ToolSchema, Usage
 from ctxkit.metrics.accounts import accounts
 from ctxkit.sheets import width
 from ctxkit.spending.spends import WAYS, Spend
@@ -41,6 +41,17 @@ def test_the_bill_is_that_of_compare():
         spent = ck.spend(replay)
         assert spent.total_usd == pytest.approx(found.loc[name, "cost_usd"])
         adds_up(spent)
+
+
+def test_a_replay_of_writes_that_live_an_hour_is_billed_as_compare_does():
+    log = []
+    for i in range(30):
+        used = Usage(cache_read_tokens=2_000 * i, cache_write_1h_tokens=2_000, output_tokens=9)
+        log += [user("word " * 2_000), assistant("ok", usage=used)]
+    found = ck.compare(session(*log, model=MODEL), ["none"], loss=False, progress=False)
+    spent = ck.spend(found.replays["none"])
+    assert spent.total_usd == pytest.approx(found.loc["none", "cost_usd"])
+    adds_up(spent)
 
 
 def test_real_sessions_add_up_with_their_subagents(real):
@@ -113,6 +124,14 @@ def test_a_hostile_bill_is_only_text():
 def test_a_way_that_is_none_is_named():
     with pytest.raises(ck.BadArguments, match="Did you mean"):
         ck.spend(SAMPLE).by("tol")
+
+
+def test_unpriced_summaries_are_told():
+    log = [user(), assistant(usage=usage(9), model=MODEL)]
+    cut = summarised(log, "So far: much.", usage=usage(9), model="nobody-knows")
+    s = session(*log, cut, user(), assistant(usage=usage(9), model=MODEL))
+    assert accounts(s).unpriced_summaries_n == 1
+    assert any("1 summary without a price is in no sum" in told for told in ck.spend(s).sentences)
 
 
 def test_unpriced_calls_are_told():

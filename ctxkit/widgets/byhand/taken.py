@@ -103,7 +103,7 @@ class Taken:
         """Return what making it cost: as the log says, else as a replay bills its summaries."""
         if one.usd is not None:
             return f"Making it cost {_usd(one.usd)}."
-        usd = self._sheet.summaries_usd(cut.what.written) if cut is not None else None
+        usd = self._sheet.summaries_usd(cut.written) if cut is not None else None
         if usd is None:
             return "No price of making it is known."
         return f"Making it would have cost {_usd(usd)} (estimated)." if usd else "No model made it."
