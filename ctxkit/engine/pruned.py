@@ -81,8 +81,8 @@ class Pruned(Straight):
     def _reach(self, call: int, stop: int) -> None:
         """Work out all before a call; where schedules say it, some more, but none from `stop` on."""
         while self.end < call:
-            ahead = 0 if self.called else max(len(self._prompts) // 2, _FIRST)
-            prompts, shared = self._bill.extend(max(min(self.end + ahead, stop), call))
+            ahead = min(self.end + max(len(self._prompts) // 2, _FIRST), stop)
+            prompts, shared = self._bill.extend(call, max(ahead, call))
             self._prompts += prompts
             self._shared += shared
 
@@ -188,8 +188,8 @@ class _Scheduled:
         self._tracks = Tracks(schedule, clock, past)
         self.prefixes = self._tracks.prefixes
 
-    def extend(self, stop: int) -> tuple[list[int], list[int]]:
-        self._schedule.extend(stop)
+    def extend(self, _call: int, ahead: int) -> tuple[list[int], list[int]]:
+        self._schedule.extend(ahead)
         return self._tracks.extend()
 
     def left(self, call: int) -> History:
@@ -215,7 +215,8 @@ class _Called:
         self.prefixes = past.prefixes if past else Prefixes(clock)
         self._last = past.last if past else None
 
-    def extend(self, stop: int) -> tuple[list[int], list[int]]:
+    def extend(self, stop: int, ahead: int) -> tuple[list[int], list[int]]:
+        self._schedule.extend(ahead)
         out: tuple[list[int], list[int]] = ([], [])
         for call in range(self._call, stop):
             view = self.left(call)

@@ -12,6 +12,7 @@ from ctxkit.engine.prefixes import common
 from ctxkit.engine.pruned import Pruned, whole
 from ctxkit.engine.sent import SentCalls, SentItem
 from ctxkit.history import History, Log
+from ctxkit.history.clock import Clock
 from ctxkit.policies.chain import applied
 from ctxkit.policies.outlooks import Straight
 from ctxkit.policies.policy import name_of
@@ -40,7 +41,7 @@ class Run:
 
     def __init__(self, log: Log, rules: Rules, limit: int | None = None) -> None:
         self.log, self.rules, self.room = log, rules, rules.room(log, limit)
-        self.clock = log.clock(rules.cache_life)
+        self.clock = Clock.of(log, rules.cache_life)
         self.begin = self.call = 0
         self.billed = Billed(log, self.clock)
         self._unsent: History | None = None

@@ -36,6 +36,15 @@ class Clock:
         self.F: list[int] = [0]
         self._fresh = Column(lambda a, b: [new - old for old, new in pairwise(self.F[a : b + 1])], np.int64)
 
+    @classmethod
+    def of(cls, log: Log, life: float) -> Clock:
+        """Return the clock of a log, made once for each `life` and brought up to its calls."""
+        key = ("clock", life)
+        clock: Clock | None = log.memo.get(key)
+        if clock is None:
+            clock = log.memo[key] = cls(log, life)
+        return clock.sync()
+
     def sync(self) -> Clock:
         """Bring the columns up to the calls that the log has by now."""
         log, known, fixed = self.log, len(self.cold), self.log.fixed_at

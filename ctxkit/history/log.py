@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.history.clock import Clock
 from ctxkit.history.columns import ASSISTANT, ROLE_CODES, SYSTEM, TOOL, USER, Column, Measure, chars
 
 if TYPE_CHECKING:
@@ -327,14 +326,6 @@ class Log:
                 n.append(n[-1] + own)
                 sizes.append(sizes[-1] + (Q[call + 1] - Q[call] if own else 0))
         return known
-
-    def clock(self, life: float) -> Clock:
-        """Return which calls found the provider's cache cold, if it lives `life` seconds."""
-        key = ("clock", life)
-        clock = self.memo.get(key)
-        if clock is None:
-            clock = self.memo[key] = Clock(self, life)
-        return clock.sync()
 
 
 def _columns(log: Log) -> dict[str, Column]:

@@ -35,7 +35,7 @@ def text_only(message: Message) -> Message:
     return _with_parts(message, lambda p: isinstance(p, Text))
 
 
-def without_calls(message: Message, ids: Container[str]) -> Message:
+def without_calls(message: Message, ids: Container[str | None]) -> Message:
     """Return the message without the calls of these ids."""
     return _with_parts(message, lambda p: not (isinstance(p, ToolCall) and p.id in ids))
 

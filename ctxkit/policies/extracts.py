@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ctxkit.policies.focuses import Near
-from ctxkit.policies.lines import EARLIER, USER, Lines, ranges
+from ctxkit.policies.lines import EARLIER, USER, Lines, Weighed, ranges
 from ctxkit.policies.sentences import LONGEST, TAGS
 
 if TYPE_CHECKING:
@@ -35,25 +35,6 @@ class Wish(NamedTuple):
     user: float
     """Share of the room for what the user said."""
     focus: Focus | None = None
-
-
-class Weighed(NamedTuple):
-    """The lines of a passage, and the weight of each."""
-
-    at: NDArray[Any]
-    """Their numbers among all lines."""
-    ids: NDArray[Any]
-    """Their words, one line after the other."""
-    starts: NDArray[Any]
-    sizes: NDArray[Any]
-    """How many words each has."""
-    costs: NDArray[Any]
-    weights: NDArray[Any]
-
-    def words(self, place: int) -> NDArray[Any]:
-        """Return the words of one line."""
-        start = self.starts[place]
-        return self.ids[start : start + self.sizes[place]]
 
 
 def extract(lines: Lines, parts: NDArray[Any], wish: Wish, among: NDArray[Any]) -> str:

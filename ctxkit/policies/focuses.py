@@ -16,8 +16,7 @@ from ctxkit.policies.sentences import MARK, one_line
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ctxkit.policies.extracts import Weighed
-    from ctxkit.policies.lines import Lines
+    from ctxkit.policies.lines import Lines, Weighed
 
 TERMS = 32
 """Words of a focus that are looked at."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.faces import listed
+from ctxkit.history.clock import Clock
 from ctxkit.policies.outlooks import turn_at
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.triggers import next_of
@@ -228,7 +229,7 @@ class UntilCold(Open):
 
     def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first cold call, or the first one above the hard limit."""
-        cold = next_of(past.log.clock(self.life).calls, start, stop)
+        cold = next_of(Clock.of(past.log, self.life).calls, start, stop)
         return outlook.above(self.hard_limit, start, cold)
 
 

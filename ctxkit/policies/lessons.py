@@ -51,11 +51,19 @@ class Lesson(NamedTuple):
         return entry(short_name(self.text) or guid[:8], self.text, self.type, guid=guid)
 
 
-def lessons(messages: Sequence[Message]) -> list[Lesson]:
-    """Return what messages say that may be remembered, each thing once, in the order it came."""
+def lessons(
+    messages: Sequence[Message], known: Iterable[Sequence[tuple[str, str]]] | None = None
+) -> list[Lesson]:
+    """Return what messages say that may be remembered, each thing once, in the order it came.
+
+    Args:
+        messages: what was said.
+        known: what each of them says (`said`), where that is known.
+    """
     found: dict[tuple[str, str], list[str]] = {}
-    for message in messages:
-        for kind, text in said(message):
+    each = map(said, messages) if known is None else known
+    for message, told in zip(messages, each, strict=True):
+        for kind, text in told:
             found.setdefault((kind, text), []).append(message.id)
     for text, ids in procedures(messages):
         found.setdefault(("procedure", text), []).extend(ids)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -211,6 +211,25 @@ def of_log(log: Log) -> tuple[Lines, Column]:
         if session is not None:
             session.__dict__["lines"] = lines
     return found
+
+
+class Weighed(NamedTuple):
+    """The lines of a passage, and the weight of each."""
+
+    at: NDArray[Any]
+    """Their numbers among all lines."""
+    ids: NDArray[Any]
+    """Their words, one line after the other."""
+    starts: NDArray[Any]
+    sizes: NDArray[Any]
+    """How many words each has."""
+    costs: NDArray[Any]
+    weights: NDArray[Any]
+
+    def words(self, place: int) -> NDArray[Any]:
+        """Return the words of one line."""
+        start = self.starts[place]
+        return self.ids[start : start + self.sizes[place]]
 
 
 def ranges(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[Any]:

@@ -117,15 +117,16 @@ class Narrative(Summary):
 
     def _told_again(self, passage: Passage) -> str | int:
         """Return the summary; where the call itself was too large, ask again with shorter messages."""
-        if isinstance(self.summariser, LOCAL):
-            made = self._once(self.summariser, passage)
+        maker = self.maker
+        if isinstance(maker, LOCAL):
+            made = self._once(maker, passage)
             return made if isinstance(made, int) else _words(made)
         cap = self.max_chars_per_message or max((len(prompts.plain(m)) for m in passage.messages), default=0)
         grounded = replace(passage, instructions=f"{passage.instructions}\n\n{change_log(passage)}")
         for left in range(RETRIES, -1, -1):
             short = replace(grounded, history=capped(passage.history, passage.before, cap))
             try:
-                made = self._once(self.summariser, short)
+                made = self._once(maker, short)
                 return made if isinstance(made, int) else _words(made)
             except ModelError as error:
                 if not error.overflow or not left:

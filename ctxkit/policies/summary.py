@@ -96,6 +96,11 @@ class Summary(Setting):
         others = (self.keep_turns, self.keep_messages, self.keep_share)
         return 20_000 if all(o is None for o in others) else None
 
+    @property
+    def maker(self) -> Any:
+        """Who writes the summary: the extractive one, where none was given or lent."""
+        return self.summariser or Extractive()
+
     def using(self, summariser: Any) -> Self:
         """Return the policy with a summariser, where it has none of its own."""
         return self if self.summariser is not None else replace(self, summariser=summariser)
@@ -150,10 +155,8 @@ class Summary(Setting):
 
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the summary of all before a position: its message, text or size."""
-        maker = self.summariser or Extractive()
-        parts = self.passages(history, first)
-        made = [self.asked(maker, passage) for passage in parts]
-        return self.joined(made, parts)
+        parts, maker = self.passages(history, first), self.maker
+        return self.joined([self.asked(maker, passage) for passage in parts], parts)
 
     def passages(self, history: History, first: int) -> list[Passage]:
         """Return what is summarised: the old turns, and the head of a split one by itself."""

@@ -72,7 +72,7 @@ class Behind(Part):
         parts = [p for p in parts if p.positions]
         if not parts:
             return history
-        made = self.inner.joined([self.inner.asked(self.inner.summariser, p) for p in parts], parts)
+        made = self.inner.joined([self.inner.asked(self.inner.maker, p) for p in parts], parts)
         new = history.summarise(first, made, "since the last summary", start=start, method="summary")
         return history if self.inner.must_shrink and new.tokens >= history.tokens else new
 
@@ -134,9 +134,19 @@ class Prepared:
 def prepared(
     rules: Rules, prepare: Callable[[Passage], Any], commit: Callable[[Passage], Any] | None = None
 ) -> Rules:
-    """Return rules whose summary one model prepares and another, or their own, commits."""
+    """Return rules whose summary one model prepares and another, or their own, commits.
+
+    Raises:
+        BadArguments: they write no summary, or its policy has a summariser of its own.
+    """
     own = rules.summariser if commit is None else commit
-    return rules.but(summariser=Prepared(prepare, own))
+    new = rules.but(summariser=Prepared(prepare, own))
+    if new.policy == new.bare:
+        raise BadArguments(
+            f"The rules {rules.label!r} take no summariser from outside: give them a policy that "
+            "writes summaries and has no summariser of its own."
+        )
+    return new
 
 
 @dataclass(frozen=True)

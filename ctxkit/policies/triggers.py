@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.faces import listed
+from ctxkit.history.clock import Clock
 from ctxkit.history.view import role_code
 from ctxkit.policies.dues import Always, Both, Due, Either, Never, Not
 
@@ -170,7 +171,7 @@ class Idle(Due):
 
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call after such a pause; the first call of a session is none."""
-        return next_of(outlook.log.clock(self.seconds).calls, max(start, 1), stop)
+        return next_of(Clock.of(outlook.log, self.seconds).calls, max(start, 1), stop)
 
 
 @dataclass(frozen=True)

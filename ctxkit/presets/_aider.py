@@ -92,7 +92,8 @@ def aider(
     """Return Aider's rules.
 
     Read in `aider/history.py` of Aider-AI/aider at 041f3a4 (`ChatSummary`: `>`, half, four messages, the head ends
-    with a reply). The limit, a sixteenth of the window from 1,024 to 8,192, is not confirmed.
+    with a reply) and in `aider/models.py` (5dc9490: a sixteenth of the window, from 1,024 to
+    8,192).
 
     Args:
         context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.

@@ -53,7 +53,8 @@ def anthropic_compact(
     """Return the rules of the edit `compact_20260112` (beta `compact-2026-01-12`).
 
     Read on platform.claude.com, "Compaction": 150,000 by default and 50,000 at least, the block takes the place of
-    all before it, `instructions` replace the standard prompt, `pause_after_compaction` is off.
+    all before it, `instructions` replace the standard prompt, `pause_after_compaction` is off. How
+    many messages a caller keeps is no setting of the API; two is not confirmed.
 
     Args:
         context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.

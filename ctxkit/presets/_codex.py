@@ -67,7 +67,7 @@ class CodexSummary(Summary):
             return history
         kept, short = self.chosen(history, asked)
         passage = Passage(history, n, 0, self.limit, self.told())
-        made = message_of(self.asked(self.summariser, passage), self.prefix)
+        made = message_of(self.asked(self.maker, passage), self.prefix)
         at_work = np.arange(len(history)) >= n
         rest = history.keep(kept | history.stays | at_work).messages
         tail = len(history) - n

@@ -76,7 +76,8 @@ class KeepTheText(Setting):
             return history
         cut: dict[int, Message | str] = {}
         gone: list[int] = []
-        for p in np.flatnonzero(history.column("roles")[:edge] == TOOL).tolist():
+        results = (history.column("roles") == TOOL) & ~history.stays
+        for p in np.flatnonzero(results[:edge]).tolist():
             message = history[p]
             call, result = (1.0, 0.0) if self.scorer is None else self.scorer(message)
             if result >= self.threshold:
@@ -103,13 +104,15 @@ def without(history: History, gone: list[int]) -> History:
     """Return the history without some results and the calls that they answer; a reply's text stays."""
     if not gone:
         return history
-    ids = {history[p].call_id or "" for p in gone}
-    places = set(gone)
+    groups, rows, places = history.log.groups, history.column("rows").tolist(), set(gone)
+    asked: dict[int, set[str | None]] = {}
+    for p in gone:
+        asked.setdefault(groups[rows[p]], set()).add(history[p].call_id)
     left = []
     for p, message in enumerate(history.messages):
         if p in places:
             continue
-        new = contents.without_calls(message, ids) if message.tool_calls else message
+        new = contents.without_calls(message, asked.get(rows[p], ()))
         if new is message or new.parts:
             left.append(new)
     return history.become(left, "calls and results that are no longer needed", method="jev")
@@ -128,7 +131,7 @@ def jev(
     """Return Jev's rules: what lies before the last messages loses its tool results, never its text.
 
     Read in `src/compact.ts` of tamaratran/fast-jev-compaction at 15c1ea2 (`DEFAULT_OPTIONS`: 0.5, 6, 300; the decisions
-    on a call; the slack of 120 characters).
+    on a call; the slack of 120 characters). The share at which it compacts (0.8) is not confirmed.
 
     Args:
         context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.

@@ -112,12 +112,9 @@ class Leaves(Summary):
 
     def between(self, history: History, start: int, stop: int, why: str) -> History:
         """Return the history with a summary in the place of some messages."""
-        made = self.joined([self.asked(self.summariser, passage := self.part(history, start, stop))], [passage])
+        passage = Passage(history, stop, start, self.limit, self.told())
+        made = self.joined([self.asked(self.maker, passage)], [passage])
         return history.summarise(stop, made, why, start=start, method="summary")
-
-    def part(self, history: History, start: int, stop: int) -> Passage:
-        """Return what one summary is made of."""
-        return Passage(history, stop, start, self.limit, self.told())
 
 
 @typed

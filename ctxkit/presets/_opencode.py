@@ -197,12 +197,15 @@ def opencode(
             default, as 2 is not what `opencode` installs.
         context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
         limit_input: tokens of prompt that it takes, where the provider names them apart.
-        limit_output: tokens of reply that it gives; at most 32,000 are held free.
+        limit_output: tokens of reply that it gives; at most 32,000 are held free (2: `reserved`).
         auto: whether anything is compacted without being asked.
         prune: clear old tool output at the end of each turn.
-        reserved: tokens below `limit_input` at which a compaction is due; None: 20,000, or the reply's if fewer.
-        tail_turns: turns at the end that may be kept as they are; None: all that fit (1.0: two).
-        preserve_recent_tokens: tokens that they may have; None: a quarter of what is usable, from 2,000 to 15,000.
+        reserved: tokens below `limit_input` (2: or below the window) at which a compaction is due;
+            None: 20,000, or the reply's if fewer and `limit_input` is given.
+        tail_turns: turns at the end that may be kept as they are; None: all that fit (1.0: two);
+            2 does not count them.
+        preserve_recent_tokens: tokens that they may have; None: a quarter of what is usable, from
+            2,000 to 15,000 (2: 15,000).
         prune_protect: tokens of tool output, the newest, that pruning leaves alone.
         prune_minimum: tokens that a pruning must free.
         max_output_tokens: tokens of a summary.
@@ -216,7 +219,9 @@ def opencode(
     output = min(limit_output, OUTPUT_MAX) or OUTPUT_MAX
     held = output
     window = context_window
-    if limit_input is not None:
+    if limit_input is None and version == "2":
+        held = BUFFER if reserved is None else reserved
+    elif limit_input is not None:
         held = min(BUFFER, output) if reserved is None else reserved
         window = limit_input if context_window is None else min(limit_input, context_window)
     if window is not None and held >= window:
@@ -224,8 +229,6 @@ def opencode(
     turns = 2 if tail_turns is None and version == "1.0" else tail_turns
     if version == "2" and preserve_recent_tokens is None:
         preserve_recent_tokens = 15_000
-    if version == "2" and limit_input is None:
-        held = BUFFER if reserved is None else reserved
     trigger: Any = Share(1.0, of="budget", or_equal=True) | Overflow(recorded=True)
     policy = OpenCodeSummary(
         keep_turns=max(turns or 1, 1),

@@ -6,7 +6,6 @@ from typing import Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.chain import Ladder
-from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.anchors import FreshStart
@@ -35,6 +34,13 @@ DIFFERENCES = (
         "as the default",
     ),
     Difference(
+        "a summary that fails",
+        "the older half is hidden instead",
+        "only where the prompt is over what is allowed; below that nothing is done",
+        "the older half goes in both cases",
+        "as the default",
+    ),
+    Difference(
         "a hidden half",
         "messages are hidden and come back where the user goes back",
         "a line says how many were hidden",
@@ -57,7 +63,8 @@ def roo(
     """Return Roo Code's rules.
 
     Read in `src/core/context-management/index.ts` (0.1 of the window, half, even) and `src/core/condense/index.ts`
-    (the summary of everything, 5 to 100 %) of RooCodeInc/Roo-Code at cb83656.
+    (the summary of everything, 5 to 100 %) of RooCodeInc/Roo-Code at cb83656, and in
+    `packages/types/src/providers/anthropic.ts` (8,192) at 2d8837c.
 
     Args:
         context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
@@ -78,7 +85,7 @@ def roo(
     policy: Any = half
     full: Any = Share(1.0, of="budget") | Overflow(recorded=True)
     if auto_condense_context:
-        policy = Ladder([FreshStart(instructions=custom_condensing_prompt or focused(INSTRUCTIONS, "")), half])
+        policy = Ladder([FreshStart(instructions=custom_condensing_prompt or INSTRUCTIONS), half])
         full = Share(auto_condense_context_percent / 100, or_equal=True) | full
     return Rules(
         policy=policy,

@@ -3,6 +3,7 @@
 from inspect import signature
 
 import pytest
+from builders import assistant, step, user
 from conftest import sample
 from contracts import history_of, holds, kinds, made_of, messages, paired
 from histories import CHARS
@@ -84,6 +85,15 @@ MODES = ["llm", "intent", "lossless", "hybrid", "window"]
 def test_every_preset_is_held_to_the_contract():
     assert set(SMALL) == set(WINDOWS) == set(presets.names())
     assert presets.names()[:5] == ["fuseraft", "tyrum", "ai", "pulse_coder", "fased"]
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_a_policy_that_was_lent_no_summariser_writes_extracts(name):
+    policy = preset(name).bare
+    turns = [(user("x" * 300), *step(text="y" * 300), assistant("z" * 300)) for _ in range(30)]
+    rows = [*(m for turn in turns for m in turn), user("now")]
+    h = history_of(rows)
+    assert policy is None or policy(h, ROOM).tokens <= h.tokens
 
 
 @pytest.mark.parametrize("name", SMALL)
