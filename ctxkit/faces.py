@@ -1,4 +1,6 @@
-"""The face of a package: its names, each imported when it is first asked for, and nothing else in `dir`."""
+"""The face of a package: its names, each imported when it is first asked for, and nothing else in
+`dir`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a session is called where a person reads it: a title, the first words asked, or project and date."""
+"""What a session is called where a person reads it: a title, the first words asked, or project and
+date.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def _words(text: str, limit: int) -> str:
 
 
 def project_of(session: Session) -> str | None:
-    """Return the last part of the folder that the agent worked in; None where the log names none."""
+    """Return the last part of the folder that the agent worked in; None where the log
+    names none.
+    """
     parts = [p for p in (session.cwd or "").replace("\\", "/").split("/") if p]
     return line(parts[-1], 60) if parts else None
 

@@ -85,7 +85,7 @@ def test_live_is_replay(name):
 
 @pytest.mark.parametrize("name", ["clear", "pairs in steps", "clear at_least"])
 def test_real_sessions(real, name):
-    from ctxkit.readers.catalogue import read_all
+    from ctxkit.readers.reader_names import read_all
 
     paths = sample(sorted(p for p in real.rglob("*.json*") if p.stat().st_size < 300_000), 3)
     for talk in (s for path in paths for s in read_all(path, progress=False)):

@@ -21,7 +21,7 @@ import ctxkit as ck
 from ctxkit.models.provider import load_litellm
 from ctxkit.recorders.recording import Recording
 from ctxkit.recorders.replies import call_of, kind_of
-from ctxkit.recorders.taps import Heard
+from ctxkit.recorders.taps import Exchange
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM's libraries warn about each other
 LIBRARIES = [n for n in ("httpx", "httpx2") if find_spec(n)]
@@ -358,10 +358,10 @@ def test_other_requests_pass_unheard():
 
 
 def test_a_packed_stream_is_unpacked():
-    from ctxkit.recorders.taps import Heard
+    from ctxkit.recorders.taps import Exchange
 
     said = b'data: {"choices": [{"delta": {"content": "hi"}}]}\n\n'
-    heard = Heard("openai", "", {}, 0.0, False, data=[gzip.compress(said)], encoding="gzip")
+    heard = Exchange("openai", "", {}, 0.0, False, data=[gzip.compress(said)], encoding="gzip")
     assert heard.bytes == said
 
 
@@ -454,7 +454,7 @@ def test_an_answer_of_another_service_does_not_break_the_program(kind, answer):
     said = [{"role": "user", "content": "hi", "parts": [{"text": "hi"}]}]
     body = {"model": "m", "messages": said, "contents": said}
     live = Recording("x")
-    heard = Heard(kind, "http://h/x", body, 1.0, litellm=False, data=[data.encode()], status=200)
+    heard = Exchange(kind, "http://h/x", body, 1.0, litellm=False, data=[data.encode()], status=200)
     live.hear(heard, None)
     (call,) = live.session.calls
     assert call.message.is_error or call.message.stop == "error"
@@ -474,6 +474,6 @@ def test_calls_of_another_service_do_not_hide_the_others(kind, said):
     asked = {"messages": [{"role": "user", "content": "hi"}]}
     answer = json.dumps({"choices": [{"message": {"role": "assistant", "content": "ok"}}]}).encode()
     for k, body, data in ((kind, odd, b"{}"), ("openai", asked, answer)):
-        heard = Heard(k, "http://h/x", body, 1.0, litellm=False, data=[data], status=200)
+        heard = Exchange(k, "http://h/x", body, 1.0, litellm=False, data=[data], status=200)
         live.hear(heard, None)
     assert ["hi", "ok"] in [[m.text for m in s.messages] for s in live.sessions]

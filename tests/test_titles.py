@@ -39,7 +39,11 @@ def test_long_and_hostile_titles_are_one_bounded_line():
 
 
 def test_two_of_a_name_are_told_apart():
-    assert titles([session(title="a"), session(title="a"), session(title="b")]) == ["a", "a (2)", "b"]
+    assert titles([session(title="a"), session(title="a"), session(title="b")]) == [
+        "a",
+        "a (2)",
+        "b",
+    ]
 
 
 @given(st.lists(st.sampled_from(["a", "a (2)", "a (2) (2)", "a (3)", "b"]), max_size=12))

@@ -1,8 +1,8 @@
 """Memory in a live session: blocks for its prompts, and what compactions and its end leave behind.
 
 Two blocks are put in, and both may be: the one that was made when the session was opened, and what
-providers give before each turn. What is kept is never kept silently: each promotion is told, and has
-a row in the audit. No failure of a memory costs a turn.
+providers give before each turn. What is kept is never kept silently: each promotion is told, and
+has a row in the audit. No failure of a memory costs a turn.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class MemoryProvider(Protocol):
 
 
 class LocalMemory:
-    """Entries read anew before each turn; another process may have written some (fuseraft's `local`).
+    """Entries read anew before each turn; another process may have written some (fuseraft's
+    `local`).
 
     Args:
         memories: the entries.
@@ -87,7 +88,9 @@ class SessionMemory:
         return "\n\n".join(dict.fromkeys(filter(None, [self._baked, *self._fresh])))
 
     async def before(self, agent: str, prompt: str) -> list[str]:
-        """Ask the providers; return in sentences what failed. Of one that fails nothing is put in."""
+        """Ask the providers; return in sentences what failed. Of one that fails nothing
+        is put in.
+        """
         self._fresh, failed = [], []
         for provider in self.providers:
             try:
@@ -131,7 +134,9 @@ class SessionMemory:
         fresh = [(x, e) for x, e in found if (e.type, e.description) not in known]
         wanted = [(x, e) for x, e in fresh if taken.isdisjoint((e.guid, e.name.casefold()))][-MOST:]
         return [
-            self.memories.add(e, session=session, by=EXTRACT, why=why, messages=list(x.sources[:20]))
+            self.memories.add(
+                e, session=session, by=EXTRACT, why=why, messages=list(x.sources[:20])
+            )
             for x, e in wanted
         ]
 

@@ -89,7 +89,7 @@ class FileNotes(Generic[S]):
         """Write the notes for the next sitting, whole or not at all, where something is new."""
         if not self._new:
             return
-        from ctxkit.tools.folders import Folder
+        from ctxkit.tools.held_folders import Folder
 
         told: list[Any] = [self._head, *self.all()[-_MOST:]]
         with suppress(OSError):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ctxkit.frames.sessions import rows
+from ctxkit.frames.per_session import rows
 from ctxkit.markup import line
 from ctxkit.metrics.accounts import accounts
 from ctxkit.metrics.misses import misses
@@ -52,7 +52,9 @@ class Tallied(msgspec.Struct, frozen=True, gc=False):
 
 
 def tallied(session: Session, path: str = "") -> Tallied:
-    """Return the row of a session; `path`: the file that it was read from, where it does not say."""
+    """Return the row of a session; `path`: the file that it was read from, where it does
+    not say.
+    """
     row = {name: values[0] for name, values in rows([session]).items()}
     bill = accounts(session)
     whole = not (bill.unpriced_n or bill.unpriced_summaries_n)
@@ -75,7 +77,9 @@ def tallied(session: Session, path: str = "") -> Tallied:
         usd=usd if usd is not None or session.has_usage else row["cost_usd"],
         peak=row["peak_tokens"],
         compactions_n=row["compactions_n"],
-        misses_n=sum(m is not None and m.kind != "cold_start" for m in found) if session.has_cache else None,
+        misses_n=sum(m is not None and m.kind != "cold_start" for m in found)
+        if session.has_cache
+        else None,
         thrash=None if held is None else held.thrash,
         errors_n=None if failed[0] is None else sum(n or 0 for n in failed),
         spark=_spark(session),

@@ -7,15 +7,15 @@ from collections import Counter
 import click
 
 from ctxkit.commands import options
-from ctxkit.commands.printing import Head, Out, records
+from ctxkit.commands.printing import Out, TableHead, records
 from ctxkit.keeping import keep
 
 HEADS = (
-    Head("tool", "tool", most=11),
-    Head("path", "file", wide=True),
-    Head("what", "what"),
-    Head("size_bytes", "bytes", "count"),
-    Head("packed_bytes", "packed", "count"),
+    TableHead("tool", "tool", most=11),
+    TableHead("path", "file", wide=True),
+    TableHead("what", "what"),
+    TableHead("size_bytes", "bytes", "count"),
+    TableHead("packed_bytes", "packed", "count"),
 )
 
 

@@ -53,7 +53,7 @@ def _listed(incomplete: str) -> list[CompletionItem]:
 
 
 def _presets(incomplete: str) -> list[CompletionItem]:
-    from ctxkit.presets.catalogue import names
+    from ctxkit.presets.preset_names import names
 
     return [CompletionItem(n) for n in ("all", *names()) if n.startswith(incomplete)]
 
@@ -85,7 +85,7 @@ def meant(word: str, seen: Seen | None = None) -> tuple[str, Sighting | None]:
 
 def opened(path: str, sighting: Sighting | None) -> Session:
     """Return the session of a path; of several the one that was meant."""
-    from ctxkit.readers.catalogue import read, read_all
+    from ctxkit.readers.reader_names import read, read_all
 
     if sighting is not None:
         for session in read_all(path, progress=False):

@@ -9,21 +9,21 @@ import click
 
 from ctxkit.commands import WORSE, options
 from ctxkit.commands.finding import SESSION_WORD
-from ctxkit.commands.printing import Head, Out, dump, lines
+from ctxkit.commands.printing import Out, TableHead, dump, lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ctxkit.gates.verdicts import GateReport
+    from ctxkit.gates.gate_verdicts import GateReport
 
 HEADS = (
-    Head("rules", "rules", wide=True),
-    Head("figure", "figure"),
-    Head("sessions_n", "sessions", "count"),
-    Head("before", "before"),
-    Head("now", "now"),
-    Head("floor", "noise"),
-    Head("state", "state"),
+    TableHead("rules", "rules", wide=True),
+    TableHead("figure", "figure"),
+    TableHead("sessions_n", "sessions", "count"),
+    TableHead("before", "before"),
+    TableHead("now", "now"),
+    TableHead("floor", "noise"),
+    TableHead("state", "state"),
 )
 
 

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ctxkit.commands import options
-from ctxkit.commands.printing import CALLS, COST, PEAK, Head, Out, dump, lines, say, written
+from ctxkit.commands.printing import CALLS, COST, PEAK, Out, TableHead, dump, lines, say, written
 from ctxkit.markup import line
-from ctxkit.readers.folders import LOGS
+from ctxkit.readers.log_folders import LOGS
 
 if TYPE_CHECKING:
     from ctxkit.commands.seen import LogFile, Sighting
 
 HEADS = (
-    Head("modified", "last", "when"),
-    Head("tool", "tool", most=11),
-    Head("title", "title or id", wide=True),
+    TableHead("modified", "last", "when"),
+    TableHead("tool", "tool", most=11),
+    TableHead("title", "title or id", wide=True),
     CALLS,
-    Head("compactions_n", "cuts", "count"),
+    TableHead("compactions_n", "cuts", "count"),
     PEAK,
     COST,
 )

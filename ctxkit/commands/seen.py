@@ -135,7 +135,7 @@ def bar(work: list[LogFile]) -> Iterable[LogFile]:
 
 def looked_at(file: LogFile) -> LogFile:
     """Return a file with its sessions, or with why it cannot be read."""
-    from ctxkit.readers.catalogue import places, read_all
+    from ctxkit.readers.reader_names import places, read_all
 
     try:
         found = read_all(file.path, progress=False)
@@ -151,7 +151,7 @@ def looked_at(file: LogFile) -> LogFile:
 
 def sighting(session: Session) -> Sighting:
     """Return what a list shows of a session."""
-    from ctxkit.frames.sessions import rows
+    from ctxkit.frames.per_session import rows
     from ctxkit.redaction import redact
 
     row = {name: values[0] for name, values in rows([session]).items()}
@@ -180,7 +180,7 @@ def _spent(session: Session, row: dict[str, Any]) -> Iterator[DaySpent]:
 
     A summary counts on the day of the call that was shown it first, else of the last call.
     """
-    from ctxkit.frames import sessions
+    from ctxkit.frames import per_session
     from ctxkit.metrics.accounts import accounts
 
     bill, sums = accounts(session), dict[tuple[str, str], DaySpent]()
@@ -207,7 +207,7 @@ def _spent(session: Session, row: dict[str, Any]) -> Iterator[DaySpent]:
         yield from sums.values()  # what has no price, beside what has
         yield from [DaySpent(*last, None, 0, 0, 0)] * bill.unpriced_summaries_n
     for child in session.children:
-        about = {name: values[0] for name, values in sessions.rows([child]).items()}
+        about = {name: values[0] for name, values in per_session.rows([child]).items()}
         yield from _spent(child, about)
 
 
@@ -238,7 +238,7 @@ def file(path: str) -> LogFile:
 
 
 def _below(place: Path) -> Iterator[LogFile]:
-    from ctxkit.readers.catalogue import logs_at
+    from ctxkit.readers.reader_names import logs_at
 
     for each in logs_at(place):
         with suppress(OSError):

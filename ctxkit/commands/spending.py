@@ -10,7 +10,7 @@ import click
 
 from ctxkit.commands import options
 from ctxkit.commands.looking import notes, wanted
-from ctxkit.commands.printing import CALLS, COST, PROMPTS, SESSIONS, Head, Out
+from ctxkit.commands.printing import CALLS, COST, PROMPTS, SESSIONS, Out, TableHead
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,10 +101,10 @@ def _add(row: dict[str, Any], session: Sighting, spent: DaySpent) -> None:
     row["output_tokens"] += spent.output_tokens
 
 
-def _heads(by: str) -> tuple[Head, ...]:
-    output = Head("output_tokens", "output", "count")
-    unpriced = Head("unpriced_n", "no price", "count")
-    return (Head(by, by, wide=True), SESSIONS, CALLS, PROMPTS, output, COST, unpriced)
+def _heads(by: str) -> tuple[TableHead, ...]:
+    output = TableHead("output_tokens", "output", "count")
+    unpriced = TableHead("unpriced_n", "no price", "count")
+    return (TableHead(by, by, wide=True), SESSIONS, CALLS, PROMPTS, output, COST, unpriced)
 
 
 def _total(rows: list[dict[str, Any]]) -> list[str]:

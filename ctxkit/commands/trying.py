@@ -17,16 +17,16 @@ from ctxkit.commands.printing import (
     RULES,
     SESSIONS,
     UNPAID,
-    Head,
     Out,
+    TableHead,
     dump,
     records,
     say,
 )
 
-CUTS, THRASH = Head("cuts_n", "cuts", "count"), Head("thrash", "thrash", "yes")
+CUTS, THRASH = TableHead("cuts_n", "cuts", "count"), TableHead("thrash", "thrash", "yes")
 COMPARED = (RULES, PROMPTS, PEAK, COST, CUTS, UNPAID, LOSS, THRASH)
-LOW, HIGH = Head("cost_usd_low", "from", "usd"), Head("cost_usd_high", "to", "usd")
+LOW, HIGH = TableHead("cost_usd_low", "from", "usd"), TableHead("cost_usd_high", "to", "usd")
 SWEPT = (RULES, SESSIONS, COST, LOW, HIGH, LOSS, UNPAID)
 LOST = "lost: share of what was used again that a cut had taken before (docs/scores.md)."
 
@@ -68,7 +68,7 @@ def sweep_(
 
     Money and loss are means over sessions with their 90 % interval; --json has every run.
     """
-    from ctxkit.metrics.cells import summary
+    from ctxkit.metrics.pooled import summary
     from ctxkit.sweeps import sweep
 
     given = options.sessions_of(sessions)

@@ -1,7 +1,9 @@
 """The one engine for live sessions, replays and sweeps."""
 
 from ctxkit.engine.advances import advance, run
-from ctxkit.engine.logs import (
+from ctxkit.engine.marks import Held, HookEvent, Kept
+from ctxkit.engine.replayed import Run
+from ctxkit.engine.run_logs import (
     COUNTED,
     as_known,
     believed,
@@ -13,14 +15,12 @@ from ctxkit.engine.logs import (
     sent_at,
     woven,
 )
-from ctxkit.engine.marks import Event, Held, Kept
-from ctxkit.engine.runs import Run
 from ctxkit.faces import listed
 
 __all__ = [
     "COUNTED",
-    "Event",
     "Held",
+    "HookEvent",
     "Kept",
     "Run",
     "advance",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.engine.prefixes import Past, Prefixes, contents
+from ctxkit.engine.prefixes import PastPrompts, Prefixes, contents
 from ctxkit.engine.tracks import Tracks
 from ctxkit.history import History
 from ctxkit.policies.chain import applied, in_a_row
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from ctxkit.tokens.counters import Room
 
 _FIRST = 16
-"""Calls that are worked out at once, ahead of what is asked: so many, later half of those that are."""
+"""Calls that are worked out at once, ahead of what is asked: so many, later half of
+those that are.
+"""
 _KEPT = 16
 """Prunings of which a log remembers what they made of it."""
 
@@ -59,7 +61,7 @@ class Pruned(Straight):
         start: int,
         *,
         sent: Sent | None = None,
-        past: Past | None = None,
+        past: PastPrompts | None = None,
     ) -> None:
         super().__init__(history, room, sent)
         self.pruning = pruning
@@ -67,7 +69,11 @@ class Pruned(Straight):
         self.called = bool(rest)
         """True where each call is asked by itself."""
         schedule = Schedule(history.at(start), known, room)
-        bill = _Called(schedule, rest, room, clock, past) if rest else _Scheduled(schedule, clock, past)
+        bill = (
+            _Called(schedule, rest, room, clock, past)
+            if rest
+            else _Scheduled(schedule, clock, past)
+        )
         self._bill: _Called | _Scheduled = bill
         self.start = start
         self._prompts: list[int] = []
@@ -79,7 +85,9 @@ class Pruned(Straight):
         return self.start + len(self._prompts)
 
     def _reach(self, call: int, stop: int) -> None:
-        """Work out all before a call; where schedules say it, some more, but none from `stop` on."""
+        """Work out all before a call; where schedules say it, some more, but none from
+        `stop` on.
+        """
         while self.end < call:
             ahead = min(self.end + max(len(self._prompts) // 2, _FIRST), stop)
             prompts, shared = self._bill.extend(call, max(ahead, call))
@@ -89,7 +97,9 @@ class Pruned(Straight):
     # -- searches of triggers ----------------------------------------------------------------------
 
     def above(self, limit: float, start: int, stop: int, estimated: bool = False) -> int:
-        """Return the first call whose pruned prompt is larger; estimates are those before pruning."""
+        """Return the first call whose pruned prompt is larger; estimates are those
+        before pruning.
+        """
         if estimated:
             return super().above(limit, start, stop, estimated=True)
         for call in range(start, stop):
@@ -139,9 +149,9 @@ class Pruned(Straight):
         """Return what a call is sent."""
         return self._bill.left(call)
 
-    def past(self, call: int) -> Past:
+    def past(self, call: int) -> PastPrompts:
         """Return the prompts before a call, for what comes after an edit there."""
-        return Past(self._bill.prefixes.upto(call), self._bill.sequence(call - 1))
+        return PastPrompts(self._bill.prefixes.upto(call), self._bill.sequence(call - 1))
 
     def knows(self, history: History, call: int) -> bool:
         """Return True where it has worked out what a call is sent of a history."""
@@ -183,7 +193,7 @@ def _identity(part: Part) -> Any:
 class _Scheduled:
     """The bill of parts that all say a schedule."""
 
-    def __init__(self, schedule: Schedule, clock: Clock, past: Past | None) -> None:
+    def __init__(self, schedule: Schedule, clock: Clock, past: PastPrompts | None) -> None:
         self._schedule = schedule
         self._tracks = Tracks(schedule, clock, past)
         self.prefixes = self._tracks.prefixes
@@ -208,7 +218,7 @@ class _Called:
         rest: Sequence[Part],
         room: Room,
         clock: Clock,
-        past: Past | None,
+        past: PastPrompts | None,
     ) -> None:
         self._schedule, self._rest = schedule, rest
         self._room, self._call = room, schedule.rows.begin
@@ -227,7 +237,9 @@ class _Called:
         return out
 
     def _same(self, call: int, now: NDArray[Any]) -> int | None:
-        """Return how many first messages a prompt shares, as `Tracks` does; None: it is the first."""
+        """Return how many first messages a prompt shares, as `Tracks` does; None: it is
+        the first.
+        """
         last, self._last = self._last, now
         return None if last is None else self.prefixes.shared(call, last, now)
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
 from ctxkit.gates.baselines import load, save
+from ctxkit.gates.gate_verdicts import GateReport, compared
 from ctxkit.gates.readings import Entries, measured
-from ctxkit.gates.verdicts import GateReport, compared
 
 if TYPE_CHECKING:
     import os
@@ -43,16 +43,14 @@ def gate(
         StoreError: it cannot be written.
     """
     from ctxkit.session import apart
-    from ctxkit.sweeps.runs import sessions_of
+    from ctxkit.sweeps.sweep_runs import sessions_of
 
     before = kept(baseline, tolerance, update=update)
     now = measured(apart(sessions_of(sessions)), rules)
     return held(before, now, baseline, tolerance)
 
 
-def kept(
-    baseline: str | os.PathLike[str], tolerance: float, *, update: bool
-) -> Entries | None:
+def kept(baseline: str | os.PathLike[str], tolerance: float, *, update: bool) -> Entries | None:
     """Return the figures to hold against, before anything is measured; None: they are made anew.
 
     Raises:

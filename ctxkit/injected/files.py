@@ -28,7 +28,9 @@ _PROJECT = (
     "it for how to work here; it allows nothing that the user did not, and the user's words come "
     "first."
 )
-_IGNORED = "## .gitignore\nPaths that match these patterns are no part of the project: write elsewhere."
+_IGNORED = (
+    "## .gitignore\nPaths that match these patterns are no part of the project: write elsewhere."
+)
 
 
 class _Read(NamedTuple):

@@ -31,7 +31,8 @@ class Sections:
     """The sections of a session.
 
     Args:
-        names: those that are switched on; instructions of its own are among them where there are any.
+        names: those that are switched on; instructions of its own are among them where there are
+            any.
         around: what they are made of.
     """
 

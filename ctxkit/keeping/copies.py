@@ -1,4 +1,6 @@
-"""The archive on disk: packed copies beside an index of what they are copies of; whole or not there."""
+"""The archive on disk: packed copies beside an index of what they are copies of; whole or not
+there.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ import msgspec
 
 from ctxkit.errors import CtxkitError
 from ctxkit.keeping.originals import Original, whole
-from ctxkit.readers.catalogue import read_all
 from ctxkit.readers.packed import is_packed
-from ctxkit.writers.native import lines
+from ctxkit.readers.reader_names import read_all
+from ctxkit.writers.as_native import lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -128,7 +130,9 @@ class Archive:
         return done
 
     def _placed(self, part: Path, target: Path, digest: str) -> int:
-        """Put a copy in its place; where the archive holds the same content, as one file under two names."""
+        """Put a copy in its place; where the archive holds the same content, as one file under two
+        names.
+        """
         packed, twin = part.stat().st_size, self.folder / self._held.get(digest, "")
         with suppress(OSError):  # no such copy any more, or no links here
             if _same(part, twin):
@@ -141,7 +145,9 @@ class Archive:
         return packed
 
     def _sessions(self, original: Original, folder: str, stamp: list[int]) -> Copied:
-        """Keep a database as one log of our own format a session; those that did not change are left alone."""
+        """Keep a database as one log of our own format a session; those that did not change are
+        left alone.
+        """
         found = read_all(original.path, progress=False)
         if not found:
             raise CtxkitError(
@@ -214,7 +220,8 @@ def _read_index(file: Path) -> Iterator[dict[str, Any]]:
 def _pack(
     chunks: Iterable[bytes], part: Path, old_size: int, old_hash: str
 ) -> tuple[int, str, bool]:
-    """Write chunks packed with zstd; return their size, their hash, and whether they begin with the older content.
+    """Write chunks packed with zstd; return their size, their hash, and whether they begin with the
+    older content.
 
     The older content is known by its size and hash alone.
     """

@@ -1,4 +1,5 @@
-"""Change log and intents, made from a session's record: what tools did, not what a model said of it.
+"""Change log and intents, made from a session's record: what tools did, not what a model said of
+it.
 
 The same record is what the policies `intents` and `evidence` write their texts from.
 """
@@ -22,7 +23,7 @@ from ctxkit.ledgers.kinds import (
 )
 from ctxkit.policies import contents, records
 from ctxkit.redaction import redact
-from ctxkit.tools.names import writes
+from ctxkit.tools.tool_names import writes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,7 +35,16 @@ _PATHS = ("path", "destination", "source", "file_path", "filepath", "filename")
 """Arguments that name what is changed: fuseraft's three first, then what other agents call them."""
 _COMMIT, _COMMITS = "git commit", "gitcommit"
 """In a command, and in a tool's name without underscores."""
-_TRACKED = ("writefile", "patchfile", "deletefile", "deletedirectory", "copyfile", "movefile", "shellrun", _COMMITS)
+_TRACKED = (
+    "writefile",
+    "patchfile",
+    "deletefile",
+    "deletedirectory",
+    "copyfile",
+    "movefile",
+    "shellrun",
+    _COMMITS,
+)
 _COMMANDS = ("command", "cmd", "script")
 
 
@@ -50,7 +60,13 @@ class Act(NamedTuple):
     @property
     def outcome(self) -> records.Outcome:
         """How it ended."""
-        return "pending" if self.result is None else "failed" if records.failed(self.result) else "done"
+        return (
+            "pending"
+            if self.result is None
+            else "failed"
+            if records.failed(self.result)
+            else "done"
+        )
 
     @property
     def output(self) -> str:
@@ -75,7 +91,9 @@ class Act(NamedTuple):
 
     @property
     def commit(self) -> str:
-        """The command or the message of the commit that it makes, without keys; empty: it makes none."""
+        """The command or the message of the commit that it makes, without keys; empty: it makes
+        none.
+        """
         if self.is_command:
             said = command_of(self)
             return said if _COMMIT in said else ""
@@ -104,7 +122,9 @@ def acts(session: Session) -> Iterator[Act]:
 
 
 def changes_of(session: Session) -> ChangeLog:
-    """Return the change log of a session: an entry for each turn of an agent that changed anything."""
+    """Return the change log of a session: an entry for each turn of an agent that
+    changed anything.
+    """
     by_turn: dict[tuple[int, str], list[Act]] = {}
     for act in acts(session):
         if act.tracked and act.outcome != "pending":
@@ -152,7 +172,11 @@ def _entry(session: Session, turn: int, agent: str, done: Sequence[Act]) -> Chan
     )
 
 
-_STATUS: dict[records.Outcome, Status] = {"pending": "Pending", "done": "Applied", "failed": "Failed"}
+_STATUS: dict[records.Outcome, Status] = {
+    "pending": "Pending",
+    "done": "Applied",
+    "failed": "Failed",
+}
 
 
 def _intent(session: Session, act: Act) -> IntentEntry:
@@ -160,7 +184,9 @@ def _intent(session: Session, act: Act) -> IntentEntry:
     named = {str(k): redact(contents.written(v)) for k, v in act.call.arguments.items()}
     cut = {k: v if len(v) <= MOST_ARGUMENT else v[:MOST_ARGUMENT] + "…" for k, v in named.items()}
     return IntentEntry(
-        intent_id=sha256(f"{session.id}\0{act.call.id}".encode("utf-8", "replace")).hexdigest()[:16],
+        intent_id=sha256(f"{session.id}\0{act.call.id}".encode("utf-8", "replace")).hexdigest()[
+            :16
+        ],
         timestamp=stamp(act.reply.time),
         agent=act.agent,
         turn_index=act.turn,

@@ -1,4 +1,6 @@
-"""Evidence as a graph: files written, commands with their exit codes, symbols and what refers to them."""
+"""Evidence as a graph: files written, commands with their exit codes, symbols and what refers to
+them.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def symbols(
         for kind, name in records.definitions(text):
             if name not in defined:
                 defined[name] = put(file, "SymbolDefinition", symbol_name=name, symbol_kind=kind)
-                edges.append(EvidenceEdge(from_=defined[name].id, to=file.id, relation="produced_by"))
+                edges.append(
+                    EvidenceEdge(from_=defined[name].id, to=file.id, relation="produced_by")
+                )
     for file, text in written:
         for name in dict.fromkeys(re.findall(r"[A-Za-z_]\w{0,80}", text)):
             home = defined.get(name)
@@ -120,4 +124,3 @@ def _exit(act: Act) -> int | None:
     """Return the exit code that the output names, where it does."""
     done = records.Action(act.call.name, "", "", act.outcome, act.output, act.turn, act.agent, 0)
     return done.exit
-

@@ -15,8 +15,8 @@ from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.library.index import (
     INDEX,
     MOST_BYTES,
-    Item,
-    Kept,
+    StoreFile,
+    StoreItem,
     changed,
     checked,
     decoded,
@@ -28,7 +28,7 @@ from ctxkit.tools.root import Root
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ctxkit.tools.folders import Folder
+    from ctxkit.tools.held_folders import Folder
 
 HOMES = (".ctxkit", ".fuseraft")
 """Folders whose `context/` is a context store: our own, and fuseraft's."""
@@ -57,7 +57,7 @@ class Library:
 
     # -- what is there -----------------------------------------------------------------------------
 
-    def items(self) -> dict[str, Item]:
+    def items(self) -> dict[str, StoreItem]:
         """Return what is there, by its path `HOME/context/NAME`, ours before fuseraft's."""
         return self._found[0]
 
@@ -66,8 +66,8 @@ class Library:
         return self._found[1]
 
     @property
-    def _found(self) -> tuple[dict[str, Item], list[str]]:
-        items: dict[str, Item] = {}
+    def _found(self) -> tuple[dict[str, StoreItem], list[str]]:
+        items: dict[str, StoreItem] = {}
         said: list[str] = []
         for home in HOMES:
             known, unsound = self._index(home)
@@ -83,7 +83,7 @@ class Library:
                             "are not there.")  # fmt: skip
         return items, said
 
-    def of(self, name: str) -> tuple[str, Item]:
+    def of(self, name: str) -> tuple[str, StoreItem]:
         """Return the path and the item of a name.
 
         Raises:
@@ -156,7 +156,7 @@ class Library:
         description: str = "",
         info: str = "",
         home: str = HOMES[0],
-    ) -> Item:
+    ) -> StoreItem:
         """Keep files under a name, in the place of what had that name in this store.
 
         Args:
@@ -174,10 +174,10 @@ class Library:
         checked(name)
         if home not in HOMES or not files:
             raise BadArguments(f"Name a store of {', '.join(HOMES)}, and at least one file.")
-        kept = tuple(Kept(path, len(data), raw if raw != len(data) else None)
+        kept = tuple(StoreFile(path, len(data), raw if raw != len(data) else None)
                      for path, (data, raw) in sorted(files.items()))  # fmt: skip
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        item = Item(name, line(description, 300) or None, source, now, kept, info or None)
+        item = StoreItem(name, line(description, 300) or None, source, now, kept, info or None)
         fresh, index = f".new-{secrets.token_hex(4)}", self._changed(home, name, item)
         with self._shelf(home, make=0o700) as shelf:
             try:
@@ -193,7 +193,7 @@ class Library:
             shelf.write(INDEX, (index,))
         return item
 
-    def remove(self, name: str) -> Item:
+    def remove(self, name: str) -> StoreItem:
         """Take an item out of the store, with its files.
 
         Raises:
@@ -213,7 +213,7 @@ class Library:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _index(self, home: str) -> tuple[dict[str, Item], int]:
+    def _index(self, home: str) -> tuple[dict[str, StoreItem], int]:
         try:
             data = self._data(home)
         except StoreError:
@@ -235,7 +235,7 @@ class Library:
             raise StoreError(f"{'/'.join(parts)} has more than {MOST_BYTES:,} bytes.")
         return data
 
-    def _changed(self, home: str, name: str, item: Item | None) -> bytes:
+    def _changed(self, home: str, name: str, item: StoreItem | None) -> bytes:
         """Return the bytes of an index with an item put in, or taken out.
 
         Raises:
@@ -249,7 +249,7 @@ class Library:
                 "would be lost."
             ) from None
 
-    def _is_there(self, home: str, name: str, file: Kept) -> bool:
+    def _is_there(self, home: str, name: str, file: StoreFile) -> bool:
         inside = parts_of(file.relative_path)
         return inside is not None and self._root.is_file((home, CONTEXT, name, *inside))
 

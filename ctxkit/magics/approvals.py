@@ -1,4 +1,6 @@
-"""Asking the person before a tool runs: in the cell's own input field, or by the buttons of a turn beside it."""
+"""Asking the person before a tool runs: in the cell's own input field, or by the buttons of a turn
+beside it.
+"""
 
 from __future__ import annotations
 
@@ -75,8 +77,8 @@ def needed(words: str, tools: Iterable[str], root: Root) -> frozenset[str]:
     names, known = {w.strip() for w in words.split(",") if w.strip()}, list(tools)
     for name in sorted(names.difference(known, TOOLS, {EVERY})):
         raise BadArguments(
-            f"`--approve {line(name, 60)}`: the session has no such tool; it has {', '.join(known)}."
-            f"{did_you_mean(name, [*known, *TOOLS, EVERY])}"
+            f"`--approve {line(name, 60)}`: the session has no such tool; it has"
+            f" {', '.join(known)}.{did_you_mean(name, [*known, *TOOLS, EVERY])}"
         )
     groups = tools_of(sorted(names.intersection(TOOLS)), root, {}, work=described())
     names |= {t.name for t in groups}
@@ -84,7 +86,9 @@ def needed(words: str, tools: Iterable[str], root: Root) -> frozenset[str]:
 
 
 def question(call: ToolCall) -> str:
-    """Return what a person is asked: the whole call, each line of it marked, so that none looks like the question."""
+    """Return what a person is asked: the whole call, each line of it marked, so that none looks
+    like the question.
+    """
     said = []
     for key, value in redacted(call.arguments).items():
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -9,7 +9,7 @@ from ctxkit.agent.compactor import NEWEST
 from ctxkit.agent.threads import run
 from ctxkit.errors import BadArguments
 from ctxkit.magics.arguments import parse, usage, wants_help
-from ctxkit.magics.lines import Compact
+from ctxkit.magics.line_options import Compact
 from ctxkit.magics.texts import Page
 from ctxkit.markup import escape, line, plain
 from ctxkit.policies.summary import Summary
@@ -26,7 +26,7 @@ EXTRACTIVE, NO_SUMMARY = "extractive summary, no LLM was called", "no summary, n
 
 
 @dataclass(frozen=True, repr=False)
-class Compaction:
+class CompactionReport:
     """What a compaction did, or would do: before, after, saved, and what went."""
 
     edits: tuple[Edit, ...]
@@ -87,7 +87,10 @@ class Compaction:
 def compact(kit: CtxKit, words: str, body: str | None) -> object:
     """Compact the current live session."""
     if wants_help(words):
-        return Page(f"{usage(Compact, '%compact')}\n\nA focus that ends in `?` goes into the cell of `%%compact`.")
+        return Page(
+            f"{usage(Compact, '%compact')}\n\nA focus that ends in `?` goes into the cell of"
+            " `%%compact`."
+        )
     return do(kit, parse(Compact, words, "%compact"), body or "")
 
 
@@ -107,11 +110,13 @@ def do(kit: CtxKit, asked: Compact, body: str) -> object:
             cut = compactor.context.tried(compactor.chosen(choice, focus, draft=True))
             if cut is not None:
                 notice = _notice(cut.edits)
-                return Compaction(cut.edits, cut.before, cut.after, live.session, done=False, notice=notice)
+                return CompactionReport(
+                    cut.edits, cut.before, cut.after, live.session, done=False, notice=notice
+                )
     elif edits := run(live.compact(policy, focus=focus, instead=instead)):
         kit.sessions.put(live.session, live.name)
         after, notice = compactor.context.tokens, _notice(edits)
-        return Compaction(edits, before, after, live.session, done=True, notice=notice)
+        return CompactionReport(edits, before, after, live.session, done=True, notice=notice)
     return Page("Compaction skipped: there is too little history to compact.")
 
 
@@ -129,5 +134,8 @@ def _policy(kit: CtxKit, asked: Compact) -> Any:
         return None
     rules = kit.lives.rules(asked.rules, once=True)
     if rules.policy is None:
-        raise BadArguments(f"Rules {rules.label} compact nothing: name others, or none at all for the session's own.")
+        raise BadArguments(
+            f"Rules {rules.label} compact nothing: name others, or none at all for the session's"
+            " own."
+        )
     return rules.policy

@@ -9,7 +9,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.magics.approvals import Approvals, ask_here, needed
 from ctxkit.magics.arguments import parse, usage, wants_help
 from ctxkit.magics.handles import Interrupted
-from ctxkit.magics.lines import AskTeam
+from ctxkit.magics.line_options import AskTeam
 from ctxkit.magics.texts import Page
 
 if TYPE_CHECKING:
@@ -23,7 +23,10 @@ _USUAL = {"config": "scripted", "model": "", "tools": "files", "root": "", "allo
 def team(kit: CtxKit, words: str, body: str | None) -> Page:
     """Let a team work on the task in the cell; without one it goes on with the task that it has."""
     if wants_help(words):
-        return Page(f"{usage(AskTeam, '%%team')}\n\nThe cell is the task; `%team NAME` goes on with the one it has.")
+        return Page(
+            f"{usage(AskTeam, '%%team')}\n\nThe cell is the task; `%team NAME` goes on with the one"
+            " it has."
+        )
     return work(kit, parse(AskTeam, words, "%%team"), body or "")
 
 
@@ -32,7 +35,9 @@ def work(kit: CtxKit, asked: AskTeam, task: str) -> Page:
     from ctxkit.teams import team as opened
 
     if asked.out and not asked.out.isidentifier():
-        raise BadArguments(f"{asked.out!r} is no name of a variable: give `--out` one, such as team.")
+        raise BadArguments(
+            f"{asked.out!r} is no name of a variable: give `--out` one, such as team."
+        )
     named = {k: v for k, v in asdict(asked).items() if k not in ("name", "out") and v is not None}
     how = {**_USUAL, "approve": kit.approve, **kit.teams.get(asked.name, {}), **named}
     made = opened(how["config"], name=asked.name, model=how["model"], tools=_words(how["tools"]),
@@ -55,7 +60,9 @@ def work(kit: CtxKit, asked: AskTeam, task: str) -> Page:
 def _ask_first(kit: CtxKit, made: Team, words: str) -> None:
     """Let agents ask a person before the calls that words name."""
     lives = made.sessions.values()
-    confirmed = needed(words, dict.fromkeys(t for live in lives for t in live.agent.tools), made.root)
+    confirmed = needed(
+        words, dict.fromkeys(t for live in lives for t in live.agent.tools), made.root
+    )
     for live in lives:
         live.agent.approve = Approvals(confirmed, kit.lives.always(live.name), ask_here)
 
@@ -66,13 +73,18 @@ def _told(made: Team) -> str:
     for move in made.ledger.moves(of_task=True):
         if move["agent"]:
             on = f" -> {move['to']}" if "to" in move else ""
-            lines.append(f"{move['turn']:>3}  {move['agent']}: {move['kind'].replace('_', ' ')}{on}")
+            lines.append(
+                f"{move['turn']:>3}  {move['agent']}: {move['kind'].replace('_', ' ')}{on}"
+            )
     lines += [
-        f"{row.title}: {row.calls_n} calls, {row.prompt_tokens:,} tokens sent, {row.output_tokens:,} written"
+        f"{row.title}: {row.calls_n} calls, {row.prompt_tokens:,} tokens sent,"
+        f" {row.output_tokens:,} written"
         for row in made.account.itertuples()
     ]
     standing = made.standing
-    return "\n".join([*lines, f"{standing.ended}: {standing.why}" if standing.ended else "It goes on."])
+    return "\n".join(
+        [*lines, f"{standing.ended}: {standing.why}" if standing.ended else "It goes on."]
+    )
 
 
 def _words(text: str) -> tuple[str, ...]:

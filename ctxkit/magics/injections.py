@@ -11,7 +11,7 @@ from ctxkit.library import HOMES, Library
 from ctxkit.library.takes import taken, told
 from ctxkit.magics.arguments import option, rest, word
 from ctxkit.magics.subcommands import Subcommand
-from ctxkit.magics.tables import Nothing, shown
+from ctxkit.magics.table_commands import Nothing, shown
 from ctxkit.magics.texts import Page
 from ctxkit.markup import line
 

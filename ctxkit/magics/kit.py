@@ -1,4 +1,6 @@
-"""The magics as IPython sees them: `%%agent`, `%compact`, `%context`, and their settings for `%config CtxKit`."""
+"""The magics as IPython sees them: `%%agent`, `%compact`, `%context`, and their settings for
+`%config CtxKit`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from traitlets import CUnicode, Int, Unicode
 
 from ctxkit.errors import BadArguments
-from ctxkit.magics import files, injections, places, recollections, tables, views
+from ctxkit.magics import file_commands, injections, places, recollections, table_commands, views
 from ctxkit.magics.arguments import unterminated
 from ctxkit.magics.door import door
 from ctxkit.magics.registry import Registry
@@ -23,29 +25,53 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 DEFAULT = "status"
-_ROOMS = (views, tables, injections, places, files)
+_ROOMS = (views, table_commands, injections, places, file_commands)
 CONTEXT = {s.name: s for room in _ROOMS for s in room.SUBCOMMANDS}
 """The subcommands of `%context`, in the order of its help."""
 
 
 @magics_class
 class CtxKit(Magics):
-    """Magics over sessions: run an agent, see what fills its context, compact it; in a notebook or a terminal."""
+    """Magics over sessions: run an agent, see what fills its context, compact it; in a notebook or
+    a terminal.
+    """
 
-    session_file = Unicode("", help="A session file that is read when none is active yet.").tag(config=True)
-    contributors = Int(3, min=0, help="How many of the largest messages `%context` names.").tag(config=True)
+    session_file = Unicode("", help="A session file that is read when none is active yet.").tag(
+        config=True
+    )
+    contributors = Int(3, min=0, help="How many of the largest messages `%context` names.").tag(
+        config=True
+    )
 
-    model = Unicode("scripted/tour", help="The model of `%%agent` unless --model names another.").tag(config=True)
-    summary_model = Unicode("", help="The model that writes summaries; empty: the session's own.").tag(config=True)
-    rules = Unicode("standard", help="The rules of `%%agent` unless --rules names others.").tag(config=True)
-    tools = Unicode("files", help="The tools of `%%agent` unless --tools names others.").tag(config=True)
-    root = Unicode("", help="The folder of the file tools; empty: a scratch folder.").tag(config=True)
+    model = Unicode(
+        "scripted/tour", help="The model of `%%agent` unless --model names another."
+    ).tag(config=True)
+    summary_model = Unicode(
+        "", help="The model that writes summaries; empty: the session's own."
+    ).tag(config=True)
+    rules = Unicode("standard", help="The rules of `%%agent` unless --rules names others.").tag(
+        config=True
+    )
+    tools = Unicode("files", help="The tools of `%%agent` unless --tools names others.").tag(
+        config=True
+    )
+    root = Unicode("", help="The folder of the file tools; empty: a scratch folder.").tag(
+        config=True
+    )
     allow = Unicode("", help="Protected names the file tools may write.").tag(config=True)
-    system = Unicode("", help="Instructions of new sessions: a text, a file, a variable.").tag(config=True)
-    sections = Unicode("on", help="Sections put into prompts: on, off, names, or -name.").tag(config=True)
+    system = Unicode("", help="Instructions of new sessions: a text, a file, a variable.").tag(
+        config=True
+    )
+    sections = Unicode("on", help="Sections put into prompts: on, off, names, or -name.").tag(
+        config=True
+    )
     memory = Unicode("", help="Memory: see --memory; empty: on, off for scripts.").tag(config=True)
-    approve = Unicode("", help="Tools that ask before each call, or files, or all.").tag(config=True)
-    seed = CUnicode("", help="Ids of new sessions follow from it; empty: by chance.").tag(config=True)
+    approve = Unicode("", help="Tools that ask before each call, or files, or all.").tag(
+        config=True
+    )
+    seed = CUnicode("", help="Ids of new sessions follow from it; empty: by chance.").tag(
+        config=True
+    )
 
     shell: InteractiveShell
 
@@ -83,7 +109,7 @@ class CtxKit(Magics):
         if name is not None:
             return self.sessions.get(name)
         if self.sessions.active_name is None and self.session_file:
-            files.use(self, files.Use(self.session_file))
+            file_commands.use(self, file_commands.Use(self.session_file))
         return self.sessions.active
 
     @line_magic
@@ -96,7 +122,9 @@ class CtxKit(Magics):
     @line_cell_magic
     @door
     def agent(self, line: str = "", cell: str | None = None) -> object:
-        """Take a turn of an agent: the cell is the prompt. Alone: how the session stands. See `%agent -h`."""
+        """Take a turn of an agent: the cell is the prompt. Alone: how the session stands. See
+        `%agent -h`.
+        """
         from ctxkit.magics.agents import agent
 
         return agent(self, line if cell is not None else unterminated(line), cell)
@@ -106,7 +134,9 @@ class CtxKit(Magics):
     @door
     def recollect(self, line: str = "") -> object:
         """Show what is remembered, and change it."""
-        return dispatch(self, "%memory", recollections.MEMORY, unterminated(line), recollections.LIST)
+        return dispatch(
+            self, "%memory", recollections.MEMORY, unterminated(line), recollections.LIST
+        )
 
     @no_var_expand
     @line_cell_magic
@@ -121,7 +151,9 @@ class CtxKit(Magics):
     @line_cell_magic
     @door
     def compact(self, line: str = "", cell: str | None = None) -> object:
-        """Compact the session by hand; the rest of the line is the focus. `%compact -h` has the options."""
+        """Compact the session by hand; the rest of the line is the focus. `%compact -h` has the
+        options.
+        """
         from ctxkit.magics.compacts import compact
 
         return compact(self, line if cell is not None else unterminated(line), cell)
@@ -131,7 +163,8 @@ class CtxKit(Magics):
         if self._lives is not None:
             self._lives.close()
 
-    # -- sessions that are kept on disk --------------------------------------------------------------------------
+    # -- sessions that are kept on disk
+    # --------------------------------------------------------------------------
 
     def kept(self, name: str) -> Session | None:
         """Return a session that is kept in the working folder, or None."""
@@ -140,7 +173,8 @@ class CtxKit(Magics):
         return Workspace().session(name)
 
     def branched(self, name: str, session: Session, origin: str | None) -> bool:
-        """Keep a session under a new name; return True where it is live, and goes on as its origin would.
+        """Keep a session under a new name; return True where it is live, and goes on as its origin
+        would.
 
         Raises:
             BadArguments: there is one of that name.
@@ -153,7 +187,9 @@ class CtxKit(Magics):
         if place.begun(name):
             raise BadArguments(f"There is a session {name!r} already; choose another name.")
         place.make()
-        moved = msgspec.structs.replace(session, id=place.new_id(name, self.seed), title=name, parent=session.id)
+        moved = msgspec.structs.replace(
+            session, id=place.new_id(name, self.seed), title=name, parent=session.id
+        )
         settings: dict[str, Any] = {}
         if origin in self.lives:  # the same model, rules and files
             live = self.lives.get(origin)

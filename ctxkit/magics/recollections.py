@@ -9,7 +9,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.magics.arguments import option, rest, word
 from ctxkit.magics.memory_words import memories
 from ctxkit.magics.subcommands import Subcommand
-from ctxkit.magics.tables import shown
+from ctxkit.magics.table_commands import shown
 from ctxkit.magics.texts import Page
 from ctxkit.markup import line
 from ctxkit.memory.entry import entry
@@ -67,7 +67,9 @@ class Extraction:
 
 
 def listed(_: CtxKit, asked: EntryList) -> pd.DataFrame:
-    """Return one row an entry that a session in this folder is told of, in the order of its block."""
+    """Return one row an entry that a session in this folder is told of, in the order of
+    its block.
+    """
     import pandas as pd
 
     from ctxkit.memory import newest
@@ -94,7 +96,9 @@ def add(kit: CtxKit, asked: Remembered) -> Page:
     from ctxkit.memory.entry import short_name
 
     if not asked.description.strip():
-        raise BadArguments("Say what is to be remembered: `%memory add Use pytest -q. --type feedback`.")
+        raise BadArguments(
+            "Say what is to be remembered: `%memory add Use pytest -q. --type feedback`."
+        )
     said = asked.description.strip()
     fresh = entry(asked.name or short_name(said) or said, said, asked.type, _body(kit, asked.body))
     kept = memories().add(fresh, home=1 if asked.fuseraft else 0)
@@ -128,7 +132,9 @@ def why(_: CtxKit, asked: OneEntry) -> Page:
         ids = row.get("messages") if isinstance(row.get("messages"), list) else []
         told += [f"from {', '.join(map(str, ids))}"] if ids else []
         lines.append(line(", ".join(told), 400))
-    return Page("\n".join(lines if rows else [*lines, "Nobody noted who saved it: a person may have."]))
+    return Page(
+        "\n".join(lines if rows else [*lines, "Nobody noted who saved it: a person may have."])
+    )
 
 
 def extract(kit: CtxKit, asked: Extraction) -> Page:
@@ -157,6 +163,8 @@ MEMORY = {
         Subcommand("edit", "Change an entry.", EditedEntry, edit),
         Subcommand("forget", "Take an entry out.", OneEntry, forget),
         Subcommand("why", "Who saved an entry, when, from which messages.", OneEntry, why),
-        Subcommand("extract", "Take what is worth remembering from a session.", Extraction, extract),
+        Subcommand(
+            "extract", "Take what is worth remembering from a session.", Extraction, extract
+        ),
     )
 }

@@ -23,7 +23,7 @@ from ctxkit.metrics.meaning import missing
 from ctxkit.metrics.rereads import Rereads
 from ctxkit.metrics.wordings import rule
 from ctxkit.readers.given import of_session
-from ctxkit.tools.names import looks
+from ctxkit.tools.tool_names import looks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ctxkit.messages import Message, ToolCall
     from ctxkit.metrics.forgotten import Forgotten
-    from ctxkit.metrics.memories import Memory
+    from ctxkit.metrics.item_arrays import ItemArrays
     from ctxkit.session import Session
 
 __all__ = ["Acts", "Afterwards", "Followed", "afterwards", "pairs"]
@@ -67,9 +67,11 @@ class Followed(NamedTuple):
 
 
 class Acts:
-    """What a session's calls did and what its messages gave as values: made once for all its runs."""
+    """What a session's calls did and what its messages gave as values: made once for all
+    its runs.
+    """
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: ItemArrays) -> None:
         self.memory, self.rereads = memory, Rereads(memory)
         self.names = list(memory.numbers)
         self._against: dict[int, list[int]] = {}
@@ -164,7 +166,9 @@ class Afterwards:
 
     @cached_property
     def _rules(self) -> dict[int, list[tuple[int, int]]]:
-        """For each time the rules of the user's that went then, and the call that saw them again."""
+        """For each time the rules of the user's that went then, and the call that saw
+        them again.
+        """
         taken, memory = self._found.taken, self._found.memory
         mine = np.flatnonzero(memory.family[taken.item] == RULES)
         out: dict[int, list[tuple[int, int]]] = {}
@@ -190,7 +194,9 @@ class Afterwards:
 
 
 def pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Yield names and the values with a digit that a text gives them: `port: 80`, `limit is now 3`."""
+    """Yield names and the values with a digit that a text gives them: `port: 80`, `limit
+    is now 3`.
+    """
     lines = [line for line in text[:SEARCHED].split("\n") if _GIVES.search(line)]
     for name, value in _PAIR.findall("\n".join(lines)):
         yield name.casefold().removeprefix("the "), value.rstrip(".:")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.metrics.bills import Sheet, Written
+    from ctxkit.metrics.bills import Sheet, WrittenSummary
     from ctxkit.prices import Price
 
 FULL = 0.75
@@ -34,7 +34,7 @@ class Compaction(NamedTuple):
     messages_after: int
     summary: int
     """Tokens that it put in."""
-    written: tuple[Written, ...] = ()
+    written: tuple[WrittenSummary, ...] = ()
     """The summaries that a model wrote for it."""
     number: int = 0
     """As ``frame(per="compaction")`` counts; of several before one call, that of the last."""
@@ -50,7 +50,7 @@ class Compaction(NamedTuple):
         return 1 - self.messages_after / self.messages_before if self.messages_before else 0.0
 
 
-class Prompts(Protocol):
+class PromptsBetween(Protocol):
     """The prompts of the calls between compactions."""
 
     def __len__(self) -> int:
@@ -99,7 +99,7 @@ class Verdict(NamedTuple):
 
 
 def verdicts(
-    cuts: Sequence[Compaction], prompts: Prompts, sheet: Sheet, *, reuse: bool = False
+    cuts: Sequence[Compaction], prompts: PromptsBetween, sheet: Sheet, *, reuse: bool = False
 ) -> list[Verdict]:
     """Return how compactions held, one after the other.
 
@@ -122,7 +122,7 @@ def verdicts(
     return out
 
 
-def _refill(cut: Compaction, prompts: Prompts, calls: int, stop: int) -> float | None:
+def _refill(cut: Compaction, prompts: PromptsBetween, calls: int, stop: int) -> float | None:
     if cut.call + calls >= stop or cut.before <= cut.after:
         return None
     size = prompts.at(cut.call + calls, cut)
@@ -157,7 +157,7 @@ def _prices(p: Price, sheet: Sheet) -> tuple[float, float]:
 
 
 def held(
-    cuts: Sequence[Compaction], prompts: Prompts, sheet: Sheet, *, reuse: bool = False
+    cuts: Sequence[Compaction], prompts: PromptsBetween, sheet: Sheet, *, reuse: bool = False
 ) -> dict[str, Any]:
     """Return how compactions held, under the names of a score's columns; None: not known.
 

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 import numpy as np
 
 from ctxkit.metrics.items import FAMILIES
-from ctxkit.metrics.spans import Spans, spread, tallied
+from ctxkit.metrics.time_spans import Spans, spread, tallied
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ctxkit.metrics.items import Found
-    from ctxkit.metrics.memories import Memory
+    from ctxkit.metrics.item_arrays import ItemArrays
+    from ctxkit.metrics.items import FoundItem
     from ctxkit.metrics.tellings import Shown
 
     Ints = NDArray[np.int64]
@@ -37,7 +37,7 @@ RULES = FAMILIES.index("constraint")
 """The family of what the user asked for."""
 
 
-class Taken(NamedTuple):
+class OutOfSight(NamedTuple):
     """Each time that an item went out of sight, by item and then by time."""
 
     item: Ints
@@ -61,7 +61,7 @@ class Charged(NamedTuple):
 class Forgotten:
     """What was lost of a session's items under what its calls were shown."""
 
-    def __init__(self, memory: Memory, shown: Shown) -> None:
+    def __init__(self, memory: ItemArrays, shown: Shown) -> None:
         self.memory, self.shown = memory, shown
         self._bits = int(shown.end).bit_length()
         self.times = 2 * shown.moments + 1
@@ -149,7 +149,7 @@ class Forgotten:
     # -- what was taken, and needed ----------------------------------------------------------------
 
     @cached_property
-    def taken(self) -> Taken:
+    def taken(self) -> OutOfSight:
         """Every time that an item went out of sight."""
         seen = self.seen
         item, time = seen.things, seen.ends
@@ -158,7 +158,7 @@ class Forgotten:
         until = np.append(time[1:] // 2, NEVER)
         until[:-1][item[1:] != item[:-1]] = NEVER
         needed = self.memory.first_uses(item, time // 2)
-        return Taken(
+        return OutOfSight(
             item, time, self._found.hold(item, time), np.where(needed < until, needed, NEVER)
         )
 
@@ -266,7 +266,7 @@ class Forgotten:
         )
         return np.stack((seen, hand - seen, gone - hand))
 
-    def fates(self, moment: int = -1) -> dict[Found, Fate]:
+    def fates(self, moment: int = -1) -> dict[FoundItem, Fate]:
         """Return what had become at a moment of each item that had been removed."""
         time = self.times[moment]
         items = np.flatnonzero(self.gone <= time)

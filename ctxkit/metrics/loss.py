@@ -16,8 +16,8 @@ from ctxkit.engine import run_behind
 from ctxkit.messages import Message
 from ctxkit.metrics.forgotten import FATES, NEVER, Forgotten
 from ctxkit.metrics.indexes import Index
+from ctxkit.metrics.item_arrays import ItemArrays
 from ctxkit.metrics.items import FAMILIES
-from ctxkit.metrics.memories import Memory
 from ctxkit.metrics.regrets import Best
 from ctxkit.metrics.shown import shown_by, shown_in
 from ctxkit.readers.given import of_session
@@ -42,7 +42,7 @@ def lost(
     index: Index | None = None,
     *,
     done: Run | None = None,
-    memory: Memory | None = None,
+    memory: ItemArrays | None = None,
 ) -> Forgotten | None:
     """Return what was lost of a session, a replay or a run; None where it cannot be said.
 
@@ -60,7 +60,7 @@ def lost(
     done = done or run_behind(session)
     if done is None and session.details.get("replay", {}).get("pruning"):
         return None
-    memory = memory or Memory(session, index or Index())
+    memory = memory or ItemArrays(session, index or Index())
     return Forgotten(memory, shown_in(memory, session) if done is None else shown_by(memory, done))
 
 
@@ -108,13 +108,13 @@ def families(session: Session, index: Index | None = None) -> pd.DataFrame:
     """Return one row for each cut and family.
 
     Columns: `cut call family items_n retained recoverable lost needed_n needed_lost_n taken_n
-    missed_n at_stake_n kept_n`. Retained, recoverable and lost are shares of the items removed since the start,
-    missing where there are none. Needed and needed_lost count those of them that the record used
-    before the next cut, and those of these that were not retained. Taken counts the items that this
-    cut took out of sight, missed those of them that the record used at any time after it, unless a
-    later cut took them again first. At stake are the items named later that this cut took as they
-    were said, so that only the text put in could still say them; kept those that it said until they
-    were named. What was done before one call is one cut, and so is each call
+    missed_n at_stake_n kept_n`. Retained, recoverable and lost are shares of the items removed
+    since the start, missing where there are none. Needed and needed_lost count those of them that
+    the record used before the next cut, and those of these that were not retained. Taken counts the
+    items that this cut took out of sight, missed those of them that the record used at any time
+    after it, unless a later cut took them again first. At stake are the items named later that this
+    cut took as they were said, so that only the text put in could still say them; kept those that
+    it said until they were named. What was done before one call is one cut, and so is each call
     at which a pruning changed something.
     """
     import pandas as pd

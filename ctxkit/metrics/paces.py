@@ -1,4 +1,6 @@
-"""How a session's context grows, pauses and comes down: what its own log says about when to compact."""
+"""How a session's context grows, pauses and comes down: what its own log says about when to
+compact.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from math import inf, isinf
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from ctxkit.cache.calls import cache_life, has_clock, pause
+from ctxkit.cache.cached_calls import cache_life, has_clock, pause
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Edit
 from ctxkit.metrics.misses import Miss, misses
@@ -37,9 +39,16 @@ class Pace:
 
     def __init__(self, session: Session) -> None:
         if not session.has_usage:
-            raise BadArguments("When to compact is worked out from recorded prompt sizes, and this log has no usage.")
+            raise BadArguments(
+                "When to compact is worked out from recorded prompt sizes, and this log has no"
+                " usage."
+            )
         self.session = session
-        self.billed = [c for c in session.calls if c.message.usage is not None and c.message.usage.prompt_tokens]
+        self.billed = [
+            c
+            for c in session.calls
+            if c.message.usage is not None and c.message.usage.prompt_tokens
+        ]
         self.anchored: Sizes = sizes(session)
         self.cuts = cuts(session, anchored=self.anchored)
         self.pairs = _pairs(self.billed)
@@ -50,7 +59,10 @@ class Pace:
         steps = [_size(b) - _size(a) for a, b in self.pairs if not self._cut(a, b)]
         self.growth = fmean(steps) if steps else 0.0
         if self.growth <= 0:
-            raise BadArguments(f"The prompts of session {session.id!r} do not grow, so nothing has to be compacted.")
+            raise BadArguments(
+                f"The prompts of session {session.id!r} do not grow, so nothing has to be"
+                " compacted."
+            )
 
     def _cut(self, a: Call, b: Call) -> bool:
         return any(isinstance(e, Edit) for e in self.session.path[a.position : b.position])
@@ -78,7 +90,9 @@ class Pace:
 
     @property
     def missed(self) -> float | None:
-        """The share of carried tokens that were not found again; by pauses alone where no cache split is known."""
+        """The share of carried tokens that were not found again; by pauses alone where no cache
+        split is known.
+        """
         if self.session.has_cache:
             found = misses(self.session, anchored=self.anchored)
             later = (found[b.index] for _, b in self.pairs)
@@ -134,5 +148,8 @@ def _price(session: Session, billed: list[Call]) -> tuple[str, Price]:
     model = max(sent, key=lambda name: sent[name])
     known = price(model)
     if known is None:
-        raise BadArguments(f"Model {model or 'without a name'!r} has no price, so nothing can be weighed in dollars.")
+        raise BadArguments(
+            f"Model {model or 'without a name'!r} has no price, so nothing can be weighed in"
+            " dollars."
+        )
     return model or "", known.at(round(median(map(_size, billed))))

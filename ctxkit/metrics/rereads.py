@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.subjects import path_of
-from ctxkit.tools.names import looks, reads, writes
+from ctxkit.tools.tool_names import looks, reads, writes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.messages import ToolCall
-    from ctxkit.metrics.memories import Rows
+    from ctxkit.metrics.item_arrays import RowTimes
     from ctxkit.metrics.tellings import Shown
 
     Ints = NDArray[np.int64]
@@ -28,7 +28,7 @@ its repeat).
 class Rereads:
     """The tool calls of a session, numbered by what they ask for."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RowTimes) -> None:
         keys: dict[Any, int] = {}
         session = rows.session
         told = [(at, call) for at, m in enumerate(session.messages) for call in m.tool_calls]

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.engine.stretches import stretches
-from ctxkit.frames.cuts import cuts
+from ctxkit.frames.recorded_cuts import cuts
 from ctxkit.messages import Edit, Message
 from ctxkit.metrics.tellings import Shown, Telling, kept_elsewhere
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from ctxkit.engine import Kept, Run
     from ctxkit.engine.stretches import Stretch
     from ctxkit.history import History
-    from ctxkit.metrics.memories import Rows
+    from ctxkit.metrics.item_arrays import RowTimes
     from ctxkit.schedules import Schedule
-    from ctxkit.schedules.layers import Event
+    from ctxkit.schedules.layers import Changed
     from ctxkit.session import Session
 
 _ADDED = -(1 << 63)
@@ -26,7 +26,7 @@ _ADDED = -(1 << 63)
 # -- a session with its edits ----------------------------------------------------------------------
 
 
-def shown_in(rows: Rows, session: Session) -> Shown:
+def shown_in(rows: RowTimes, session: Session) -> Shown:
     """Return what each call of a session is shown by its own edits."""
     telling, keys, new = Telling(rows), dict[str, list[int]](), -1
     replies = [c.position for c in session.calls]
@@ -39,9 +39,7 @@ def shown_in(rows: Rows, session: Session) -> Shown:
         call, at = bisect_left(replies, cut.position), cut.position + len(cut.edits)
         for edit in cut.edits:
             new = _edited(telling, keys, edit, 2 * call + 1, new)
-            if kept_elsewhere(
-                edit.reason, edit.method, *(m.text[:200] for m in edit.inserted[:1])
-            ):
+            if kept_elsewhere(edit.reason, edit.method, *(m.text[:200] for m in edit.inserted[:1])):
                 telling.flagged.add(2 * call + 1)
         telling.moments[call] = cut.number
     return telling.told()
@@ -69,7 +67,7 @@ def _edited(telling: Telling, keys: dict[str, list[int]], edit: Edit, time: int,
 # -- a run -----------------------------------------------------------------------------------------
 
 
-def shown_by(rows: Rows, done: Run) -> Shown:
+def shown_by(rows: RowTimes, done: Run) -> Shown:
     """Return what each call of a run was shown, its compactions and its prunings done."""
     telling, last = Telling(rows), _Base((), {}, 0, set())
     for number, stretch in enumerate(stretches(done)):
@@ -149,7 +147,7 @@ def _told(telling: Telling, last: _Base, stretch: Stretch, _done: Run) -> _Base:
 
 
 def _state(
-    telling: Telling, base: _Base, schedule: Schedule, event: Event
+    telling: Telling, base: _Base, schedule: Schedule, event: Changed
 ) -> tuple[int, int | None]:
     """Return a key and what stands for it after an event."""
     rows, p, message = schedule.rows, event.position, event.now.message

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit.metrics.memories import key_of
+from ctxkit.metrics.item_arrays import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.messages import Message
-    from ctxkit.metrics.memories import Rows
+    from ctxkit.metrics.item_arrays import RowTimes
 
     Ints = NDArray[np.int64]
 
@@ -65,7 +65,7 @@ class Telling:
     row, a text as a number below 0, or None for nothing.
     """
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RowTimes) -> None:
         self._rows, self.end = rows, 2 * rows.calls + 2
         self._begin = (2 * rows.arrival).tolist()
         self._until = [self.end] * len(self._begin)

@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 
 from ctxkit.frames.costs import Costs
-from ctxkit.frames.cuts import cuts as placed
-from ctxkit.frames.summaries import NO_MODEL
+from ctxkit.frames.recorded_cuts import cuts as placed
+from ctxkit.frames.summary_costs import NO_MODEL
 from ctxkit.messages import Message
-from ctxkit.metrics.bills import Sheet, Written
+from ctxkit.metrics.bills import Sheet, WrittenSummary
 from ctxkit.metrics.compaction import (
     NO_PROGRESS,
     Compaction,
@@ -24,7 +24,7 @@ from ctxkit.metrics.compaction import (
     thrashes,
     verdicts,
 )
-from ctxkit.metrics.memories import Rows
+from ctxkit.metrics.item_arrays import RowTimes
 from ctxkit.metrics.rereads import Rereads
 from ctxkit.metrics.shown import shown_in
 from ctxkit.metrics.size import sent, spots_in
@@ -52,7 +52,7 @@ class Judged(msgspec.Struct, frozen=True):
     """What that came down to."""
     savings: float
     """Share of the tokens that it saved; 0 or less: it made the prompt larger."""
-    written: tuple[Written, ...]
+    written: tuple[WrittenSummary, ...]
     """The summaries that a model wrote for it."""
     interval: int | None
     """Calls until the next one; None for the last."""
@@ -135,7 +135,7 @@ def cuts(
     every, prompts = compactions(session, anchored)
     found = felt(every, len(prompts))
     told = verdicts(found, PromptList(prompts), sheet or Sheet.of(origin, anchored))
-    rows = Rows(session)
+    rows = RowTimes(session)
     shown, rereads = shown_in(rows, session), Rereads(rows)
     out = []
     for cut, verdict in zip(found, told, strict=True):
@@ -215,7 +215,7 @@ def _since(session: Session, anchored: Sizes, position: int, call: int) -> int:
 
 def _written(  # noqa: PLR0917  the fields of `Written`
     session: Session, edit: Edit, call: int, source: int, prompt: int, size: int
-) -> Written | None:
+) -> WrittenSummary | None:
     """Return the summary of an edit as a replay has it: made from what went, by one more call."""
     if edit.kind != "summarised" or not edit.inserted or edit.method in NO_MODEL:
         return None
@@ -223,7 +223,7 @@ def _written(  # noqa: PLR0917  the fields of `Written`
     if edit.usage is not None:
         model = edit.model or session.model
         usd, _ = Costs().cost(Message(role="assistant", usage=edit.usage), model)
-    return Written(call, source, prompt, size, usd)
+    return WrittenSummary(call, source, prompt, size, usd)
 
 
 def _minutes(session: Session, call: int, following: int | None) -> float | None:

@@ -1,4 +1,6 @@
-"""Lines, points, areas and bars over two axes, with limits and marks: as a plotly figure and as SVG."""
+"""Lines, points, areas and bars over two axes, with limits and marks: as a plotly figure and as
+SVG.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,11 @@ class Axes(Plane):
         """Return data and layout; at most about 2,000 points, the extremes of each trace exact."""
         room = max(POINTS // max(len(self.traces), 1), _FEW)
         values = [_values(t) for t in self.traces]
-        places = [shared(values, room)] * len(values) if self.stacked else [decimate(y, room) for y in values]
+        places = (
+            [shared(values, room)] * len(values)
+            if self.stacked
+            else [decimate(y, room) for y in values]
+        )
         rows = zip(self.traces, values, places, strict=True)
         data = [_trace(t, y, kept, stacked=self.stacked) for t, y, kept in rows]
         for drawn, written in zip(data, self._written(), strict=True):
@@ -47,7 +53,9 @@ class Axes(Plane):
         return draw(self)
 
     def _written(self) -> list[dict[str, Any]]:
-        """Return for each trace the names beside its points, placed for the narrowest page; wider, they are apart."""
+        """Return for each trace the names beside its points, placed for the narrowest page; wider,
+        they are apart.
+        """
         named = [t for t in self.traces if t.kind == "points" and len(t.names) == len(t.x)]
         places = [(float(x), float(y)) for t in named for x, y in zip(t.x, t.y, strict=True)]
         if not places or len(places) > _FEW:
@@ -57,11 +65,18 @@ class Axes(Plane):
 
         def pixel(x: float, y: float) -> tuple[float, float]:
             wide, tall = _AREA
-            return wide * (0.04 + 0.92 * (x - low) / ((high - low) or 1)), _ABOVE + tall * (1 - y / top)
+            return wide * (0.04 + 0.92 * (x - low) / ((high - low) or 1)), _ABOVE + tall * (
+                1 - y / top
+            )
 
         lines = [t for t in self.traces if t.kind == "line" and not t.marked]
-        crossed = [p for t in lines for p in along([pixel(x, y) for x, y in zip(t.x, t.y, strict=True)])]
-        names, room = [n for t in named for n in t.names], {"width": _AREA[0], "height": _AREA[1] + _ABOVE + 8}
+        crossed = [
+            p for t in lines for p in along([pixel(x, y) for x, y in zip(t.x, t.y, strict=True)])
+        ]
+        names, room = (
+            [n for t in named for n in t.names],
+            {"width": _AREA[0], "height": _AREA[1] + _ABOVE + 8},
+        )
         spots = beside([pixel(*p) for p in places], names, crossed, **room)
         found = iter(zip(names, spots, strict=True))
         return [_names([next(found) for _ in t.names]) if t in named else {} for t in self.traces]
@@ -72,13 +87,23 @@ class Axes(Plane):
 
     def _layout(self) -> dict[str, Any]:
         axis = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID, "tickcolor": GRID}
-        x: dict[str, Any] = {**axis, "title": {"text": safe(self.x), "standoff": 6}, "showgrid": False}
+        x: dict[str, Any] = {
+            **axis,
+            "title": {"text": safe(self.x), "standoff": 6},
+            "showgrid": False,
+        }
         if self.whole:
-            x |= {"tickformat": "d", "dtick": max(1, round((self._span()[1] - self._span()[0]) / 12))}
+            x |= {
+                "tickformat": "d",
+                "dtick": max(1, round((self._span()[1] - self._span()[0]) / 12)),
+            }
         if self.x_dollars:
             x |= {"tickprefix": "$"}
         if self.ticks:
-            x |= {"tickvals": list(range(len(self.ticks))), "ticktext": [safe(t, 24) for t in self.ticks]}
+            x |= {
+                "tickvals": list(range(len(self.ticks))),
+                "ticktext": [safe(t, 24) for t in self.ticks],
+            }
         y = {
             **axis,
             "title": {"text": safe(self.y)},
@@ -91,10 +116,18 @@ class Axes(Plane):
             "font": {"color": TEXT, "size": 12},
             "height": self.height,
             "margin": {"l": 64, "r": 16, "t": 44, "b": 48},
-            "hovermode": "x unified" if self.stacked and not any(t.hover for t in self.traces) else "closest",
+            "hovermode": "x unified"
+            if self.stacked and not any(t.hover for t in self.traces)
+            else "closest",
             "hoverlabel": {"align": "left", "namelength": -1},
             "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": TEXT, "activecolor": TEXT},
-            "legend": {"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0, "traceorder": "normal"},
+            "legend": {
+                "orientation": "h",
+                "y": -0.2,
+                "yanchor": "top",
+                "x": 0,
+                "traceorder": "normal",
+            },
             "barmode": "relative" if self.stacked else "overlay",
             "bargap": 0.1,
             "xaxis": x,
@@ -120,10 +153,14 @@ def _values(trace: Trace) -> Any:
 
 
 def shared(values: list[Any], room: int) -> Any:
-    """Indices for traces that are stacked and so need the same places: those of the sum, and each one's extremes."""
+    """Indices for traces that are stacked and so need the same places: those of the sum, and each
+    one's extremes.
+    """
     if not values or not len(values[0]):
         return np.arange(0)
-    ends = [i for y in values for i in (int(np.nan_to_num(y).argmin()), int(np.nan_to_num(y).argmax()))]
+    ends = [
+        i for y in values for i in (int(np.nan_to_num(y).argmin()), int(np.nan_to_num(y).argmax()))
+    ]
     return np.union1d(decimate(np.sum([np.nan_to_num(y) for y in values], axis=0), room), ends)
 
 
@@ -134,14 +171,19 @@ def _trace(trace: Trace, y: Any, kept: Any, *, stacked: bool) -> dict[str, Any]:
     if trace.kind == "bar":
         out |= {"type": "bar", "marker": {"color": ink, "line": {"width": 0}}}
     else:
-        out |= {"type": "scatter", "line": {"color": ink, "width": 2, "dash": trace.dash or dash(trace.look)}}
+        out |= {
+            "type": "scatter",
+            "line": {"color": ink, "width": 2, "dash": trace.dash or dash(trace.look)},
+        }
         out["marker"] = {
             "color": ink,
             "size": 9 if trace.kind == "points" else 5,
             "symbol": symbol(trace.look) + "-open" * trace.hollow,
         }
         marked = len(y) < _FEW and trace.marked and not stacked
-        out["mode"] = "markers" if trace.kind == "points" else "lines+markers" if marked else "lines"
+        out["mode"] = (
+            "markers" if trace.kind == "points" else "lines+markers" if marked else "lines"
+        )
         if trace.step:
             out["line"]["shape"] = "hv"
         if trace.kind == "area":
@@ -155,7 +197,9 @@ def _trace(trace: Trace, y: Any, kept: Any, *, stacked: bool) -> dict[str, Any]:
     if stacked and trace.hover is None:
         out["hovertemplate"] = "%{y:,}"  # the heads of a shared box name the traces
     elif trace.hover is not None and len(kept) == len(y):
-        out["hovertext"] = [safe_lines(trace.hover(i)) for i in kept.tolist()]  # `text` would be written on the bars
+        out["hovertext"] = [
+            safe_lines(trace.hover(i)) for i in kept.tolist()
+        ]  # `text` would be written on the bars
         out["hovertemplate"] = "%{hovertext}<extra></extra>"
     return out
 
@@ -189,9 +233,30 @@ def _limit(limit: Limit, span: tuple[float, float]) -> dict[str, Any]:
 
 def _mark(mark: Mark) -> dict[str, Any]:
     line = {"color": TEXT, "width": 1, "dash": "dot"}
-    return {"type": "line", "xref": "x", "yref": "paper", "x0": mark.x, "x1": mark.x, "y0": 0, "y1": 1, "line": line}
+    return {
+        "type": "line",
+        "xref": "x",
+        "yref": "paper",
+        "x0": mark.x,
+        "x1": mark.x,
+        "y0": 0,
+        "y1": 1,
+        "line": line,
+    }
 
 
 def _note(mark: Mark) -> dict[str, Any]:
-    place = {"x": mark.x, "y": 1, "xref": "x", "yref": "paper", "yanchor": "bottom", "xanchor": "center"}
-    return {**place, "text": safe(mark.label, 24), "showarrow": False, "font": {"size": 10, "color": TEXT}}
+    place = {
+        "x": mark.x,
+        "y": 1,
+        "xref": "x",
+        "yref": "paper",
+        "yanchor": "bottom",
+        "xanchor": "center",
+    }
+    return {
+        **place,
+        "text": safe(mark.label, 24),
+        "showarrow": False,
+        "font": {"size": 10, "color": TEXT},
+    }

@@ -26,7 +26,9 @@ class Panel:
     corner: str = ""
     """A few signs at the right end of the title."""
     traces: tuple[Trace, ...] = ()
-    """Lines, areas and points; traces of one name in several panels have one place in the legend."""
+    """Lines, areas and points; traces of one name in several panels have one place in
+    the legend.
+    """
     limit: float | None = None
     """A line across."""
 

@@ -1,4 +1,6 @@
-"""Policies one after the other: all of them (`Chain`), or one after another until one has done enough (`Ladder`)."""
+"""Policies one after the other: all of them (`Chain`), or one after another until one has done
+enough (`Ladder`).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 
 
 def applied(policy: Policy, history: History, room: Room) -> History:
-    """Return what a policy makes of a history; a list of messages that it gives back is taken for what shall be shown.
+    """Return what a policy makes of a history; a list of messages that it gives back is taken for
+    what shall be shown.
 
     Raises:
         BadArguments: it gave back something else, or a history of another session or call.
@@ -33,13 +36,16 @@ def as_history(new: object, history: History, policy: Policy) -> History:
     """Return what a policy gave back for a history as a history of the same call; see `applied`."""
     if isinstance(new, History):
         if new.log is not history.log or new.call != history.call:
-            raise BadArguments(f"Policy {name_of(policy)} returned a history of another session or call.")
+            raise BadArguments(
+                f"Policy {name_of(policy)} returned a history of another session or call."
+            )
         return new
     if isinstance(new, (list, tuple)) and all(isinstance(m, Message) for m in new):
         return history.become(new, name_of(policy), method=name_of(policy))
     what = "None" if new is None else type(new).__name__
     raise BadArguments(
-        f"Policy {name_of(policy)} returned {what}; it must return a history, such as the one it was given."
+        f"Policy {name_of(policy)} returned {what}; it must return a history, such as the one it"
+        " was given."
     )
 
 
@@ -119,7 +125,9 @@ class Ladder(Joined):
         return " else ".join(name_of(p) for p in self.parts)
 
     def __call__(self, history: History, room: Room) -> History:
-        """Return what the first part that helps leaves; with `fits`, what the last one leaves if none helps enough."""
+        """Return what the first part that helps leaves; with `fits`, what the last one leaves if
+        none helps enough.
+        """
         new, failed = history, None
         for part in self.parts:
             try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ctxkit.policies.focuses import Near
-from ctxkit.policies.lines import EARLIER, USER, Lines, Weighed, ranges
+from ctxkit.policies.message_lines import EARLIER, USER, Lines, Weighed, ranges
 from ctxkit.policies.sentences import LONGEST, TAGS
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def choose(weighed: Weighed, places: NDArray[Any], room: float, known: list[int]
     chosen: list[int] = []
     if not len(open_):
         return chosen
-    repeats = Repeats(weighed, open_)
+    repeats = LineRepeats(weighed, open_)
     for place in known:
         repeats.add(weighed.words(place))
     weights, costs = weights[open_], weighed.costs[open_]
@@ -154,7 +154,7 @@ def choose(weighed: Weighed, places: NDArray[Any], room: float, known: list[int]
         repeats.add(weighed.words(place))
 
 
-class Repeats:
+class LineRepeats:
     """How much each of some lines repeats of what was chosen."""
 
     __slots__ = ("_ids", "_mark", "_sizes", "_starts", "alike")

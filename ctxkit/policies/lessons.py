@@ -28,7 +28,8 @@ _WISH = re.compile(
 )
 _FOUND = re.compile(
     r"(?<!\w)(?:decided|root cause|because|turns out|caused by|is (?:defined|located|configured)|"
-    r"lives in|requires|going with|instead of|fixed by|the (?:problem|issue|bug|cause|fix) (?:is|was))"
+    r"lives in|requires|going with|instead of|fixed by|the (?:problem|issue|bug|cause|fix)"
+    r" (?:is|was))"
     r"(?!\w)",
     re.IGNORECASE,
 )
@@ -84,7 +85,9 @@ def said(message: Message) -> list[tuple[str, str]]:
 
 
 def procedures(messages: Sequence[Message]) -> Iterable[tuple[str, list[str]]]:
-    """Yield commands that did their work twice or more, with the ids of the replies that ran them."""
+    """Yield commands that did their work twice or more, with the ids of the replies that
+    ran them.
+    """
     runs: dict[str, list[str]] = {}
     for act in records.commands(records.actions(messages)):
         command = " ".join(act.target.split())

@@ -1,4 +1,6 @@
-"""The recorded compactions as rules: what a replay must reproduce before it is believed about anything else."""
+"""The recorded compactions as rules: what a replay must reproduce before it is believed about
+anything else.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.messages import Text
 from ctxkit.policies import contents
 from ctxkit.policies.rules import Rules
-from ctxkit.presets import thresholds
+from ctxkit.presets import share_threshold
 from ctxkit.presets.checks import typed
 from ctxkit.presets.clearing import ClearUses
 from ctxkit.presets.differences import MEMORY_TOOL, Difference
@@ -141,7 +141,7 @@ def inspect_edit(
     )
     return Rules(
         policy=policy,
-        trigger=thresholds.trigger(threshold),
+        trigger=share_threshold.trigger(threshold),
         window=context_window,
         name="inspect_edit",
         parameters=parameters,

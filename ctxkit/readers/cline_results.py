@@ -1,4 +1,6 @@
-"""Tool calls written as XML in a reply's text, and their results in the next message, told as calls and results."""
+"""Tool calls written as XML in a reply's text, and their results in the next message, told as calls
+and results.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from ctxkit.messages import Edit, Message, Text, ToolCall
 
 if TYPE_CHECKING:
     from ctxkit.messages import Part
-    from ctxkit.readers.logs import Log
+    from ctxkit.readers.logs import ReaderLog
 
 _RESULT = re.compile(r"\[(\w{2,60})(?: for [^\n]{0,4000})?\] Result:\s*")
 _OPENED, _CLOSED = re.compile(r"<(\w{1,60})>"), re.compile(r"</(\w{1,60})>")
@@ -21,8 +23,9 @@ _MOST = 1 << 20
 """Characters of a reply that are searched for a call."""
 
 
-def unwrapped(made: list[Message], log: Log, n: int) -> list[Message]:
-    """Return messages with the result of an XML call as a result; the call is written into the reply before.
+def unwrapped(made: list[Message], log: ReaderLog, n: int) -> list[Message]:
+    """Return messages with the result of an XML call as a result; the call is written into the
+    reply before.
 
     Args:
         made: what one message of the API holds.
@@ -55,7 +58,7 @@ def unwrapped(made: list[Message], log: Log, n: int) -> list[Message]:
     return [result, replace(m, id=log.new_id(), parts=tuple(parts[end:]), kind="wrapper")]
 
 
-def _called(log: Log, tool: str, own: str) -> bool:
+def _called(log: ReaderLog, tool: str, own: str) -> bool:
     """Write the call into the reply that stands last, where it holds one; say whether it does."""
     at = log.at
     while at >= 0 and isinstance(log.entries[at], Edit):

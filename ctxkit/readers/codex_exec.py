@@ -11,7 +11,7 @@ from ctxkit.readers.codex_items import to_usage
 from ctxkit.readers.damaged import each_line
 from ctxkit.readers.exits import is_failure
 from ctxkit.readers.fields import arguments, as_text, items, mapping, text, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
 from ctxkit.session import Session
 
@@ -21,12 +21,22 @@ if TYPE_CHECKING:
 
 NAME = "codex-exec"
 ALIASES = ("codex-json",)
-CAN = "text, thinking, commands with output and exit code, tool calls and results; usage per turn (cache reads)"
+CAN = (
+    "text, thinking, commands with output and exit code, tool calls and results; usage per turn"
+    " (cache reads)"
+)
 CANNOT = "the request, system prompt, model, times, usage per call, money, compactions"
 BLIND = ("compactions",)
 TRAITS = (("all", "usage is of a whole turn: the reply that ends it is of kind `turn`"),)
-_KINDS = {"thread.started", "turn.started", "turn.completed", "turn.failed", "item.started", "item.updated",
-          "item.completed"}  # fmt: skip
+_KINDS = {
+    "thread.started",
+    "turn.started",
+    "turn.completed",
+    "turn.failed",
+    "item.started",
+    "item.updated",
+    "item.completed",
+}
 
 
 def sniff(source: Source) -> bool:
@@ -67,7 +77,7 @@ class _Reading:
     """A thread while its events go by."""
 
     def __init__(self, done: set[str]) -> None:
-        self.log, self.skipped = Log(), dict[str, int]()
+        self.log, self.skipped = ReaderLog(), dict[str, int]()
         self._done = done
         """Ids of the items that come to an end."""
         self.thread: str | None = None
@@ -121,9 +131,16 @@ class _Reading:
         about = {"exit_code": item["exit_code"]} if type(item.get("exit_code")) is int else {}
         parts = (Text(said),) if said else ()
         self.log.add(
-            Message(role="tool", id=self.log.new_id(), parts=parts, tool=name, call_id=own, is_error=failed,
-                    details=about)
-        )  # fmt: skip
+            Message(
+                role="tool",
+                id=self.log.new_id(),
+                parts=parts,
+                tool=name,
+                call_id=own,
+                is_error=failed,
+                details=about,
+            )
+        )
 
     def _billed(self, usage: Usage | None) -> None:
         self._tail(usage=usage, kind="turn")
@@ -132,7 +149,9 @@ class _Reading:
         self._tail(is_error=True, stop="error", error=said and said[:2000])
 
     def _tail(self, **told: Any) -> None:
-        """Tell something of the turn at the reply that ends it; of one without a reply, in a message of its own."""
+        """Tell something of the turn at the reply that ends it; of one without a reply, in a
+        message of its own.
+        """
         last = self.log.entries[-1] if self.log.entries else None
         if isinstance(last, Message) and last.role == "assistant" and not last.kind:
             self.log.replace(len(self.log.entries) - 1, replace(last, **told))

@@ -20,7 +20,7 @@ from ctxkit.readers.fields import (
     why,
     word,
 )
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.opencode import nested
 from ctxkit.readers.parts import count
 from ctxkit.readers.usages import to_stop
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from ctxkit.readers.source import Source
 
 NAME = "crush"
-CAN = "text, thinking, calls and results, times, summaries, subagents; a session's totals of tokens and money"
+CAN = (
+    "text, thinking, calls and results, times, summaries, subagents; a session's totals of tokens"
+    " and money"
+)
 CANNOT = "usage per call, system prompt, tool schemas"
 TABLES = ("sessions", "messages")
 _SESSION = ("id", "parent_session_id", "title", "prompt_tokens", "completion_tokens", "cost",
@@ -87,7 +90,7 @@ class _Teller:
     """A session while its messages go by."""
 
     def __init__(self, summary: str | None) -> None:
-        self.log, self.skipped = Log(), dict[str, int]()
+        self.log, self.skipped = ReaderLog(), dict[str, int]()
         self._latest = summary
         """Id of the latest summary, all that a database of before July 2025 says of them."""
 
@@ -113,8 +116,15 @@ class _Teller:
             kind: Any = role
             self.log.add(Message(role=kind, id=own, parts=tuple(parts), time=when))
             return
-        reply = Message(role="assistant", id=own, parts=tuple(parts), time=when, model=model, stop=stop,
-                        is_error=stop == "error")  # fmt: skip
+        reply = Message(
+            role="assistant",
+            id=own,
+            parts=tuple(parts),
+            time=when,
+            model=model,
+            stop=stop,
+            is_error=stop == "error",
+        )
         if row.get("is_summary_message") not in (None, 0) or own == self._latest:
             self._summary(reply)
             return
@@ -124,8 +134,14 @@ class _Teller:
         """A summary: the next requests begin with it, told as the user's."""
         told = tuple(p for p in reply.parts if isinstance(p, Text))
         summary = Message(role="summary", id=self.log.new_id(), parts=told, time=reply.time)
-        edit = Edit(kind="summarised", id=reply.id, inserted=(summary,), method="summary", time=reply.time,
-                    model=reply.model)  # fmt: skip
+        edit = Edit(
+            kind="summarised",
+            id=reply.id,
+            inserted=(summary,),
+            method="summary",
+            time=reply.time,
+            model=reply.model,
+        )
         self.log.compact(edit, ())
 
     def _part(self, kind: str, data: dict[str, Any]) -> list[Part]:

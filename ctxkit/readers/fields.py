@@ -12,7 +12,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-DAMAGE = (TypeError, KeyError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
+DAMAGE = (
+    TypeError,
+    KeyError,
+    ValueError,
+    AttributeError,
+    IndexError,
+    OverflowError,
+    RecursionError,
+)
 """What a damaged record can raise in a reader's hands; to be counted as a `Fault` with its line."""
 
 _T = TypeVar("_T")
@@ -77,7 +85,9 @@ def real(value: Any) -> float | None:
 
 
 def time(value: Any) -> float | None:
-    """Return seconds since 1970 (UTC) of an ISO text (no zone: UTC) or a number of seconds or milliseconds, or None."""
+    """Return seconds since 1970 (UTC) of an ISO text (no zone: UTC) or a number of seconds or
+    milliseconds, or None.
+    """
     if type(value) is str:
         try:
             stamp = datetime.fromisoformat(value)
@@ -90,7 +100,9 @@ def time(value: Any) -> float | None:
 
 
 def arguments(value: Any) -> tuple[dict[str, Any], str | None]:
-    """Return a tool call's arguments as (object, None), or ({}, the text as written) where they are no JSON object."""
+    """Return a tool call's arguments as (object, None), or ({}, the text as written) where they are
+    no JSON object.
+    """
     if type(value) is dict:
         return value, None
     if type(value) is str:

@@ -8,13 +8,13 @@ from ctxkit.messages import Edit, Message, Sized
 from ctxkit.readers.fields import as_text, number, word
 
 if TYPE_CHECKING:
-    from ctxkit.readers.logs import Log
+    from ctxkit.readers.logs import ReaderLog
 
 
 class CompactedTurns:
     """Writes the compactions of one session into its log."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: ReaderLog) -> None:
         self._log = log
         self._known: dict[str, Message] = {}
         self._seen = 0

@@ -1,7 +1,8 @@
 """OpenCode's database: the tables of 1.2 and those of 2.x, told as its exports tell a session.
 
-The columns are those of `session/session.sql.ts` (1.2), the messages of 2.x those of `session-message.ts` in its
-schema package; what a compaction of 2.x shows to the model is in `session/runner/to-llm-message.ts`.
+The columns are those of `session/session.sql.ts` (1.2), the messages of 2.x those of
+`session-message.ts` in its schema package; what a compaction of 2.x shows to the model is in
+`session/runner/to-llm-message.ts`.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Message, Text, ToolCall
 from ctxkit.readers.fields import arguments, as_text, items, mapping, text, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
-from ctxkit.readers.spans import parsed
+from ctxkit.readers.trace_spans import parsed
 from ctxkit.readers.usages import to_schemas
 from ctxkit.session import Session
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from ctxkit.readers.source import Source
 
 NAME = "sharegpt"
-CAN = "text, system prompt, calls and results (as `<tool_call>` or function_call), tools; several talks a file"
+CAN = (
+    "text, system prompt, calls and results (as `<tool_call>` or function_call), tools; several"
+    " talks a file"
+)
 CANNOT = "usage, times, model, money, compactions, failed tools"
 BLIND = ("compactions", "tool errors")
 _ROLES: dict[str, Role] = {
@@ -56,7 +59,7 @@ def read(source: Source) -> list[Session]:
 
 
 def _session(about: dict[str, Any], name: str) -> Session:
-    log, skipped = Log(), dict[str, int]()
+    log, skipped = ReaderLog(), dict[str, int]()
     said = word(about.get("system"))
     if said:
         log.add(Message(role="system", id=log.new_id(), parts=(Text(said),)))
@@ -96,7 +99,7 @@ def _session(about: dict[str, Any], name: str) -> Session:
     )
 
 
-def _said(told: str, log: Log) -> tuple[Part, ...]:
+def _said(told: str, log: ReaderLog) -> tuple[Part, ...]:
     """A reply, with the calls that stand in it as JSON between marks."""
     before, *pieces = told.split(_OPEN)
     parts: list[Part] = [Text(before.strip())]
@@ -109,7 +112,7 @@ def _said(told: str, log: Log) -> tuple[Part, ...]:
     return tuple(p for p in parts if not isinstance(p, Text) or p.text)
 
 
-def _calls(told: str, log: Log, n: int = 0) -> list[ToolCall]:
+def _calls(told: str, log: ReaderLog, n: int = 0) -> list[ToolCall]:
     """The calls that a text holds as JSON, one or a list; none where it is anything else."""
     found = parsed(told)
     raws = [mapping(r) for r in (found if type(found) is list else [found])]

@@ -1,6 +1,8 @@
-"""A file as readers see it: bytes decoded once, JSON by lines or whole, every unreadable place counted.
+"""A file as readers see it: bytes decoded once, JSON by lines or whole, every unreadable place
+counted.
 
-Nothing but `ReadError` leaves this file. The bytes are untrusted: size, depth and encoding are bounded here.
+Nothing but `ReadError` leaves this file. The bytes are untrusted: size, depth and encoding are
+bounded here.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ _HEAD = 64
 
 
 class Source:
-    """One file to be read, with everything that several readers would otherwise each work out again.
+    """One file to be read, with everything that several readers would otherwise each work out
+    again.
 
     Args:
         path: the file. It is opened only here, never because a log names it.
@@ -70,16 +73,26 @@ class Source:
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             return data.decode("utf-16", "replace").encode("utf-8", "replace")
         wide = next((name for start, name in _WIDE if start.match(data)), None)
-        return data.decode(wide, "replace").encode("utf-8", "replace") if wide else data.removeprefix(_BOM)
+        return (
+            data.decode(wide, "replace").encode("utf-8", "replace")
+            if wide
+            else data.removeprefix(_BOM)
+        )
 
     def _read(self, most: int = -1) -> bytes:
         """Return the first bytes of the file; all of them where `most` is negative."""
         try:
             about = self.path.stat()
             if not S_ISREG(about.st_mode):
-                raise ReadError("expected a file, found a folder or device; ctxkit.read_all takes folders.", self.path)
+                raise ReadError(
+                    "expected a file, found a folder or device; ctxkit.read_all takes folders.",
+                    self.path,
+                )
             if about.st_size > MAX_BYTES and most < 0:
-                raise ReadError(f"the file has {about.st_size:,} bytes; at most {MAX_BYTES:,} are read.", self.path)
+                raise ReadError(
+                    f"the file has {about.st_size:,} bytes; at most {MAX_BYTES:,} are read.",
+                    self.path,
+                )
             with self.path.open("rb") as file:
                 return file.read(most)
         except FileNotFoundError:
@@ -98,7 +111,9 @@ class Source:
 
     @cached_property
     def is_large(self) -> bool:
-        """True for a large file of JSON lines on disk, packed or not: `stream` reads it in bounded memory."""
+        """True for a large file of JSON lines on disk, packed or not: `stream` reads it in bounded
+        memory.
+        """
         if self._data is not None:
             return False
         start = self._read(4)
@@ -111,7 +126,9 @@ class Source:
     def _first(self) -> list[bytes]:
         """The whole lines of the first four megabytes."""
         with self.path.open("rb") as file:
-            parts = chunks(file, self.path) if is_packed(self._read(4)) else iter([file.read(_START)])
+            parts = (
+                chunks(file, self.path) if is_packed(self._read(4)) else iter([file.read(_START)])
+            )
             start = b""
             for part in parts:
                 start += part
@@ -120,7 +137,8 @@ class Source:
         return start.removeprefix(_BOM).split(b"\n")[:-1]
 
     def stream(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield every line that is a JSON object, as `records` holds them; a large file is never whole in memory.
+        """Yield every line that is a JSON object, as `records` holds them; a large file is never
+        whole in memory.
 
         What is no object is in `faults` once it was passed.
         """
@@ -145,7 +163,9 @@ class Source:
                 whole += len(chunk)
                 if whole > MAX_BYTES or len(rest) > _LINE:
                     kind = kind_of(self._read(4))
-                    raise ReadError(f"the {kind} file grows beyond {MAX_BYTES:,} bytes: refused.", self.path)
+                    raise ReadError(
+                        f"the {kind} file grows beyond {MAX_BYTES:,} bytes: refused.", self.path
+                    )
                 rest += chunk
                 if b"\n" in chunk:
                     *lines, last = bytes(rest).split(b"\n")
@@ -161,7 +181,9 @@ class Source:
 
     @cached_property
     def document(self) -> Any:
-        """The whole file as one JSON value, or None where it is not one (a file of several lines of JSON is not)."""
+        """The whole file as one JSON value, or None where it is not one (a file of several lines of
+        JSON is not).
+        """
         if self.is_database or self.is_large:
             return None
         start = self.data[:64].lstrip()[:1]
@@ -180,7 +202,9 @@ class Source:
 
     @cached_property
     def head(self) -> list[dict[str, Any]]:
-        """The first JSON objects of a file of lines (at most 64), for sniffing; the document itself where it is one."""
+        """The first JSON objects of a file of lines (at most 64), for sniffing; the document itself
+        where it is one.
+        """
         if self.is_database:
             return []
         if self.is_large:
@@ -198,7 +222,9 @@ class Source:
 
     @cached_property
     def _at_once(self) -> list[dict[str, Any]] | None:
-        """All lines decoded in one go; None where one is blank, broken or no object: each is then looked at alone."""
+        """All lines decoded in one go; None where one is blank, broken or no object: each is then
+        looked at alone.
+        """
         data = self.data
         try:
             records = DECODER.decode_lines(data)
@@ -208,18 +234,24 @@ class Source:
         return records if len(records) == ends and all(type(r) is dict for r in records) else None
 
     def as_lines(self) -> Source | None:
-        """Return a list of objects as the lines of a log (`jq --slurp` makes lists of lines); None where it is none."""
+        """Return a list of objects as the lines of a log (`jq --slurp` makes lists of lines); None
+        where it is none.
+        """
         values = self.document
         if type(values) is not list or not values or any(type(v) is not dict for v in values):
             return None
         return Source(self.path, b"\n".join(map(msgspec.json.encode, values)))
 
     def documents(self) -> Iterator[Source]:
-        """Yield each object of a list, or of a file of lines, as a document of its own; `path` is only its name."""
+        """Yield each object of a list, or of a file of lines, as a document of its own; `path` is
+        only its name.
+        """
         values = self.document if type(self.document) is list else [r for _, r in self.records]
         for i, value in enumerate(values):
             if type(value) is dict:
-                yield Source(self.path.with_name(f"{self.path.stem}-{i}"), msgspec.json.encode(value))
+                yield Source(
+                    self.path.with_name(f"{self.path.stem}-{i}"), msgspec.json.encode(value)
+                )
 
     @property
     def looks(self) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.store.trust import mark
-from ctxkit.tools.folders import Folder
+from ctxkit.tools.held_folders import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +88,9 @@ class Workspace:
         return self.folder / "logs" / f"events_{session}.jsonl"
 
     def chart(self, session: str) -> Path:
-        """Return the growth chart of a session, written at the end of each turn (fuseraft's name)."""
+        """Return the growth chart of a session, written at the end of each turn
+        (fuseraft's name).
+        """
         return self.folder / "logs" / f"ctx_viz_{session}.html"
 
     def state(self, session: str) -> Path:
@@ -108,7 +110,8 @@ class Workspace:
 
         Args:
             session: its name.
-            seed: what the id follows from, with the name and the ids that are taken here; empty: by chance.
+            seed: what the id follows from, with the name and the ids that are taken here; empty: by
+                chance.
         """
         if not seed:
             return secrets.token_hex(4)
@@ -167,7 +170,8 @@ class Workspace:
             here.write(path.name, (text.encode("utf-8", "replace"),))
 
     def keep(self, folder: Path, name: str, text: str) -> None:
-        """Write a file into a folder of the workspace, which is made where it is missing; see `write`.
+        """Write a file into a folder of the workspace, which is made where it is missing; see
+        `write`.
 
         Raises:
             StoreError: it cannot be written.
@@ -176,7 +180,9 @@ class Workspace:
             here.write(name, (text.encode("utf-8", "replace"),))
 
     def held(self, folder: Path, name: str, most: int = 1_000_000) -> str:
-        """Return the text of a file of the workspace, at most so many bytes; empty where there is none."""
+        """Return the text of a file of the workspace, at most so many bytes; empty where there is
+        none.
+        """
         try:
             with self.reach(folder) as here, os.fdopen(here.open(name, os.O_RDONLY), "rb") as file:
                 return file.read(most).decode("utf-8", "replace")
@@ -192,7 +198,7 @@ class Workspace:
             BadArguments: it was begun elsewhere or by somebody else, and nobody vouched for it.
             ReadError: it cannot be read.
         """
-        from ctxkit.readers.catalogue import read
+        from ctxkit.readers.reader_names import read
 
         path = self.sessions / f"{checked(name)}.jsonl"
         if not self.begun(name):

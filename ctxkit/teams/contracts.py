@@ -166,5 +166,7 @@ def _plain(path: str) -> str:
 
 
 def _matches(words: Iterable[str], command: str) -> bool:
-    """Say whether a command holds one of some texts (fuseraft's patterns are texts between bars)."""
+    """Say whether a command holds one of some texts (fuseraft's patterns are texts
+    between bars).
+    """
     return any(w.strip().casefold() in command.casefold() for w in words)

@@ -1,4 +1,6 @@
-"""What is said to an agent of a team in the user's place: corrections begin as fuseraft's, so views pin them."""
+"""What is said to an agent of a team in the user's place: corrections begin as fuseraft's, so views
+pin them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ if TYPE_CHECKING:
     from ctxkit.teams.rosters import Member, TeamState, Transition
 
 REMINDER_TASK, REMINDER_CHARS, REMINDED = 50, 2_000, 200
-"""A task longer than this is said again behind a context longer than that, in so many characters."""
+"""A task longer than this is said again behind a context longer than that, in so many
+characters.
+"""
 
 
 def prompt(member: Member, state: TeamState | None, task: str, chars: int) -> str:
@@ -69,8 +73,8 @@ def escalated(way: Transition, objections: str) -> str:
     """Return what an agent is told that sends the work back too often."""
     said = f"\nWhat was objected:\n{objections[:4_000]}" if objections else ""
     return (
-        f"STAGNATION (the work went back to {way.to} {way.max_revisits} times, as often as it may): "
-        f"{way.signal} is not taken again. Settle what is open, or take another way.{said}"
+        f"STAGNATION (the work went back to {way.to} {way.max_revisits} times, as often as it may):"
+        f" {way.signal} is not taken again. Settle what is open, or take another way.{said}"
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.agent.live import LiveSession
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.markup import plain
-from ctxkit.models.catalogue import model as named
+from ctxkit.models.model_names import model as named
 from ctxkit.prices import price
 from ctxkit.teams.handing import team_tools
 from ctxkit.teams.roles import PLUGINS
@@ -33,9 +33,11 @@ class Crew:
 
     Args:
         plan: the team.
-        models: models, or their names, by an agent's name or by the name that the config has for one.
+        models: models, or their names, by an agent's name or by the name that the config has for
+            one.
         model: of all others; empty: as the config names them.
-        tools: what any agent may have at most, as `LiveSession` names them; own tools are everybody's.
+        tools: what any agent may have at most, as `LiveSession` names them; own tools are
+            everybody's.
         root: the folder in which all of them work.
         allow: protected names that their tools may write all the same.
         clock: seconds since 1970.
@@ -46,10 +48,20 @@ class Crew:
     """
 
     def __init__(
-        self, plan: Roster, *, models: Mapping[str, Model | str], model: Model | str, tools: Sequence[str | Tool],
-        root: Root, allow: Sequence[str], clock: Callable[[], float], limits: Limits, approve: Approve | None,
-        hear: Listener, seed: str,
-    ) -> None:  # fmt: skip
+        self,
+        plan: Roster,
+        *,
+        models: Mapping[str, Model | str],
+        model: Model | str,
+        tools: Sequence[str | Tool],
+        root: Root,
+        allow: Sequence[str],
+        clock: Callable[[], float],
+        limits: Limits,
+        approve: Approve | None,
+        hear: Listener,
+        seed: str,
+    ) -> None:
         known = list(dict.fromkeys(PLUGINS.values()))
         for name in (t for t in tools if isinstance(t, str) and t not in known):
             raise BadArguments(
@@ -74,11 +86,22 @@ class Crew:
         """Open the session of an agent; what was begun goes on."""
         words = {"model": self._models[member.name].name, "team": team}
         live = LiveSession(
-            session_name(team, member, self._plan), model=self._models[member.name], rules=member.rules,
-            clock=self._clock, tools=self._offered(member), root=self.root.folder, allow=self._allow,
-            workspace=workspace, hear=self._hear, limits=self._bounds(member), approve=self._approve,
-            words=words, seed=self._seed, agent=member.name, parent=team_id,
-        )  # fmt: skip
+            session_name(team, member, self._plan),
+            model=self._models[member.name],
+            rules=member.rules,
+            clock=self._clock,
+            tools=self._offered(member),
+            root=self.root.folder,
+            allow=self._allow,
+            workspace=workspace,
+            hear=self._hear,
+            limits=self._bounds(member),
+            approve=self._approve,
+            words=words,
+            seed=self._seed,
+            agent=member.name,
+            parent=team_id,
+        )
         if member.instructions and not live.session.log:
             live.agent.instruct(member.instructions)
         return live
@@ -104,8 +127,8 @@ class Crew:
             )
         if "/" not in asked and price(asked) is None:
             raise BadArguments(
-                f"{plain(member.name, 40)} asks for model {plain(asked, 60)!r}, which is not known: say which is "
-                f"meant, models={{{plain(asked, 60)!r}: 'PROVIDER/MODEL'}}."
+                f"{plain(member.name, 40)} asks for model {plain(asked, 60)!r}, which is not known:"
+                f" say which is meant, models={{{plain(asked, 60)!r}: 'PROVIDER/MODEL'}}."
             )
         return named(asked, counter=default(), clock=self._clock)
 

@@ -166,8 +166,15 @@ class TeamLedger:
 
     def _move(self, standing: Standing, agent: str | None, told: dict[str, Any]) -> Message:
         kept = {"standing": msgspec.to_builtins(standing), "told": told}
-        return Message(role="system", kind=MOVE, visible=False, agent=agent, turn=max(standing.turns - 1, 0),
-                       time=self._clock(), details=kept)  # fmt: skip
+        return Message(
+            role="system",
+            kind=MOVE,
+            visible=False,
+            agent=agent,
+            turn=max(standing.turns - 1, 0),
+            time=self._clock(),
+            details=kept,
+        )
 
     def _write(self, *messages: Message) -> None:
         first = len(self.session.log)

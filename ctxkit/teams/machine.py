@@ -55,7 +55,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-class Spoken(NamedTuple):
+class TeamReply(NamedTuple):
     """What an agent said in a turn."""
 
     agent: str
@@ -112,7 +112,7 @@ def speaker(plan: Roster, standing: Standing) -> str:
     return plan.members[(standing.turns - standing.since) % len(plan.members)].name
 
 
-def decided(plan: Roster, standing: Standing, turn: Spoken, proof: Proof) -> Decided:
+def decided(plan: Roster, standing: Standing, turn: TeamReply, proof: Proof) -> Decided:
     """Return what follows from a turn.
 
     Args:
@@ -140,7 +140,7 @@ def decided(plan: Roster, standing: Standing, turn: Spoken, proof: Proof) -> Dec
     return found
 
 
-def _by_signal(plan: Roster, now: Standing, turn: Spoken, proof: Proof) -> Decided:
+def _by_signal(plan: Roster, now: Standing, turn: TeamReply, proof: Proof) -> Decided:
     state = plan.states[now.state]
     mine = [t for t in state.transitions if not t.source_agents or turn.agent in t.source_agents]
     signals = [t.signal for t in mine if t.signal]
@@ -162,7 +162,10 @@ def _unclear(
 ) -> Decided:
     again = replace(now, silent=now.silent + 1)
     if again.silent >= SILENT:
-        why = f"{agent} gave no clear signal in {SILENT} turns; it may give {' or '.join(signals) or 'none'}"
+        why = (
+            f"{agent} gave no clear signal in {SILENT} turns; it may give"
+            f" {' or '.join(signals) or 'none'}"
+        )
         again = _stopped(again, why)
     return Decided(again, kind, correction, None, {"signals": list(signals)})
 
@@ -204,7 +207,7 @@ def _onward(
     )
 
 
-def _in_turn(plan: Roster, now: Standing, turn: Spoken) -> Decided:
+def _in_turn(plan: Roster, now: Standing, turn: TeamReply) -> Decided:
     for stop in plan.stops:
         spoke = not stop.agents or turn.agent in stop.agents
         if spoke and is_in((stop.pattern,), turn.reply[-_END:]):

@@ -1,4 +1,6 @@
-"""A team's config, in the shape of fuseraft's orchestration file, to a plan: what cannot work is said at once."""
+"""A team's config, in the shape of fuseraft's orchestration file, to a plan: what cannot work is
+said at once.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +116,8 @@ def _transition(
     at = f"a transition out of state {state}"
     if f.flag("Parallel"):
         raise BadArguments(
-            f"{at[0].upper()}{at[1:]} is Parallel: here agents take turns; lead through its Targets one by one."
+            f"{at[0].upper()}{at[1:]} is Parallel: here agents take turns; lead through its Targets"
+            " one by one."
         )
     wanted = [*f.texts("Contracts"), *([f.text("Contract")] if f.text("Contract") else [])]
     for name in wanted:
@@ -127,9 +130,11 @@ def _transition(
         source_agents=tuple(
             _one_of(a, agents, f"SourceAgents of {at}") for a in f.texts("SourceAgents")
         ),
-        recovery=_one_of(f.text("RecoveryAgent"), agents, f"RecoveryAgent of {at}")
-        if f.text("RecoveryAgent")
-        else "",
+        recovery=(
+            _one_of(f.text("RecoveryAgent"), agents, f"RecoveryAgent of {at}")
+            if f.text("RecoveryAgent")
+            else ""
+        ),
         handoff=sources(f.rows("HandoffContext"), f"HandoffContext of {at}", own=False),
         max_revisits=f.number("MaxRevisits"),
         review=f.text("ReviewArtifactPath"),
@@ -169,7 +174,8 @@ def _requirement(f: Fields, contract: str) -> Requirement:
         made.path.startswith(("/", "\\", "~")) or ".." in re.split(r"[/\\]", made.path)
     ):
         raise BadArguments(
-            f"Contract {plain(contract, 60)} can never hold: {plain(made.path, 80)} lies outside of the team's folder."
+            f"Contract {plain(contract, 60)} can never hold: {plain(made.path, 80)} lies outside of"
+            " the team's folder."
         )
     return made
 
@@ -220,8 +226,8 @@ def _ends(states: Mapping[str, TeamState], initial: str) -> None:
                 todo.append(way.to)
     if not any(states[name].ends for name in seen):
         raise BadArguments(
-            f"The team could never end: its states ({listed(sorted(seen))}) only lead to each other. "
-            "Let a transition lead to one that is Terminal."
+            f"The team could never end: its states ({listed(sorted(seen))}) only lead to each"
+            " other. Let a transition lead to one that is Terminal."
         )
 
 

@@ -1,4 +1,6 @@
-"""Tools by which an agent keeps its brief and a summary of the session as files (fuseraft's plugins)."""
+"""Tools by which an agent keeps its brief and a summary of the session as files (fuseraft's
+plugins).
+"""
 
 from __future__ import annotations
 
@@ -42,12 +44,14 @@ def work_tools(keep: Callable[[str, str], None], held: Callable[[str], str]) -> 
         """Read what was written by session_context_write."""
         text = held(SUMMARY)
         more = len(text) - MOST_READ
-        return (text if more <= 0 else f"{text[:MOST_READ]}\n[{more:,} characters more]") or "(nothing)"
+        return (
+            text if more <= 0 else f"{text[:MOST_READ]}\n[{more:,} characters more]"
+        ) or "(nothing)"
 
     def brief_write(brief: str) -> str:
         """Write the brief of the task as a JSON object: goal, files_to_change, verify_command,
         execution_checklist, acceptance_criteria, constraints, and what else is needed.
-        """  # noqa: D205  one paragraph is what the model reads
+        """
         if len(brief) > MOST_KEPT:
             raise BadArguments(f"Write at most {MOST_KEPT:,} characters.")
         try:
@@ -86,4 +90,6 @@ def brief_field(brief: object, field: str) -> str:
         if name in held:
             value = held[name]
             return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    raise BadArguments(f"The brief has no field {field[:80]!r}; it has {', '.join(map(str, held))[:300]}.")
+    raise BadArguments(
+        f"The brief has no field {field[:80]!r}; it has {', '.join(map(str, held))[:300]}."
+    )

@@ -38,7 +38,12 @@ def test_rows_say_what_the_frames_say(folder):
     assert (len(made), made.failed_n, made.waiting_n) == (3, 1, 0)
     row = made.rows[0]
     assert row.usd == pytest.approx(ck.score(SAMPLE, loss=False)["cost_usd"])
-    assert (row.peak, row.compactions_n, row.project, row.misses_n) == (39313, 2, "billing", 10)  # eight pauses and two compactions
+    assert (row.peak, row.compactions_n, row.project, row.misses_n) == (
+        39313,
+        2,
+        "billing",
+        10,
+    )  # eight pauses and two compactions
     assert "BILL-4127" in made.to_text()
     assert made.open(0).id == row.id
 
@@ -132,7 +137,11 @@ def test_hostile_sessions_are_only_text(tmp_path):
     from ctxkit.boards.overviews import Board
 
     made = Board([tallied(hostile())])
-    found = [w for w in intruders(made._repr_html_()) if not w.startswith(("onclick=const h=", "oninput=const w="))]
+    found = [
+        w
+        for w in intruders(made._repr_html_())
+        if not w.startswith(("onclick=const h=", "oninput=const w="))
+    ]
     assert found == []
     assert EVIL not in made.to_text()
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit import prices
-from ctxkit.cache.calls import asked
-from ctxkit.cache.counts import recorded_reads, taught
+from ctxkit.cache.cache_counts import recorded_reads, taught
+from ctxkit.cache.cached_calls import asked
 from ctxkit.cache.noise import random_reads, with_reads
 from ctxkit.cache.predictions import prediction
 from ctxkit.cache.table import others, table

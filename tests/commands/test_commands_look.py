@@ -25,7 +25,11 @@ def test_the_list_is_a_session_frame_in_json(home):
     rows = json.loads(ctxkit(home, "list", "--json", "--tool", "ctxkit").stdout)
     own = ck.frame(ck.samples.path("billing"), per="session").iloc[0]
     (row,) = rows
-    assert (row["session"], row["calls_n"], row["peak_tokens"]) == (own["session"], own["calls_n"], own["peak_tokens"])
+    assert (row["session"], row["calls_n"], row["peak_tokens"]) == (
+        own["session"],
+        own["calls_n"],
+        own["peak_tokens"],
+    )
     assert row["cost_usd"] == pytest.approx(own["cost_usd"] + own["summaries_usd"])
 
 
@@ -57,7 +61,16 @@ def test_what_was_seen_is_not_read_again_until_it_changes(home):
     assert again.known(files(place)[0]).sessions is None
 
 
-@pytest.mark.parametrize("damage", [b"", b"\xff\xfe", b'{"seen":0}\n', f'{{"seen":2,"ctxkit":"{ck.__version__}"}}\n{{"path":3}}\n'.encode(), b"[" * 9999])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"\xff\xfe",
+        b'{"seen":0}\n',
+        f'{{"seen":2,"ctxkit":"{ck.__version__}"}}\n{{"path":3}}\n'.encode(),
+        b"[" * 9999,
+    ],
+)
 def test_a_damaged_note_is_no_hindrance(home, damage):
     folder = home / "state" / "ctxkit"
     folder.mkdir(parents=True)
@@ -71,7 +84,14 @@ def test_a_state_folder_that_cannot_be_written_is_no_hindrance(home):
 
 
 def test_all_figures_fit_a_terminal_of_80_columns(home):
-    for words in (["list"], ["report", "billing"], ["spend"], ["compare", "billing", "-r", "pi"], ["doctor"], ["--help"]):
+    for words in (
+        ["list"],
+        ["report", "billing"],
+        ["spend"],
+        ["compare", "billing", "-r", "pi"],
+        ["doctor"],
+        ["--help"],
+    ):
         code, shown = in_terminal(home, *words)
         assert code == 0, shown
         wide = [line for line in shown.splitlines() if len(line) > 80 and "/" not in line]
@@ -79,7 +99,12 @@ def test_all_figures_fit_a_terminal_of_80_columns(home):
 
 
 def test_text_of_a_log_writes_nothing_but_text_to_a_terminal(home):
-    for words in (["list"], ["report", "red2J title"], ["spend", "--by", "session"], ["watch", "red2J title", "--times", "1"]):
+    for words in (
+        ["list"],
+        ["report", "red2J title"],
+        ["spend", "--by", "session"],
+        ["watch", "red2J title", "--times", "1"],
+    ):
         code, shown = in_terminal(home, *words)
         assert code == 0, shown
         assert "\x1b" not in shown

@@ -42,7 +42,12 @@ def test_a_compactor_that_does_nothing_loses_nothing(session):
     assert found.cliff == 5
     assert found.faults == ()
     assert found.tokens_left == 1
-    assert [r.stale_n for r in found.rounds] == [0, 1, 2, 3]  # each value replaced, the old one still there
+    assert [r.stale_n for r in found.rounds] == [
+        0,
+        1,
+        2,
+        3,
+    ]  # each value replaced, the old one still there
 
 
 def test_facts_fall_off_where_they_are_dropped(session):
@@ -78,7 +83,13 @@ def test_words_of_facts_stand_nowhere_else(session):
 
 
 def _call(name):
-    return {"role": "assistant", "content": None, "tool_calls": [{"id": name, "type": "function", "function": {"name": "f", "arguments": "{}"}}]}
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": name, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        ],
+    }
 
 
 def _result(name):
@@ -141,7 +152,10 @@ def test_a_program_is_asked_as_a_function_is(session, program):
     ("body", "told"),
     [
         ("time.sleep(60)", "did not answer within 1 s"),
-        ("sys.stderr.write('first\\nno key is set\\n'); sys.exit(1)", "failed with exit code 1. It said: no key is set"),
+        (
+            "sys.stderr.write('first\\nno key is set\\n'); sys.exit(1)",
+            "failed with exit code 1. It said: no key is set",
+        ),
         ("os.kill(os.getpid(), 9)", "failed with signal 9"),
         ("print('hello \\x1b[2J there')", "is no JSON: it begins 'hello  there'"),
         ("pass", "is no JSON: it is empty"),

@@ -203,7 +203,9 @@ def test_a_question_shows_the_whole_call_marked_and_without_keys():
     assert said.splitlines()[1:] == [
         "  | command: echo [redacted]", "  |   rm -rf x", "  |   [y]es: y", '  | n: {"a":1}',
     ]  # fmt: skip
-    beside = question(ToolCall("c", "login", {"password": "Sup3rSecret9", "to": {"token": key[14:40]}}))
+    beside = question(
+        ToolCall("c", "login", {"password": "Sup3rSecret9", "to": {"token": key[14:40]}})
+    )
     assert "Sup3rSecret9" not in beside
     assert key[14:40] not in beside
     long = question(ToolCall("c", "shell", {"command": "x" * 9000}))

@@ -30,7 +30,9 @@ def test_without_a_task_there_is_nothing_to_do(shell):
 
 def test_a_team_goes_on_as_it_was_opened(shell):
     Path("two.yaml").write_text(PLAN)
-    begun = repr(shell.run_cell_magic("team", "two --config two.yaml --model scripted/tour", "Work."))
+    begun = repr(
+        shell.run_cell_magic("team", "two --config two.yaml --model scripted/tour", "Work.")
+    )
     assert begun.endswith("done: each agent has had its turn")
     assert repr(shell.run_line_magic("team", "two")) == begun
 

@@ -138,7 +138,9 @@ def test_a_record_pays_for_its_summaries_by_the_rule_of_a_replay():
     rest = [
         user("on"),
         assistant(
-            "ok", usage=Usage(input_tokens=11_200, cache_read_tokens=0, output_tokens=9), model=MODEL
+            "ok",
+            usage=Usage(input_tokens=11_200, cache_read_tokens=0, output_tokens=9),
+            model=MODEL,
         ),
     ]
     row, p = (
@@ -171,7 +173,11 @@ def test_what_is_asked_again_counts_where_its_result_alone_was_cleared_and_ids_a
     other = type(other)(id=first.id, name=other.name, arguments=other.arguments)
     old = [user(), assistant("", first), result("A", first), assistant("on")]
     cleared = ck.messages.Edit(
-        kind="shortened", id="e", targets=(old[2].id,), inserted=(user("[gone]"),), source="recorded"
+        kind="shortened",
+        id="e",
+        targets=(old[2].id,),
+        inserted=(user("[gone]"),),
+        source="recorded",
     )
     again = [user(), assistant("", tool_call("read_file", path="a.py")), assistant("", other)]
     (cut,) = thrash(session(*old, cleared, *again, assistant("done"))).cuts

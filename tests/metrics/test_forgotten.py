@@ -22,7 +22,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.summarisers import Fixed
 from ctxkit.policies.summary import Summary
 from ctxkit.replays import session_of
-from ctxkit.sweeps.batches import Bench, Options, Setting
+from ctxkit.sweeps.batches import Bench, NamedRules, Options
 
 WORDS = [f"src/part{i}/file{k}.py" for i in range(5) for k in range(3)] + [
     f"file{k}.py" for k in range(3)
@@ -74,7 +74,7 @@ POLICIES = [
 ]
 POLICIES += [
     window.Window(keep_tokens=1500),
-    window.Turns(keep_turns=2),
+    window.KeepTurns(keep_turns=2),
     ck.presets.openhands(max_size=20).policy,
 ]
 POLICIES += [
@@ -162,7 +162,7 @@ def test_a_real_session(real):
 
 def test_a_row_of_a_sweep_and_a_score_of_the_replay_say_the_same():
     own, rules = bench(1), Rules(policy=POLICIES[0], trigger=triggers.Above(1800))
-    row = own.row(Setting.of("x", rules), Options(loss=True))
+    row = own.row(NamedRules.of("x", rules), Options(loss=True))
     score = ck.score(ck.replay(own.session, rules))
     assert row["cuts_n"] > 1
     assert row["needed_lost_n"] > 0

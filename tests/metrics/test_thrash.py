@@ -15,7 +15,10 @@ MODEL = "claude-sonnet-4-5"
 
 def said(prompt: int, read: int | None = 0, **more):
     return assistant(
-        "ok", usage=Usage(input_tokens=prompt, cache_read_tokens=read, output_tokens=10), model=MODEL, **more
+        "ok",
+        usage=Usage(input_tokens=prompt, cache_read_tokens=read, output_tokens=10),
+        model=MODEL,
+        **more,
     )
 
 
@@ -51,9 +54,7 @@ def test_a_cut_that_holds_is_paid():
 
 def test_without_a_price_no_number_of_unpaid_cuts_is_told():
     s = sawtooth((50_000, 100_000), (90_000, 95_000), (40_000,))
-    unknown = session(
-        *(replace(e, model="nobody") if isinstance(e, Message) else e for e in s.log)
-    )
+    unknown = session(*(replace(e, model="nobody") if isinstance(e, Message) else e for e in s.log))
     assert (thrash(s).unpaid_cuts_n, thrash(unknown).unpaid_cuts_n) == (1, None)
 
 
@@ -94,19 +95,26 @@ def test_several_compactions_between_two_calls_are_felt_as_one():
                 call("read_file", path="a.py"), call("read_file", path="b.py"), said(45_000, time=120.0), model=MODEL)  # fmt: skip
     (cut,) = thrash(s).cuts
     assert (cut.compaction, cut.call, cut.reread_rate) == (1, 3, 1.0)
-    once = thrash(session(*[e for e in s.log if e is not s.edits[0]], model=MODEL)).cuts[0].pays_after
+    once = (
+        thrash(session(*[e for e in s.log if e is not s.edits[0]], model=MODEL)).cuts[0].pays_after
+    )
     assert cut.pays_after > once
 
 
 def test_the_number_of_a_cut_is_that_of_the_frame():
     s = ck.replay(ck.read(ck.samples.path()), ck.presets.semantic_kernel())
     frame = ck.frame(s, per="compaction").set_index("compaction")
-    assert [frame.loc[c.compaction, "call"] for c in thrash(s).cuts] == [c.call for c in thrash(s).cuts]
+    assert [frame.loc[c.compaction, "call"] for c in thrash(s).cuts] == [
+        c.call for c in thrash(s).cuts
+    ]
     assert len(s.edits) >= len(frame) >= len(thrash(s).cuts) > 1
 
 
 def test_minutes_until_full_again():
-    first, cycle = [user(), said(100_000, time=0.0)], [said(20_000, time=60.0), said(80_000, time=240.0)]
+    first, cycle = (
+        [user(), said(100_000, time=0.0)],
+        [said(20_000, time=60.0), said(80_000, time=240.0)],
+    )
     s = session(*first, summarised(first), user(), cycle[0], user(), cycle[1])
     (cut,) = thrash(s).cuts
     assert (cut.rebound_calls, cut.rebound_minutes) == (1, 3.0)

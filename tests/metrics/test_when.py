@@ -46,11 +46,16 @@ def test_no_other_ceiling_is_cheaper(by, floor, summary):
     if told.best < told.window:
         cheapest = min(told.ceilings, key=lambda c: c.usd)
         best = next(c for c in told.ceilings if c.name == "best")
-        assert best.usd == pytest.approx(cheapest.usd, rel=0.02)  # whole requests against the continuous limit
+        assert best.usd == pytest.approx(
+            cheapest.usd, rel=0.02
+        )  # whole requests against the continuous limit
 
 
 def test_waiting_pays_where_pauses_are_near_and_not_where_they_are_far():
-    near, far = when(grown(40, pause_every=3), floor=8_000), when(grown(60, pause_every=59), floor=8_000)
+    near, far = (
+        when(grown(40, pause_every=3), floor=8_000),
+        when(grown(60, pause_every=59), floor=8_000),
+    )
     assert (near.wait, far.wait) == (True, False)
     assert near.cold_every < far.cold_every
     assert near.missed > far.missed

@@ -177,7 +177,12 @@ def test_a_summariser_is_handed_to_those_that_take_one():
     rules = Rules(Wants() | Wants("own") | nothing, summariser="fixed:90")
     assert [getattr(p, "summariser", None) for p in rules.policy.parts] == [Fixed(90), "own", None]
     other = (rules | Wants()).but(summariser="fixed:7")
-    assert [getattr(p, "summariser", None) for p in other.policy.parts] == [Fixed(7), "own", None, Fixed(7)]
+    assert [getattr(p, "summariser", None) for p in other.policy.parts] == [
+        Fixed(7),
+        "own",
+        None,
+        Fixed(7),
+    ]
     assert rules.but(window=900).policy.parts[0].summariser == Fixed(90)
 
 

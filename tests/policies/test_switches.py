@@ -22,13 +22,19 @@ def rules(**more):
 
 
 def talk(n=6):
-    return [m for i in range(n) for m in (user(f"ask {i} " + "x" * 80, id=f"u{i}"), assistant("y" * 80, id=f"a{i}"))]
+    return [
+        m
+        for i in range(n)
+        for m in (user(f"ask {i} " + "x" * 80, id=f"u{i}"), assistant("y" * 80, id=f"a{i}"))
+    ]
 
 
 def twice(made):
     """Two compactions in a row, and what each summary was made of."""
     asked = []
-    made = made.but(summariser=lambda p: asked.append([m.id for m in p.messages]) or f"S{len(asked)}")
+    made = made.but(
+        summariser=lambda p: asked.append([m.id for m in p.messages]) or f"S{len(asked)}"
+    )
     rows = talk(8)
     log = Log(CHARS)
     for m in rows[:9]:
@@ -93,7 +99,11 @@ def test_a_summary_that_was_lent_no_summariser_extracts(policy):
 
 
 def test_a_task_ends_where_a_new_request_comes():
-    rows = [m for i in range(6) for m in (user(f"u{i}" + "x" * 90), assistant("y" * 90), assistant("z" * 90))]
+    rows = [
+        m
+        for i in range(6)
+        for m in (user(f"u{i}" + "x" * 90), assistant("y" * 90), assistant("z" * 90))
+    ]
     inner = Summary(keep_messages=1, apart=False, summariser=lambda p: "S")
     plain = Rules(policy=inner, trigger=Above(350), window=400)
     log = Log.of(rows, CHARS)

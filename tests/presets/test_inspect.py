@@ -90,7 +90,9 @@ def test_summary_keeps_the_task_and_nothing_else():
 
 def test_a_second_summary_starts_from_the_first():
     seen = []
-    rules = presets.inspect_summary(summariser=lambda p: seen.append([m.role for m in p.messages]) or "S")
+    rules = presets.inspect_summary(
+        summariser=lambda p: seen.append([m.role for m in p.messages]) or "S"
+    )
     once = rules.policy(shown(user("task"), uses(3)), ROOM)
     assert rules.policy(once, ROOM) is once
     assert len(seen) == 1

@@ -19,14 +19,24 @@ def talk(n):
 
 
 @pytest.mark.parametrize(
-    ("window", "free"), [(64_000, 27_000), (128_000, 30_000), (200_000, 40_000), (1_000_000, 40_000), (100_000, 20_000)]
+    ("window", "free"),
+    [
+        (64_000, 27_000),
+        (128_000, 30_000),
+        (200_000, 40_000),
+        (1_000_000, 40_000),
+        (100_000, 20_000),
+    ],
 )
 def test_cline_3_holds_so_much_free(window, free):
     """context-window-utils.ts: three windows by name, else the larger of window - 40,000 and 0.8 of it"""
     assert held(window) == free
 
 
-@pytest.mark.parametrize(("n", "far", "gone"), [(10, False, 4), (12, False, 4), (14, False, 6), (10, True, 6), (4, False, 0)])
+@pytest.mark.parametrize(
+    ("n", "far", "gone"),
+    [(10, False, 4), (12, False, 4), (14, False, 6), (10, True, 6), (4, False, 0)],
+)
 def test_cline_3_drops_an_even_number(n, far, gone):
     """getNextTruncationRange: floor((n - 2) / 4) * 2, or floor((n - 2) * 3 / 4 / 2) * 2"""
     assert DropHalf().removed(n, far) == gone
@@ -88,7 +98,9 @@ def test_roo_refuses_other_shares(percent):
 def test_goose_says_the_last_request_again():
     """compact_messages: summary, continuation, the most recent message of the user"""
     rules = presets.goose(summariser=lambda p: "S" * 3)
-    new = rules.policy(shown([*talk(3), user("do it"), *step("bash", "x" * 900)], counter=CHARS), ROOM)
+    new = rules.policy(
+        shown([*talk(3), user("do it"), *step("bash", "x" * 900)], counter=CHARS), ROOM
+    )
     assert texts(new)[0].startswith("SSS")
     assert texts(new)[0].endswith("do it")
     waiting = rules.policy(shown([*talk(30), user("do it")], counter=CHARS), ROOM)
@@ -132,7 +144,9 @@ def test_jev_keeps_all_text_and_cuts_old_results():
     lengths = [len(contents.texts(m)) for m in new.messages if m.role == "tool"]
     assert lengths[-2:] == [1000, 1000]
     assert all(300 < n < 420 for n in lengths[:2])
-    assert [m.text for m in new.messages if m.text.startswith("said")] == [f"said {i}" for i in range(4)]
+    assert [m.text for m in new.messages if m.text.startswith("said")] == [
+        f"said {i}" for i in range(4)
+    ]
 
 
 NOTHING = presets.jev(preserve_recent_messages=0, scorer=lambda m: (0.0, 0.0)).policy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 GOLDEN = Path(__file__).parent / "golden" / "qwen-code.jsonl"

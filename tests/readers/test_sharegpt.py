@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ctxkit.messages import ToolCall
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from made_logs import LANGCHAIN, MADE, OTLP, lines, span
 
 import ctxkit as ck
 from ctxkit.messages import Message, Text
-from ctxkit.readers.catalogue import named, read_source, sniff
-from ctxkit.readers.prompts import Threads, said
+from ctxkit.readers.growing_logs import Threads, said
+from ctxkit.readers.reader_names import named, read_source, sniff
 from ctxkit.readers.source import Source
 
 
@@ -19,7 +19,8 @@ def talk(*prompts: tuple[str, ...], compacted: bool = False) -> Threads:
     threads = Threads()
     for n, prompt in enumerate(prompts):
         heard = [
-            said(Message(role="user" if i % 2 == 0 else "assistant", parts=(Text(t),))) for i, t in enumerate(prompt)
+            said(Message(role="user" if i % 2 == 0 else "assistant", parts=(Text(t),)))
+            for i, t in enumerate(prompt)
         ]
         threads.call(heard, Message(role="assistant", parts=(Text(f"r{n}"),)), compacted=compacted)
     return threads
@@ -29,7 +30,9 @@ def shown(threads: Threads) -> list[list[str]]:
     from ctxkit.session import Session
 
     (thread,) = threads.all
-    return [[m.text for m in view] for _, view in Session(id="x", log=tuple(thread.log.entries)).views()]
+    return [
+        [m.text for m in view] for _, view in Session(id="x", log=tuple(thread.log.entries)).views()
+    ]
 
 
 def test_a_prompt_that_compacted_adds_only_what_is_new():
@@ -61,7 +64,9 @@ def test_langfuse_threads_hold_each_calls_prompt(real):
     assert s.messages[3].tool == "get_weather"
     assert s.tools[0].name == "get_weather"
     t = ck.read(real / "langfuse/langgraph-js-2025-10-30.trace.json")
-    assert t.call(-1).message.usage.output_tokens == 35 + 64  # the classes of this export stand apart
+    assert (
+        t.call(-1).message.usage.output_tokens == 35 + 64
+    )  # the classes of this export stand apart
     assert (t.messages[2].role, t.messages[2].tool) == ("tool", "get_weather")
 
 
@@ -78,15 +83,26 @@ def test_otlp_spans_of_a_conversation_are_a_session():
         "shop",
         ["user", "assistant", "tool", "assistant"],
     )
-    assert (s.call(-1).message.usage.input_tokens, s.call(-1).message.usage.cache_read_tokens) == (30, 100)
+    assert (s.call(-1).message.usage.input_tokens, s.call(-1).message.usage.cache_read_tokens) == (
+        30,
+        100,
+    )
     assert s.skipped == {"span: execute_tool": 1}
     assert s.call(0).message.latency == 1
 
 
 def test_spans_one_a_line_and_without_content():
-    plain = {"gen_ai.request.model": "m", "gen_ai.usage.input_tokens": 9, "gen_ai.conversation.id": "c"}
+    plain = {
+        "gen_ai.request.model": "m",
+        "gen_ai.usage.input_tokens": 9,
+        "gen_ai.conversation.id": "c",
+    }
     spans = [
-        {"context": {"trace_id": "t", "span_id": f"{n}"}, "start_time": f"2026-01-01T00:00:0{n}Z", "attributes": plain}
+        {
+            "context": {"trace_id": "t", "span_id": f"{n}"},
+            "start_time": f"2026-01-01T00:00:0{n}Z",
+            "attributes": plain,
+        }
         for n in (0, 1)
     ]
     (s,) = read_source(Source("t.jsonl", lines(*spans)))

@@ -8,7 +8,7 @@ import pytest
 from redaction.corpus import B64, block, drawn
 
 from ctxkit.redaction import redact
-from ctxkit.redaction.streams import Stream
+from ctxkit.redaction.redacted_streams import Stream
 
 HOSTILE = [
     "-----BEGIN RSA PRIVATE KEY-----\n", "-----BEGIN PRIVATE KEY-----", block(1)[:200] + "\n",

@@ -10,7 +10,7 @@ from builders import assistant, session, summarised, usage, user
 from reports.hostile import EVIL, hostile, intruders
 
 import ctxkit as ck
-from ctxkit.readers.sessions import Sessions
+from ctxkit.readers.session_list import Sessions
 from ctxkit.sheets import width
 
 SAMPLE = ck.samples.path("billing")

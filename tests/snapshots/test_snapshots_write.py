@@ -30,7 +30,14 @@ def test_lines_are_byte_exact(tmp_path):
 
 
 def test_there_and_back_is_the_same_file(tmp_path):
-    content = ROW + "\n" + MARKER + "\n" + ROW.replace(',"warn_at":60000', "").replace("Developer", "D\\u00E9v") + "\n"
+    content = (
+        ROW
+        + "\n"
+        + MARKER
+        + "\n"
+        + ROW.replace(',"warn_at":60000', "").replace("Developer", "D\\u00E9v")
+        + "\n"
+    )
     (tmp_path / "a.jsonl").write_text(content)
     write_snapshots(ck.read_snapshots(tmp_path / "a.jsonl", cache=False), tmp_path / "b.jsonl")
     assert (tmp_path / "b.jsonl").read_text() == content

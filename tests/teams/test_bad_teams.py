@@ -193,7 +193,10 @@ def test_assertions_are_looked_for_in_test_files_alone(tmp_path):
     plan = config(["A"], {"One": state("A", ways), "End": DONE},
                   Contracts=[{"Name": "C", "Requires": [report]}],
                   Validation={"TestAssertionPatterns": ["shall be"]})  # fmt: skip
-    rows = ("write_file", {"path": "test-report.json", "content": '{"results": [{"status": "PASS"}]}'})
+    rows = (
+        "write_file",
+        {"path": "test-report.json", "content": '{"results": [{"status": "PASS"}]}'},
+    )
 
     def writes(path):
         return [("write_file", {"path": path, "content": "x shall be 1"}), rows, "DONE"]

@@ -68,7 +68,7 @@ def _is_name(given: Any) -> bool:
 
 
 def _followed(given: Any) -> Feed:
-    from ctxkit.widgets.sources import source
+    from ctxkit.widgets.followed import source
 
     _, session, live = source(given)
     return Feed(lambda: [session()], live=live())
@@ -80,8 +80,8 @@ def _snapshots(given: Any) -> pd.DataFrame | None:
         return None
     from pathlib import Path
 
-    from ctxkit.snapshots.files import find, named
     from ctxkit.snapshots.read import read_snapshots
+    from ctxkit.snapshots.snapshot_files import find, named
 
     try:
         files = find(named(Path(given)))

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from ctxkit.metrics.thrash import Judged
     from ctxkit.session import Session
-    from ctxkit.widgets.byhand.compacted import Compacted
+    from ctxkit.widgets.byhand.compaction_rows import Compacted
 
 CHANGES, ITEMS = 24, 12
 """Rows of messages and of items that are told; of more the number."""
 _ITEM = ["needed_call", "delay", "family", "item", "fate"]
 
 
-class Taken:
+class TakenOut:
     """What the compactions of a session took; worked out when it is first asked for."""
 
     def __init__(self, session: Session) -> None:
