@@ -117,7 +117,8 @@ class CheckpointMaker:
         names = identifiers.found(said, inner_paths=self.quirks)
         told = (
             f"{INSTRUCTIONS}\n\nKeep:"
-            f" {', '.join(names)}\n\n{passage.instructions}\n\n{summary_passages.tyrum(passage.messages)}"
+            f" {', '.join(names)}\n\n{passage.instructions}\n\n"
+            f"{summary_passages.tyrum(passage.messages)}"
         )
         lack: tuple[str, ...] = ()
         for _ in range(self.attempts):
