@@ -39,10 +39,8 @@ def explore(session: Session, call: int = -1) -> Explorer:
         BadArguments: not a session, or it has no such call.
     """
     from ctxkit.widgets.explorer import Explorer
-    from ctxkit.widgets.scenes import Scenes
 
-    index = session.call(call).index if session.calls else 0
-    return Explorer(Scenes(session), index)
+    return Explorer(session, session.call(call).index if session.calls else 0)
 
 
 def tune(session: Given, rules: AnyRules, **ranges: tuple[float, ...]) -> Tuner:

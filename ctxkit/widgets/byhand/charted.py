@@ -32,9 +32,10 @@ _HEAD = (
 )
 
 
-def code(view: str) -> str:
-    """Return the module of a view: the shared stage and what is its own."""
-    return f"{text('stage.js')}\n{text(view)}\nexport default {{ render }};\n"
+def code(*files: str, render: str = "render") -> str:
+    """Return the module of a view: the shared stage and what is its own; `render` draws it."""
+    parts = [text(name) for name in ("stage.js", *files)]
+    return "\n".join([*parts, f"export default {{ render: {render} }};\n"])
 
 
 @cache

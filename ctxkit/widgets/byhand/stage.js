@@ -114,7 +114,7 @@ function stage(model, el, label, view) {
   const bar = make("div", "bar", root), said = make("div", "said", root), box = make("div", "box", root);
   const note = make("div", "soft", root), below = make("div", "below", root);
   said.setAttribute("role", "status");
-  const H = 340, plot = make("div", "plot", box);
+  const H = view.high || 340, plot = make("div", "plot", box);
   const plain = node("svg", { class: "plain", role: "img", "aria-label": label }, box);
   const over = node("svg", { class: "over", role: "group", "aria-label": label }, box);
   const name = "clip" + Math.random().toString(36).slice(2), clip = node("rect", {}, node("clipPath", { id: name }, over));
