@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit.faces import listed
 from ctxkit.readers.given import as_session, of_session
+from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
     from typing import Any, Literal
@@ -68,20 +69,34 @@ def tune(session: Given, rules: AnyRules, **ranges: tuple[float, ...]) -> Tuner:
     return Tuner(Trials(recorded), knobs(rules, recorded, ranges))
 
 
-def watch(session: Any = None) -> Watcher:
+def watch(session: Any = None, *, every: float = 1.0) -> Watcher:
     """Return a widget that shows how full a context is, how it grew, and its last calls.
 
     Args:
         session: the name of a session of `%%agent`, or a live session: it is followed while it
-            runs; a session, the path of a log or a list of messages: it is shown as it stands.
-            None: the session that the magics speak of.
+            runs; the path of a log: it is followed while another program writes it, with what the
+            last call added and when the next compaction is due; a session or a list of messages: it
+            is shown as it stands. None: the session that the magics speak of.
+        every: seconds between two looks at a file; `Watcher.stop` ends them.
 
     Raises:
-        BadArguments: there is no such session.
+        BadArguments: there is no such session, or no time passes between two looks.
+        ReadError: the file cannot be read.
     """
+    from os import PathLike, fspath
+    from pathlib import Path
+
+    from ctxkit.errors import BadArguments
     from ctxkit.widgets.followed import source
+    from ctxkit.widgets.tails import Tail
     from ctxkit.widgets.watcher import Watcher
 
+    if not every > 0:
+        raise BadArguments(f"every= takes seconds, more than 0, not {every!r}.")
+    if isinstance(session, (str, PathLike)) and Path(fspath(session)).expanduser().is_file():
+        tail = Tail(Path(fspath(session)).expanduser(), every)
+        name = title_of(tail.session)
+        return Watcher(name, lambda: tail.session, lambda: None, tail)
     return Watcher(*source(session))
 
 

@@ -33,6 +33,10 @@ function explore({ model, el }) {
   const turn = make("input", "turn"); turn.type = "range"; turn.step = 1; turn.min = 0; turn.name = "turn"; turn.setAttribute("aria-label", "call");
   s.note.before(turn);
   turn.addEventListener("input", () => go(+turn.value));
+  turn.addEventListener("keydown", e => {                          // a lab prevents what the browser would do
+    const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10, Home: -data.calls, End: data.calls }[e.key];
+    if (by) { e.preventDefault(); e.stopPropagation(); go(model.get("call") + by); }
+  });
   const field = s.field("call", "call", { low: 0, by: 1, set: go });
 
   // -- the tree of subagents, what fills the prompt, what is asked for ----------------------------------------------
