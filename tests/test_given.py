@@ -48,7 +48,7 @@ ONE = {
     "score": lambda s: ck.score(s).to_dict(),
     "compare": lambda s: ck.compare(s, [PRESET, "none"], progress=False).to_text(),
     "sweep": lambda s: ck.sweep(s, [PRESET], progress=False).to_string(),
-    "explore": lambda s: ck.explore(s).heading.value,
+    "explore": lambda s: ck.explore(s).data["first"]["head"]["told"],
     "tune": lambda s: ck.tune(s, PRESET).trials.session,
     "watch": lambda s: ck.watch(s).gauge,
     "calibrate": lambda s: ck.calibrate(s).kinds.to_string(),

@@ -55,7 +55,7 @@ function tabled(table, caption, head, rows, look) {
   table.caption.hidden = !caption;
   rows.forEach((row, i) => row.forEach((text, k) => {
     const { cell, swatch, text: held } = table.cells[i][k];
-    if (held.data !== text) { held.data = text; cell.className = /^[-–$]?[\d,.]+( %)?$/.test(text) ? "n" : text.length < 24 ? "s" : ""; }
+    if (held.data !== text) { held.data = text; cell.className = /^(–|[-–$]?[\d,.]+( %|[kM])?)$/.test(text) ? "n" : text.length < 24 ? "s" : ""; }
     if (swatch) set(swatch, { stroke: look(i).ink, "stroke-dasharray": STROKE[look(i).dash] });
   }));
 }
@@ -204,7 +204,7 @@ function stage(model, el, label, view) {
     }
     const every = Math.max(1, nice((xs[1] - xs[0]) / Math.max(2, Math.min(8, W / 100))));
     for (let x = Math.ceil(xs[0] / every) * every; x <= xs[1]; x += every)
-      node("text", { x: me.X(x), y: H - 24, "text-anchor": me.X(x) > W - 30 ? "end" : "middle" }, plain, num(x));
+      node("text", { x: me.X(x), y: H - 24, "text-anchor": me.X(x) > W - 30 ? "end" : "middle" }, plain, num(x || 0));
     node("text", { x: (L + W - R) / 2, y: H - 6, "text-anchor": "middle" }, plain, spec.x.title);
     node("text", { x: 14, y: (T + H - B) / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${(T + H - B) / 2})` }, plain, spec.y.title);
     for (const x of spec.marks || []) node("line", { x1: me.X(x), x2: me.X(x), y1: T, y2: H - B, class: "cut" }, plain);
