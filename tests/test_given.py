@@ -50,7 +50,7 @@ ONE = {
     "sweep": lambda s: ck.sweep(s, [PRESET], progress=False).to_string(),
     "explore": lambda s: ck.explore(s).data["first"]["head"]["told"],
     "tune": lambda s: ck.tune(s, PRESET).trials.session,
-    "watch": lambda s: ck.watch(s).gauge,
+    "watch": lambda s: ck.watch(s).calls,
     "calibrate": lambda s: ck.calibrate(s).kinds.to_string(),
     "write": lambda s: ck.write(s, "out.jsonl") and Path("out.jsonl").read_text(),
     "export": lambda s: ck.export(s, "out.ipynb").read_text().count("cell_type"),

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -249,7 +250,7 @@ class Board:
         if not self.rows:
             return f'<div class="ctxkit-board" style="{INK}">{head}</div>'
         sums = "".join(
-            f"<details><summary>by {way}</summary>{self.by(way).to_html(high=300)}</details>"
+            f"<details><summary>by {way}</summary>{_first(self.by(way)).to_html(high=300)}</details>"
             for way in WAYS
         )
         box = (
@@ -380,6 +381,13 @@ def row_of(i: int, r: Tallied) -> tuple[Box, ...]:
         Box(r.tool),
         Box(r.model or ""),
     )
+
+
+def _first(table: Tabular) -> Tabular:
+    """Return the dearest rows of sums."""
+    more = len(table.rows) - _PAGE
+    legend = f"and {number(more)} more" if more > 0 else ""
+    return replace(table, rows=table.rows[:_PAGE], legend=legend)
 
 
 def _group(name: str, rows: list[Tallied]) -> tuple[Box, ...]:

@@ -4,10 +4,10 @@ while it runs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from ctxkit.faces import listed
-from ctxkit.readers.given import as_session, of_session
+from ctxkit.readers.given import as_session
 from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ctxkit.presets.naming import AnyRules
     from ctxkit.readers.given import Given
-    from ctxkit.session import Session
+    from ctxkit.widgets.besides import SideBySide
     from ctxkit.widgets.byhand.budgeted import BudgetChart
     from ctxkit.widgets.byhand.saved import SavingsChart
     from ctxkit.widgets.byhand.thrashed import ThrashChart
@@ -27,21 +27,33 @@ __all__ = ["budget", "explore", "savings", "thrash", "tune", "watch"]
 __dir__ = listed(__all__)
 
 
-@of_session
-def explore(session: Session, call: int = -1) -> Explorer:
-    """Return a widget to scrub through the calls of a session, see what fills each prompt and read
-    its messages.
+@overload
+def explore(session: Given, call: int = -1) -> Explorer: ...
+@overload
+def explore(session: Given, call: int = -1, *, beside: Given) -> SideBySide: ...
+def explore(
+    session: Given, call: int = -1, *, beside: Given | None = None
+) -> Explorer | SideBySide:
+    """Return a widget to go through the calls of a session, see what fills each prompt, search its
+    messages and read them.
 
     Args:
-        session: any session, the path of a log, or a list of messages.
+        session: any session, the path of a log, or a list of messages; its subagents are a tree
+            from which each can be opened.
         call: the call shown first; negatives count from the end.
+        beside: another session: the two are shown side by side from their first difference on.
 
     Raises:
         BadArguments: not a session, or it has no such call.
     """
+    given = as_session(session)
+    if beside is not None:
+        from ctxkit.widgets.besides import SideBySide
+
+        return SideBySide(given, as_session(beside))
     from ctxkit.widgets.explorer import Explorer
 
-    return Explorer(session, session.call(call).index if session.calls else 0)
+    return Explorer(given, given.call(call).index if given.calls else 0)
 
 
 def tune(session: Given, rules: AnyRules, **ranges: tuple[float, ...]) -> Tuner:

@@ -66,6 +66,7 @@ def test_calls_and_messages_are_found_and_read(tmp_path: Path):
         page.wait_for_selector(".read pre:has-text('Ticket BILL-4127')")
         told["read"] = page.locator(".read pre").first.inner_text()
         # a click on the chart goes to the call under it
+        page.locator(".ctxkit-hand .box").first.scroll_into_view_if_needed()
         box = page.locator(".ctxkit-hand .box").first.bounding_box()
         page.mouse.click(box["x"] + 64 + (box["width"] - 80) * 0.75, box["y"] + 80)
         page.wait_for_selector("text=/Call 25[67] .of 0 to 342/")
