@@ -60,7 +60,5 @@ def stand(page: Any, widget: Charted, *, plotly: bool = False) -> None:
     if plotly:
         import plotly as library
 
-        page.add_init_script(
-            path=Path(library.__file__).parent / "package_data" / "plotly.min.js"
-        )
+        page.add_script_tag(path=Path(library.__file__).parent / "package_data" / "plotly.min.js")
     page.set_content(_PAGE % (str(widget._css), held, code))

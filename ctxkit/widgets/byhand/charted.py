@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import anywidget
 import traitlets as t
 
-from ctxkit.errors import BadArguments, CtxkitError
+from ctxkit.errors import CtxkitError
+from ctxkit.plots.chart import write_page
 
 if TYPE_CHECKING:
     from ctxkit.plots.chart import Chart
@@ -185,12 +186,7 @@ class Charted(anywidget.AnyWidget):  # type: ignore[misc]
         Raises:
             BadArguments: the page cannot be written there.
         """
-        try:
-            Path(path).write_text(f"{_HEAD}{self.page().html}</body></html>\n", encoding="utf-8")
-        except (OSError, ValueError) as e:
-            said = f"The page could not be written to {str(path)!r} ({type(e).__name__})."
-            raise BadArguments(said) from None
-        return Path(path)
+        return write_page(path, f"{_HEAD}{self.page().html}</body></html>\n")
 
     def __repr__(self) -> str:
         return self.to_text()

@@ -251,12 +251,15 @@ function stage(model, el, label, view) {
   over.addEventListener("pointerup", up); over.addEventListener("lostpointercapture", up);
 
   // -- a click into the picture: told by its place, so that it works however it was drawn ---------------------------
-  let down = null;
-  box.addEventListener("pointerdown", e => { down = [e.clientX, e.clientY]; }, true);
-  box.addEventListener("pointerup", e => {
-    if (!view.clicked || !down || held || Math.hypot(e.clientX - down[0], e.clientY - down[1]) > 4) return;
-    const r = box.getBoundingClientRect(), px = e.clientX - r.left, py = e.clientY - r.top;
-    if (px >= L && px <= W - R && py >= T && py <= H - B && !e.target.closest?.(".handle,.modebar")) view.clicked(px, py, me);
+  box.addEventListener("pointerdown", e => {
+    if (!view.clicked || e.button) return;
+    const on = e.target, x = e.clientX, y = e.clientY;
+    const up = end => {                                            // plotly lays a cover over the page meanwhile: it is not in the box
+      if (end.type === "pointercancel" || held || Math.hypot(end.clientX - x, end.clientY - y) > 4) return;
+      const r = box.getBoundingClientRect(), px = end.clientX - r.left, py = end.clientY - r.top;
+      if (px >= L && px <= W - R && py >= T && py <= H - B && !on.closest?.(".handle,.modebar")) view.clicked(px, py, me);
+    };
+    addEventListener("pointerup", up, { capture: true, once: true });
   }, true);
 
   me.field = (key, label, o) => {
