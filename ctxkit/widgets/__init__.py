@@ -56,14 +56,17 @@ def explore(
     return Explorer(given, given.call(call).index if given.calls else 0)
 
 
-def tune(session: Given, rules: AnyRules, **ranges: tuple[float, ...]) -> Tuner:
+def tune(
+    session: Any, rules: AnyRules | None = None, **ranges: tuple[float, ...]
+) -> Tuner:
     """Return a widget with a slider for each numeric setting; the replay of the session is drawn as
     they move.
 
     Args:
         session: a recorded session, the path of a log, or a list of messages; of a replay the
-            recorded one is taken.
-        rules: the name of a preset, rules (with the settings that they have), or a function of
+            recorded one is taken. A live session, or the name of one of `%%agent`: it is tried anew
+            after each turn, and its button "from here on" leads it by the settings.
+        rules: None: those of a live session; else the name of a preset, rules (with the settings that they have), or a function of
             yours that makes rules from numbers that it has defaults for, such as ``def
             rules(trigger=30_000, keep=8_000)``.
         ranges: ends (and step) of a setting's slider, such as ``keep=(1_000, 20_000, 500)``.
@@ -72,13 +75,20 @@ def tune(session: Given, rules: AnyRules, **ranges: tuple[float, ...]) -> Tuner:
         BadArguments: not a session; rules without a numeric setting; a range for a setting that
             does not exist.
     """
+    from ctxkit.errors import BadArguments
+    from ctxkit.widgets.followed import live_of
     from ctxkit.widgets.knobs import knobs
     from ctxkit.widgets.trials import Trials
     from ctxkit.widgets.tuner import Tuner
 
-    given = as_session(session)
+    live = live_of(session)
+    if rules is None:
+        if live is None:
+            raise BadArguments("tune() takes the rules to be tried, such as the preset 'pi'.")
+        rules = live.agent.rules
+    given = as_session(session if live is None else live)
     recorded = given.origin or given
-    return Tuner(Trials(recorded), knobs(rules, recorded, ranges))
+    return Tuner(Trials(recorded), knobs(rules, recorded, ranges), live)
 
 
 def watch(session: Any = None, *, every: float = 1.0) -> Watcher:
