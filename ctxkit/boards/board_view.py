@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.amounts import dollars
 from ctxkit.boards import overviews
+from ctxkit.boards.board_cells import HEADS, row_of
 from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.markup import line
 from ctxkit.widgets.byhand.charted import Charted, code
@@ -90,10 +91,7 @@ class BoardView(Charted):
 
     def _data(self) -> dict[str, Any]:
         self._serial += 1
-        heads = [
-            [h.name or "prompts", h.hover, h.number, _FIELDS.get(h.name, "")]
-            for h in overviews.HEADS
-        ]
+        heads = [[h.name or "prompts", h.hover, h.number, _FIELDS.get(h.name, "")] for h in HEADS]
         ways = {
             name: [
                 (line(v, 100), n)
@@ -157,7 +155,7 @@ class BoardView(Charted):
         number = self._known.setdefault((row.path, row.id), len(self._numbered))
         if number == len(self._numbered):
             self._numbered.append(row)
-        cells = overviews.row_of(number, row)
+        cells = row_of(number, row)
         return {
             "at": number,
             "cells": [line(c.text, 120) for c in cells],
@@ -198,4 +196,4 @@ class BoardView(Charted):
 
     def to_html(self) -> str:
         """Return the board as HTML that needs no kernel."""
-        return self.board._repr_html_()  # noqa: SLF001  its own display
+        return self.board._repr_html_()

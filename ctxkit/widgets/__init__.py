@@ -56,9 +56,7 @@ def explore(
     return Explorer(given, given.call(call).index if given.calls else 0)
 
 
-def tune(
-    session: Any, rules: AnyRules | None = None, **ranges: tuple[float, ...]
-) -> Tuner:
+def tune(session: Any, rules: AnyRules | None = None, **ranges: tuple[float, ...]) -> Tuner:
     """Return a widget with a slider for each numeric setting; the replay of the session is drawn as
     they move.
 
@@ -66,9 +64,9 @@ def tune(
         session: a recorded session, the path of a log, or a list of messages; of a replay the
             recorded one is taken. A live session, or the name of one of `%%agent`: it is tried anew
             after each turn, and its button "from here on" leads it by the settings.
-        rules: None: those of a live session; else the name of a preset, rules (with the settings that they have), or a function of
+        rules: the name of a preset, rules (with the settings that they have), or a function of
             yours that makes rules from numbers that it has defaults for, such as ``def
-            rules(trigger=30_000, keep=8_000)``.
+            rules(trigger=30_000, keep=8_000)``; None: those of a live session.
         ranges: ends (and step) of a setting's slider, such as ``keep=(1_000, 20_000, 500)``.
 
     Raises:
