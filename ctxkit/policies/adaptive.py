@@ -16,7 +16,7 @@ from ctxkit.policies.setting import at_least
 
 if TYPE_CHECKING:
     from ctxkit.messages import Message
-    from ctxkit.policies.policy import Part
+    from ctxkit.policies.chain import Part
     from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 

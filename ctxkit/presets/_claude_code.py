@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Text
 from ctxkit.policies import contents
+from ctxkit.policies.chain import Part
 from ctxkit.policies.clear import Clear
-from ctxkit.policies.policy import Part
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary_passages import focused
 from ctxkit.policies.triggers import Above, Overflow, Share
