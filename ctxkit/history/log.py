@@ -200,8 +200,10 @@ class Log:
         It is counted, and corrected by the log's `scale`. What has no more characters than the row
         that it was made from has no more tokens either, whatever that row was recorded with.
         """
-        made = isinstance(self.counter, Remembering)  # rules say the same lines again and again
-        new = self._counted(message, self.counter.composed if made else self.counter.message)
+        count = self.counter.message
+        if row < 0 and isinstance(self.counter, Remembering):
+            count = self.counter.composed  # rules say the same lines again and again
+        new = self._counted(message, count)
         if (
             row >= 0
             and new > self.tokens.sizes[row]
