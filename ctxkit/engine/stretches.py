@@ -56,7 +56,7 @@ class Stretch:
             yield from (e for e in self.schedule.top.events if e.call < self.stop)
 
     def left(self, call: int) -> History:
-        """Return what a call was sent; behind the run's last one, what would be sent if nothing were
+        """Return what a call was sent; behind the last one, what would be if nothing were
         compacted.
         """
         view = self.history.at(call) if self.schedule is None else self.schedule.left(call)
