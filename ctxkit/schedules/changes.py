@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from ctxkit.errors import BadArguments
 from ctxkit.history.columns import chars
-from ctxkit.history.head_items import content_key, with_text
+from ctxkit.history.head_items import content_key
 from ctxkit.schedules.layers import Added, Changed
 from ctxkit.schedules.rows import NEVER, State
 from ctxkit.schedules.sums import RESULT_CHARS, TOKENS, Sums
@@ -189,13 +189,16 @@ class Changes:
         smaller: bool,
         call: int,
     ) -> State:
-        new = with_text(message, what) if isinstance(what, str) else what and what(message)
-        if new is None:
+        if what is None:
             return State(call, None, 0, 0, 0)
-        if new is message or (new.parts == message.parts and new.role == message.role):
-            return was
-        made = self.rows.changed(p, call, new)
-        if smaller and made.tokens >= was.tokens:
+        if isinstance(what, str):
+            made = self.rows.replaced(p, call, message, what)
+        else:
+            new = what(message)
+            if new is None:
+                return State(call, None, 0, 0, 0)
+            made = self.rows.changed(p, call, message, new)
+        if made is None or (smaller and made.tokens >= was.tokens):
             return was
         if made.tokens > was.tokens:
             raise BadArguments(
