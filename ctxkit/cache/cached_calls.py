@@ -33,6 +33,14 @@ _SAME_TIME = 3
 """So many calls at one time were not written when they were made, but when the log was copied."""
 _BACKWARDS = -60.0
 """A pause below this many seconds is a clock that went backwards."""
+_COMMON = (2, 1)
+"""Claude Code from this version on lays its system message and tools into the cache apart."""
+_LEAN = 32_000
+"""Tokens of a first prompt that holds little but those; in a longer one a user's own tools (MCP)
+stand before the system message, so that no other session begins with the same.
+"""
+_SEARCH = "ToolSearch"
+"""The tool of Claude Code that finds further tools."""
 _RESTARTS = ("/exit", "/model", "/mcp", "/plugin", "/clear", "/resume")
 """Commands of Claude Code after which the program is started anew, or sends other tools."""
 
@@ -60,7 +68,9 @@ class ForeseenCall(msgspec.Struct, frozen=True, gc=False):
     sessions all below 300 so measured hit or have another cause, and all above missed.
     """
     life: float
-    """Seconds that the cache lives."""
+    """Seconds that the cache lives: by the class of the last writes before."""
+    common: bool
+    """True where other sessions of the program begin with the same tokens and keep them cached."""
     least: int
     """Tokens of the shortest prompt that the provider caches."""
     turn_starts: bool
@@ -73,6 +83,10 @@ class ForeseenCall(msgspec.Struct, frozen=True, gc=False):
     """True for the first call of a model after another one's."""
     restarted: bool
     """True where the program was started anew, or given other tools, since the call before."""
+    tools_loaded: bool
+    """True after the first search for further tools."""
+    second: bool
+    """True for the second call of an agent and model."""
     retried: bool
     """True where a call was refused since the one before, or before that one."""
     other_effort: bool
@@ -81,6 +95,11 @@ class ForeseenCall(msgspec.Struct, frozen=True, gc=False):
     """Of whose calls it is one: the program's version to its second number, or a subagent."""
     headless: bool
     """True for the first call of a log whose beginning is not in the file."""
+
+    @property
+    def expired(self) -> bool:
+        """True after a pause longer than the cache lives."""
+        return self.gap is not None and self.gap >= self.life
 
     @property
     def shared(self) -> int:
@@ -155,8 +174,13 @@ def _asked(session: Session, calls: Sequence[Call]) -> Iterable[ForeseenCall]:
     clock, life = has_clock(session), cache_life(session)
     line = "subagent" if session.parent else ".".join((session.version or "").split(".")[:2])
     lost = any(isinstance(e, Message) and e.kind == LOST for e in session.path[:2])
+    common = _common(session) and not lost
+    heads: dict[str, int] = {}
     last: dict[tuple[str, str | None], Call] = {}
     retried: dict[tuple[str, str | None], bool] = {}
+    lives: dict[tuple[str, str | None], float] = {}
+    seen: dict[tuple[str, str | None], int] = {}
+    searched: set[str] = set()
     turns: dict[str, tuple[int, int, int | None]] = {}
     for call in calls:
         key = (call.agent, call.message.model)
@@ -169,6 +193,11 @@ def _asked(session: Session, calls: Sequence[Call]) -> Iterable[ForeseenCall]:
         since = session.path[before.position + 1 if before else 0 : call.position]
         refused = any(isinstance(e, Message) and e.kind == "api_error" for e in since)
         gap = pause(session, before, call) if before and clock else None
+        search = any(isinstance(e, Message) and e.tool == _SEARCH for e in since)
+        loaded = search and call.agent not in searched
+        if search:
+            searched.add(call.agent)
+        seen[key] = seen.get(key, 0) + 1
         yield ForeseenCall(
             call=call.index,
             prompt=_prompt(call),
@@ -179,19 +208,38 @@ def _asked(session: Session, calls: Sequence[Call]) -> Iterable[ForeseenCall]:
             if before and before.message.usage
             else 0,
             gap=None if gap is None else max(gap, 0.0),
-            life=life,
+            life=lives.get(key, life),
+            common=common and heads.setdefault(call.agent, _prompt(call)) < _LEAN,
             least=_least(call.message.model or session.model),
             turn_starts=starts,
             turn_before=was,
             edited=before is not None and any(isinstance(e, Edit) for e in since),
             switched=before is None and any(agent == call.agent for agent, _ in last),
             restarted=before is not None and (_restarted(since) or _told(call, "resumed")),
+            tools_loaded=before is not None and loaded,
+            second=seen[key] == 2,
             retried=before is not None and (refused or retried.get(key, False)),
             other_effort=before is not None and _effort(before) != _effort(call),
             line=line,
             headless=lost and not last,
         )
         last[key], retried[key] = call, refused
+        lives[key] = write_life(call) or lives.get(key, life)
+
+
+def write_life(call: Call) -> float | None:
+    """Return the seconds that what a call wrote lives; None where it wrote nothing."""
+    usage = call.message.usage
+    hour, short = (
+        ((usage.cache_write_1h_tokens or 0), (usage.cache_write_tokens or 0)) if usage else (0, 0)
+    )
+    return HOUR if hour > short else FIVE_MINUTES if short else None
+
+
+def _common(session: Session) -> bool:
+    told = (session.version or "").split(".")[:2]
+    known = session.format == "claude-code" and all(n.isdecimal() for n in told)
+    return known and tuple(map(int, told)) >= _COMMON
 
 
 def _least(model: str | None) -> int:

@@ -38,12 +38,18 @@ def drawn(known: Sequence[ForeseenCall], rates: Rates) -> NDArray[Any]:
         rows = taken == which
         often[rows] = [by_kind[k].often for k in kinds]
         kept[rows] = [by_kind[k].kept for k in kinds]
+    whose = {k: rng.random(DRAWS) for k in sorted(set(kinds))}
     for i, (a, k) in enumerate(zip(known, kinds, strict=True)):
-        low[:, i] = np.minimum(rng.choice(rates.lows(a, k), size=DRAWS), a.prompt)
+        given = rates.lows(a, k)
+        one = (whose[k] * len(given)).astype(int)
+        read = [
+            given[w][int(u * len(given[w]))] for w, u in zip(one, rng.random(DRAWS), strict=True)
+        ]
+        low[:, i] = np.minimum(read, a.prompt)
     missing = rng.random(low.shape) < often
     unnamed = np.array([k in UNNAMED for k in kinds], bool)
     at_miss = np.where(unnamed, kept * hit, low)
     reads = np.where(missing, at_miss, hit)
-    first = np.array([a.before is None and not a.switched for a in known], bool)
+    first = np.array([a.before is None for a in known], bool)
     reads[:, first] = low[:, first]
     return reads

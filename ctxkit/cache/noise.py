@@ -68,7 +68,7 @@ def by_chance(session: Session) -> tuple[float, ...]:
     line, own = dollars(session, known), taught(session)
     if line is None or len(known) < 2:
         return ()
-    draws = line.of(drawn(known, Rates((), own.tool, own.family, own)))
+    draws = line.of(drawn(known, Rates((), own, first=True)))
     return tuple(np.abs(np.median(draws) / draws - 1).tolist())
 
 
