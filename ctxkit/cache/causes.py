@@ -30,6 +30,8 @@ Cause = Literal[
     "unexplained",
 ]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
+PAUSES: tuple[Cause, ...] = ("ttl_expiry", "ttl_expiry_prefix")
+"""Causes that are a pause longer than the cache lives."""
 _FALL = 1000
 """A prompt smaller by this many tokens than the one before has lost earlier messages."""
 _BLOCKS = {"openai": 128, "deepseek": 64, "kimi": 256}

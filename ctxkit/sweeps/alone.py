@@ -20,6 +20,10 @@ PRESETS = {"pi": "pi", "claude-code": "claude_code", "codex": "codex"}
 _OLDER_CLAUDE = (2, 1, 20)
 """Versions of Claude Code before this one (seen: 2.0.76, 2.1.19) fired at 155,000 of 200,000: they
 kept 32,000 for the answer, where later ones keep 20,000 (seen: 2.1.29 on)."""
+_TOLD = 0.95
+"""Codex writes this share of a model's window into its log, and compacts at nine tenths of the
+whole one (`codex-rs/protocol/src/openai_models.rs`: 244,800 of 272,000, where the log says 258,400).
+"""
 NEAR = 2
 """So many calls sooner or later is the same place."""
 _TRIMMED, _SMALL = 20, 50_000
@@ -78,7 +82,9 @@ def alone(session: Session, rules: str | None = None) -> tuple[Alone, ...]:
 
 
 def _settings(session: Session) -> dict[str, int]:
-    """Return what an older version of a program had set otherwise."""
+    """Return what the program of a log had set otherwise than the preset has."""
+    if session.format == "codex" and session.context_window:
+        return {"context_window": round(session.context_window / _TOLD)}
     told = (session.version or "").split(".")
     if session.format != "claude-code" or not all(n.isdecimal() for n in told):
         return {}
