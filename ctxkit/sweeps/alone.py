@@ -22,7 +22,7 @@ _OLDER_CLAUDE = (2, 1, 20)
 kept 32,000 for the answer, where later ones keep 20,000 (seen: 2.1.29 on)."""
 _TOLD = 0.95
 """Codex writes this share of a model's window into its log, and compacts at nine tenths of the
-whole one (`codex-rs/protocol/src/openai_models.rs`: 244,800 of 272,000, where the log says 258,400).
+whole one (`codex-rs/protocol/src/openai_models.rs`): of 272,000 at 244,800, its log says 258,400.
 """
 NEAR = 2
 """So many calls sooner or later is the same place."""
