@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ctxkit.cache.cache_counts import head, recorded_reads, taught
+from ctxkit.cache.cache_counts import recorded_reads, taught
 from ctxkit.cache.cached_calls import asked
 from ctxkit.cache.causes import warm
 from ctxkit.cache.dollars import Dollars, dollars
@@ -91,7 +91,7 @@ def prediction(session: Session, teachers: Iterable[Taught] | None = None) -> Pr
     if len(known) < 2:
         why = "no cache split" if not known else "one call with a cache split"
         return Prediction(why=f"The log has {why}, so no prediction can be checked.")
-    rates = _rates(session, known, teachers)
+    rates = rates_of(session, table() if teachers is None else teachers)
     reads = drawn(known, rates)
     middle = np.median(reads, axis=0)
     found = Prediction(
@@ -108,11 +108,10 @@ def prediction(session: Session, teachers: Iterable[Taught] | None = None) -> Pr
     return case.judged(reads, found)
 
 
-def _rates(
-    session: Session, known: Sequence[ForeseenCall], teachers: Iterable[Taught] | None
-) -> Rates:
-    taken = others(table() if teachers is None else teachers, session.id, head(known))
-    return Rates(taken, taught(session, 0))
+def rates_of(session: Session, teachers: Iterable[Taught]) -> Rates:
+    """Return what teachers say to a session, itself and copies of its beginning left out."""
+    whose = taught(session, 0)
+    return Rates(others(teachers, session.id, whose.head), whose)
 
 
 def _few(rates: Rates, calls: int) -> str | None:
