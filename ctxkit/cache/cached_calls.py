@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -171,60 +172,101 @@ def asked(session: Session) -> tuple[ForeseenCall, ...]:
 
 
 def _asked(session: Session, calls: Sequence[Call]) -> Iterable[ForeseenCall]:
-    clock, life = has_clock(session), cache_life(session)
-    line = "subagent" if session.parent else ".".join((session.version or "").split(".")[:2])
-    lost = any(isinstance(e, Message) and e.kind == LOST for e in session.path[:2])
-    common = _common(session) and not lost
-    heads: dict[str, int] = {}
-    last: dict[tuple[str, str | None], Call] = {}
-    retried: dict[tuple[str, str | None], bool] = {}
-    lives: dict[tuple[str, str | None], float] = {}
-    seen: dict[tuple[str, str | None], int] = {}
-    searched: set[str] = set()
-    turns: dict[str, tuple[int, int, int | None]] = {}
+    log, caches, agents = _Log.of(session), dict[Any, _Cache](), dict[str, _Agent]()
     for call in calls:
-        key = (call.agent, call.message.model)
-        before = last.get(key)
-        turn, began, was = turns.get(call.agent, (-1, 0, None))
-        starts = turn != call.turn
-        if starts:
-            turn, began, was = call.turn, _prompt(call), began or None
-        turns[call.agent] = turn, began, was
+        agent = agents.setdefault(call.agent, _Agent(_prompt(call)))
+        cache = caches.setdefault((call.agent, call.message.model), _Cache(log.life))
+        before = cache.call
+        usage = before.message.usage if before else None
         since = session.path[before.position + 1 if before else 0 : call.position]
         refused = any(isinstance(e, Message) and e.kind == "api_error" for e in since)
-        gap = pause(session, before, call) if before and clock else None
-        search = any(isinstance(e, Message) and e.tool == _SEARCH for e in since)
-        loaded = search and call.agent not in searched
-        if search:
-            searched.add(call.agent)
-        seen[key] = seen.get(key, 0) + 1
+        gap = pause(session, before, call) if before and log.clock else None
+        starts, found = agent.starts(call), agent.finds(since)
+        agent.caches += before is None
         yield ForeseenCall(
             call=call.index,
             prompt=_prompt(call),
             family=family(session, call.message.model),
             last=before.index if before else None,
             before=_prompt(before) if before else None,
-            reply=(before.message.usage.output_tokens or 0)
-            if before and before.message.usage
-            else 0,
+            reply=(usage.output_tokens or 0) if usage else 0,
             gap=None if gap is None else max(gap, 0.0),
-            life=lives.get(key, life),
-            common=common and heads.setdefault(call.agent, _prompt(call)) < _LEAN,
+            life=cache.life,
+            common=log.common and agent.head < _LEAN,
             least=_least(call.message.model or session.model),
             turn_starts=starts,
-            turn_before=was,
+            turn_before=agent.was,
             edited=before is not None and any(isinstance(e, Edit) for e in since),
-            switched=before is None and any(agent == call.agent for agent, _ in last),
+            switched=before is None and agent.caches > 1,
             restarted=before is not None and (_restarted(since) or _told(call, "resumed")),
-            tools_loaded=before is not None and loaded,
-            second=seen[key] == 2,
-            retried=before is not None and (refused or retried.get(key, False)),
+            tools_loaded=before is not None and found,
+            second=cache.calls == 1,
+            retried=before is not None and (refused or cache.refused),
             other_effort=before is not None and _effort(before) != _effort(call),
-            line=line,
-            headless=lost and not last,
+            line=log.line,
+            headless=log.lost and call is calls[0],
         )
-        last[key], retried[key] = call, refused
-        lives[key] = write_life(call) or lives.get(key, life)
+        cache.went(call, refused=refused)
+
+
+class _Log(NamedTuple):
+    """What holds for all calls of a log."""
+
+    life: float
+    clock: bool
+    line: str
+    lost: bool
+    """True where its beginning is not in the file."""
+    common: bool
+
+    @classmethod
+    def of(cls, session: Session) -> _Log:
+        version = (session.version or "").split(".")[:2]
+        lost = any(isinstance(e, Message) and e.kind == LOST for e in session.path[:2])
+        told = session.format == "claude-code" and all(n.isdecimal() for n in version)
+        common = told and tuple(map(int, version)) >= _COMMON and not lost
+        line = "subagent" if session.parent else ".".join(version)
+        return cls(cache_life(session), has_clock(session), line, lost, common)
+
+
+@dataclass
+class _Cache:
+    """What one agent's calls of one model have come to."""
+
+    life: float
+    call: Call | None = None
+    refused: bool = False
+    calls: int = 0
+
+    def went(self, call: Call, *, refused: bool) -> None:
+        self.life = write_life(call) or self.life
+        self.call, self.refused, self.calls = call, refused, self.calls + 1
+
+
+@dataclass
+class _Agent:
+    """What one agent's calls have come to, of any model."""
+
+    head: int
+    """Tokens of its first prompt."""
+    caches: int = 0
+    turn: int = -1
+    began: int = 0
+    was: int | None = None
+    searched: bool = False
+
+    def starts(self, call: Call) -> bool:
+        """Say whether a turn begins with a call."""
+        if self.turn == call.turn:
+            return False
+        self.turn, self.began, self.was = call.turn, _prompt(call), self.began or None
+        return True
+
+    def finds(self, since: Sequence[Entry]) -> bool:
+        """Say whether the first search for tools is among what came since the call before."""
+        found = any(isinstance(e, Message) and e.tool == _SEARCH for e in since)
+        first, self.searched = found and not self.searched, self.searched or found
+        return first
 
 
 def write_life(call: Call) -> float | None:
@@ -234,12 +276,6 @@ def write_life(call: Call) -> float | None:
         ((usage.cache_write_1h_tokens or 0), (usage.cache_write_tokens or 0)) if usage else (0, 0)
     )
     return HOUR if hour > short else FIVE_MINUTES if short else None
-
-
-def _common(session: Session) -> bool:
-    told = (session.version or "").split(".")[:2]
-    known = session.format == "claude-code" and all(n.isdecimal() for n in told)
-    return known and tuple(map(int, told)) >= _COMMON
 
 
 def _least(model: str | None) -> int:

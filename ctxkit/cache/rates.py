@@ -56,7 +56,7 @@ class Rates:
         self._groups = [*([[whose]] if first else []), kin, self.own, near, wide]
         self._pools = [_sum(each) for each in self._groups]
         self._donors: dict[str, Sequence[Sequence[int]]] = {}
-        self._prefix = _median([r for n in UNNAMED for r in self._reads(n)])
+        self._prefix = _median([r for n in UNNAMED for r in _nearest(self._pools, n)])
 
     def after(self, first: Taught) -> Rates:
         """Return the rates with what a session's own first half taught before all others."""
@@ -80,7 +80,7 @@ class Rates:
         return Rate(often, kept)
 
     def lows(self, asked: ForeseenCall, name: str) -> Sequence[Sequence[int]]:
-        """Return what a call may read at a miss, in tokens; of unnamed classes see `Rate`."""
+        """Return what a call with a cause may read at a miss, in tokens, by session."""
         if name == "reasoning_dropped":
             return ((before_reasoning(asked),),)
         if name == "too_short":
@@ -106,17 +106,6 @@ class Rates:
                 break
         self._donors[name] = found
         return found
-
-    def _reads(self, name: str) -> Sequence[int]:
-        """Return the reads of a class by the nearest pool that has any, of first calls any."""
-        for pool in self._pools:
-            if name in pool and pool[name].reads:
-                return pool[name].reads
-            if name.startswith(_FIRST) and (
-                found := [r for k, c in pool.items() if k.startswith(_FIRST) for r in c.reads]
-            ):
-                return found
-        return ()
 
 
 def _read(teacher: Taught, name: str, *, exact: bool) -> tuple[int, ...]:
@@ -164,6 +153,11 @@ def _sum(teachers: Iterable[Taught]) -> dict[str, ClassCount]:
         for name, count in t.counts.items():
             out[name] = out.get(name, ClassCount()) + count
     return out
+
+
+def _nearest(pools: Iterable[dict[str, ClassCount]], name: str) -> Sequence[int]:
+    """Return the reads at misses of a class by the nearest pool that has any."""
+    return next((p[name].reads for p in pools if name in p and p[name].reads), ())
 
 
 def _median(values: Sequence[int]) -> int:
