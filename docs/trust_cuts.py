@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from ctxkit.sweeps.alone import Alone
 
 OTHERS = """
+The one of Pi that is missed was made by hand: the log counts 175,004 tokens where Pi's own trigger
+is 183,616, the turn was over, and what the user says next is of having compacted.
+
 Beside the folder's, 11 of Codex and 2 of Claude Code (0.118 to 0.145, 2.1.39) were found in the
 logs that taught the cache or were kept from it, copies left out: both of Claude Code and 3 of Codex
 come within two calls. Codex's own trigger is nine tenths of a model's whole window, of which its
