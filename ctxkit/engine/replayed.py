@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ctxkit.engine.sent import Turnover
     from ctxkit.messages import Edit
-    from ctxkit.policies.policy import Part
+    from ctxkit.policies.chain import Part
     from ctxkit.policies.rules import Rules
 
 
