@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ctxkit.engine.marks import Kept
-    from ctxkit.engine.replayed import Run
+    from ctxkit.engine.sent import SentRun
     from ctxkit.schedules.layers import Changed
 
 
@@ -29,7 +29,7 @@ class Stretch:
         cut: the compaction that it begins with; None: the run's beginning.
     """
 
-    def __init__(self, run: Run, start: int, stop: int, history: History, cut: Kept | None) -> None:
+    def __init__(self, run: SentRun, start: int, stop: int, history: History, cut: Kept | None) -> None:
         self.start, self.stop, self.history, self.cut = start, stop, history, cut
         self._run = run
         self._known, self.rest = split(run.rules.pruning)
@@ -65,7 +65,7 @@ class Stretch:
         return view
 
 
-def stretches(run: Run) -> Iterator[Stretch]:
+def stretches(run: SentRun) -> Iterator[Stretch]:
     """Yield the stretches of a run; of compactions before one call only the last has calls."""
     begin: list[tuple[int, History, Kept | None]] = [
         (run.begin, History.start(run.log, run.begin), None)
