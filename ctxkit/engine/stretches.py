@@ -29,7 +29,9 @@ class Stretch:
         cut: the compaction that it begins with; None: the run's beginning.
     """
 
-    def __init__(self, run: SentRun, start: int, stop: int, history: History, cut: Kept | None) -> None:
+    def __init__(
+        self, run: SentRun, start: int, stop: int, history: History, cut: Kept | None
+    ) -> None:
         self.start, self.stop, self.history, self.cut = start, stop, history, cut
         self._run = run
         self._known, self.rest = split(run.rules.pruning)
