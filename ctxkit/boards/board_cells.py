@@ -11,11 +11,19 @@ from ctxkit.amounts import MISSING, dollars, number, tokens
 from ctxkit.sheets import Box, Heading, Tabular
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ctxkit.boards.tallied import Tallied
 
 _LAST = 253_402_300_799
+WAYS: dict[str, Callable[[Tallied], str]] = {
+    "day": lambda r: day_of_row(r.started),
+    "project": lambda r: r.project or "no project",
+    "tool": lambda r: r.tool,
+    "model": lambda r: r.model or "no model",
+    "agent": lambda r: r.agent,
+}
+"""How sessions are put together."""
 HEADS = (
     Heading("#", "its number: board.open(number) reads it"),
     Heading(

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.amounts import counted, dollars, number
-from ctxkit.boards.board_cells import GROUPED, HEADS, day_of_row, first, group_of, row_of
+from ctxkit.boards.board_cells import GROUPED, HEADS, WAYS, first, group_of, row_of
 from ctxkit.boards.kept import FileNotes, Stamp
-from ctxkit.boards.tallied import Tallied, family, tallied
+from ctxkit.boards.tallied import Tallied, family, opened, tallied
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
-from ctxkit.markup import escape, line
+from ctxkit.markup import escape
 from ctxkit.readers.log_folders import LOGS, find
 from ctxkit.readers.reader_names import read_all
 from ctxkit.sheets import INK, Heading, Tabular
@@ -35,14 +35,6 @@ if TYPE_CHECKING:
 
     Holds = Callable[[Tallied], bool]
 
-WAYS: dict[str, Callable[[Tallied], str]] = {
-    "day": lambda r: day_of_row(r.started),
-    "project": lambda r: r.project or "no project",
-    "tool": lambda r: r.tool,
-    "model": lambda r: r.model or "no model",
-    "agent": lambda r: r.agent,
-}
-"""How sessions are put together."""
 _TEXT, _PAGE = 12, 100
 _HIGH = 520
 _FIRST = 2.0
@@ -125,6 +117,10 @@ class Board:
 
         rows = list(filter(holds, self.rows))
         return Board(rows, waiting=self._waiting, failed_n=self.failed_n, holds=holds)
+
+    def of(self, rows: list[Tallied]) -> Board:
+        """Return a board of some rows."""
+        return Board(rows)
 
     def by(self, way: str) -> Tabular:
         """Return one row a day, project, tool, model or agent, the dearest first.
@@ -300,22 +296,6 @@ def _stamps(where: str | os.PathLike[str] | None) -> list[Stamp]:
             else "No tool keeps sessions on this machine: give a folder."
         )
     return sorted(stamps, key=lambda s: -s.modified)
-
-
-def opened(row: Tallied) -> Session:
-    """Return the session of a row, read from its file.
-
-    Raises:
-        BadArguments: its file holds it no more.
-        ReadError: the file cannot be read.
-    """
-    for session in read_all(row.path, progress=False):
-        for each in family(session):
-            if line(each.id, 200) == row.id:
-                return each
-    raise BadArguments(
-        f"{row.path!r} does not hold the session {row.id!r} any more: make the board again."
-    )
 
 
 def _rows(stamp: Stamp) -> tuple[Tallied, ...]:

@@ -108,13 +108,13 @@ def watch(session: Any = None, *, every: float = 1.0) -> Watcher:
 
     from ctxkit.errors import BadArguments
     from ctxkit.widgets.followed import source
-    from ctxkit.widgets.tails import Tail
+    from ctxkit.widgets.followed_logs import FollowedLog
     from ctxkit.widgets.watcher import Watcher
 
     if not every > 0:
         raise BadArguments(f"every= takes seconds, more than 0, not {every!r}.")
     if isinstance(session, (str, PathLike)) and Path(fspath(session)).expanduser().is_file():
-        tail = Tail(Path(fspath(session)).expanduser(), every)
+        tail = FollowedLog(Path(fspath(session)).expanduser(), every)
         name = title_of(tail.session)
         return Watcher(name, lambda: tail.session, lambda: None, tail)
     return Watcher(*source(session))

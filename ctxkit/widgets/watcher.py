@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.events import LiveEvent
     from ctxkit.agent.live import LiveSession
     from ctxkit.session import Session
-    from ctxkit.widgets.tails import Tail
+    from ctxkit.widgets.followed_logs import FollowedLog
 
 _PAUSE = 0.25
 """Seconds between two drawings while a turn runs."""
@@ -67,7 +67,7 @@ class Watcher(anywidget.AnyWidget):  # type: ignore[misc]
         name: str,
         session: Callable[[], Session],
         live: Callable[[], LiveSession | None],
-        tail: Tail | None = None,
+        tail: FollowedLog | None = None,
     ) -> None:
         self.name, self._session, self._live, self._tail = name, session, live, tail
         self._drawn, self._turning = 0.0, False
