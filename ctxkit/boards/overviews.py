@@ -19,7 +19,7 @@ from ctxkit.boards.board_cells import GROUPED, HEADS, WAYS, first, group_of, row
 from ctxkit.boards.kept import FileNotes, Stamp
 from ctxkit.boards.tallied import Tallied, family, opened, tallied
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
-from ctxkit.markup import escape
+from ctxkit.markup import NO_MATH, escape
 from ctxkit.readers.log_folders import LOGS, find
 from ctxkit.readers.reader_names import read_all
 from ctxkit.sheets import INK, Heading, Tabular
@@ -215,7 +215,7 @@ class Board:
     def _repr_html_(self) -> str:
         head = f"<strong>{escape(self.head, 300)}</strong>"
         if not self.rows:
-            return f'<div class="ctxkit-board" style="{INK}">{head}</div>'
+            return f'<div class="ctxkit-board {NO_MATH}" style="{INK}">{head}</div>'
         sums = "".join(
             f"<details><summary>by {way}</summary>{first(self.by(way), _PAGE).to_html(high=300)}"
             "</details>"
@@ -226,7 +226,7 @@ class Board:
             f' a row must hold" style="width:24em;margin:4px 0" oninput="{escape(_FILTER)}">'
         )
         rows = f"<div>{box}{self.table().to_html(high=_HIGH)}</div>"
-        return f'<div class="ctxkit-board" style="{INK}">{head}{sums}{rows}</div>'
+        return f'<div class="ctxkit-board {NO_MATH}" style="{INK}">{head}{sums}{rows}</div>'
 
     def view(self) -> BoardView:
         """Return the widget that shows it: filters, sorted heads, a click that reads a session.
