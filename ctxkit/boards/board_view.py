@@ -194,7 +194,7 @@ class BoardView(Charted):
 
     def to_text(self) -> str:
         """Return the board as lines of text."""
-        return self.board.to_text()
+        return str(self.board.to_text())
 
     def to_html(self) -> str:
         """Return the board as HTML that needs no kernel."""
