@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 import numpy as np
-
 import trust_classes
 
 import ctxkit as ck
