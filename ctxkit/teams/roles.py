@@ -31,6 +31,9 @@ PLUGINS = {
     "documents": "document",
 }
 """What of fuseraft's plugins the kit has a tool for."""
+WINDOW_KEYS = ("TextOnly", "ExcludeAgents", "MaxTurnAge", "MaxTailMessages", "MaxToolResultChars",
+               "ToolResultCharOverrides", "MaxReplayChars")  # fmt: skip
+"""The keys of a ContextWindow that say what is shown."""
 _VIEW = (
     "text_only",
     "exclude_agents",
@@ -70,9 +73,19 @@ def member(f: Fields, config: Mapping[str, Any]) -> Member:
         isolation=cast("Isolation", isolation),
         context=context,
         rules=_rules(config, name, drop=_VIEW if context else ()),
+        shown=_shown(f),
         max_calls=f.number("MaxToolCallsPerTurn") or None,
     )
     return replace(made, rules=viewed(made))
+
+
+def _shown(f: Fields) -> dict[str, Any]:
+    """Return the keys that say what it is shown of the others, as they are written."""
+    window = f.section("ContextWindow")
+    known = {k.casefold() for k in WINDOW_KEYS}
+    kept = {k: window.get(k) for k in window if k.casefold() in known} if window else {}
+    told = {"ContextWindow": kept, "Context": f.get("Context"), "Isolation": f.get("Isolation")}
+    return {k: v for k, v in told.items() if v}
 
 
 def _model(f: Fields) -> str:

@@ -15,6 +15,7 @@ import msgspec
 from ctxkit.agent.outcome import Outcome  # noqa: TC001  a result
 from ctxkit.agent.threads import Background, run
 from ctxkit.errors import BadArguments, ModelError, StoreError
+from ctxkit.heard.heard_words import ARTIFACTS, FROM
 from ctxkit.messages import Message, Text
 from ctxkit.policies.contents import texts
 from ctxkit.redaction import redact
@@ -23,13 +24,14 @@ from ctxkit.snapshots.write import SnapshotWriter
 from ctxkit.store.events_log import EventsLog
 from ctxkit.store.session_log import SessionLog
 from ctxkit.store.workspace import Workspace, checked
-from ctxkit.teams.contracts import Proof, changes_of
+from ctxkit.teams.contracts import Proof
 from ctxkit.teams.corrections import cut_off, helping, prompt
-from ctxkit.teams.filters import ARTIFACTS
+from ctxkit.teams.deeds import changes_of
 from ctxkit.teams.handing import HANDOFF_TOOL
 from ctxkit.teams.handoffs import Shelf, artifacts, empty, handed
-from ctxkit.teams.ledger import FROM, TeamLedger
+from ctxkit.teams.ledger import TeamLedger
 from ctxkit.teams.machine import Decided, TeamReply, begun, check, decided, speaker
+from ctxkit.teams.rosters import told_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,8 +40,8 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.events import Listener
     from ctxkit.agent.live import LiveSession
-    from ctxkit.teams.contracts import Deed
     from ctxkit.teams.crew import Crew
+    from ctxkit.teams.deeds import Deed
     from ctxkit.teams.machine import Standing
     from ctxkit.teams.rosters import Member, Roster
 
@@ -84,7 +86,7 @@ class Team:
             product="ctxkit",
             started=clock(),
             cwd=str(Path.cwd()),
-            details={"team": [m.name for m in plan.members]},
+            details=told_of(plan),
         )
         self._closing = ExitStack()
         with ExitStack() as undo:
