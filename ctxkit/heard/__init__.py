@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from ctxkit.faces import listed
 from ctxkit.heard.agent_logs import AgentLog, agent_logs
-from ctxkit.heard.team_turns import TeamTurn, team_turns, turn_table
+from ctxkit.heard.team_turns import TeamTurn, cuts_of, recorded_turns, team_turns, turn_table
 
-__all__ = ["AgentLog", "TeamTurn", "agent_logs", "team_turns", "turn_table"]
+__all__ = [
+    "AgentLog",
+    "TeamTurn",
+    "agent_logs",
+    "cuts_of",
+    "recorded_turns",
+    "team_turns",
+    "turn_table",
+]
 __dir__ = listed(__all__)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
+from ctxkit.frames.occupancy import prompts as prompts_of
 from ctxkit.heard.heard_words import MOVE
+from ctxkit.messages import Edit
+from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
-
-    from ctxkit.session import Session
 
 
 class TeamTurn(NamedTuple):
@@ -48,6 +49,35 @@ def team_turns(session: Session) -> list[TeamTurn]:
     if session.children:
         return _by_time(names_of(session))
     return _in_one_log(session)
+
+
+def recorded_turns(of: object) -> pd.DataFrame | None:
+    """Return a row a turn of a team as it was recorded, with its thresholds (see `turn_table`);
+    None where it is no team's ledger.
+    """
+    session = getattr(of, "session", of)
+    if not isinstance(session, Session) or not is_ledger(session):
+        return None
+    members = names_of(session)
+    outputs = {
+        name: [c.message.usage.output_tokens if c.message.usage else None for c in s.calls]
+        for name, s in members.items()
+    }
+    prompts = {name: prompts_of(s)[0] for name, s in members.items()}
+    cuts = {name: cuts_of(s) for name, s in members.items()}
+    told = {k: session.details.get(k, 0) for k in ("warn_at", "cutover_at")}
+    return turn_table(team_turns(session), prompts, outputs, cuts).assign(**told)
+
+
+def cuts_of(session: Session) -> list[int]:
+    """Return the calls before which a session was compacted."""
+    out, call = [], 0
+    for entry in session.path:
+        if isinstance(entry, Edit):
+            out.append(call)
+        else:
+            call += entry.role == "assistant"
+    return out
 
 
 def turn_table(

@@ -9,7 +9,7 @@ import pandas as pd
 
 from ctxkit.engine import log_of, run
 from ctxkit.frames.occupancy import prompts as plain_prompts
-from ctxkit.heard import agent_logs, team_turns, turn_table
+from ctxkit.heard import agent_logs, cuts_of, team_turns, turn_table
 from ctxkit.markup import escape, line
 from ctxkit.metrics.bills import Sheet
 from ctxkit.metrics.forgotten import Forgotten
@@ -151,9 +151,7 @@ def _recorded(log: AgentLog, *, reuse: bool) -> _Seen:
     known = [n for n in sizes if n]
     row = {"prompt_tokens": sum(known) if known else None, "peak_tokens": max(known, default=None),
            "cost_usd": recorded(log.record, reuse=reuse).own_usd, "source": source}  # fmt: skip
-    cuts = [sum(c.position < i for c in log.record.calls) for i, e in enumerate(log.record.path)
-            if e in log.record.edits]  # fmt: skip
-    return _Seen(row, sizes, cuts)
+    return _Seen(row, sizes, cuts_of(log.record))
 
 
 def _viewed(log: AgentLog, view: TeamView, whole: AgentLog, *, loss: bool) -> _Seen:

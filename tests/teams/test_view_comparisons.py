@@ -73,6 +73,30 @@ def test_all_agents_together_are_the_sum(compared):
     assert compared.limits == {"warn_at": 20_000}
 
 
+def test_a_chart_by_agent_shows_each_view_and_who_hands_on(compared):
+    chart = ck.plots.views(compared)
+    panels = {p.title: p for p in chart.drawing.panels}
+    assert list(panels) == ["Planner", "Developer", "Tester", "Reviewer"]
+    lines = {t.name: t for t in panels["Tester"].traces}
+    assert lines["shared"].y[-1] == tokens(compared, "Tester", "shared")
+    assert lines["recorded"].y[:4] == [0, 0, 0, 0]
+    assert lines["hand-off"].x == [3]
+    assert "<svg" in chart.to_html()
+    assert "of recorded" in chart.to_text()
+    assert len(chart.to_plotly()["data"]) == len(chart.drawing.traces)
+
+
+def test_the_budget_of_a_team_has_its_thresholds_and_hand_offs(team):
+    chart = ck.plots.budget(team.session)
+    names = [t.name for t in chart.drawing.traces]
+    assert names == ["Planner", "Developer", "Tester", "Reviewer", "hands on to"]
+    assert chart.drawing.traces[-1].names == ("Developer", "Tester", "Reviewer")
+    assert [limit.y for limit in chart.drawing.limits] == [20_000]
+    rows = ck.read_snapshots(team.workspace.snapshots(team.id))
+    sums = rows.groupby("agent")["cumulative_input_tokens"].max()
+    assert {t.name: t.y[-1] for t in chart.drawing.traces[:-1]} == sums.to_dict()
+
+
 def test_a_team_that_was_written_down_is_compared_alike(team, compared, tmp_path):
     ck.write(team.session, tmp_path / "team.jsonl")
     again = ck.compare(tmp_path / "team.jsonl", {"text": {"TextOnly": True}})
