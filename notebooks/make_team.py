@@ -80,7 +80,7 @@ _CHECKS = {
     "from_roman": [("from_roman('IV')", "4"), ("from_roman('mcmxciv')", "1994"), ("from_roman('MMM')", "3000")],
     "add": [("add('IV', 'V')", "'IX'"), ("add('M', 'CM', 'IV')", "'MCMIV'"), ("add('X')", "'X'")],
 }
-_TESTS = '''import unittest
+_TESTS = """import unittest
 
 from {name} import {name}
 
@@ -94,7 +94,7 @@ class Checks(unittest.TestCase):
         with self.assertRaises(ValueError) as caught:
             {name}({bad})
         self.assertTrue(str(caught.exception))
-'''
+"""
 _BAD = {"to_roman": "0", "from_roman": "'IIII'", "add": ""}
 
 

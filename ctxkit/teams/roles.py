@@ -11,6 +11,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.markup import plain
 from ctxkit.presets.configs.fuseraft import read
 from ctxkit.presets.preset_names import preset
+from ctxkit.teams.config_fields import Fields
 from ctxkit.teams.filters import viewed
 from ctxkit.teams.handoffs import sources
 from ctxkit.teams.rosters import Member
@@ -18,7 +19,6 @@ from ctxkit.teams.rosters import Member
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ctxkit.teams.config_fields import Fields
     from ctxkit.teams.rosters import Isolation
 
 ISOLATIONS = ("shared", "fresh", "fork")
@@ -64,6 +64,7 @@ def member(f: Fields, config: Mapping[str, Any]) -> Member:
     plugins = [p.casefold() for p in f.texts("Plugins")]
     known = dict.fromkeys(PLUGINS[p] for p in plugins if p in PLUGINS)
     context = sources(f.rows("Context"), f"Context of {plain(name, 40)}", own=True)
+    window = f.section("ContextWindow") or Fields({})
     made = Member(
         name=name,
         instructions=f.text("Instructions").strip(),
@@ -74,6 +75,8 @@ def member(f: Fields, config: Mapping[str, Any]) -> Member:
         context=context,
         rules=_rules(config, name, drop=_VIEW if context else ()),
         shown=_shown(f),
+        cap=window.number("MaxTailMessages"),
+        cap_fraction=window.share("ContextCapFraction"),
         max_calls=f.number("MaxToolCallsPerTurn") or None,
     )
     return replace(made, rules=viewed(made))

@@ -48,6 +48,10 @@ class Member:
     rules: Rules
     shown: dict[str, Any] = field(default_factory=dict)
     """What it is shown of the others, in the config's own keys."""
+    cap: int = 0
+    """Messages that its window keeps; 0: all."""
+    cap_fraction: float = 0.0
+    """From which share of them on a turn is told as an event; 0: never."""
     max_calls: int | None = None
     """Calls to its model in one turn; None: the usual limit."""
 
