@@ -27,7 +27,8 @@ TERMINATION = (*STRATEGY, "Strategies")
 UNCHECKED = ("RelatedTestsPass",)
 """Requirements of fuseraft that are not checked here."""
 OBEYED = ("Context", "Isolation", "Contracts", "Termination", "MaxTotalTokens", "Validation",
-          "Selection (but for its signals)", "ContextWindow.ContextCapFraction")  # fmt: skip
+          "Selection (but for its signals)", "ContextWindow.ContextCapFraction",
+          "SubAgentModel", "SubAgentPlugins", "SubAgentMaxToolCalls")  # fmt: skip
 """What rules alone do not obey, and a team does."""
 WHY = {
     "Verifier": "no agent audits the others",

@@ -14,7 +14,7 @@ from ctxkit.presets.preset_names import preset
 from ctxkit.teams.config_fields import Fields
 from ctxkit.teams.filters import viewed
 from ctxkit.teams.handoffs import sources
-from ctxkit.teams.rosters import Member
+from ctxkit.teams.rosters import Member, SubPlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,6 +75,7 @@ def member(f: Fields, config: Mapping[str, Any]) -> Member:
         context=context,
         rules=_rules(config, name, drop=_VIEW if context else ()),
         shown=_shown(f),
+        sub=_sub(f) if "subagent" in plugins else None,
         cap=window.number("MaxTailMessages"),
         cap_fraction=window.share("ContextCapFraction"),
         max_calls=f.number("MaxToolCallsPerTurn") or None,
@@ -89,6 +90,17 @@ def _shown(f: Fields) -> dict[str, Any]:
     kept = {k: window.get(k) for k in window if k.casefold() in known} if window else {}
     told = {"ContextWindow": kept, "Context": f.get("Context"), "Isolation": f.get("Isolation")}
     return {k: v for k, v in told.items() if v}
+
+
+def _sub(f: Fields) -> SubPlan:
+    """Return the agent that it can ask as a tool."""
+    plugins = [p.casefold() for p in f.texts("SubAgentPlugins")]
+    tools = tuple(dict.fromkeys(PLUGINS[p] for p in plugins if p in PLUGINS))
+    return SubPlan(
+        model=f.text("SubAgentModel"),
+        tools=tools or SubPlan.tools,
+        max_calls=f.number("SubAgentMaxToolCalls") or None,
+    )
 
 
 def _model(f: Fields) -> str:

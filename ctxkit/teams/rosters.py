@@ -32,6 +32,16 @@ class ContextSource:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SubPlan:
+    """An agent that works for another as its tool."""
+
+    model: str = ""
+    """As the config names it; empty: that of the agent it works for."""
+    tools: tuple[str, ...] = ("files",)
+    max_calls: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Member:
     """One agent of a team."""
 
@@ -48,6 +58,8 @@ class Member:
     rules: Rules
     shown: dict[str, Any] = field(default_factory=dict)
     """What it is shown of the others, in the config's own keys."""
+    sub: SubPlan | None = None
+    """The agent that it can ask; None: none."""
     cap: int = 0
     """Messages that its window keeps; 0: all."""
     cap_fraction: float = 0.0

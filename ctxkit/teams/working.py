@@ -18,11 +18,12 @@ from ctxkit.store.workspace import Workspace, checked
 from ctxkit.teams.ledger import TeamLedger
 from ctxkit.teams.machine import begun, check
 from ctxkit.teams.rosters import told_of
+from ctxkit.teams.sub_agents import SubAgent
 from ctxkit.teams.team_files import TeamFiles
 from ctxkit.teams.turn_taking import TurnTaker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import pandas as pd
 
@@ -80,10 +81,16 @@ class Team:
             self.ledger = TeamLedger(log, clock)
             check(plan, self.standing, self.ledger.worked(), name)
             self.sessions: dict[str, LiveSession] = {}
+            self.subs: dict[str, LiveSession] = {}
             for member in plan.members:
-                live = crew.open(member, name, self.id, workspace)
+                sub = SubAgent(member.name, self._told) if member.sub is not None else None
+                live = crew.open(member, name, self.id, workspace, sub)
                 undo.callback(live.close)
                 self.sessions[member.name] = live
+                if sub is not None and member.sub is not None:
+                    sub.live = crew.open_sub(member, member.sub, name, live, workspace)
+                    undo.callback(sub.live.close)
+                    self.subs[member.name] = sub.live
             self.root = crew.root
             self._files = TeamFiles(workspace, self.id, plan, clock)
             undo.callback(self._files.close)
@@ -115,26 +122,41 @@ class Team:
     @property
     def session(self) -> Session:
         """The ledger, with the agents' sessions as its children; these alone hold calls."""
-        children = tuple(live.session for live in self.sessions.values())
+        children = tuple(self._with_sub(name) for name in self.sessions)
         return msgspec.structs.replace(self.ledger.session, children=children)
+
+    def _with_sub(self, name: str) -> Session:
+        """Return an agent's session, with that of the agent that it asks as its child."""
+        session = self.sessions[name].session
+        if name not in self.subs:
+            return session
+        own = msgspec.structs.replace(session, children=(self.subs[name].session,))
+        return own.backed(session.behind)
 
     @property
     def account(self) -> pd.DataFrame:
         """What each agent used: a row a session, as ``ctxkit.frame(per="session")``."""
         from ctxkit.frames import frame
 
-        return frame([live.session for live in self.sessions.values()], per="session")
+        return frame([live.session for live in self._lives], per="session")
 
     @property
     def tokens(self) -> int:
         """Tokens billed to all agents together."""
-        used = [c.message.usage for live in self.sessions.values() for c in live.session.calls]
+        used = [c.message.usage for live in self._lives for c in live.session.calls]
         return sum((u.prompt_tokens or 0) + (u.output_tokens or 0) for u in used if u is not None)
 
     def listen(self, hear: Listener) -> None:
         """Tell every event of every agent to one more listener."""
-        for live in self.sessions.values():
+        for live in self._lives:
             live.listen(hear)
+
+    @property
+    def _lives(self) -> list[LiveSession]:
+        return [*self.sessions.values(), *self.subs.values()]
+
+    def _told(self, kind: str, payload: Mapping[str, object], agent: str) -> None:
+        self._files.tell(kind, self.standing.turns, payload, agent)
 
     # -- work ------------------------------------------------------------------------------------
 

@@ -121,7 +121,8 @@ Orchestration:
     - Name: Built
       Requires: [{Type: FileExists, Path: a.txt}, {Type: RelatedTestsPass}]
   Agents:
-    - {Name: Surveyor, SubAgentModel: scout, SubAgentMaxToolCalls: 30, SubAgentPlugins: [Search]}
+    - {Name: Surveyor, KnowledgeWeight: High, Plugins: [SubAgent], SubAgentModel: scout,
+       SubAgentMaxToolCalls: 30, SubAgentPlugins: [Search]}
     - {Name: Builder, ContextWindow: {TextOnly: true, MaxTurnAge: 5}}
   Selection:
     Type: statemachine

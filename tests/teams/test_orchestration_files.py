@@ -79,7 +79,8 @@ def test_each_key_of_a_context_is_obeyed(dev):
     assert "## Recent Changes\n[Turn 0] Planner" in text
     assert f"## How to test\n{VERIFY}" in text
     assert f"## brief.json\n{BRIEF[:60]}\n[...{len(BRIEF) - 60} chars truncated" in text
-    assert [t for k, t in shown(dev, "Tester") if k == "assistant"][0] == "Now handoff: handoff"
+    words = next(t for k, t in shown(dev, "Tester") if k == "assistant")
+    assert words == "Now handoff: handoff"
 
 
 def test_each_key_of_a_window_is_obeyed(dev):
@@ -158,12 +159,13 @@ def test_a_line_of_two_ends_by_its_words(tmp_path):
 
 
 def test_requirements_that_are_not_checked_are_said_and_the_others_hold(tmp_path):
-    parts = {"Surveyor": [["RECON COMPLETE"]], "Builder": [["BUILT"], [write("a.txt", "a"), "BUILT"]]}
+    parts = {"scout": [], "Surveyor": [["RECON COMPLETE"]], "Builder": [["BUILT"], [write("a.txt", "a"), "BUILT"]]}
     with opened(tmp_path, BROWNFIELD, parts) as team:
         assert (team.run("Build.").ended, team.standing.turns) == ("done", 3)
         said = "\n".join(team.notes)
         assert "RelatedTestsPass of contract Built is not checked here." in said
-        assert "Agents.Surveyor.SubAgentModel" in said
+        assert "Agents.Surveyor.KnowledgeWeight" in said
+        assert "SubAgent" not in said
 
 
 SLIPS = [
