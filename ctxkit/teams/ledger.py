@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ctxkit.agent.limits import Limits
+from ctxkit.agent.resumes import led, noted
 from ctxkit.heard.heard_words import CORRECTION, FOR, FROM, HANDOFF, MOVE, TASK, TO, spoken
 from ctxkit.messages import Message, Text
 from ctxkit.policies.contents import texts
+from ctxkit.policies.rules import Rules
 from ctxkit.redaction import redact
 from ctxkit.teams.machine import Standing
+from ctxkit.teams.rosters import told_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
     from ctxkit.store.session_log import SessionLog
     from ctxkit.teams.machine import Decided
-    from ctxkit.teams.rosters import Member
+    from ctxkit.teams.rosters import Member, Roster
 
 
 class TeamLedger:
@@ -46,6 +50,13 @@ class TeamLedger:
         """What the team was asked last; empty: nothing yet."""
         tasks = [m for m in self.session.messages if m.kind == TASK]
         return texts(tasks[-1]) if tasks else ""
+
+    def note(self, plan: Roster, words: dict[str, Any]) -> None:
+        """Keep by which plan the team works, and how it was opened, where that is new."""
+        how = led(words, Rules(), Limits())
+        made = noted(msgspec.structs.replace(self.session, details=told_of(plan)), how)
+        if made.details != self.session.details:
+            self.log.revise(made)
 
     def standing(self, first: Standing) -> Standing:
         """Return where the team stands by its last move; `first` before there is one."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -17,7 +17,6 @@ from ctxkit.store.session_log import SessionLog
 from ctxkit.store.workspace import Workspace, checked
 from ctxkit.teams.ledger import TeamLedger
 from ctxkit.teams.machine import begun, check
-from ctxkit.teams.rosters import told_of
 from ctxkit.teams.sub_agents import SubAgent
 from ctxkit.teams.team_files import TeamFiles
 from ctxkit.teams.turn_taking import TurnTaker
@@ -44,6 +43,7 @@ class Team:
         workspace: where it is kept.
         clock: seconds since 1970.
         seed: what its id follows from; empty: by chance.
+        words: how it was opened, kept under the user's seal.
 
     Raises:
         StoreError: another process runs it.
@@ -59,6 +59,7 @@ class Team:
         workspace: Workspace,
         clock: Callable[[], float],
         seed: str = "",
+        words: Mapping[str, Any] | None = None,
     ) -> None:
         self.plan, self.name, self._clock = plan, checked(name), clock
         self.workspace = workspace
@@ -72,7 +73,6 @@ class Team:
             product="ctxkit",
             started=clock(),
             cwd=str(Path.cwd()),
-            details=told_of(plan),
         )
         self._closing = ExitStack()
         with ExitStack() as undo:
@@ -80,6 +80,7 @@ class Team:
             undo.callback(log.close)
             self.ledger = TeamLedger(log, clock)
             check(plan, self.standing, self.ledger.worked(), name)
+            self.ledger.note(plan, dict(words or {}))
             self.sessions: dict[str, LiveSession] = {}
             self.subs: dict[str, LiveSession] = {}
             for member in plan.members:
@@ -138,21 +139,22 @@ class Team:
         """What each agent used: a row a session, as ``ctxkit.frame(per="session")``."""
         from ctxkit.frames import frame
 
-        return frame([live.session for live in self._lives], per="session")
+        return frame([live.session for live in self.lives], per="session")
 
     @property
     def tokens(self) -> int:
         """Tokens billed to all agents together."""
-        used = [c.message.usage for live in self._lives for c in live.session.calls]
+        used = [c.message.usage for live in self.lives for c in live.session.calls]
         return sum((u.prompt_tokens or 0) + (u.output_tokens or 0) for u in used if u is not None)
 
     def listen(self, hear: Listener) -> None:
         """Tell every event of every agent to one more listener."""
-        for live in self._lives:
+        for live in self.lives:
             live.listen(hear)
 
     @property
-    def _lives(self) -> list[LiveSession]:
+    def lives(self) -> list[LiveSession]:
+        """The sessions of all agents, and of those that they ask."""
         return [*self.sessions.values(), *self.subs.values()]
 
     def _told(self, kind: str, payload: Mapping[str, object], agent: str) -> None:

@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 from conftest import ALL, SEED
 from talkers import Says, said
-from teams.makes import DONE, config, made, shown, state, to
+from teams.makes import DONE, clock, config, made, shown, state, to
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, ModelError, StoreError
 from ctxkit.store.session_log import SessionLog
+from ctxkit.teams.troupe import played
 
 STATES = {
     "One": state("A", to("Two", "ON", HandoffContext=[{"Source": "changes_recent"}])),
@@ -230,3 +231,28 @@ def test_a_task_goes_on_with_the_config_that_it_was_begun_with(tmp_path):
         asyncio.run(team.step())
     with made(tmp_path, parts, other) as team:
         assert team.run().ended == "done"
+
+
+def test_a_team_goes_on_by_its_name_alone(tmp_path):
+    with made(tmp_path, PARTS, PLAN, allow=[".fuseraft"]) as team:
+        team.ask("Work.")
+        asyncio.run(team.step())
+    tick = clock()
+    models = {name: played(name, turns, tick) for name, turns in PARTS.items()}
+    with ck.team(name="team", models=models, folder=tmp_path, clock=tick) as again:
+        assert again.plan.max_turns == 40
+        assert list(again.sessions) == ["A", "B"]
+        again.root.write(".fuseraft/notes.txt", b"as it was allowed")
+        assert again.run().ended == "done"
+        assert spoken(again) == WORDS
+    with pytest.raises(BadArguments, match="No team 'other' was begun here by you: say which"):
+        ck.team(name="other", folder=tmp_path)
+
+
+def test_what_somebody_else_wrote_of_how_it_was_opened_is_not_obeyed(tmp_path):
+    with made(tmp_path, PARTS, PLAN) as team:
+        team.ask("Work.")
+        path = team.ledger.log.path
+    path.write_text(path.read_text().replace('"tools":["files"]', '"tools":["shell"]'))
+    with pytest.raises(BadArguments, match="was begun here by you"):
+        ck.team(name="team", folder=tmp_path)
