@@ -68,8 +68,10 @@ def agent_logs(session: Session) -> list[AgentLog]:
     """Return the agents of a recorded team, each with all that it could have heard.
 
     Raises:
-        BadArguments: only one agent speaks in it.
+        BadArguments: only one agent speaks in it, or it holds no text.
     """
+    if not any(s.has_text for s in (session, *session.children)):
+        raise BadArguments("The log holds no text, so what a view would hide cannot be said.")
     if is_ledger(session):
         found = [AgentLog(c.agent, c, _of_ledger(session, c), sizes(c)) for c in session.children]
     elif session.children:
@@ -178,9 +180,12 @@ def _of_log(session: Session, agent: str) -> Session:
 
 
 def _in_turns(session: Session) -> list[Message]:
-    """Return a session's messages, each with the number of its turn."""
-    pairs = zip(session.path, session.turns, strict=True)
-    return [_replace(e, turn=turn) for e, turn in pairs if isinstance(e, Message)]
+    """Return a session's messages, each with the number of its turn; what stands for a whole turn
+    has a bill of many prompts, which says nothing of one.
+    """
+    pairs = [(e, t) for e, t in zip(session.path, session.turns, strict=True)
+             if isinstance(e, Message)]  # fmt: skip
+    return [_replace(e, turn=t, usage=None if e.kind == "turn" else e.usage) for e, t in pairs]
 
 
 def _grouped(session: Session) -> Iterable[tuple[Message, Iterable[Message]]]:

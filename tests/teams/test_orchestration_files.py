@@ -138,6 +138,19 @@ def test_its_checkpoint_events_and_snapshots_are_read_back(dev):
     assert ck.frame(snapshots, per="turn")["warn_at"].tolist() == [900] * len(sent)
 
 
+def test_its_checkpoint_is_compared_by_its_texts_and_its_snapshots_are_not(dev):
+    """A log that bills whole turns says nothing of single prompts: the views are estimated."""
+    found = ck.compare(dev.workspace.state(dev.id) / "checkpoint.json", {"text": {"TextOnly": True}})
+    rows = found.set_index(["agent", "view"])
+    billed = len(dev.sessions["Reviewer"].session.calls)
+    assert billed > rows.loc[("Reviewer", "recorded"), "calls_n"] == 1  # a turn is one call
+    assert rows.loc[("Reviewer", "text"), "prompt_tokens"] > 0
+    assert rows.loc[("Reviewer", "text"), "token_share"] < 1
+    assert set(found["source"].dropna()) == {"estimated"}
+    with pytest.raises(BadArguments, match="holds no text"):
+        ck.compare(dev.workspace.snapshots(dev.id), "views")
+
+
 def test_an_agent_that_hears_nobody_gets_what_its_hand_off_brings(tmp_path):
     """F44, F48: A file is handed on to an agent that is shown nothing else of the others."""
     parts = {
