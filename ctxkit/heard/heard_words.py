@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ctxkit.messages import Message, Text
-from ctxkit.policies.contents import texts
+from ctxkit.texts.contents import texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,7 +15,7 @@ from ctxkit.magics.texts import Page
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ctxkit.magics.kit import CtxKit
+    from ctxkit.magics.kit_state import KitState
     from ctxkit.teams.working import Team
 
 
@@ -23,7 +23,7 @@ _USUAL = {"config": "scripted", "model": "", "tools": "files", "root": "", "allo
 """How a team is opened that was not begun yet, and of which nothing is said."""
 
 
-def team(kit: CtxKit, words: str, body: str | None) -> Page:
+def team(kit: KitState, words: str, body: str | None) -> Page:
     """Let a team work on the task in the cell; without one it goes on with the task that it has."""
     if wants_help(words):
         return Page(
@@ -33,7 +33,7 @@ def team(kit: CtxKit, words: str, body: str | None) -> Page:
     return work(kit, parse(AskTeam, words, "%%team"), body or "")
 
 
-def work(kit: CtxKit, asked: AskTeam, task: str) -> Page:
+def work(kit: KitState, asked: AskTeam, task: str) -> Page:
     """Let a team work on a task; an empty one is the one that it has."""
     from ctxkit.teams import team as opened
 
@@ -78,7 +78,7 @@ def _before(name: str, named: Mapping[str, Any]) -> dict[str, Any]:
     return {**_USUAL, **{k: words[k] for k in known if k in words}, **lists}
 
 
-def _ask_first(kit: CtxKit, made: Team, words: str) -> None:
+def _ask_first(kit: KitState, made: Team, words: str) -> None:
     """Let agents ask a person before the calls that words name."""
     lives = made.lives
     confirmed = needed(

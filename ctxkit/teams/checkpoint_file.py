@@ -9,8 +9,8 @@ import msgspec
 
 from ctxkit.heard.heard_words import CORRECTION, HANDOFF, MOVE, TASK
 from ctxkit.ledgers.kinds import MOST_ARGUMENT, ledger_bytes
-from ctxkit.policies.contents import texts
 from ctxkit.redaction import redact
+from ctxkit.texts.contents import texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ctxkit.policies.contents import path, target
+from ctxkit.texts.contents import path, target
 from ctxkit.tools.tool_names import writes
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from ctxkit.agent.limits import Limits
 from ctxkit.agent.resumes import led, noted
 from ctxkit.heard.heard_words import CORRECTION, FOR, FROM, HANDOFF, MOVE, TASK, TO, spoken
 from ctxkit.messages import Message, Text
-from ctxkit.policies.contents import texts
 from ctxkit.policies.rules import Rules
 from ctxkit.redaction import redact
 from ctxkit.teams.machine import Standing
 from ctxkit.teams.rosters import told_of
+from ctxkit.texts.contents import texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

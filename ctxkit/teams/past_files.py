@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import StoreError
-from ctxkit.policies.contents import path
 from ctxkit.teams.handoffs import SUMMARY_FILE
+from ctxkit.texts.contents import path
 from ctxkit.tools.tool_names import writes
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit.policies.contents import texts
 from ctxkit.teams.handing import HANDOFF_TOOL
+from ctxkit.texts.contents import texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

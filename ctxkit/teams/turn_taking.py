@@ -9,7 +9,6 @@ import msgspec
 from ctxkit.errors import ModelError
 from ctxkit.heard.heard_words import ARTIFACTS, FROM
 from ctxkit.messages import Message, Text
-from ctxkit.policies.contents import texts
 from ctxkit.redaction import redact
 from ctxkit.teams.contracts import Proof
 from ctxkit.teams.corrections import cut_off, helping, prompt
@@ -17,6 +16,7 @@ from ctxkit.teams.deeds import changes_of
 from ctxkit.teams.handoffs import Shelf, artifacts, empty, handed
 from ctxkit.teams.machine import Decided, TeamReply, decided, speaker
 from ctxkit.teams.turn_ends import finished, last_words, signals_called
+from ctxkit.texts.contents import texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
