@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from ctxkit.errors import BadArguments
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.chart_words import noted
 from ctxkit.plots.mosaics import Panel
@@ -40,8 +41,13 @@ def views(of: Viewed) -> Chart:
 
     Args:
         of: what ``ck.compare(team, "views")`` returned.
+
+    Raises:
+        BadArguments: it is something else.
     """
-    turns = of.turns
+    turns = getattr(of, "turns", None)
+    if turns is None or "view" not in turns:
+        raise BadArguments("plots.views takes what ck.compare(team, 'views') returned.")
     agents = list(dict.fromkeys(turns["agent"]))
     name, limit = _limit(of.limits, int(turns["cumulative_input_tokens"].max()))
     end = int(turns["turn"].max())

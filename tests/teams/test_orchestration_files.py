@@ -112,7 +112,7 @@ def test_what_is_not_obeyed_is_said(dev):
 
 
 def test_its_checkpoint_events_and_snapshots_are_read_back(dev):
-    """F129, F130: The files of a run are fuseraft's, and its readers find the turns in them."""
+    """F130: The files of a run are fuseraft's, and its readers find the turns in them."""
     path = dev.workspace.state(dev.id) / "checkpoint.json"
     raw = json.loads(path.read_text())
     assert list(raw)[:4] == ["SessionId", "Task", "ConfigPath", "WorkingDirectory"]
@@ -136,6 +136,17 @@ def test_its_checkpoint_events_and_snapshots_are_read_back(dev):
     called = [t for m in checkpoint.messages for t in m.tool_calls]
     assert [c.name for c in called][:2] == ["write_file", "handoff"]
     assert ck.frame(snapshots, per="turn")["warn_at"].tolist() == [900] * len(sent)
+
+
+def test_evidence_changes_brief_and_summary_lie_in_files(dev):
+    """F129: What agents did is kept as evidence and changes; brief and summary are the team's."""
+    state = dev.workspace.state(dev.sessions["Developer"].id)
+    nodes = json.loads((state / "evidence.json").read_text())["Nodes"]
+    assert {"FileWrite", "CommandRun"} <= {n["NodeType"] for n in nodes}
+    changes = json.loads((state / "changes.json").read_text())["Entries"]
+    assert [c["FilesWritten"] for c in changes] == [["one.py"], ["test_one.py"]]
+    assert json.loads(dev.root.read("plans/brief.json").decode())["verify_command"] == VERIFY
+    assert dev.root.read("context_summary.md") == b"one.py holds ONE."
 
 
 def test_its_checkpoint_is_compared_by_its_texts_and_its_snapshots_are_not(dev):

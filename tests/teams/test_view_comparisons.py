@@ -86,6 +86,21 @@ def test_a_chart_by_agent_shows_each_view_and_who_hands_on(compared):
     assert len(chart.to_plotly()["data"]) == len(chart.drawing.traces)
 
 
+def test_a_chart_of_something_else_is_a_sentence(team):
+    with pytest.raises(BadArguments, match=r"takes what ck\.compare"):
+        ck.plots.views(team.session)
+
+
+def test_names_of_agents_and_views_are_escaped():
+    evil = "<img src=x onerror=alert(1)>"
+    session = Session(id="s", title=evil, log=(says(evil, "I look.", 1), says("B", "Good.", 2)))
+    found = ck.compare(session, {evil: {"TextOnly": True}})
+    chart = ck.plots.views(found)
+    for page in (found._repr_html_(), chart.to_html(), chart.page()):
+        assert "<img" not in page
+    assert "\x1b" not in found.to_text()
+
+
 def test_the_budget_of_a_team_has_its_thresholds_and_hand_offs(team):
     chart = ck.plots.budget(team.session)
     names = [t.name for t in chart.drawing.traces]
