@@ -76,8 +76,16 @@ def add(*numerals: str) -> str:
 ''',
 }
 _CHECKS = {
-    "to_roman": [("to_roman(4)", "'IV'"), ("to_roman(1994)", "'MCMXCIV'"), ("to_roman(3999)", "'MMMCMXCIX'")],
-    "from_roman": [("from_roman('IV')", "4"), ("from_roman('mcmxciv')", "1994"), ("from_roman('MMM')", "3000")],
+    "to_roman": [
+        ("to_roman(4)", "'IV'"),
+        ("to_roman(1994)", "'MCMXCIV'"),
+        ("to_roman(3999)", "'MMMCMXCIX'"),
+    ],
+    "from_roman": [
+        ("from_roman('IV')", "4"),
+        ("from_roman('mcmxciv')", "1994"),
+        ("from_roman('MMM')", "3000"),
+    ],
     "add": [("add('IV', 'V')", "'IX'"), ("add('M', 'CM', 'IV')", "'MCMIV'"), ("add('X')", "'X'")],
 }
 _TESTS = """import unittest
@@ -100,6 +108,7 @@ _BAD = {"to_roman": "0", "from_roman": "'IIII'", "add": ""}
 
 def config(**shown: dict[str, Any]) -> dict[str, Any]:
     """Return the team's config; `shown` gives an agent keys, such as Tester={"Isolation": "Fresh"}."""
+
     def state(agent: str, **ways: str) -> dict[str, Any]:
         told = [{"To": to, "Signal": signal, "HandoffContext": [{"Source": "changes_recent:1"}]}
                 for to, signal in ways.items()]  # fmt: skip
@@ -109,7 +118,9 @@ def config(**shown: dict[str, Any]) -> dict[str, Any]:
         "Planning": state("Planner", Implementation="HANDOFF TO DEVELOPER"),
         "Implementation": state("Developer", Testing="HANDOFF TO TESTER"),
         "Testing": state("Tester", Review="HANDOFF TO REVIEWER"),
-        "Review": state("Reviewer", Implementation="ONCE MORE", Planning="NEXT PART", Done="APPROVED"),
+        "Review": state(
+            "Reviewer", Implementation="ONCE MORE", Planning="NEXT PART", Done="APPROVED"
+        ),
         "Done": {"Terminal": True},
     }
     agents = [{"Name": n, "Plugins": ["FileSystem", "Shell"], **shown.get(n, {})}
@@ -132,7 +143,12 @@ def team(folder: Path, name: str = "library", **shown: dict[str, Any]) -> Any:
 
 
 def _parts() -> dict[str, list[list[Any]]]:
-    parts: dict[str, list[list[Any]]] = {"Planner": [], "Developer": [], "Tester": [], "Reviewer": []}
+    parts: dict[str, list[list[Any]]] = {
+        "Planner": [],
+        "Developer": [],
+        "Tester": [],
+        "Reviewer": [],
+    }
     known = ["values.py"]
     for n, name in enumerate(_MODULES):
         for agent, turns in _round(n, name, list(known)).items():
@@ -145,9 +161,17 @@ def _round(n: int, name: str, known: list[str]) -> dict[str, list[list[Any]]]:
     last = n == len(_MODULES) - 1
     read = [("read_file", {"path": path}) for path in known]
     file, tests = f"{name}.py", f"test_{name}.py"
-    rule = f" Every refusal must begin with {CODE}, as the support desk searches for it." if not n else ""
+    rule = (
+        f" Every refusal must begin with {CODE}, as the support desk searches for it."
+        if not n
+        else ""
+    )
     brief = {"goal": TASK, "part": name, "files_to_change": [file, tests], "verify_command": VERIFY}
-    first = [("write_file", {"path": "values.py", "content": _VALUES.format(values=_LETTERS)})] if not n else []
+    first = (
+        [("write_file", {"path": "values.py", "content": _VALUES.format(values=_LETTERS)})]
+        if not n
+        else []
+    )
     return {
         "Planner": [[("write_file", {"path": "brief.json", "content": json.dumps(brief, indent=1)}),
                      f"Part {n + 1} is {name}.{rule}\n\nHANDOFF TO DEVELOPER"]],

@@ -57,8 +57,6 @@ def spoken(agent: str, messages: Sequence[Message]) -> Iterator[Message]:
             yield msgspec.structs.replace(frame, tool=call.name)
 
 
-
-
 def _said(kind: str, text: str, agent: str, source: Message) -> Message:
     return Message(role="user", kind=kind, parts=(Text(text),), agent=agent, time=source.time,
                    details={"said": source.id})  # fmt: skip

@@ -33,9 +33,7 @@ def names_of(session: Session) -> dict[str, Session]:
     """Return the sessions of a team by the names of their agents; of namesakes each has its id."""
     members = [*session.children] if is_ledger(session) else [session, *session.children]
     names = [m.agent for m in members]
-    return {
-        m.agent if names.count(m.agent) == 1 else f"{m.agent} {m.id[:8]}": m for m in members
-    }
+    return {m.agent if names.count(m.agent) == 1 else f"{m.agent} {m.id[:8]}": m for m in members}
 
 
 def team_turns(session: Session) -> list[TeamTurn]:
@@ -100,9 +98,7 @@ def turn_table(
     cut = {name: set(of) for name, of in cuts.items()}
     rows = []
     for n, turn in enumerate(turns):
-        sent, given = (
-            sum(of[turn.agent][c] or 0 for c in turn.calls) for of in (prompts, outputs)
-        )
+        sent, given = (sum(of[turn.agent][c] or 0 for c in turn.calls) for of in (prompts, outputs))
         fired = not cut.get(turn.agent, set()).isdisjoint(turn.calls)
         sums[turn.agent] = sent + (0 if fired else sums.get(turn.agent, 0))
         to = turns[n + 1].agent if n + 1 < len(turns) else ""

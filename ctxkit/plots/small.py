@@ -37,6 +37,7 @@ class _Place(NamedTuple):
     def y(self, value: Any) -> Any:
         return self.top + self.high - value / self.y1 * self.high
 
+
 _DASHED = {"solid": "&#9472;", "dash": "&#9476;", "dashdot": "&#9472;&#183;", "longdash": "&#9477;",
            "longdashdot": "&#9477;&#183;"}  # fmt: skip
 """A line of each dash, in a legend; dots where it is dotted."""

@@ -162,9 +162,7 @@ class Crew:
         if not isinstance(asked, str):
             return asked
         if not asked:
-            raise BadArguments(
-                f"No model is named for {plain(agent, 40)}: give the team model=."
-            )
+            raise BadArguments(f"No model is named for {plain(agent, 40)}: give the team model=.")
         if "/" not in asked and price(asked) is None:
             raise BadArguments(
                 f"{plain(agent, 40)} asks for model {plain(asked, 60)!r}, which is not known:"

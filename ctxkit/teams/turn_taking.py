@@ -164,9 +164,7 @@ class TurnTaker:
         receiver = to or self._plan.states[found.standing.state].agent
         return handed(self._shelf(changes), found.way.handoff, receiver)
 
-    def _changes(
-        self, member: Member | None = None, since: int = 0, number: int = 0
-    ) -> list[Deed]:
+    def _changes(self, member: Member | None = None, since: int = 0, number: int = 0) -> list[Deed]:
         """Return what was changed in all turns; `member`: with its turns from `since` on, the
         team's of that number, which is not in the ledger yet.
         """

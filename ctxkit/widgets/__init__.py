@@ -56,9 +56,7 @@ def explore(
     return Explorer(given, given.call(call).index if given.calls else 0)
 
 
-def tune(
-    session: Any, rules: AnyRules | None = None, **ranges: tuple[float, ...]
-) -> Tuner:
+def tune(session: Any, rules: AnyRules | None = None, **ranges: tuple[float, ...]) -> Tuner:
     """Return a widget with a slider for each numeric setting; the replay of the session is drawn as
     they move.
 

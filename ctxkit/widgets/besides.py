@@ -141,7 +141,10 @@ class SideBySide(Charted):
         row = asked.get("row")
         if asked.get("kind") != "text" or type(row) is not int or not 0 <= row < len(self.rows):
             return None
-        return {"kind": "text", "texts": [self._text(side, self.rows[row][side]) for side in (0, 1)]}
+        return {
+            "kind": "text",
+            "texts": [self._text(side, self.rows[row][side]) for side in (0, 1)],
+        }
 
     def _text(self, side: int, place: int | None) -> str:
         if place is None:
@@ -191,9 +194,7 @@ class SideBySide(Charted):
         return f"<div>{escape(self.head, 500)}</div>{table(head, rows)}"
 
 
-def aligned(
-    one: list[Hashable], other: list[Hashable]
-) -> Iterator[tuple[int | None, int | None]]:
+def aligned(one: list[Hashable], other: list[Hashable]) -> Iterator[tuple[int | None, int | None]]:
     """Yield places of two lists side by side; None: only the other one has something there.
 
     What is the same at both ends is matched at once; what lies between by its longest common parts

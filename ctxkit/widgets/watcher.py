@@ -123,7 +123,11 @@ class Watcher(anywidget.AnyWidget):  # type: ignore[misc]
         session, live = self._session(), self._live()
         done = len(session.calls), len(session.edits)
         if live is None:
-            note = f"the last look failed: {self._tail.failed}" if self._tail and self._tail.failed else ""
+            note = (
+                f"the last look failed: {self._tail.failed}"
+                if self._tail and self._tail.failed
+                else ""
+            )
             state = "followed" if self._tail is not None else ""
             return Gauge(self.name, _last(session), _window(session), *done, state, note)
         context, state = live.agent.compactor.context, "running" if self._turning else "at rest"

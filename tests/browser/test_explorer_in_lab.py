@@ -85,7 +85,9 @@ def test_calls_and_messages_are_found_and_read(tmp_path: Path):
         told["lines"] = rows.locator(".row").count()
         rows.evaluate("e => { e.scrollTop = e.scrollHeight / 2 }")
         rows.locator("text=/^question|^line|^done/").first.wait_for()
-        page.wait_for_selector(".ctxkit-hand:nth-of-type(1) >> text=/sizes/", state="detached", timeout=60_000)
+        page.wait_for_selector(
+            ".ctxkit-hand:nth-of-type(1) >> text=/sizes/", state="detached", timeout=60_000
+        )
         told["sized"] = page.locator(".soft[role=status]").nth(1).inner_text()
 
     shots = Path(os.environ.get("CTXKIT_SHOTS") or tmp_path / "shots")

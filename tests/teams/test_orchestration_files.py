@@ -99,14 +99,25 @@ def events(team):
 
 def test_a_window_that_fills_up_is_told(dev):
     (told,) = [e for e in events(dev) if e["event_type"] == "context_window_warn"]
-    assert (told["agent"], told["payload"]["cap"], told["payload"]["threshold"]) == ("Reviewer", 5, 2)
+    assert (told["agent"], told["payload"]["cap"], told["payload"]["threshold"]) == (
+        "Reviewer",
+        5,
+        2,
+    )
     assert told["payload"]["messages"] > 2
 
 
 def test_what_is_not_obeyed_is_said(dev):
     """F131: Keys that are not known, or not obeyed here, are named."""
     said = "\n".join(dev.notes)
-    for key in ("EvidenceStore", "ChangeTracking", "FailureHandling", "Verifier", "Checkpoint", "Events"):
+    for key in (
+        "EvidenceStore",
+        "ChangeTracking",
+        "FailureHandling",
+        "Verifier",
+        "Checkpoint",
+        "Events",
+    ):
         assert f"{key} is not obeyed here: " in said
     assert "not known" not in said
 
@@ -117,7 +128,10 @@ def test_its_checkpoint_events_and_snapshots_are_read_back(dev):
     raw = json.loads(path.read_text())
     assert list(raw)[:4] == ["SessionId", "Task", "ConfigPath", "WorkingDirectory"]
     assert raw["StateMachineState"]["VisitedStates"][0] == "Planning"
-    assert raw["StateMachineState"]["BackEdgeVisits"] == {"Testing > Building": 1, "Building > Testing": 1}
+    assert raw["StateMachineState"]["BackEdgeVisits"] == {
+        "Testing > Building": 1,
+        "Building > Testing": 1,
+    }
     checkpoint = ck.read(path)
     assert (checkpoint.format, checkpoint.id, checkpoint.title) == (
         "fuseraft-checkpoint", dev.id, "Write one, which is 1.",
@@ -151,7 +165,9 @@ def test_evidence_changes_brief_and_summary_lie_in_files(dev):
 
 def test_its_checkpoint_is_compared_by_its_texts_and_its_snapshots_are_not(dev):
     """A log that bills whole turns says nothing of single prompts: the views are estimated."""
-    found = ck.compare(dev.workspace.state(dev.id) / "checkpoint.json", {"text": {"TextOnly": True}})
+    found = ck.compare(
+        dev.workspace.state(dev.id) / "checkpoint.json", {"text": {"TextOnly": True}}
+    )
     rows = found.set_index(["agent", "view"])
     billed = len(dev.sessions["Reviewer"].session.calls)
     assert billed > rows.loc[("Reviewer", "recorded"), "calls_n"] == 1  # a turn is one call
@@ -172,7 +188,10 @@ def test_an_agent_that_hears_nobody_gets_what_its_hand_off_brings(tmp_path):
         assert team.run("Find facts.").ended == "done"
         kinds = [k for k, _ in shown(team, "Writer", 0)]
         assert "heard" not in kinds
-        assert "## Findings\n" + "fact " * 20 + "\n[...99 chars truncated" in dict(shown(team, "Writer", 0))["handoff"]
+        assert (
+            "## Findings\n" + "fact " * 20 + "\n[...99 chars truncated"
+            in dict(shown(team, "Writer", 0))["handoff"]
+        )
 
 
 def test_a_line_of_two_ends_by_its_words(tmp_path):
@@ -183,7 +202,11 @@ def test_a_line_of_two_ends_by_its_words(tmp_path):
 
 
 def test_requirements_that_are_not_checked_are_said_and_the_others_hold(tmp_path):
-    parts = {"scout": [], "Surveyor": [["RECON COMPLETE"]], "Builder": [["BUILT"], [write("a.txt", "a"), "BUILT"]]}
+    parts = {
+        "scout": [],
+        "Surveyor": [["RECON COMPLETE"]],
+        "Builder": [["BUILT"], [write("a.txt", "a"), "BUILT"]],
+    }
     with opened(tmp_path, BROWNFIELD, parts) as team:
         assert (team.run("Build.").ended, team.standing.turns) == ("done", 3)
         said = "\n".join(team.notes)

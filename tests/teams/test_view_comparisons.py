@@ -149,11 +149,29 @@ def test_one_log_of_several_agents_has_a_log_for_each():
     result = Message(role="tool", id="r1", parts=(Text("x" * 400),), call_id="c", tool="read_file",
                      agent="A", time=2.0)  # fmt: skip
     task = Message(role="user", id="u0", parts=(Text("Work."),), time=0.0)
-    log = (task, says("A", "I look.", 1, call), result, says("A", "Seen.", 3), says("B", "Good.", 4))
+    log = (
+        task,
+        says("A", "I look.", 1, call),
+        result,
+        says("A", "Seen.", 3),
+        says("B", "Good.", 4),
+    )
     session = Session(id="s", log=log)
     found = {log.agent: log.shared.messages for log in agent_logs(session)}
-    assert [m.kind or m.role for m in found["A"]] == ["user", "assistant", "tool", "assistant", "heard"]
-    assert [m.kind or m.role for m in found["B"]] == ["user", "heard", "frame", "heard", "assistant"]
+    assert [m.kind or m.role for m in found["A"]] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "heard",
+    ]
+    assert [m.kind or m.role for m in found["B"]] == [
+        "user",
+        "heard",
+        "frame",
+        "heard",
+        "assistant",
+    ]
     assert "x" * 400 in found["B"][2].text
     assert [(t.agent, t.calls) for t in team_turns(session)] == [("A", (0, 1)), ("B", (0,))]
     compared = ck.compare(session, {"text": {"TextOnly": True}})

@@ -323,9 +323,17 @@ def test_a_live_session_is_tried_as_it_grows_and_led_from_here_on(tmp_path):
     from ctxkit.presets.naming import as_rules
     from ctxkit.store.workspace import Workspace
 
-    model = Scripted(script("audit").turns, name="audit", counter=tokens.named("chars/4"), clock=lambda: 0.0, context_window=32_000)
+    model = Scripted(
+        script("audit").turns,
+        name="audit",
+        counter=tokens.named("chars/4"),
+        clock=lambda: 0.0,
+        context_window=32_000,
+    )
     place = Workspace(tmp_path)
-    with LiveSession("one", model=model, rules=as_rules("pi"), clock=lambda: 1e9, workspace=place) as live:
+    with LiveSession(
+        "one", model=model, rules=as_rules("pi"), clock=lambda: 1e9, workspace=place
+    ) as live:
         asyncio.run(live.turn("go"))
         shown = ck.tune(live)
         calls = len(shown.trial.prompts)
