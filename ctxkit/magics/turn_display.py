@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.markup import escape, line, plain
+from ctxkit.markup import NO_MATH, escape, line, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,7 +140,8 @@ class TurnDisplay:
         label = f"context {used:,} of {limit:,} tokens ({used / limit:.0%})"
         meter = _meter(used, limit, label)
         return (
-            f'<div style="{_STYLE}">{words}{fold}{meter}<small>{escape(label)}{note}</small></div>'
+            f'<div class="{NO_MATH}" style="{_STYLE}">'
+            f"{words}{fold}{meter}<small>{escape(label)}{note}</small></div>"
         )
 
     def _words(self, *, kept: bool) -> str:

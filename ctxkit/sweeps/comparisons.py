@@ -12,7 +12,7 @@ import pandas as pd
 from ctxkit.cache.words import foretold
 from ctxkit.engine import Run
 from ctxkit.errors import CtxkitError
-from ctxkit.markup import escape, line
+from ctxkit.markup import NO_MATH, escape, line
 from ctxkit.metrics.elongation import FLOOR, LEVEL
 from ctxkit.readers.given import of_session
 from ctxkit.replays import session_of
@@ -173,7 +173,7 @@ class Comparison(Scores):
         full = f"<details><summary>All figures</summary>{self.detail.to_html()}</details>"
         hover = escape(f"id {line(str(self['session'].iloc[0]), 120)}", 200)
         return (
-            f'<div class="ctxkit-comparison" style="{INK}">'
+            f'<div class="ctxkit-comparison {NO_MATH}" style="{INK}">'
             f'<strong title="{hover}">{escape(self._title(), 120)}</strong>'
             f"{glance(self).to_html()}{f'<ul>{errors}</ul>' if errors else ''}"
             f"{basis}{full}{told}</div>"
