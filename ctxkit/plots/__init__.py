@@ -16,6 +16,7 @@ _NAMES = {
     "loss": "_loss",
     "savings": "_savings",
     "thrash": "_thrash",
+    "views": "_views",
 }
 
 __all__ = [*_NAMES]  # noqa: PLE0604  names are strings, made above

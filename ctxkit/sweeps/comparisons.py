@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -185,7 +186,7 @@ class Comparison(Scores):
 @of_session
 def compare(
     session: Session,
-    rules: Several = "all",
+    rules: Several | Mapping[str, Any] = "all",
     *,
     loss: bool = True,
     reuse: bool = False,
@@ -193,10 +194,14 @@ def compare(
 ) -> Comparison:
     """Return a session's score as recorded and under each of several rules, one row each.
 
+    Of a team, `"views"` or a dictionary of views gives a row for each agent and view, as
+    `teams.view_comparisons.compare_views` says.
+
     Args:
         session: a recorded session, the path of a log, or a list of messages; of a replay the
             recorded one is taken.
-        rules: rules, policies, names of presets or chains in a list, or ``"all"`` for every preset.
+        rules: rules, policies, names of presets or chains in a list, or ``"all"`` for every preset;
+            of a team also views.
         loss: work out what was lost too.
         reuse: the call that writes a summary reads the cached prompt; else it sends what it
             summarises afresh.
@@ -208,6 +213,10 @@ def compare(
     """
     from tqdm.auto import tqdm
 
+    if isinstance(rules, Mapping) or (isinstance(rules, str) and rules == "views"):
+        above: Any = import_module("ctxkit.teams.view_comparisons")  # only teams have views
+        views: Comparison = above.compare_views(session, rules, loss=loss, reuse=reuse)
+        return views
     given = rules_of(rules)
     bench = Bench(session.origin or session)
     session, base = bench.session, bench.base
