@@ -271,7 +271,7 @@ def openclaw(
         pruning=claws.cold(parameters, **images) if pruning == "cache-ttl" else None,
         window=context_window,
         reserve=held,
-        estimator="pi",
+        estimator="openclaw" if newest else "pi",
         summariser=summariser,
         name="openclaw",
         parameters=parameters,
