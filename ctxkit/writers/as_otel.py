@@ -43,6 +43,12 @@ _HOLDS = {
     "tool arguments that are no JSON object",
 }
 _STOPS = {"tool": "tool_call"}
+_CONTENT = {
+    "gen_ai.system_instructions",
+    "gen_ai.input.messages",
+    "gen_ai.output.messages",
+    "gen_ai.tool.definitions",
+}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -61,48 +67,60 @@ def convert(session: Session) -> tuple[Iterator[bytes], Counter[str]]:
 
 
 def _document(session: Session) -> Iterator[bytes]:
-    resource = _pairs(
-        {"service.name": session.product or "ctxkit", "service.version": session.version}
-    )
-    head = {"resource": {"attributes": resource}, "scopeSpans": []}
+    head = {"resource": resource(session), "scopeSpans": []}
     yield b'{"resourceSpans":[' + _encode(head)[:-2] + b'{"scope":{"name":"ctxkit"},"spans":[\n'
     for n, span in enumerate(spans(session)):
         yield (b",\n" if n else b"") + _encode(span)
     yield b"\n]}]}]}\n"
 
 
+def resource(session: Session) -> dict[str, Any]:
+    """Return what spans of a session say of the program that made it."""
+    about = {"service.name": session.product or "ctxkit", "service.version": session.version}
+    return {"attributes": _pairs(about)}
+
+
 def spans(session: Session, root: str = "", trace: str = "") -> Iterator[dict[str, Any]]:
     """Yield the spans of a session and its subagents: each agent's own, then those of its calls."""
-    own = trace or hashlib.sha256(session.id.encode()).hexdigest()[:32]
-    agent = _id(own, session.id, -1)
-    calls = session.calls
+    own = trace or trace_of(session)
+    yield agent_span(session, own, root)
+    for call, shown in session.views():
+        yield call_span(session, call, shown, own)
+    for child in session.children:
+        yield from spans(child, _id(own, session.id, -1), own)
+
+
+def trace_of(session: Session) -> str:
+    """Return the id of a session's trace, which follows from the session's own."""
+    return hashlib.sha256(session.id.encode()).hexdigest()[:32]
+
+
+def agent_span(session: Session, trace: str, root: str = "") -> dict[str, Any]:
+    """Return the span of an agent, from its first call to its last; `root` is the one above it."""
     about = {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": session.agent,
         "gen_ai.conversation.id": session.id,
     }
-    times = [t for c in calls for t in _times(c.message)]
+    times = [t for c in session.calls for t in _times(c.message)]
     begun = session.started if session.started is not None else min(times, default=None)
-    yield _span(
-        (own, agent, root),
-        f"invoke_agent {session.agent}",
-        (begun, max(times, default=begun)),
-        about,
-    )
-    for call, shown in session.views():
-        told = _attributes(session, call, shown)
-        name = f"chat {call.message.model or ''}".strip()
-        span = _span(
-            (own, _id(own, session.id, call.index), agent),
-            name,
-            _times(call.message) or (None, None),
-            told,
-        )
-        if call.message.is_error:
-            span["status"] = {"code": 2, "message": call.message.error or ""}
-        yield span
-    for child in session.children:
-        yield from spans(child, agent, own)
+    ids = (trace, _id(trace, session.id, -1), root)
+    return _span(ids, f"invoke_agent {session.agent}", (begun, max(times, default=begun)), about)
+
+
+def call_span(
+    session: Session, call: Call, shown: Sequence[Message], trace: str, *, content: bool = True
+) -> dict[str, Any]:
+    """Return the span of a call; without `content` nothing of what was said."""
+    told = _attributes(session, call, shown)
+    if not content:
+        told = {k: v for k, v in told.items() if k not in _CONTENT}
+    name = f"chat {call.message.model or ''}".strip()
+    ids = (trace, _id(trace, session.id, call.index), _id(trace, session.id, -1))
+    span = _span(ids, name, _times(call.message) or (None, None), told)
+    if call.message.is_error:
+        span["status"] = {"code": 2, "message": call.message.error or ""}
+    return span
 
 
 def _attributes(session: Session, call: Call, shown: Sequence[Message]) -> dict[str, Any]:

@@ -66,25 +66,27 @@ def test_what_is_left_of_a_compressed_chat(engines, real, tmp_path):
     package = "@google/gemini-cli-core"
     tally = Tally("gemini", version(package), "what is left behind the snapshot")
     policy = presets.gemini().bare.using(lambda _: "S")
+    looked, jobs = [], []
     for i, (path, session) in enumerate(sessions(real, 3, 300, size=1_600_000)):
         log = log_of(session, presets.gemini())
         picked = [*range(1, log.calls, max(1, log.calls // 12))]
-        said = [History.start(log, call).messages for call in picked]
-        if not said or any(m.role == "tool" and not m.call_id for m in said[-1]):
+        said = [History.start(log, call) for call in picked]
+        if not said or any(m.role == "tool" and not m.call_id for m in said[-1].messages):
             continue
-        held, first = contents(said[-1])
+        held, first = contents(said[-1].messages)
         (file := tmp_path / f"{i}.json").write_text(json.dumps(held), encoding="utf-8")
         upto = [sum(n < len(each) for n in first) for each in said]
-        jobs = [{"file": str(file), "upto": upto}]
-        answers = ask("gemini.mjs", str(engines / package), jobs=jobs)[0]
-        for call, n, answer in zip(picked, upto, answers, strict=True):
-            history = History.start(log, call)
+        jobs.append({"file": str(file), "upto": upto})
+        looked.append((path.name, first, said, upto))
+    found = ask("gemini.mjs", str(engines / package), jobs=jobs)
+    for (name, first, said, upto), answers in zip(looked, found, strict=True):
+        for history, n, answer in zip(said, upto, answers, strict=True):
             left, cut = kept(policy, history)
             mine = left, sorted(cut)
             theirs = answered(answer, first, len(history), n), sorted(answer["cut"])
             why = "size of a message" if theirs[0] == by_its_sizes(answer, first, history) else ""
             why = why if theirs[1] == mine[1] or theirs[0] != mine[0] else ""
-            tally.add(theirs == mine, why, (path.name, call, theirs, mine))
+            tally.add(theirs == mine, why, (name, history.call, theirs, mine))
     tally.done(200)
 
 

@@ -5,18 +5,22 @@ reserve, and what a call after a pause is sent.
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from engines.running import Tally, as_pi, ask, sessions, version
+from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit import presets
 from ctxkit.engine import log_of
-from ctxkit.messages import Image
+from ctxkit.history import columns
+from ctxkit.messages import Image, Message, Sized, ToolCall
 from ctxkit.policies import contents, plans
-from ctxkit.policies.idle import PLACEHOLDER
 from ctxkit.policies.rules import Rules
 from ctxkit.tokens import named
+from ctxkit.tokens.counters import arguments
+from ctxkit.tokens.estimates import OPENCLAW
 
 pytestmark = pytest.mark.engines
 WINDOWS = (32_000, 64_000, 200_000)
@@ -95,44 +99,84 @@ def planned(messages, sizes, window, chunk, others):
     }
 
 
-def test_what_a_call_after_a_pause_is_sent(engines, found):
-    """Every call comes after a pause here, and what one was sent the next is sent, too."""
+def program_chars(message):
+    """Characters as the program's pruner counts them: no names of tools, images and scripts wider."""
+    return 0 if message.role == "system" else sum(map(part_chars, message.parts))
+
+
+def part_chars(p):
+    if isinstance(p, Image):
+        return 8000
+    if isinstance(p, ToolCall):
+        return len(arguments(p))
+    if isinstance(p, Sized):
+        return 4 * p.tokens if p.tokens is not None else p.chars or 0
+    return OPENCLAW.units(p.text)
+
+
+def test_what_a_call_after_a_pause_is_sent(engines, found, tmp_path, monkeypatch):
+    """Every call comes after a pause here, and what one was sent the next is sent, too.
+
+    A difference is one of sizes where the preset decides alike once it counts as the program does,
+    and one of short results where both decide alike once no result is so short.
+    """
     tally = Tally("openclaw", version("openclaw"), "what a call after a pause is sent")
+    talks = [each[:4] for each in found if len(each[1].calls) <= 100 and plain(each[1])]
+    longer = [lengthened(each, tmp_path / f"{i}.json") for i, each in enumerate(talks)]
+    runs, answers = both_sides(engines, talks)
+    for module in [m for m in sys.modules.values() if getattr(m, "chars", None) is columns.chars]:
+        monkeypatch.setattr(module, "chars", program_chars)
+    alike, _ = both_sides(engines, talks, ask_too=False)
+    other, others = both_sides(engines, longer)
+    for one, real, same, long, reals in zip(runs, answers, alike, other, others, strict=True):
+        name, window, mine = one
+        for call in range(1, len(mine)):
+            why = "size of a message" if same[-1][call] == real[call] else ""
+            why = why or ("short results" if long[-1][call] == reals[call] else "")
+            tally.add(real[call] == mine[call], why, (name, window, call))
+    tally.done(500)
+
+
+def both_sides(engines, talks, *, ask_too=True):
+    """What each call is sent by the preset's pruning under small windows, and by the program's."""
     pruning = presets.openclaw(pruning="cache-ttl", ttl_seconds=0).pruning
-    for name, session, said, file, _ in found:
-        if len(session.calls) > 120:
-            continue
+    runs, jobs = [], []
+    for name, session, said, file in talks:
         number = {m.id: n for n, m in enumerate(said)}
         for window in SMALL:
             rules = Rules(pruning=pruning, window=window, estimator="openclaw")
-            log = log_of(session, rules)
-            if window <= log.fixed:
-                continue
-            run = ck.replay(session, rules)
-            known = [sum(m.id in number for m in log.messages[:n]) for n in log.upto[: log.calls]]
-            answers = asked(engines, [{"file": file, "cold": known, "window": window}])[0]
-            for call in range(1, log.calls):
-                mine = sent(run, log, number, call)
-                theirs = {n: text for n, text in answers[call] if n in number.values()}
-                why = cause(said[: known[call]], theirs, mine)
-                tally.add(theirs == mine, why, (name, window, call, *first(theirs, mine)))
-    tally.done(1000)
+            log, run = log_of(session, rules), ck.replay(session, rules, fixed=0)
+            upto = log.upto[: log.calls]
+            known = [sum(m.id in number for m in log.messages[:n]) for n in upto]
+            jobs.append({"file": file, "cold": known, "window": window})
+            runs.append((name, window, [sent(run, log, number, c) for c in range(log.calls)]))
+    answers = asked(engines, jobs) if ask_too else []
+    return runs, [[dict(call) for call in each] for each in answers]
+
+
+def lengthened(talk, file):
+    """The same talk without results that a placeholder or a trimmed form would make larger."""
+    name, session, *_ = talk
+    log = tuple(relength(e) if isinstance(e, Message) and e.role == "tool" else e for e in session.log)
+    session = replace(session, log=log)
+    said = [m for m in session.messages if m.role in ("user", "assistant", "tool") and m.visible]
+    file.write_text(json.dumps([{**as_pi(m), "n": n} for n, m in enumerate(said)]), "utf-8")
+    return name, session, said, str(file)
+
+
+def relength(message):
+    text = contents.texts(message)
+    if len(text) < 200:
+        return contents.with_text(message, f"{text} {' '.join(map(str, range(100)))}")
+    return contents.with_text(message, text[:4000]) if 4000 < len(text) < 5000 else message
+
+
+def plain(session):
+    """Whether all that is sent was said, and none of it is known by its size only."""
+    return not any(m.role == "summary" for m in session.messages)
 
 
 def sent(run, log, number, call):
     """The results that a call of a run is not sent as they came, with their text."""
     changed = ((i.row, i.message) for i in run.sent(call) if i.changed_by and i.row >= 0)
     return {number[log.messages[row].id]: contents.texts(m) for row, m in changed}
-
-
-def cause(said, theirs, mine):
-    """Name why the two differ, where it can be read off the results."""
-    odd = {n for n in {*theirs, *mine} if theirs.get(n) != mine.get(n)}
-    if odd and all(len(contents.texts(said[n])) <= len(PLACEHOLDER) for n in odd):
-        return "short results"
-    return ""
-
-
-def first(theirs, mine):
-    odd = [n for n in sorted({*theirs, *mine}) if theirs.get(n) != mine.get(n)][:3]
-    return [(n, len(theirs.get(n, "")), len(mine.get(n, ""))) for n in odd]
