@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
-from traitlets import CUnicode, Int, Unicode
+from traitlets import Bool, CUnicode, Int, Unicode
 
 from ctxkit.errors import BadArguments
 from ctxkit.magics import file_commands, injections, places, recollections, table_commands, views
@@ -69,6 +69,10 @@ class CtxKit(Magics):
     approve = Unicode("", help="Tools that ask before each call, or files, or all.").tag(
         config=True
     )
+    export = Unicode(
+        "", help="Where spans of sessions go: an OTLP/HTTP address, or env; empty: nowhere."
+    ).tag(config=True)
+    export_content = Bool(False, help="Whether those spans say what was said.").tag(config=True)
     seed = CUnicode("", help="Ids of new sessions follow from it; empty: by chance.").tag(
         config=True
     )

@@ -19,7 +19,7 @@ from ctxkit.readers.usages import to_schemas, to_stop
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ctxkit.readers.source import Source
 
@@ -68,7 +68,7 @@ def read(source: Source) -> list[Session]:
     its children.
     """
     faults, skipped = list[Fault](), dict[str, int]()
-    spans = sorted(_spans(source, faults, skipped), key=lambda s: s.begun or 0.0)
+    spans = _in_order(_spans(source, faults, skipped))
     agents = {s.id: s for s in spans}
     groups: dict[str, list[_Span]] = {}
     for s in spans:
@@ -83,6 +83,17 @@ def read(source: Source) -> list[Session]:
             out[0], faults=(*faults, *out[0].faults), skipped=_summed(skipped, out[0].skipped)
         )
     return out
+
+
+def _in_order(spans: Iterable[_Span]) -> list[_Span]:
+    """Return spans by their begin; one without a time stays behind the one that it was written
+    after.
+    """
+    begun, placed = 0.0, list[tuple[float, _Span]]()
+    for s in spans:
+        begun = begun if s.begun is None else s.begun
+        placed.append((begun, s))
+    return [s for _, s in sorted(placed, key=lambda pair: pair[0])]
 
 
 def _summed(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
@@ -202,8 +213,8 @@ def _summed_up(raw: Any, made: list[Message]) -> list[Message]:
 def _call(threads: Threads, heard: list[Said], reply: Message, s: _Span, agent: str | None) -> None:
     """Write one call; what its span marks as compacted makes the edit a recorded one."""
     flagged = s.attributes.get("gen_ai.conversation.compacted") is True
-    marked = flagged or any(m.role == "summary" for _, m in heard)
-    if not marked:
+    summed = any(m.role == "summary" for _, m in heard)
+    if not (flagged or summed):
         threads.call(heard, reply, agent).compacted = False
         return
     latest = threads.latest(agent)
@@ -218,15 +229,15 @@ def _call(threads: Threads, heard: list[Said], reply: Message, s: _Span, agent: 
                 reason="what it took is not in the trace",
             )
         )
+    alone = flagged and not (latest is not None and latest.compacted and summed)
     thread = threads.call(heard, reply, agent, compacted=True)
     thread.compacted = flagged
     log = thread.log
     for i in range(thread.since, len(log.entries)):
         entry = log.entries[i]
-        if isinstance(entry, Edit) and any(m.role == "summary" for m in entry.inserted):
-            log.entries[i] = replace(
-                entry, source="recorded", method="compacted", reason="", time=s.begun
-            )
+        if isinstance(entry, Edit) and (alone or any(m.role == "summary" for m in entry.inserted)):
+            told: dict[str, Any] = {"source": "recorded", "method": "compacted", "reason": ""}
+            log.entries[i] = replace(entry, kind="summarised", time=s.begun, **told)
 
 
 def _reply(s: _Span, reply: list[Any], skipped: dict[str, int], asked: dict[str, str]) -> Message:

@@ -9,11 +9,12 @@ messages.
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.messages import Image, Sized, Text, Thinking, ToolCall
+from ctxkit.messages import Edit, Image, Sized, Text, Thinking, ToolCall
 from ctxkit.writers.losses import losses, visible
 
 if TYPE_CHECKING:
@@ -56,14 +57,26 @@ def convert(session: Session) -> tuple[Iterator[bytes], Counter[str]]:
     """Return the file, piece by piece (each span repeats the prompt of its call), and what it
     cannot hold.
     """
+    return _document(session), _lost(session)
+
+
+def _lost(session: Session) -> Counter[str]:
+    """Count what the spans of a session and of all below it do not say."""
     lost = losses(session, _HOLDS)
     hours = [c.message.usage for c in session.calls if c.message.usage]
     lost["lives of cache writes"] += sum(1 for u in hours if u.cache_write_1h_tokens)
     last = session.calls[-1].position if session.calls else -1
     lost["messages after the last call"] += len(session.path) - last - 1
+    cuts = [i for i, e in enumerate(session.path) if _is_cut(e)]
+    seen = {bisect_left([c.position for c in session.calls], i) for i in cuts}
+    lost["compactions that no call follows"] += len(cuts) - len(seen - {len(session.calls)})
     for child in session.children:
-        lost.update(losses(child, _HOLDS))
-    return _document(session), lost
+        lost.update(_lost(child))
+    return lost
+
+
+def _is_cut(entry: Message | Edit) -> bool:
+    return isinstance(entry, Edit) and entry.kind == "summarised"
 
 
 def _document(session: Session) -> Iterator[bytes]:
@@ -144,7 +157,7 @@ def _attributes(session: Session, call: Call, shown: Sequence[Message]) -> dict[
         "gen_ai.response.finish_reasons": (
             [_STOPS.get(reply.stop, reply.stop)] if reply.stop else None
         ),
-        "gen_ai.conversation.compacted": True if any(m.role == "summary" for m in sent) else None,
+        "gen_ai.conversation.compacted": True if _is_compacted(session, call, sent) else None,
         "gen_ai.system_instructions": _json(system) if system else None,
         "gen_ai.input.messages": _json([_message(m) for m in sent if m.role != "system"]),
         "gen_ai.output.messages": _json([_message(reply)]) if reply.parts else None,
@@ -152,6 +165,14 @@ def _attributes(session: Session, call: Call, shown: Sequence[Message]) -> dict[
         "error.type": (reply.error or "error")[:200] if reply.is_error else None,
     }
     return told | (_usage(reply.usage) if reply.usage else {})
+
+
+def _is_compacted(session: Session, call: Call, sent: Sequence[Message]) -> bool:
+    """Say whether a call saw less than was said: a summary is shown, or a cut lies right before."""
+    if any(m.role == "summary" for m in sent):
+        return True
+    before = session.calls[call.index - 1].position if call.index else 0
+    return any(map(_is_cut, session.path[before : call.position]))
 
 
 def _usage(u: Usage) -> dict[str, Any]:

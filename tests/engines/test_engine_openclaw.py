@@ -144,8 +144,8 @@ def both_sides(engines, talks, *, ask_too=True):
     for name, session, said, file in talks:
         number = {m.id: n for n, m in enumerate(said)}
         for window in SMALL:
-            rules = Rules(pruning=pruning, window=window, estimator="openclaw")
-            log, run = log_of(session, rules), ck.replay(session, rules, fixed=0)
+            rules = Rules(pruning=pruning, window=window, assumed=True, estimator="openclaw")
+            log, run = log_of(session, rules), ck.replay(session, rules)
             upto = log.upto[: log.calls]
             known = [sum(m.id in number for m in log.messages[:n]) for n in upto]
             jobs.append({"file": file, "cold": known, "window": window})
