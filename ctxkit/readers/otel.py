@@ -68,21 +68,55 @@ def read(source: Source) -> list[Session]:
     its children.
     """
     faults, skipped = list[Fault](), dict[str, int]()
-    spans = _in_order(_spans(source, faults, skipped))
+    return _sessions(_spans(source, faults, skipped), source.path.stem, NAME, faults, skipped)
+
+
+def from_spans(
+    raw: list[dict[str, Any]], stem: str, name: str, faults: Iterable[Fault] = ()
+) -> list[Session]:
+    """Return the sessions of spans that another reader put into the words of these conventions.
+
+    Args:
+        raw: spans with `spanId`, `parentSpanId`, `attributes` as one object, and the like.
+        stem: what a session without a name is called.
+        name: the format.
+        faults: what could not be read before.
+    """
+    known, skipped = list(faults), dict[str, int]()
+    return _sessions(_each(raw, known, skipped), stem, name, known, skipped)
+
+
+def _sessions(
+    found: Iterable[_Span], stem: str, name: str, faults: list[Fault], skipped: dict[str, int]
+) -> list[Session]:
+    spans = _in_order(found)
     agents = {s.id: s for s in spans}
     groups: dict[str, list[_Span]] = {}
     for s in spans:
         groups.setdefault(s.conversation(agents), []).append(s)
-    for name in [n for n, found in groups.items() if not any(s.is_call for s in found)]:
+    for talk in [n for n, some in groups.items() if not any(s.is_call for s in some)]:
         if len(groups) > 1:  # tools and the like of a trace whose calls name their conversation
-            for s in groups.pop(name):
+            for s in groups.pop(talk):
                 count(skipped, "span: " + (s.kind or "of another kind"))
-    out = [_session(name, found, agents, source.path.stem) for name, found in groups.items()]
+    out = [
+        replace(_session(talk, some, agents, stem), format=name) for talk, some in groups.items()
+    ]
     if out:
         out[0] = replace(
             out[0], faults=(*faults, *out[0].faults), skipped=_summed(skipped, out[0].skipped)
         )
     return out
+
+
+def _each(
+    raw: Iterable[dict[str, Any]], faults: list[Fault], skipped: dict[str, int]
+) -> Iterator[_Span]:
+    for n, one in enumerate(raw):
+        try:
+            yield _Span(one)
+        except DAMAGE as e:
+            faults.append(Fault(n + 1, why(e)))
+            count(skipped, "span: damaged")
 
 
 def _in_order(spans: Iterable[_Span]) -> list[_Span]:
