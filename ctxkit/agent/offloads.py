@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ctxkit.engine import Run
     from ctxkit.history import History
     from ctxkit.messages import Message, ToolCall
-    from ctxkit.policies.policy import Part
+    from ctxkit.policies.chain import Part
 
 Save = Callable[[str, str, str, str], None]
 """Keeps an artifact (id, text, tool, what it worked on); raises `StoreError` or `OSError` where it

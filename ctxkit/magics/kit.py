@@ -1,28 +1,22 @@
-"""The magics as IPython sees them: `%%agent`, `%compact`, `%context`, and their settings for
-`%config CtxKit`.
-"""
+"""The magics as IPython sees them: `%%agent`, `%compact`, `%context`, `%memory`, `%%team`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from IPython.core.magic import line_cell_magic, line_magic, magics_class, no_var_expand
 
+<<<<<<< HEAD
 import msgspec
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
 from traitlets import Bool, CUnicode, Int, Unicode
 
 from ctxkit.errors import BadArguments
+=======
+>>>>>>> main
 from ctxkit.magics import file_commands, injections, places, recollections, table_commands, views
 from ctxkit.magics.arguments import unterminated
 from ctxkit.magics.door import door
-from ctxkit.magics.registry import Registry
+from ctxkit.magics.kit_state import KitState
 from ctxkit.magics.subcommands import dispatch, overview
-
-if TYPE_CHECKING:
-    from IPython.core.interactiveshell import InteractiveShell
-
-    from ctxkit.agent.live import LiveSession
-    from ctxkit.magics.lives import Lives
-    from ctxkit.session import Session
 
 DEFAULT = "status"
 _ROOMS = (views, table_commands, injections, places, file_commands)
@@ -31,11 +25,12 @@ CONTEXT = {s.name: s for room in _ROOMS for s in room.SUBCOMMANDS}
 
 
 @magics_class
-class CtxKit(Magics):
+class CtxKit(KitState):
     """Magics over sessions: run an agent, see what fills its context, compact it; in a notebook or
     a terminal.
     """
 
+<<<<<<< HEAD
     session_file = Unicode("", help="A session file that is read when none is active yet.").tag(
         config=True
     )
@@ -116,6 +111,8 @@ class CtxKit(Magics):
             file_commands.use(self, file_commands.Use(self.session_file))
         return self.sessions.active
 
+=======
+>>>>>>> main
     @line_magic
     @door
     def context(self, line: str = "") -> object:
@@ -161,60 +158,6 @@ class CtxKit(Magics):
         from ctxkit.magics.compacts import compact
 
         return compact(self, line if cell is not None else unterminated(line), cell)
-
-    def close(self) -> None:
-        """Give all live sessions free."""
-        if self._lives is not None:
-            self._lives.close()
-
-    # -- sessions that are kept on disk
-    # --------------------------------------------------------------------------
-
-    def kept(self, name: str) -> Session | None:
-        """Return a session that is kept in the working folder, or None."""
-        from ctxkit.store.workspace import Workspace
-
-        return Workspace().session(name)
-
-    def branched(self, name: str, session: Session, origin: str | None) -> bool:
-        """Keep a session under a new name; return True where it is live, and goes on as its origin
-        would.
-
-        Raises:
-            BadArguments: there is one of that name.
-        """
-        from ctxkit.store.workspace import Workspace
-        from ctxkit.writers import write
-
-        place = Workspace()
-        path = place.sessions / f"{name}.jsonl"
-        if place.begun(name):
-            raise BadArguments(f"There is a session {name!r} already; choose another name.")
-        place.make()
-        moved = msgspec.structs.replace(
-            session, id=place.new_id(name, self.seed), title=name, parent=session.id
-        )
-        settings: dict[str, Any] = {}
-        if origin in self.lives:  # the same model, rules and files
-            live = self.lives.get(origin)
-            settings = {**live.settings, "root": str(live.root.folder)}
-        write(moved, path)
-        place.vouch(name)
-        self.sessions.add(moved, name)
-        self.lives.remember(name, settings)
-        if settings:
-            self.lives.open(name).notes = ()
-        return bool(settings)
-
-    def put_aside(self, live: LiveSession) -> str:
-        """Close a live session and keep it under another name; return that name."""
-        session, path = live.session, live.log.path
-        name = f"{live.name}-{live.id}"
-        self.lives.close(live.name)
-        path.rename(path.with_name(f"{name}.jsonl"))
-        live.workspace.vouch(name)
-        self.sessions.add(session, name)
-        return name
 
 
 CtxKit.context.__doc__ = f"{CtxKit.context.__doc__}\n\n{overview('%context', CONTEXT, DEFAULT)}"
