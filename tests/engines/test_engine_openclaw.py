@@ -16,7 +16,7 @@ from ctxkit import presets
 from ctxkit.engine import log_of
 from ctxkit.history import columns
 from ctxkit.messages import Image, Message, Sized, ToolCall
-from ctxkit.policies import contents, plans
+from ctxkit.texts import contents, plans
 from ctxkit.policies.rules import Rules
 from ctxkit.tokens import named
 from ctxkit.tokens.counters import arguments
