@@ -19,6 +19,7 @@ from ctxkit.agent.events import Listener, LiveEvent, deaf
 from ctxkit.agent.limits import Limits
 from ctxkit.agent.promotions import Promotions
 from ctxkit.agent.resumes import check, differences, kept, led, limits_of, noted, tools_differ
+from ctxkit.agent.span_exports import SpanExport
 from ctxkit.agent.turn_log import TurnLog
 from ctxkit.agent.work_files import WorkFiles
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.remembering import SessionMemory
     from ctxkit.agent.running import Approve
     from ctxkit.agent.sent_prompts import Prompts
+    from ctxkit.agent.span_exports import SpanAddress
     from ctxkit.engine.sent import SentItem
     from ctxkit.memory import MemoryEntry
     from ctxkit.messages import Edit, Message, ToolSchema
@@ -153,6 +155,7 @@ class LiveSession:
         self.notes: tuple[str, ...] = ()
         """What must be said of how it goes on: sentences for the user."""
         self._busy = False
+        self._exports: list[SpanExport] = []
         self.log = SessionLog(self.workspace.sessions, name, fresh, self._begun)
         try:
             limits = self._lead(model, rules, limits, offered)
@@ -258,6 +261,13 @@ class LiveSession:
     def listen(self, hear: Listener) -> None:
         """Tell events to one more listener from now on."""
         self._listeners.append(hear)
+
+    def export(self, to: SpanAddress) -> SpanExport:
+        """Send the spans of the session to a collector from now on, beside what it does."""
+        spans = SpanExport(lambda: self.session, to, self._say)
+        self._exports.append(spans)
+        self.listen(spans.hear)
+        return spans
 
     def unlisten(self, hear: Listener) -> None:
         """Tell a listener no more events."""
@@ -393,6 +403,8 @@ class LiveSession:
             closing.callback(self._snapshots.close)
             closing.callback(self._events.close)
             closing.callback(getattr(self.agent.model, "close", lambda: None))
+            for spans in self._exports:
+                closing.callback(spans.close)
             self._promotions.end()
 
     def __enter__(self) -> Self:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.live import LiveSession
     from ctxkit.agent.remembering import SessionMemory
     from ctxkit.agent.sent_prompts import Prompts
+    from ctxkit.agent.span_exports import SpanAddress
     from ctxkit.agent.threads import Background
     from ctxkit.magics.kit_settings import KitSettings
     from ctxkit.models.model import Model
@@ -248,7 +249,8 @@ class Lives:
         from ctxkit.agent.live import LiveSession
 
         model = self.model(parts.model, parts.rules)
-        return LiveSession(
+        to = self._exported()
+        live = LiveSession(
             name,
             memory=self.memory(settings["memory"], model),
             model=model,
@@ -265,6 +267,17 @@ class Lives:
             seed=self._kit.seed,
             prompts=sent,
         )
+        if to is not None:
+            live.export(to)
+        return live
+
+    def _exported(self) -> SpanAddress | None:
+        """Return where the spans of sessions go; None: nowhere."""
+        if not self._kit.export:
+            return None
+        from ctxkit.agent.span_exports import SpanAddress
+
+        return SpanAddress.of(self._kit.export, content=self._kit.export_content)
 
     def model(self, name: str, rules: Rules) -> Model:
         """Return a model by name; `scripted/NAME` also takes a session that the magics know."""
