@@ -15,6 +15,7 @@ _NAMES = {
     "read_all": "readers.catalogue",
     "write": "writers",
     "frame": "frames",
+    "arrow": "frames.streams",
     "report": "composition",
     "read_snapshots": "snapshots",
     "discover": "discoveries",

@@ -53,7 +53,7 @@ def frame(
     """
     if per not in _FRAMES:
         raise BadArguments(f"per= takes one of {', '.join(_FRAMES)}, not {per!r}.{did_you_mean(str(per), _FRAMES)}")
-    given = apart(list(_all(as_sessions(of), children=children)))
+    given = given_apart(of, children=children)
     if per == "message":
         data = messages.rows(given, count)
     elif per == "compaction":
@@ -61,6 +61,11 @@ def frame(
     else:
         data = (calls if per == "call" else turns if per == "turn" else sessions).rows(given)
     return build(COLUMNS[per], data)
+
+
+def given_apart(of: GivenAll, *, children: bool = False) -> list[Session]:
+    """Return the sessions that are given, each under an id of its own, with those of subagents where asked."""
+    return apart(list(_all(as_sessions(of), children=children)))
 
 
 def _all(given: Iterable[Session], *, children: bool) -> Iterable[Session]:
