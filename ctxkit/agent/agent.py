@@ -20,7 +20,8 @@ from ctxkit.agent.transcript import INTERRUPTED, LOST, Keep, Transcript
 from ctxkit.agent.turn import LimitReached, Turn
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.markup import line
-from ctxkit.messages import Message, Text, Thinking
+from ctxkit.messages import Image, Message, Text, Thinking
+from ctxkit.models.model import no_pictures, takes_pictures
 from ctxkit.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
@@ -110,17 +111,23 @@ class Agent:
         """Return a session of this agent, knowing what its calls were sent."""
         return session.backed(self.prompts.of(session))
 
-    async def turn(self, prompt: str, heard: Sequence[Message] = ()) -> Outcome:
+    async def turn(
+        self, prompt: str, heard: Sequence[Message] = (), attached: Sequence[Image] = ()
+    ) -> Outcome:
         """Take one turn; `heard` is what others said since the last one, written before the prompt.
 
+        `attached` are pictures that go with the prompt.
+
         Raises:
-            BadArguments: the prompt is empty, or a limit cannot be kept.
+            BadArguments: the prompt is empty, a limit cannot be kept, or the model takes no pictures.
             asyncio.CancelledError: the turn was interrupted; what was said so far is in the session, marked.
         """
         if not prompt.strip():
             raise BadArguments("Say what the agent shall do.")
+        if attached and takes_pictures(self.model) is False:
+            raise BadArguments(no_pictures(self.model))
         ended: Ended = "answered"
-        turn = self._begin(prompt, heard)
+        turn = self._begin(prompt, heard, attached)
         try:
             async with asyncio.timeout(self.limits.seconds) as turn.deadline:
                 why = await self._answer(turn)
@@ -164,7 +171,7 @@ class Agent:
 
     # -- the turn ------------------------------------------------------------------------------------------------
 
-    def _begin(self, prompt: str, heard: Sequence[Message] = ()) -> Turn:
+    def _begin(self, prompt: str, heard: Sequence[Message], attached: Sequence[Image]) -> Turn:
         turn = Turn(self.limits, self._fresh(), began=self._clock())
         turn.spent.exceeded(self.limits, self.model.name, 0)  # what cannot be kept is said before anything is written
         self.compactor.made, self._wanted = 0, False
@@ -175,7 +182,7 @@ class Agent:
         put_in = self._put_in()
         for message in heard:
             self._said(self.transcript.add(message, "h"))
-        self._said(self.transcript.user(prompt))
+        self._said(self.transcript.user(prompt, attached=attached))
         self._tell("turn_start", {"content_chars": len(prompt)})
         if put_in:
             self._tell("sections_said", put_in)
@@ -226,8 +233,9 @@ class Agent:
             self._tell("tool_call", {"tool_name": call.name, "args": call.arguments})
             try:
                 result = await run_tool(
-                    asked, self.tools, approve=self._approver(turn), offload=self._offload
-                )
+                    asked, self.tools, approve=self._approver(turn), offload=self._offload,
+                    pictures=takes_pictures(self.model) is not False,
+                )  # fmt: skip
             except asyncio.CancelledError:
                 why = f"{turn.over.capitalize()}, before it ended." if turn.late else INTERRUPTED
                 for left in reply.tool_calls[i:]:
@@ -236,9 +244,9 @@ class Agent:
                 raise
             result = replace(result, tool=call.name, call_id=call.id)
             kept = self._said(self.transcript.add(result, "r"))
-            self._tell(
-                "tool_result", {"tool_name": call.name, "result_chars": len(kept.text), "is_error": kept.is_error}
-            )
+            said = {"tool_name": call.name, "result_chars": len(kept.text), "is_error": kept.is_error}
+            images = sum(isinstance(p, Image) for p in kept.parts)
+            self._tell("tool_result", {**said, "pictures": images} if images else said)
 
     def _put_in(self) -> dict[str, Any]:
         """Say the sections that are due; return what is told of them, nothing where none was."""

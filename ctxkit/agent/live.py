@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.running import Approve
     from ctxkit.engine.sent import SentItem
     from ctxkit.memory import MemoryEntry
-    from ctxkit.messages import Edit, Message, ToolSchema
+    from ctxkit.messages import Edit, Image, Message, ToolSchema
     from ctxkit.models.model import Model
     from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
@@ -213,10 +213,13 @@ class LiveSession:
         if hear in self._listeners:
             self._listeners.remove(hear)
 
-    async def turn(self, prompt: str, heard: Sequence[Message] = ()) -> Outcome:
+    async def turn(
+        self, prompt: str, heard: Sequence[Message] = (), attached: Sequence[Image] = ()
+    ) -> Outcome:
         """Take one turn; a snapshot row is written at its end, however it ends.
 
-        `heard` is what other agents said since the last turn: it is written before the prompt.
+        `heard` is what other agents said since the last turn: it is written before the prompt;
+        `attached` are pictures that go with it.
 
         Raises:
             StoreError: the kit itself failed; the session is whole, and the sentence names the file that says more.
@@ -228,7 +231,7 @@ class LiveSession:
                 if sections is not None and "memory" in sections.names:
                     await self._promotions.before(self.name, prompt)
                 try:
-                    ended = await self.agent.turn(prompt, heard)
+                    ended = await self.agent.turn(prompt, heard, attached)
                 finally:
                     self._turns.end(self.session)
                 await self._promotions.after(self.name)

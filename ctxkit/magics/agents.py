@@ -16,6 +16,7 @@ from ctxkit.injected import Sections, Surroundings, chosen
 from ctxkit.library import Library
 from ctxkit.magics.approvals import Approvals, ask_here, needed
 from ctxkit.magics.arguments import parse, usage, wants_help
+from ctxkit.magics.attachments import attachments
 from ctxkit.magics.handles import Handle, Interrupted
 from ctxkit.magics.instructions import offered
 from ctxkit.magics.lines import Ask
@@ -24,13 +25,17 @@ from ctxkit.magics.rehearsals import misfits, rehearse
 from ctxkit.magics.streams import Cell, Printed, Screen, Shown
 from ctxkit.magics.texts import Page
 from ctxkit.markup import escape, line, plain
+from ctxkit.models.model import no_pictures, takes_pictures
 from ctxkit.store.workspace import Workspace
 from ctxkit.tools.root import Root
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ctxkit.agent.live import LiveSession
     from ctxkit.agent.outcome import Outcome
     from ctxkit.magics.kit import CtxKit
+    from ctxkit.messages import Image
     from ctxkit.session import Session
 
 _NAME = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
@@ -81,12 +86,13 @@ def take(kit: CtxKit, asked: Ask, body: str) -> object:
         raise BadArguments(f"{asked.out!r} is no name of a variable: give `--out` one, such as answer.")
     if asked.expand:
         prompt = expanded(prompt, kit.shell.user_ns)
+    pictures = attachments(asked.attach, kit.shell.user_ns)
     name, limits = asked.session or kit.lives.standing or FIRST, _limits(asked)
     _changed(Limits(), limits)  # what is no limit is refused before anything is opened
     if asked.trust:
         Workspace().vouch(name)
     if asked.dry_run:
-        return dry(kit, name, asked, prompt)
+        return dry(kit, name, asked, prompt, pictures)
     fresh = name not in kit.lives or asked.rules is not None or asked.model is not None
     live = kit.lives.open(name, **_named(asked))
     live.limit(_changed(live.agent.limits, limits))
@@ -100,17 +106,21 @@ def take(kit: CtxKit, asked: Ask, body: str) -> object:
     for note in [*notes, *(misfits(live.agent) if fresh else [])]:
         print(note)  # noqa: T201  said once, where the session is opened
     live.log.recovered = None
+    if pictures and takes_pictures(live.agent.model) is False:
+        raise BadArguments(no_pictures(live.agent.model))
     if asked.background:
-        return background(kit, live, prompt, asked.out, confirmed)
+        return background(kit, live, prompt, asked.out, confirmed, pictures=pictures)
     live.agent.approve = Approvals(confirmed, kit.lives.always(name), ask_here)
-    return foreground(kit, live, prompt, asked.out)
+    return foreground(kit, live, prompt, asked.out, pictures)
 
 
-def foreground(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> Answer:
+def foreground(
+    kit: CtxKit, live: LiveSession, prompt: str, out: str | None, pictures: Sequence[Image] = ()
+) -> Answer:
     """Take a turn while the cell waits; an interrupt keeps what was said so far."""
     try:
         with Screen(live, Cell() if kit.rich else Printed(), raises=True):
-            outcome = run(live.turn(prompt))
+            outcome = run(live.turn(prompt, attached=pictures))
     except KeyboardInterrupt:
         _keep(kit, live)
         raise Interrupted(f"Interrupted. What was said so far is kept in session {live.name!r}.") from None
@@ -118,7 +128,15 @@ def foreground(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> 
     return _answer(kit, live, outcome, out)
 
 
-def background(kit: CtxKit, live: LiveSession, prompt: str, out: str | None, confirmed: frozenset[str]) -> Handle:
+def background(
+    kit: CtxKit,
+    live: LiveSession,
+    prompt: str,
+    out: str | None,
+    confirmed: frozenset[str],
+    *,
+    pictures: Sequence[Image] = (),
+) -> Handle:
     """Take a turn beside the notebook; the variable that was asked for has the handle at once."""
     handle = Handle(live.name, leaves=not kit.seed)  # with a seed no output is changed afterwards
     live.agent.approve = Approvals(confirmed, kit.lives.always(live.name), handle.ask)
@@ -126,7 +144,7 @@ def background(kit: CtxKit, live: LiveSession, prompt: str, out: str | None, con
 
     async def work() -> Answer:
         with screen:
-            outcome = await live.turn(prompt)
+            outcome = await live.turn(prompt, attached=pictures)
         return _answer(kit, live, outcome, None, screen.shown)
 
     def over() -> None:
@@ -159,7 +177,9 @@ def standing(kit: CtxKit, name: str | None) -> Page:
     return Page("\n".join(lines))
 
 
-def dry(kit: CtxKit, name: str, asked: Ask, prompt: str) -> Page:
+def dry(
+    kit: CtxKit, name: str, asked: Ask, prompt: str, pictures: Sequence[Image] = ()
+) -> Page:
     """Show what a turn would send first: what fills it, its size, its cost; nothing is sent or kept."""
     settings = kit.lives.settings(name, _named(asked))
     parts = kit.lives.parts(settings)
@@ -173,7 +193,7 @@ def dry(kit: CtxKit, name: str, asked: Ask, prompt: str) -> Page:
     around = Surroundings(folder=folder, root=root, own=system, store=Library(),
                           memory=held.text if held is not None else None)  # fmt: skip
     sections = Sections(chosen(settings["sections"]), around)
-    return Page(rehearse(kept, model, parts.rules, tools, prompt, sections=sections))
+    return Page(rehearse(kept, model, parts.rules, tools, prompt, sections=sections, pictures=pictures))
 
 
 def expanded(prompt: str, names: dict[str, Any]) -> str:

@@ -42,6 +42,10 @@ class Ask:
     approve: str | None = option(
         "tools that ask you before each call, or files, or all; separated by commas", completes="tools"
     )
+    attach: str | None = option(
+        "pictures that go with the prompt: files, or variables that hold a figure; by commas",
+        completes="path",
+    )
     trust: bool = option("go on with a session that came with the folder", default=False)
     max_calls: int | None = option("calls to the model in this turn, at most")
     max_cost: float | None = option("dollars in this turn, at most; checked before each call")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.agent.outcome import counted
 from ctxkit.markup import escape, line, plain
 
 if TYPE_CHECKING:
@@ -191,7 +192,8 @@ def _said(kind: str, said: dict[str, Any]) -> str:
         arguments = ", ".join(f"{k}={line(str(v), 60)}" for k, v in said["args"].items())
         return f"▸ {said['tool_name']}({line(arguments, 160)})"
     if kind == "tool_result":
-        return f"  → {said['result_chars']:,} characters{' failed' if said['is_error'] else ''}"
+        shown = f", {counted(said['pictures'], 'picture')}" if said.get("pictures") else ""
+        return f"  → {said['result_chars']:,} characters{shown}{' failed' if said['is_error'] else ''}"
     if kind == "sections_said":
         return "" if said["top"] else f"· said with the prompt: {', '.join(said['names'])}"
     if kind in _SAYINGS:

@@ -71,6 +71,8 @@ class Local:
         threads: processor threads.
     """
 
+    pictures = False
+
     def __init__(self, path: str | Path | None = None, *, context_window: int = 8192, threads: int = 2) -> None:
         self.path = find_model(path)
         self.name = f"local/{self.path.stem}"

@@ -22,6 +22,7 @@ from ctxkit.models.overflow import is_overflow, window_in
 from ctxkit.models.raw import Raw, listen
 from ctxkit.models.retries import Failure, Patience, asked_wait, failure_of
 from ctxkit.models.retries import said as told
+from ctxkit.prices import price
 from ctxkit.redaction import redact
 
 if TYPE_CHECKING:
@@ -103,11 +104,14 @@ class Provider:
         server_edits: Any = None,
         context_window: int | None = None,
         silence: float = 300.0,
+        pictures: bool | None = None,
         patience: Patience | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name
         self.context_window = context_window
+        known = None if pictures is not None else price(name)
+        self.pictures = known.pictures if known is not None else pictures
         self._patience = patience or Patience(attempts=attempts, pause=pause)
         self._marks = cache_marks
         self._server_edits, self._options, self._silence = server_edits, dict(options or {}), silence
@@ -203,7 +207,7 @@ class Provider:
 
     async def _ask(self, litellm: ModuleType, request: Request, emit: Emit) -> Message:
         name, claude = self.name, self._claude
-        messages = to_chat(request.messages, signed_by=name if claude else None)
+        messages = to_chat(request.messages, signed_by=name if claude else None, in_results=claude)
         if self._marks and claude:
             messages = with_cache_marks(messages)
         options = {**self._options, "stream": True, "stream_options": {"include_usage": True}, "num_retries": 0}

@@ -28,6 +28,9 @@ _CLASSES = {
 }
 
 
+_OWN_SERVERS = ("ollama", "ollama_chat", "hosted_vllm", "lm_studio", "llamafile")
+
+
 class Billed(Protocol):
     """What a price is put to: `messages.Usage`, or anything that counts the same classes."""
 
@@ -85,6 +88,8 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     output_limit: int | None = None
     min_cacheable: int | None = None
     """Prompts shorter than this are not cached."""
+    pictures: bool | None = None
+    """Whether the model takes pictures."""
     provider: str | None = None
     entry: str | None = None
     """The row of the table that was taken."""
@@ -215,6 +220,7 @@ def _price(entry: str, row: dict[str, Any]) -> Price | None:
         **found,  # type: ignore[arg-type]
         **limits,  # type: ignore[arg-type]
         tiers=tuple(_tiers(row, claude="claude" in entry)),
+        pictures=_seeing(row),
         provider=row.get("litellm_provider"),
         entry=entry,
         source=table(),
@@ -229,6 +235,14 @@ def _tiers(row: dict[str, Any], *, claude: bool) -> Iterator[Tier]:
         if prices["cache_write_1h"] is None and claude and prices["input"]:
             prices["cache_write_1h"] = 2 * prices["input"]
         yield Tier(k * 1000, **prices)
+
+
+def _seeing(row: dict[str, Any]) -> bool | None:
+    """Return whether a model takes pictures; the table says it of all but servers of one's own."""
+    told = row.get("supports_vision")
+    if isinstance(told, bool):
+        return told
+    return None if row.get("litellm_provider") in _OWN_SERVERS else False
 
 
 def _number(value: object) -> float | None:

@@ -12,9 +12,11 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.tools.captures import Bounded, captured
+from ctxkit.tools.pictures import as_picture
 from ctxkit.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
+    from ctxkit.messages import Image
     from ctxkit.tools.root import Root
 
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "AUTH")
@@ -24,23 +26,27 @@ _CHUNK = 1 << 16
 def python_tool(space: dict[str, Any]) -> Tool:
     """Return a tool that runs Python in the user's own namespace and gives what was printed and the last value."""
 
-    def python(code: str) -> str:
+    def python(code: str) -> Any:
         """Run Python code in the notebook's namespace; gives what it printed and the value of its last expression."""
         try:
             tree = ast.parse(code, "<agent>")
         except (SyntaxError, ValueError) as e:
             return "".join(traceback.format_exception_only(e))
+        drawn = None
         with captured() as out:
             try:
-                _execute(tree, space)
+                drawn = _execute(tree, space)
             except (Exception, SystemExit) as e:  # noqa: BLE001  whatever the code raises is the tool's result
                 out.write("".join(traceback.format_exception_only(e)))
+        if drawn is not None:
+            return [out.text(), drawn] if out.text() else drawn
         return out.text() or "(no output)"
 
     return tool(python, needs="kernel")
 
 
-def _execute(tree: ast.Module, space: dict[str, Any]) -> None:
+def _execute(tree: ast.Module, space: dict[str, Any]) -> Image | None:
+    """Run code; its last value is printed, or returned where it is a picture."""
     end = tree.body[-1] if tree.body else None
     last = end.value if isinstance(end, ast.Expr) else None
     if last is not None:
@@ -48,8 +54,11 @@ def _execute(tree: ast.Module, space: dict[str, Any]) -> None:
     exec(compile(tree, "<agent>", "exec"), space)  # noqa: S102  the user named this tool
     if last is not None:
         value = eval(compile(ast.Expression(last), "<agent>", "eval"), space)  # noqa: S307  as above
-        if value is not None:
+        drawn = as_picture(value)
+        if value is not None and drawn is None:
             print(repr(value))  # noqa: T201  into the captured output
+        return drawn
+    return None
 
 
 def shell_tool(root: Root, seconds: float = 120.0) -> Tool:
