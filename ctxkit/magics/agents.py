@@ -98,7 +98,7 @@ def take(kit: CtxKit, asked: Ask, body: str) -> object:
     live.limit(_changed(live.agent.limits, limits))
     confirmed = needed(live.settings["approve"], live.agent.tools, live.root)
     notes = [live.log.recovered] if live.log.recovered else []
-    notes += live.notes
+    notes += [*live.notes, *kit.lives.servers.notes(name)]
     live.notes = ()
     read = live.agent.sections is not None and "project" in live.agent.sections.names
     if not live.session.log and live.settings["root"] and (note := offered(live.root.folder, read=read)):
@@ -187,6 +187,7 @@ def dry(
     model = kit.lives.model(parts.model, parts.rules)
     check(kept, model, name)
     tools, system = kit.lives.tools(settings["tools"]), kit.lives.system(settings)
+    tools += kit.lives.servers.tools(name, parts.mcp)  # started: only they know what they offer
     root = Root(parts.root) if parts.root is not None and parts.root.is_dir() else None
     folder = root.folder if root else Workspace().scratch(name)
     held = kit.lives.memory(settings["memory"], model)

@@ -24,6 +24,10 @@ class Ask:
         "a variable that holds rules, a preset, `standard`, or words for a policy", completes="rules"
     )
     tools: str | None = option("files, shell, python, or functions of yours; separated by commas", completes="tools")
+    mcp: str | None = option(
+        "an MCP server whose tools it gets: a command in quotes, a file with mcpServers, a variable",
+        completes="path",
+    )
     root: str | None = option("folder of the file tools; without it a scratch folder", completes="path")
     allow: str | None = option(
         "protected names the file tools may write, such as conftest.py; separated by commas"

@@ -12,6 +12,7 @@ from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.injected import chosen
 from ctxkit.magics.instructions import instructions
 from ctxkit.magics.memory_words import known_words, remembering
+from ctxkit.magics.servers import Servers, told_servers
 from ctxkit.models.scripts import SCRIPTS
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.remembering import SessionMemory
     from ctxkit.agent.threads import Background
     from ctxkit.magics.kit import CtxKit
+    from ctxkit.magics.servers import Told
     from ctxkit.models.model import Model
 
 
@@ -40,12 +42,13 @@ class Parts(NamedTuple):
     """How the rules were named."""
     rules: Rules
     tools: tuple[Any, ...]
+    mcp: dict[str, Told]
     root: Path | None
     allow: tuple[str, ...]
 
 
 SETTINGS = (
-    "model", "summary_model", "rules", "tools", "root", "allow", "system", "sections", "memory",
+    "model", "summary_model", "rules", "tools", "mcp", "root", "allow", "system", "sections", "memory",
     "approve",
 )  # fmt: skip
 """What a session remembers of how it was opened."""
@@ -69,6 +72,7 @@ class Lives:
         self._remembered: dict[str, dict[str, Any]] = {}
         self._running: dict[str, Background[Any]] = {}
         self._always: dict[str, set[str]] = {}
+        self.servers = Servers()
         self.current: str | None = None
 
     def __contains__(self, name: object) -> bool:
@@ -174,6 +178,7 @@ class Lives:
             for each in [name] if name else list(self._known):
                 live = self._known.pop(each, None)
                 self._always.pop(each, None)
+                closing.callback(self.servers.close, each)
                 if live is not None:
                     handle = self._running.pop(each, None)
                     if handle is not None:
@@ -209,6 +214,7 @@ class Lives:
             said=settings["rules"],
             rules=self.rules(settings["rules"]),
             tools=tuple(self._held(settings["tools"])),
+            mcp=told_servers(settings["mcp"], self._kit.shell.user_ns),
             root=Path(settings["root"]).expanduser() if settings["root"] else None,
             allow=tuple(w.strip() for w in settings["allow"].split(",") if w.strip()),
         )
@@ -238,7 +244,7 @@ class Lives:
             summary_model=self.model(parts.summary_model, parts.rules) if parts.summary_model else None,
             rules=parts.rules,
             clock=time.time,
-            tools=self.tools(settings["tools"]),
+            tools=[*self.tools(settings["tools"]), *self.servers.tools(name, parts.mcp)],
             root=parts.root,
             allow=parts.allow,
             namespace=self._kit.shell.user_ns,

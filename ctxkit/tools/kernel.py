@@ -61,16 +61,20 @@ def _execute(tree: ast.Module, space: dict[str, Any]) -> Image | None:
     return None
 
 
+def without_keys() -> dict[str, str]:
+    """Return the environment without what looks like a key."""
+    return {k: v for k, v in os.environ.items() if not any(s in k.upper() for s in _SECRET)}
+
+
 def shell_tool(root: Root, seconds: float = 120.0) -> Tool:
     """Return a tool that runs a shell command in the root folder, without the keys of the environment."""
 
     async def shell(command: str) -> str:
         """Run a shell command in the working folder; gives its output and, where it is not 0, its exit status."""
-        env = {k: v for k, v in os.environ.items() if not any(s in k.upper() for s in _SECRET)}
         process = await asyncio.create_subprocess_shell(
             command,
             cwd=root.folder,
-            env=env,
+            env=without_keys(),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
