@@ -15,7 +15,7 @@ _NAMES = {
     "read_all": "readers.catalogue",
     "write": "writers",
     "frame": "frames",
-    "arrow": "frames.streams",
+    "arrow": "frames.arrows",
     "report": "composition",
     "read_snapshots": "snapshots",
     "discover": "discoveries",

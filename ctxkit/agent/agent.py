@@ -93,7 +93,7 @@ class Agent:
     ) -> None:
         self.sections = sections
         self.model, self.rules, self.limits = model, rules, limits or Limits()
-        self.tools = {t.name: t for t in (*tools, replace(COMPACT, run=self._asked_to_compact))}
+        self.tools = {t.name: t for t in self._offered(tools)}
         self.approve, self._hear, self._offload, self._clock = approve, hear, offload, clock
         self.writer = summary_model or (None if model.notice.startswith("scripted") else model)
         """The model that is asked beside the conversation; None: there is none."""
@@ -153,6 +153,11 @@ class Agent:
         said = self.transcript.instruct(text)
         if said is not None:
             self._said(said)
+
+    def gauge(self) -> tuple[int, int]:
+        """Return the tokens of the next prompt and the window."""
+        context = self.compactor.context
+        return context.coming, context.run.room.limit
 
     async def compact(
         self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
@@ -219,8 +224,8 @@ class Agent:
             why=why,
             spent=s,
             compactions=self.compactor.made,
-            context_tokens=turn.sent or self.compactor.context.coming,
-            context_window=self.compactor.context.run.room.limit,
+            context_tokens=turn.sent or self.gauge()[0],
+            context_window=self.gauge()[1],
             notice=self.model.notice,
         )
 
@@ -256,6 +261,10 @@ class Agent:
         kept = self._said(self.transcript.add(due, due.role[0]))
         names = [name for name, _, _ in kept.sections]
         return {"names": names, "chars": len(kept.text), "top": kept.role == "system"}
+
+    def _offered(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
+        """Return the tools that its model is told of."""
+        return (*tools, replace(COMPACT, run=self._asked_to_compact))
 
     # -- inside --------------------------------------------------------------------------------------------------
 

@@ -78,6 +78,7 @@ class LiveSession:
         memory: what is remembered for it; None: nothing is, and nothing is kept.
         agent: its name among others; a team has several.
         parent: id of the session that it is a part of.
+        via: makes what works on it (`guests.Guest`); None: an `Agent`.
         more: what `Agent` takes beside: `approve`, `summary_model`, `summary_seconds`, `prompts`.
 
     Raises:
@@ -109,6 +110,7 @@ class LiveSession:
         memory: SessionMemory | None = None,
         agent: str = "main",
         parent: str | None = None,
+        via: Callable[..., Agent] | None = None,
     ) -> None:
         self.memory = memory
         self.workspace = workspace or Workspace()
@@ -120,7 +122,7 @@ class LiveSession:
         files = WorkFiles(self.workspace, clock)
         work = files.tools(lambda: self.id)
         own = tools_of(tools, self.root, namespace if namespace is not None else {}, self.store, work)
-        offered = tuple(t.schema for t in (*own, COMPACT))
+        offered = () if via else tuple(t.schema for t in (*own, COMPACT))
         self.settings = {"model": model.name, "rules": rules.label, "root": str(root or ""),
                          "tools": ",".join(each if isinstance(each, str) else each.name for each in tools),
                          "allow": ",".join(allow), **(words or {})}  # fmt: skip
@@ -141,7 +143,7 @@ class LiveSession:
             results = self.workspace.results(self.id)
             artifacts = Artifacts(self.root, lambda name, text: self.workspace.keep(results, name, text))
             self._work = files
-            self.agent = Agent(
+            self.agent = (via or Agent)(
                 self.log.session, model=model, rules=rules, tools=own, keep=self.log.append, limits=limits,
                 clock=clock, hear=self._told, approve=approve, offload=artifacts.keep, save=artifacts.save,
                 summary_model=summary_model, summary_seconds=summary_seconds, memory=self.root, prompts=prompts,

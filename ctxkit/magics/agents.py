@@ -24,6 +24,7 @@ from ctxkit.magics.lives import FIRST, SETTINGS
 from ctxkit.magics.rehearsals import misfits, rehearse
 from ctxkit.magics.streams import Cell, Printed, Screen, Shown
 from ctxkit.magics.texts import Page
+from ctxkit.magics.visits import check_alone, joined
 from ctxkit.markup import escape, line, plain
 from ctxkit.models.model import no_pictures, takes_pictures
 from ctxkit.store.workspace import Workspace
@@ -51,6 +52,8 @@ class Answer:
     outcome: Outcome
     session: Session
     shown: Shown | None = None
+    own: Session | None = None
+    """What the agent of another program wrote of itself, where its log was found."""
 
     @property
     def text(self) -> str:
@@ -87,6 +90,8 @@ def take(kit: CtxKit, asked: Ask, body: str) -> object:
     if asked.expand:
         prompt = expanded(prompt, kit.shell.user_ns)
     pictures = attachments(asked.attach, kit.shell.user_ns)
+    if asked.via:
+        check_alone(asked)
     name, limits = asked.session or kit.lives.standing or FIRST, _limits(asked)
     _changed(Limits(), limits)  # what is no limit is refused before anything is opened
     if asked.trust:
@@ -161,8 +166,8 @@ def background(
 def standing(kit: CtxKit, name: str | None) -> Page:
     """Say how a live session stands."""
     live = kit.lives.get(name)
-    context, agent_ = live.agent.compactor.context, live.agent
-    used, limit = context.coming, context.run.room.limit
+    agent_ = live.agent
+    used, limit = agent_.gauge()
     calls, cuts = counted(len(live.session.calls), "call"), counted(len(live.session.edits), "compaction")
     lines = [
         f"Session {live.name} ({live.id}): {calls}, {cuts}",
@@ -183,6 +188,8 @@ def dry(
     """Show what a turn would send first: what fills it, its size, its cost; nothing is sent or kept."""
     settings = kit.lives.settings(name, _named(asked))
     parts = kit.lives.parts(settings)
+    if parts.via:
+        raise BadArguments(f"What {parts.via[0]} sends to its model is its own affair: it cannot be shown before.")
     kept = kit.lives.get(name).session if name in kit.lives else kit.kept(name)
     model = kit.lives.model(parts.model, parts.rules)
     check(kept, model, name)
@@ -220,7 +227,7 @@ def _answer(
     Raises:
         ModelError: the model failed; the variable that was asked for has the outcome all the same.
     """
-    answer = Answer(outcome, live.session, shown)
+    answer = Answer(outcome, live.session, shown, joined(kit, live))
     if out:
         kit.shell.user_ns[out] = answer
     if outcome.ended == "error":

@@ -50,15 +50,23 @@ class Approvals:
         """
         if call.name not in self._names or call.name in self._always:
             return True
+        word = await self.permit(call)
+        if word == "always":
+            self._always.add(call.name)
+        return word != "deny"
+
+    async def permit(self, call: ToolCall) -> str:
+        """Ask for a call: `allow`, `always` or `deny`.
+
+        Raises:
+            BadArguments: nobody can be asked.
+        """
         for _ in range(_TRIES):
             answer = (await self._ask(question(call))).strip().lower()
-            if answer in _ALWAYS:
-                self._always.add(call.name)
-            if answer in (*_YES, *_ALWAYS):
-                return True
-            if answer in _NO:
-                return False
-        return False
+            for word, words in (("always", _ALWAYS), ("allow", _YES), ("deny", _NO)):
+                if answer in words:
+                    return word
+        return "deny"
 
 
 def needed(words: str, tools: Iterable[str], root: Root) -> frozenset[str]:

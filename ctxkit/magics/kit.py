@@ -39,6 +39,7 @@ class CtxKit(Magics):
     summary_model = Unicode("", help="The model that writes summaries; empty: the session's own.").tag(config=True)
     rules = Unicode("standard", help="The rules of `%%agent` unless --rules names others.").tag(config=True)
     tools = Unicode("files", help="The tools of `%%agent` unless --tools names others.").tag(config=True)
+    via = Unicode("", help="An agent of another program that works: acp:COMMAND.").tag(config=True)
     mcp = Unicode("", help="MCP servers of `%%agent`: a command, a file, a variable.").tag(config=True)
     root = Unicode("", help="The folder of the file tools; empty: a scratch folder.").tag(config=True)
     allow = Unicode("", help="Protected names the file tools may write.").tag(config=True)

@@ -24,6 +24,7 @@ class Ask:
         "a variable that holds rules, a preset, `standard`, or words for a policy", completes="rules"
     )
     tools: str | None = option("files, shell, python, or functions of yours; separated by commas", completes="tools")
+    via: str | None = option("an agent of another program: acp:COMMAND, such as acp:'gemini --acp'")
     mcp: str | None = option(
         "an MCP server whose tools it gets: a command in quotes, a file with mcpServers, a variable",
         completes="path",

@@ -13,6 +13,7 @@ from ctxkit.injected import chosen
 from ctxkit.magics.instructions import instructions
 from ctxkit.magics.memory_words import known_words, remembering
 from ctxkit.magics.servers import Servers, told_servers
+from ctxkit.magics.visits import guest_session, via_command
 from ctxkit.models.scripts import SCRIPTS
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.remembering import SessionMemory
     from ctxkit.agent.threads import Background
     from ctxkit.magics.kit import CtxKit
-    from ctxkit.magics.servers import Told
+    from ctxkit.magics.servers import ServerCommand
     from ctxkit.models.model import Model
 
 
@@ -42,13 +43,14 @@ class Parts(NamedTuple):
     """How the rules were named."""
     rules: Rules
     tools: tuple[Any, ...]
-    mcp: dict[str, Told]
+    via: tuple[str, ...]
+    mcp: dict[str, ServerCommand]
     root: Path | None
     allow: tuple[str, ...]
 
 
 SETTINGS = (
-    "model", "summary_model", "rules", "tools", "mcp", "root", "allow", "system", "sections", "memory",
+    "model", "summary_model", "rules", "tools", "via", "mcp", "root", "allow", "system", "sections", "memory",
     "approve",
 )  # fmt: skip
 """What a session remembers of how it was opened."""
@@ -127,7 +129,8 @@ class Lives:
                 self._known[name].notes = ()
         live = self._known[name]
         live.settings = settings
-        live.inject(settings["sections"], system if asked.get("system") or not live.session.log else "")
+        if not parts.via:
+            live.inject(settings["sections"], system if asked.get("system") or not live.session.log else "")
         self.current = name
         self._kit.sessions.add(live.session, name)
         return live
@@ -197,6 +200,8 @@ class Lives:
             before = found.words if found is not None else {}
         defaults = {k: getattr(self._kit, k) for k in SETTINGS}
         given = {**defaults, **before, **{k: v for k, v in asked.items() if v is not None}}
+        if given["via"]:  # the agent's model is its own affair
+            given["model"] = ""
         return {k: given[k] for k in defaults}
 
     def parts(self, settings: Mapping[str, Any]) -> Parts:
@@ -214,6 +219,7 @@ class Lives:
             said=settings["rules"],
             rules=self.rules(settings["rules"]),
             tools=tuple(self._held(settings["tools"])),
+            via=via_command(settings["via"]),
             mcp=told_servers(settings["mcp"], self._kit.shell.user_ns),
             root=Path(settings["root"]).expanduser() if settings["root"] else None,
             allow=tuple(w.strip() for w in settings["allow"].split(",") if w.strip()),
@@ -236,6 +242,8 @@ class Lives:
     ) -> LiveSession:
         from ctxkit.agent.live import LiveSession
 
+        if parts.via:
+            return guest_session(name, parts, settings, self._kit.seed)
         model = self.model(parts.model, parts.rules)
         return LiveSession(
             name,

@@ -20,14 +20,14 @@ _MOST_BYTES = 1_000_000
 _HOW = "'COMMAND ARGUMENTS', a .json file with mcpServers, or a variable that holds either"
 
 
-class Told(NamedTuple):
+class ServerCommand(NamedTuple):
     """How a server is started."""
 
     command: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
 
 
-def told_servers(words: str, names: Mapping[str, Any]) -> dict[str, Told]:
+def told_servers(words: str, names: Mapping[str, Any]) -> dict[str, ServerCommand]:
     """Return the servers that `--mcp` names, by their names; the only one of a command has none.
 
     Args:
@@ -47,7 +47,7 @@ def told_servers(words: str, names: Mapping[str, Any]) -> dict[str, Told]:
     return {"": _command(words, words)}
 
 
-def _servers(held: Any, words: str) -> dict[str, Told]:
+def _servers(held: Any, words: str) -> dict[str, ServerCommand]:
     if isinstance(held, dict) and "command" not in held:
         inner = held.get("mcpServers", held.get("servers", held))
         if isinstance(inner, dict) and inner:
@@ -55,7 +55,7 @@ def _servers(held: Any, words: str) -> dict[str, Told]:
     return {"": _command(held, words)}
 
 
-def _command(how: Any, words: str) -> Told:
+def _command(how: Any, words: str) -> ServerCommand:
     """Return a command out of a line, a list, or what a file of servers has of one."""
     env: dict[str, Any] = {}
     if isinstance(how, dict):
@@ -72,7 +72,7 @@ def _command(how: Any, words: str) -> Told:
     sound = isinstance(how, (list, tuple)) and how and all(isinstance(w, str) for w in how)
     if not sound or not isinstance(env, dict):
         raise BadArguments(f"`--mcp {line(words, 80)}` names no server; write {_HOW}.")
-    return Told(tuple(how), tuple((str(k), str(v)) for k, v in env.items()))
+    return ServerCommand(tuple(how), tuple((str(k), str(v)) for k, v in env.items()))
 
 
 def _read(path: Path) -> Any:
@@ -89,9 +89,9 @@ class Servers:
     """The servers that run, by session."""
 
     def __init__(self) -> None:
-        self._running: dict[str, dict[tuple[str, Told], McpServer]] = {}
+        self._running: dict[str, dict[tuple[str, ServerCommand], McpServer]] = {}
 
-    def tools(self, session: str, told: Mapping[str, Told]) -> list[Tool]:
+    def tools(self, session: str, told: Mapping[str, ServerCommand]) -> list[Tool]:
         """Return the tools of a session's servers; those that it has no more are ended.
 
         Raises:

@@ -120,8 +120,7 @@ class Turn:
 
     def bar(self) -> tuple[int, int]:
         """Return the tokens of the context and the model's window."""
-        context = self._live.agent.compactor.context
-        return context.coming, context.run.room.limit
+        return self._live.agent.gauge()
 
     def plain(self, *, kept: bool = False) -> str:
         """Return it as text; `kept` as it stays in a notebook, bounded."""

@@ -16,7 +16,7 @@ from ctxkit.errors import BadArguments, CtxkitError
 from ctxkit.markup import line
 from ctxkit.messages import Image, ToolSchema
 from ctxkit.outside.children import Child
-from ctxkit.outside.loops import Loop
+from ctxkit.outside.own_loop import Loop
 from ctxkit.redaction import redact
 from ctxkit.tools.kernel import without_keys
 from ctxkit.tools.pictures import picture

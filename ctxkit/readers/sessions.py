@@ -48,7 +48,7 @@ class Sessions(UserList[Session]):
         """Return a row a session as Arrow's C stream (`ctxkit.arrow` streams the other tables)."""
         from importlib import import_module
 
-        streams: Any = import_module("ctxkit.frames.streams")  # above: no business of a reader
+        streams: Any = import_module("ctxkit.frames.arrows")  # above: no business of a reader
         return streams.arrow(self, "session").__arrow_c_stream__(requested_schema)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002

@@ -76,8 +76,8 @@ class Watcher(w.VBox):  # type: ignore[misc]
         done = len(session.calls), len(session.edits)
         if live is None:
             return Gauge(self.name, _last(session), session.context_window, *done, "", "")
-        context, state = live.agent.compactor.context, "running" if self._turning else "at rest"
-        return Gauge(self.name, context.coming, context.run.room.limit, *done, state, live.agent.model.notice)
+        state = "running" if self._turning else "at rest"
+        return Gauge(self.name, *live.agent.gauge(), *done, state, live.agent.model.notice)
 
     def to_text(self) -> str:
         """Return what is shown as text."""

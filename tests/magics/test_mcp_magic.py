@@ -9,7 +9,7 @@ import pytest
 from outside.test_mcp_servers import PROGRAM
 
 from ctxkit.errors import BadArguments
-from ctxkit.magics.servers import Told, told_servers
+from ctxkit.magics.servers import ServerCommand, told_servers
 
 COMMAND = f"{sys.executable} {PROGRAM}"
 
@@ -41,11 +41,11 @@ def test_a_server_that_does_not_begin_opens_no_session(shell, tmp_path):
 def test_files_variables_and_commands_name_servers(tmp_path):
     path = tmp_path / "mcp.json"
     path.write_text(json.dumps({"mcpServers": {"a": {"command": "x", "args": ["-v"], "env": {"K": "1"}}}}))
-    a = {"a": Told(("x", "-v"), (("K", "1"),))}
+    a = {"a": ServerCommand(("x", "-v"), (("K", "1"),))}
     assert told_servers(str(path), {}) == a
     assert told_servers("held", {"held": {"a": {"command": "x", "args": ["-v"], "env": {"K": "1"}}}}) == a
-    assert told_servers("held", {"held": ["x", "-v"]}) == {"": Told(("x", "-v"))}
-    assert told_servers("x 'two words'", {}) == {"": Told(("x", "two words"))}
+    assert told_servers("held", {"held": ["x", "-v"]}) == {"": ServerCommand(("x", "-v"))}
+    assert told_servers("x 'two words'", {}) == {"": ServerCommand(("x", "two words"))}
     assert told_servers("  ", {}) == {}
 
 

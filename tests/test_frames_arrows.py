@@ -32,8 +32,8 @@ def test_a_stream_has_the_rows_and_the_gaps_of_the_frame(per, sessions):
 
 def test_batches_come_as_they_are_asked_for(sessions, monkeypatch):
     made = []
-    real = ck.frames.streams.frame
-    monkeypatch.setattr(ck.frames.streams, "frame", lambda *a, **k: made.append(1) or real(*a, **k))
+    real = ck.frames.arrows.frame
+    monkeypatch.setattr(ck.frames.arrows, "frame", lambda *a, **k: made.append(1) or real(*a, **k))
     reader = ck.arrow(sessions, "call", sessions=1)
     assert len(made) == 1  # the empty one, for the schema
     assert reader.read_next_batch().num_rows == 343
