@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.agent import Agent
 from ctxkit.agent.limits import Spent
-from ctxkit.agent.told import ReplyBuilder, with_id
+from ctxkit.agent.told import ReplyBuilder, usage_of, with_id
 from ctxkit.agent.transcript import INTERRUPTED
 from ctxkit.agent.turn import LimitReached, Turn
 from ctxkit.errors import BadArguments, ModelError
@@ -38,10 +38,11 @@ _SILENCE = 900.0
 _GRACE = 5.0
 _KINDS = {
     "allow": ("allow_once",),
-    "always": ("allow_always", "allow_once"),
+    "always": ("allow_once", "allow_always"),
     "deny": ("reject_once", "reject_always"),
 }
-"""Which kinds of options a person's word means, the first that is there."""
+"""Which kinds of options a person's word means, the first that is there; "always" is remembered here,
+in this session, rather than in the agent's own settings."""
 _STOPS = {
     "max_tokens": "the reply was cut by its limit of length",
     "max_turn_requests": "the agent stopped at its own limit of calls",
@@ -57,7 +58,12 @@ class Elsewhere:
     context_window: int | None = None
 
     def __init__(self, agent: AcpAgent) -> None:
-        self.name, self._agent = f"acp/{agent.name}", agent
+        self._agent = agent
+
+    @property
+    def name(self) -> str:
+        """`acp/` and what the agent calls itself, once it has said that."""
+        return f"acp/{self._agent.name}"
 
     @property
     def pictures(self) -> bool | None:
@@ -191,6 +197,8 @@ class Guest(Agent):
         if kind in ("agent_message_chunk", "agent_thought_chunk"):
             word = "thinking" if kind == "agent_thought_chunk" else "text"
             self._keep(told.say(word, update), turn)
+            if told.usage is not None and told.usage.prompt_tokens:
+                self._measured(told.usage.prompt_tokens)
             piece = _dict(update.get("content")).get("text")
             if isinstance(piece, str):
                 delta = Delta(word, piece)  # type: ignore[arg-type]  # one of two of its words
@@ -209,17 +217,20 @@ class Guest(Agent):
             self._tell("tool_call", {"tool_name": call.name, "args": call.arguments})
 
     def _gauged(self, update: dict[str, Any], turn: Turn) -> None:
-        """Take what the agent tells of its context; a fall of it is a compaction."""
+        """Take what the agent tells of its context, and of its cost."""
         used, size, cost = (update.get(k) for k in ("used", "size", "cost"))
-        before = self.used
-        if isinstance(used, int) and used >= 0:
-            self.used = used
-        if isinstance(size, int) and size > 0:
+        if type(size) is int and size > 0:
             self.size = size
         amount = _dict(cost).get("amount")
         if _dict(cost).get("currency", "USD") == "USD" and isinstance(amount, (int, float)):
             self._dollars = max(float(amount), self._dollars)
             turn.spent.cost_usd = self._dollars - turn.dollars
+        if type(used) is int and used >= 0:
+            self._measured(used)
+
+    def _measured(self, used: int) -> None:
+        """Take how much the agent's context holds; a fall is a compaction."""
+        before, self.used = self.used, used
         if before and self.used < before * (1 - FALL):
             mark = Edit(kind="dropped", id=f"fall{len(self.transcript.session.log)}", trigger="auto",
                         method="agent", reason="the agent's own gauge fell", source="derived",
@@ -245,6 +256,8 @@ class Guest(Agent):
             self._said(kept)
             turn.last, turn.sent, turn.steps = kept, self.gauge()[0], turn.steps + 1
             turn.spent.calls += 1
+            if kept.usage is not None:
+                _bill(turn, kept.usage)
             self._tell("model_response", {"model": kept.model, "finish_reason": kept.stop,
                                           "call_seq": turn.spent.calls})  # fmt: skip
             if self.limits.calls is not None and turn.spent.calls >= self.limits.calls and kept.tool_calls:
@@ -257,11 +270,9 @@ class Guest(Agent):
         if "error" in answer:
             raise ModelError(self.acp.failure(answer["error"], "session/prompt"))
         result = _dict(answer.get("result"))
-        usage = _usage(_dict(result.get("usage")))
-        if usage is not None:
-            turn.spent.fresh += (usage.prompt_tokens or 0) - (usage.cache_read_tokens or 0)
-            turn.spent.cached += usage.cache_read_tokens or 0
-            turn.spent.output += usage.output_tokens or 0
+        usage = usage_of(result.get("usage"))
+        if usage is not None and not turn.spent.tokens:  # else each reply told its own
+            _bill(turn, usage)
         stop = result.get("stopReason")
         if stop == "end_turn":
             return "" if turn.last.text else "the agent gave no answer"
@@ -322,6 +333,12 @@ def _choice(options: Any, word: str) -> str | None:
     return None
 
 
+def _bill(turn: Turn, usage: Usage) -> None:
+    turn.spent.fresh += (usage.prompt_tokens or 0) - (usage.cache_read_tokens or 0)
+    turn.spent.cached += usage.cache_read_tokens or 0
+    turn.spent.output += usage.output_tokens or 0
+
+
 def _part(part: Any) -> dict[str, Any]:
     if isinstance(part, Image):
         return {"type": "image", "data": part.data, "mimeType": part.media_type}
@@ -332,20 +349,6 @@ def _with(message: Message, details: dict[str, Any], window: int | None) -> Mess
     from msgspec.structs import replace
 
     return replace(message, details=details, context_window=window)
-
-
-def _usage(told: dict[str, Any]) -> Usage | None:
-    """Return the usage of a turn, where the agent tells it."""
-    counts = {k: told.get(k) for k in ("inputTokens", "cachedReadTokens", "cachedWriteTokens", "outputTokens")}
-    known = {k: v for k, v in counts.items() if isinstance(v, int) and not isinstance(v, bool) and v >= 0}
-    if "inputTokens" not in known:
-        return None
-    return Usage(
-        input_tokens=known["inputTokens"],
-        cache_read_tokens=known.get("cachedReadTokens"),
-        cache_write_tokens=known.get("cachedWriteTokens"),
-        output_tokens=known.get("outputTokens"),
-    )
 
 
 def _dict(value: Any) -> dict[str, Any]:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from ctxkit.session import Session
 
-_NEWEST = 20
-"""Files that are read, at most: the newest ones, those named by the id first."""
+_NEWEST, _LARGEST = 8, 50_000_000
+"""Files that are read, at most, those named by the id first, and bytes of one that is named otherwise."""
 _EARLIER = 5.0
 """Seconds by which clocks of files may be behind."""
 
@@ -42,8 +42,9 @@ def own_log(ident: str, since: float, home: str | None = None) -> Session | None
 def _changed(ident: str, since: float, home: str | None) -> Iterator[tuple[bool, float, str]]:
     for _, entry, _ in found(home):
         try:
-            at = entry.stat(follow_symlinks=False).st_mtime
+            told = entry.stat(follow_symlinks=False)
         except OSError:
             continue
-        if at >= since - _EARLIER:
-            yield ident in entry.name, at, os.fspath(entry.path)
+        named = ident[:8] in entry.name
+        if told.st_mtime >= since - _EARLIER and (named or told.st_size < _LARGEST):
+            yield named, told.st_mtime, os.fspath(entry.path)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.messages import Image, Message, Text, Thinking, ToolCall
+from ctxkit.messages import Image, Message, Text, Thinking, ToolCall, Usage
 from ctxkit.policies import trims
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ _CHARS = 1_000_000
 """Characters of a reply's text that are taken."""
 _DIFF = 20_000
 """Characters of a file beyond which a change is told by its sizes."""
+_MOST = 10**9
 _ENDED = ("completed", "failed")
 UNTOLD = "The agent did not say how this call ended."
 
@@ -33,6 +34,8 @@ class ReplyBuilder:
 
     def __init__(self, model: str) -> None:
         self.model = model
+        self.usage: Usage | None = None
+        """What the call of the open reply took, where the agent tells that."""
         self._parts: list[Text | Thinking] = []
         self._calls: dict[str, dict[str, Any]] = {}
         self._message: Any = None
@@ -46,6 +49,7 @@ class ReplyBuilder:
         if self._calls or other:
             yield from self.end()
         self._message = ident or self._message
+        self.usage = usage_of(_meta(update, "usage")) or self.usage
         piece, self._room = piece[: self._room], max(self._room - len(piece), 0)
         part = Thinking if kind == "thinking" else Text
         if self._parts and isinstance(self._parts[-1], part):
@@ -74,10 +78,11 @@ class ReplyBuilder:
         calls = [(i, c) for i, c in self._calls.items()]
         parts = (*self._parts, *(_called(i, c) for i, c in calls))
         self._parts, self._calls, self._message, self._room = [], {}, None, _CHARS
+        usage, self.usage = self.usage, None
         if not parts:
             return
         stop = "tool" if calls else "stop"
-        yield Message(role="assistant", parts=parts, model=self.model, stop=stop)
+        yield Message(role="assistant", parts=parts, model=self.model, stop=stop, usage=usage)
         for ident, call in calls:
             name = _called(ident, call).name
             text, images = _shown(call)
@@ -90,9 +95,10 @@ class ReplyBuilder:
 
 def _called(ident: str, told: dict[str, Any]) -> ToolCall:
     """Return a call: under its tool's own name where that is told, else under its kind."""
-    own = next((m["toolName"] for m in _dicts(told.get("_meta")) if isinstance(m.get("toolName"), str)), None)
+    own = _meta(told, "toolName")
     title, kind = str(told.get("title") or ""), str(told.get("kind") or "other")
-    name = own or (kind if kind != "other" else title.split(" ", maxsplit=1)[0] or "tool")
+    first = title.split(" ", maxsplit=1)[0] or "tool"
+    name = own if isinstance(own, str) and own else kind if kind != "other" else first
     given = told.get("rawInput")
     arguments = dict(given) if isinstance(given, dict) and given else {}
     places = told.get("locations")
@@ -101,6 +107,30 @@ def _called(ident: str, told: dict[str, Any]) -> ToolCall:
     if title and not arguments:
         arguments = {"title": title}
     return ToolCall(ident, name[:200], arguments)
+
+
+def usage_of(told: Any) -> Usage | None:
+    """Return the usage of a call or a turn, in disjoint classes; None where the agent tells none.
+
+    The protocol does not say whether the input holds what was read from a cache: the total does.
+    """
+    names = ("inputTokens", "outputTokens", "cachedReadTokens", "cachedWriteTokens", "totalTokens")
+    given = told if isinstance(told, dict) else {}
+    fresh, out, read, write, total = (_count(given.get(n)) for n in names)
+    if fresh is None:
+        return None
+    if total is not None and total == fresh + (out or 0):
+        fresh = max(fresh - (read or 0) - (write or 0), 0)
+    return Usage(input_tokens=fresh, cache_read_tokens=read, cache_write_tokens=write, output_tokens=out)
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value < _MOST else None
+
+
+def _meta(update: dict[str, Any], name: str) -> Any:
+    """Return what an agent adds of its own to an update, under a name."""
+    return next((m[name] for m in _dicts(update.get("_meta")) if name in m), None)
 
 
 def with_id(message: Message, ids: dict[str, str]) -> Message:

@@ -174,6 +174,9 @@ class AcpAgent:
             "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
             "clientInfo": {"name": "ctxkit", "version": version("ctxkit")},
         })  # fmt: skip
+        own = _dict(self.told.get("agentInfo")).get("name")
+        self.name = line(own, 60) if isinstance(own, str) and own.strip() else self.name
+        self._child.name = self._said
         if self.told.get("protocolVersion") != VERSION:
             spoken = line(str(self.told.get("protocolVersion")), 20)
             raise ModelError(f"{self._said} speaks version {spoken} of the protocol; version {VERSION} is spoken here.")
