@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab install test test-all test-peers test-engines check format bench conformance frontier trust studies clean
+.PHONY: help lab install test test-all test-peers test-engines check format bench conformance frontier trust studies docs release clean
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -66,6 +66,13 @@ trust: $(STAMP)  ## hold the figures against what was not used to make them, int
 
 studies: $(STAMP)  ## the tables of ctxkit.studies, from the published runs in CTXKIT_STUDIES (or beside CTXKIT_SESSIONS)
 	$(BIN)/python -m ctxkit.studies
+
+release: $(STAMP)  ## wheel and sdist into dist/, checked, installed and used in an empty environment
+	rm -rf dist
+	$(BIN)/python -m build -o dist .
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m check_wheel_contents dist/*.whl
+	$(BIN)/python -m pytest -q tests/test_wheel.py
 
 clean:  ## remove what was made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

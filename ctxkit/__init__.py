@@ -70,6 +70,7 @@ _ROOMS = (
     "plots",
     "policies",
     "presets",
+    "prices",
     "readers",
     "samples",
     "snapshots",

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.agent import Agent
+from ctxkit.agent.elsewhere import choice
 from ctxkit.agent.limits import Spent
 from ctxkit.agent.told import ReplyBuilder, usage_of, with_id
 from ctxkit.agent.transcript import INTERRUPTED
@@ -22,10 +23,8 @@ from ctxkit.models.model import Delta
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import NoReturn
 
     from ctxkit.agent.outcome import Outcome
-    from ctxkit.models.model import Emit, Request
     from ctxkit.outside.acp_agents import AcpAgent
     from ctxkit.policies.policy import Policy
     from ctxkit.tools.tool import Tool
@@ -36,47 +35,12 @@ CONVERSATION = "acp_session"
 """Where `Message.details` has the id of the agent's own conversation."""
 _SILENCE = 900.0
 _GRACE = 5.0
-_KINDS = {
-    "allow": ("allow_once",),
-    "always": ("allow_once", "allow_always"),
-    "deny": ("reject_once", "reject_always"),
-}
-"""Which kinds of options a person's word means, the first that is there; "always" is remembered here,
-in this session, rather than in the agent's own settings."""
 _STOPS = {
     "max_tokens": "the reply was cut by its limit of length",
     "max_turn_requests": "the agent stopped at its own limit of calls",
     "refusal": "the agent refused",
     "cancelled": "the agent's turn was cancelled",
 }
-
-
-class Elsewhere:
-    """The model of an agent that is led elsewhere: a name, which nobody here can call."""
-
-    notice = ""
-    context_window: int | None = None
-
-    def __init__(self, agent: AcpAgent) -> None:
-        self._agent = agent
-
-    @property
-    def name(self) -> str:
-        """`acp/` and what the agent calls itself, once it has said that."""
-        return f"acp/{self._agent.name}"
-
-    @property
-    def pictures(self) -> bool | None:
-        """Whether the agent takes pictures; None: it was not asked yet."""
-        return self._agent.pictures if self._agent.told else None
-
-    def close(self) -> None:
-        """End the agent."""
-        self._agent.close()
-
-    async def __call__(self, request: Request, emit: Emit) -> NoReturn:  # noqa: ARG002  a model's shape
-        """Refuse: only the agent itself asks its model."""
-        raise ModelError(f"{self.name} leads itself: its model cannot be asked from here.")
 
 
 class Guest(Agent):
@@ -148,6 +112,8 @@ class Guest(Agent):
         turn.spent.free, turn.spent.cost_usd, turn.dollars = False, None, self._dollars
         await self._opened()
         said = self.transcript.session.messages[-1]
+        if not self.acp.pictures and any(isinstance(p, Image) for p in said.parts):
+            raise ModelError(f"{self.model.name} takes no pictures: leave --attach out.")
         told = ReplyBuilder(self.model.name)
         queue = await self.acp.prompt([_part(p) for p in said.parts])
         try:
@@ -306,7 +272,7 @@ class Guest(Agent):
         call = _dict(params.get("toolCall"))
         self._called({**call, "sessionUpdate": "tool_call"}, told, turn)
         word = await self._permitted(told.called(str(call.get("toolCallId") or "")), turn)
-        chosen = _choice(params.get("options"), word)
+        chosen = choice(params.get("options"), word)
         outcome = {"outcome": "selected", "optionId": chosen} if chosen else {"outcome": "cancelled"}
         await self.acp.answer(message["id"], {"outcome": outcome})
 
@@ -321,16 +287,6 @@ class Guest(Agent):
             except BadArguments as e:
                 self._tell("model_wait", {"why": str(e)})
                 return "deny"
-
-
-def _choice(options: Any, word: str) -> str | None:
-    """Return the option that a word means; for "always" one that allows once, where there is no other."""
-    offered = [o for o in options if isinstance(o, dict)] if isinstance(options, list) else []
-    for kind in _KINDS.get(word, ()):
-        for option in offered:
-            if option.get("kind") == kind and isinstance(option.get("optionId"), str):
-                return str(option["optionId"])
-    return None
 
 
 def _bill(turn: Turn, usage: Usage) -> None:

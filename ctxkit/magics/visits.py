@@ -64,7 +64,8 @@ def guest_session(name: str, parts: Parts, settings: Mapping[str, Any], seed: st
     Raises:
         StoreError: another process writes the session.
     """
-    from ctxkit.agent.guests import Elsewhere, Guest
+    from ctxkit.agent.elsewhere import Elsewhere
+    from ctxkit.agent.guests import Guest
     from ctxkit.agent.live import LiveSession
     from ctxkit.outside.acp_agents import AcpAgent
     from ctxkit.presets.naming import as_rules

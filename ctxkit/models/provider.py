@@ -47,7 +47,12 @@ def load_litellm() -> ModuleType:
     os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a name with "llama-3" would wait for a hub
     tiktoken_folder = os.environ.get("TIKTOKEN_CACHE_DIR")
-    import litellm
+    try:
+        import litellm
+    except ModuleNotFoundError as e:
+        if e.name != "litellm":
+            raise
+        raise ModelError("Models of providers are asked through LiteLLM: pip install 'ctxkit[live]'.") from None
 
     if tiktoken_folder is not None:
         os.environ["TIKTOKEN_CACHE_DIR"] = tiktoken_folder

@@ -8,6 +8,7 @@ import re
 import threading
 from contextlib import suppress
 from hashlib import sha256
+from importlib import util
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -67,6 +68,8 @@ class McpServer:
         Raises:
             BadArguments: it cannot be started, does not answer, or speaks no MCP.
         """
+        if util.find_spec("mcp") is None:
+            raise BadArguments("MCP servers are spoken to through the package mcp: pip install 'ctxkit[live]'.")
         try:
             found = self._on_loop().wait(self._listed(), self._seconds)
         except TimeoutError:

@@ -1,24 +1,26 @@
-"""What a model costs and how much it takes: the table in litellm's wheel, read without importing litellm."""
+"""What a model costs and how much it takes: a table with its date, which `update` renews from LiteLLM."""
 
 from __future__ import annotations
 
 import re
 from functools import cache, lru_cache
-from importlib import util
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from ctxkit.carried import FOLDER
 from ctxkit.errors import BadArguments
 from ctxkit.prices.names import MILLION, candidates
+from ctxkit.prices.updates import Table, kept, update
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+__all__ = ["Price", "Tier", "context_limit", "cost_usd", "price", "register", "table", "update"]
 
 _LONGEST = 200
 """Characters of a name that is looked up; the longest of the table has fewer than a hundred."""
-_TABLE = "model_prices_and_context_window_backup.json"
 _CLASSES = {
     "input": "input_cost_per_token",
     "cache_read": "cache_read_input_token_cost",
@@ -177,30 +179,41 @@ def _find(model: str) -> Price | None:
 
 
 def _read(entry: str) -> Price | None:
-    row = _rows().get(entry)
-    return None if row is None or entry == "sample_spec" else _price(entry, msgspec.json.decode(row))
+    row = rows().get(entry)
+    return None if row is None else _price(entry, msgspec.json.decode(row))
+
+
+def rows() -> Mapping[str, msgspec.Raw]:
+    """Return the rows of the table in use by lower-case name, each still undecoded."""
+    return _table().rows
 
 
 @cache
-def _rows() -> dict[str, msgspec.Raw]:
-    """The rows of the table by lower-case name, each still undecoded (7 ms for 3 MB); empty without litellm."""
-    spec = util.find_spec("litellm")  # finds the package and runs none of it
-    path = None if spec is None or spec.origin is None else Path(spec.origin).parent / _TABLE
-    if path is None or not path.is_file():
-        return {}
-    rows = msgspec.json.decode(path.read_bytes(), type=dict[str, msgspec.Raw])
-    return {name.lower(): row for name, row in rows.items()}
+def _table() -> Table:
+    """The newer of the table that came with the kit and the user's own; a damaged one is passed over."""
+    own, carried = _read_table(kept()), _read_table(FOLDER / "prices.json")
+    found = max((t for t in (own, carried) if t is not None), key=lambda t: t.date, default=None)
+    return found or Table("no table", "", {})
 
 
-@cache
-def table() -> str:
-    """Return the name and version of the table in use, for reports."""
-    from importlib.metadata import PackageNotFoundError, version
-
+def _read_table(path: Path) -> Table | None:
     try:
-        return f"litellm {version('litellm')}"
-    except PackageNotFoundError:
-        return "no table: litellm is not installed"
+        found = msgspec.json.decode(path.read_bytes(), type=Table)
+    except (OSError, msgspec.DecodeError, RecursionError):
+        return None
+    return msgspec.structs.replace(found, rows={name.lower(): row for name, row in found.rows.items()})
+
+
+def forget() -> None:
+    """Read the table again when it is next asked for."""
+    _table.cache_clear()
+    _find.cache_clear()
+
+
+def table() -> str:
+    """Return the name, version and date of the table in use, for reports."""
+    known = _table()
+    return f"{known.source} of {known.date}" if known.rows else "no table"
 
 
 def _price(entry: str, row: dict[str, Any]) -> Price | None:

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from ctxkit.caches import cache_folder
 from ctxkit.snapshots.columns import ARRAYS, TEXTS, Block, Words, rows, width
 from ctxkit.snapshots.faults import Fault
 from ctxkit.snapshots.files import Log
-from ctxkit.tokens.vocabularies import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

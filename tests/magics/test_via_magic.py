@@ -192,6 +192,12 @@ def test_pictures_go_along_where_it_takes_them(via, tmp_path):
     assert [p["type"] for p in sent[-1]["params"]["prompt"]] == ["text", "image"]
 
 
+def test_pictures_that_it_does_not_take_are_a_sentence(via, tmp_path):
+    (tmp_path / "plot.png").write_bytes(pictures.PNG)
+    with pytest.raises(ModelError, match="acp/stand-in takes no pictures"):
+        via("blind", options="--attach plot.png")
+
+
 @pytest.mark.parametrize("option", ["--model scripted/tour", "--rules pi", "--tools files", "--system x"])
 def test_options_that_it_has_no_use_for_are_refused(via, option):
     with pytest.raises(BadArguments, match="leads itself: leave --"):
