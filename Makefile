@@ -67,6 +67,9 @@ trust: $(STAMP)  ## hold the figures against what was not used to make them, int
 studies: $(STAMP)  ## the tables of ctxkit.studies, from the published runs in CTXKIT_STUDIES (or beside CTXKIT_SESSIONS)
 	$(BIN)/python -m ctxkit.studies
 
+docs: $(STAMP)  ## the site, in build/site: without a network, links checked
+	$(BIN)/python docs/make_site.py
+
 release: $(STAMP)  ## wheel and sdist into dist/, checked, installed and used in an empty environment
 	rm -rf dist
 	$(BIN)/python -m build -o dist .
