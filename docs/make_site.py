@@ -60,7 +60,7 @@ GALLERY = (
     ("A budget of tokens sent", "ck.plots.budget(session)"),
     ("Compactions in a row", 'ck.plots.thrash(ck.replay(session, "pi"))'),
     ("How far the plain count is off", "ck.plots.calibration(session)"),
-    ("Dollars against loss", 'ck.plots.frontier(ck.sweep([session], ["pi", "codex", "clear:keep_last=3", "none"], loss=True))'),
+    ("Dollars against loss", 'ck.plots.frontier(ck.sweep([session], ["pi", "codex", "fuseraft", "none"], loss=True))'),
     ("Two settings, one figure", "ck.plots.heatmap(ck.sweep([session], ck.grid(ck.presets.fased, context_window=48_000, "
      "reserve_tokens=[6_000, 9_000, 12_000], keep_recent_tokens=[4_000, 9_000, 14_000])), \"reserve_tokens\", "
      '"keep_recent_tokens")'),
@@ -138,7 +138,7 @@ def reference() -> None:
         links.append(f"- [{area}]({file}.md): {', '.join(f'`ck.{n}`' for n in names)}")
     for title, room in ROOMS.items():
         module = sys.modules.get(room) or __import__(room, fromlist=["x"])
-        names = [n for n in dir(module) if not n.startswith("_") and callable(getattr(module, n))]
+        names = [n for n in dir(module) if inspect.isroutine(found := getattr(module, n)) or inspect.isclass(found)]
         file = title.lower()
         head = f"# {title}\n\n{inspect.getdoc(module) or ''}\n"
         page(f"api/{file}.md", "\n".join([head, *(f"::: {place(getattr(module, n))}\n" for n in names)]))
