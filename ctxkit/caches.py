@@ -8,7 +8,9 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Return the folder for our own copies: `CTXKIT_CACHE_DIR`, else `ctxkit` in the user's cache; not created here."""
+    """Return the folder for our own copies: `CTXKIT_CACHE_DIR`, else `ctxkit` in the user's cache;
+    not created here.
+    """
     named = os.environ.get("CTXKIT_CACHE_DIR")
     if named:
         return Path(named)

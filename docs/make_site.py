@@ -24,17 +24,39 @@ import ctxkit as ck
 
 ROOT = Path(__file__).parents[1]
 DOCS, NOTEBOOKS = ROOT / "docs", ROOT / "notebooks"
-PAGES, SITE, RUN = ROOT / "build" / "site-src", ROOT / "build" / "site", ROOT / "build" / "notebooks"
+PAGES, SITE, RUN = (
+    ROOT / "build" / "site-src",
+    ROOT / "build" / "site",
+    ROOT / "build" / "notebooks",
+)
 HIDDEN = re.compile(r"<!-- run\n.*?^-->\n?", re.DOTALL | re.MULTILINE)
-MOVED = {"CONTRIBUTING": "contributing", "SECURITY": "security", "CHANGELOG": "changelog", "README": "index"}
+MOVED = {
+    "CONTRIBUTING": "contributing",
+    "SECURITY": "security",
+    "CHANGELOG": "changelog",
+    "README": "index",
+}
 NAV = {
     "Home": ["index.md"],
-    "Guides": ["guide-live.md", "command-line.md", "polars-and-duckdb.md", "configs.md", "coming-from.md"],
+    "Guides": [
+        "guide-live.md",
+        "command-line.md",
+        "polars-and-duckdb.md",
+        "configs.md",
+        "coming-from.md",
+    ],
     "Notebooks": [],
     "Gallery": ["gallery.md"],
     "Reference": ["frames.md", "scores.md", "systems.md", "formats.md"],
     "How far to trust it": ["trust.md", "conformance.md", "mission.md", "benchmarks.md"],
-    "Develop": ["contributing.md", "architecture.md", "dependencies.md", "changelog.md", "security.md", "license.md"],
+    "Develop": [
+        "contributing.md",
+        "architecture.md",
+        "dependencies.md",
+        "changelog.md",
+        "security.md",
+        "license.md",
+    ],
 }
 AREAS = {
     "Read and write": ("read", "read_all", "write", "discover", "keep", "find", "Session", "Message", "Edit", "Usage"),
@@ -50,7 +72,7 @@ ROOMS = {
     "Plots": "ctxkit.plots", "Metrics": "ctxkit.metrics", "Presets": "ctxkit.presets", "Prices": "ctxkit.prices",
 }  # fmt: skip
 GALLERY = (
-    ("How a context grew", 'ck.plots.growth(session)'),
+    ("How a context grew", "ck.plots.growth(session)"),
     ("Recorded and replayed, in one picture", 'ck.plots.growth({"recorded": session, "pi": ck.replay(session, "pi")})'),
     ("What filled the window", "ck.plots.composition(session)"),
     ("What a compaction took", "ck.plots.diff(session, 0)"),
@@ -61,10 +83,11 @@ GALLERY = (
     ("Compactions in a row", 'ck.plots.thrash(ck.replay(session, "pi"))'),
     ("How far the plain count is off", "ck.plots.calibration(session)"),
     ("Dollars against loss", 'ck.plots.frontier(ck.sweep([session], ["pi", "codex", "fuseraft", "none"], loss=True))'),
-    ("Two settings, one figure", "ck.plots.heatmap(ck.sweep([session], ck.grid(ck.presets.fased, context_window=48_000, "
-     "reserve_tokens=[6_000, 9_000, 12_000], keep_recent_tokens=[4_000, 9_000, 14_000])), \"reserve_tokens\", "
-     '"keep_recent_tokens")'),
 )  # fmt: skip
+GRID = """grid = ck.grid(ck.presets.fased, context_window=48_000,
+               reserve_tokens=[6_000, 9_000, 12_000], keep_recent_tokens=[4_000, 9_000, 14_000])
+ck.plots.heatmap(ck.sweep([session], grid), "reserve_tokens", "keep_recent_tokens")"""
+GALLERY = (*GALLERY, ("Two settings, one figure", GRID))
 """Each chart of `ck.plots`, on the session that ships with the kit."""
 
 
@@ -113,7 +136,9 @@ def copied() -> None:
         page(source.name, source.read_text(encoding="utf-8"))
     for old, new in MOVED.items():
         page(f"{new}.md", (ROOT / f"{old}.md").read_text(encoding="utf-8"))
-    page("license.md", f"# Licence\n\n```text\n{(ROOT / 'LICENSE').read_text(encoding='utf-8')}```\n")
+    page(
+        "license.md", f"# Licence\n\n```text\n{(ROOT / 'LICENSE').read_text(encoding='utf-8')}```\n"
+    )
     rows = ["# Decisions", ""]
     for source in sorted((DOCS / "decisions").glob("*.md")):
         text = source.read_text(encoding="utf-8")
@@ -130,18 +155,30 @@ def reference() -> None:
     told = {name for names in AREAS.values() for name in names}
     missing = set(ck.__all__) - told - set(ck._ROOMS)  # noqa: SLF001  the face is ours
     if missing or told - set(ck.__all__):
-        raise SystemExit(f"AREAS of docs/make_site.py should have {sorted(missing)} and not {sorted(told - set(ck.__all__))}.")
+        raise SystemExit(
+            f"AREAS of docs/make_site.py should have {sorted(missing)} and not {sorted(told - set(ck.__all__))}."
+        )
     links = ["# API", ""]
     for area, names in AREAS.items():
         file = area.lower().replace(" ", "-")
-        page(f"api/{file}.md", "\n".join([f"# {area}", "", *(f"::: {place(getattr(ck, n))}\n" for n in names)]))
+        page(
+            f"api/{file}.md",
+            "\n".join([f"# {area}", "", *(f"::: {place(getattr(ck, n))}\n" for n in names)]),
+        )
         links.append(f"- [{area}]({file}.md): {', '.join(f'`ck.{n}`' for n in names)}")
     for title, room in ROOMS.items():
         module = sys.modules.get(room) or __import__(room, fromlist=["x"])
-        names = [n for n in dir(module) if inspect.isroutine(found := getattr(module, n)) or inspect.isclass(found)]
+        names = [
+            n
+            for n in dir(module)
+            if inspect.isroutine(found := getattr(module, n)) or inspect.isclass(found)
+        ]
         file = title.lower()
         head = f"# {title}\n\n{inspect.getdoc(module) or ''}\n"
-        page(f"api/{file}.md", "\n".join([head, *(f"::: {place(getattr(module, n))}\n" for n in names)]))
+        page(
+            f"api/{file}.md",
+            "\n".join([head, *(f"::: {place(getattr(module, n))}\n" for n in names)]),
+        )
         links.append(f"- [{title}]({file}.md): {', '.join(f'`ck.{file}.{n}`' for n in names)}")
     page("api/index.md", "\n".join(links) + "\n")
 
@@ -157,12 +194,17 @@ def gallery() -> None:
     session = ck.read(ck.samples.path("billing"))
     known = {re.search(r"ck\.plots\.(\w+)", line)[1] for _, line in GALLERY}
     if known != set(ck.plots.__all__):
-        raise SystemExit(f"GALLERY of docs/make_site.py lacks {sorted(set(ck.plots.__all__) - known)}.")
+        raise SystemExit(
+            f"GALLERY of docs/make_site.py lacks {sorted(set(ck.plots.__all__) - known)}."
+        )
     out = ["# Gallery", "", "Every chart of `ck.plots`, made by the line above it; a script draws this page anew for",
            "each build. In a notebook they are interactive; here they are the twins that need no scripts.", "",
            "```python", "import ctxkit as ck", "", 'session = ck.read(ck.samples.path("billing"))', "```", ""]  # fmt: skip
     for title, line in GALLERY:
-        chart = eval(line, {"ck": ck, "session": session})  # noqa: S307  our own lines
+        before, _, last = line.rpartition("\nck.")
+        names = {"ck": ck, "session": session}
+        exec(before, names)  # noqa: S102  our own lines
+        chart = eval(f"ck.{last}" if before else line, names)  # noqa: S307  as above
         out += [f"## {title}", "", "```python", line, "```", "", shown(chart.to_html()), ""]
     page("gallery.md", "\n".join(out))
 
@@ -178,7 +220,7 @@ def shown(made: str) -> str:
 
 def notebooks(*, fast: bool) -> None:
     """Run the notebooks and write them as pages with what they show."""
-    from nbclient import NotebookClient
+    from nbclient import NotebookClient  # noqa: PLC0415  the tests of this script need none
 
     work = ROOT / "build" / "work"
     shutil.rmtree(work, ignore_errors=True)
@@ -189,9 +231,18 @@ def notebooks(*, fast: bool) -> None:
         if not (fast and kept.is_file()):
             book = nbformat.read(source, as_version=4)
             resources = {"metadata": {"path": str(work)}}
-            NotebookClient(book, timeout=600, kernel_name="python3", store_widget_state=False, resources=resources).execute()
+            NotebookClient(
+                book,
+                timeout=600,
+                kernel_name="python3",
+                store_widget_state=False,
+                resources=resources,
+            ).execute()
             nbformat.write(book, kept)
-        page(f"notebooks/{source.stem}.md", as_markdown(nbformat.read(kept, as_version=4), source.name))
+        page(
+            f"notebooks/{source.stem}.md",
+            as_markdown(nbformat.read(kept, as_version=4), source.name),
+        )
 
 
 def as_markdown(book: Any, name: str) -> str:
@@ -226,10 +277,16 @@ def output(told: Any) -> str:
 
 def nav() -> str:
     """Return the navigation: what `NAV` says, the notebooks, decisions and the reference."""
-    found = {**NAV, "Notebooks": [f"notebooks/{p.stem}.md" for p in sorted(NOTEBOOKS.glob("*.ipynb"))]}
+    found = {
+        **NAV,
+        "Notebooks": [f"notebooks/{p.stem}.md" for p in sorted(NOTEBOOKS.glob("*.ipynb"))],
+    }
     found["Reference"] = ["api/index.md", *(f"api/{p}" for p in sorted(x.name for x in (PAGES / "api").glob("*.md"))
                                             if p != "index.md"), *NAV["Reference"]]  # fmt: skip
-    found["Develop"] = [*NAV["Develop"], *(f"decisions/{p.name}" for p in sorted((PAGES / "decisions").glob("*.md")))]
+    found["Develop"] = [
+        *NAV["Develop"],
+        *(f"decisions/{p.name}" for p in sorted((PAGES / "decisions").glob("*.md"))),
+    ]
     lines = ["nav:"]
     for name, pages in found.items():
         lines += [f"  - {name}:", *(f"      - {p}" for p in pages)]
@@ -239,11 +296,16 @@ def nav() -> str:
 def llms() -> None:
     """Write `llms.txt` (what there is, with addresses) and `llms-full.txt` (all pages that are written by hand)."""
     rows, full = ["# ctxkit", "", f"> {ck.__doc__.split(chr(10))[0]}", ""], []
-    for area, names in {**NAV, "Notebooks": [f"notebooks/{p.stem}.md" for p in sorted(NOTEBOOKS.glob("*.ipynb"))]}.items():
+    for area, names in {
+        **NAV,
+        "Notebooks": [f"notebooks/{p.stem}.md" for p in sorted(NOTEBOOKS.glob("*.ipynb"))],
+    }.items():
         rows += [f"## {area}", ""]
         for name in names:
             text = (PAGES / name).read_text(encoding="utf-8")
-            rows.append(f"- [{text.splitlines()[0].lstrip('# ')}]({name.removesuffix('.md')}.html): {summary(text)}")
+            rows.append(
+                f"- [{text.splitlines()[0].lstrip('# ')}]({name.removesuffix('.md')}.html): {summary(text)}"
+            )
             if area in ("Home", "Guides", "Reference"):
                 full.append(text)
         rows.append("")
@@ -253,7 +315,9 @@ def llms() -> None:
 
 def summary(text: str) -> str:
     """Return the first sentence of a page."""
-    body = " ".join(t for t in text.split("\n\n")[1:4] if t and t[0] not in "#|`<*").replace("\n", " ")
+    body = " ".join(t for t in text.split("\n\n")[1:4] if t and t[0] not in "#|`<*").replace(
+        "\n", " "
+    )
     return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", body).split(". ")[0].rstrip(".")[:200] + "."
 
 
@@ -281,7 +345,9 @@ class Links(HTMLParser):
 
 def broken(site: Path) -> list[str]:
     """Return the links that lead nowhere in the site, and what a page would load from a network."""
-    pages = {p.resolve(): Links(p.read_text(encoding="utf-8")) for p in sorted(site.rglob("*.html"))}
+    pages = {
+        p.resolve(): Links(p.read_text(encoding="utf-8")) for p in sorted(site.rglob("*.html"))
+    }
     wrong: list[str] = []
     for path, found in pages.items():
         name = path.relative_to(site.resolve())

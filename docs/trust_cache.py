@@ -12,7 +12,7 @@ import numpy as np
 
 import ctxkit as ck
 from ctxkit.cache import noise
-from ctxkit.cache.calls import has_clock
+from ctxkit.cache.cached_calls import has_clock
 from ctxkit.cache.causes import RULES
 from ctxkit.cache.cuts import after_cuts, cut_error
 from ctxkit.cache.predictions import Prediction, prediction
@@ -23,7 +23,7 @@ from ctxkit.metrics.misses import misses
 from ctxkit.metrics.money import closure_error
 
 if TYPE_CHECKING:
-    from ctxkit.cache.counts import Taught
+    from ctxkit.cache.cache_counts import Taught
     from ctxkit.session import Session
 
 TABLE = Path(ck.__file__).parent / "cache" / NAME

@@ -26,13 +26,27 @@ STARTED = 1773307800.0  # Thursday 12 March 2026, 09:30 UTC
 
 def _tool(name: str, description: str, **fields: str) -> ToolSchema:
     properties = {field: {"type": kind} for field, kind in fields.items()}
-    return ToolSchema(name=name, description=description, parameters={"type": "object", "properties": properties})
+    return ToolSchema(
+        name=name, description=description, parameters={"type": "object", "properties": properties}
+    )
 
 
 TOOLS = (
-    _tool("read_file", "Read a file, or some of its lines.", path="string", first="integer", last="integer"),
+    _tool(
+        "read_file",
+        "Read a file, or some of its lines.",
+        path="string",
+        first="integer",
+        last="integer",
+    ),
     _tool("search", "Search files with a regular expression.", pattern="string", path="string"),
-    _tool("edit", "Replace a text in a file, or create the file.", path="string", old="string", new="string"),
+    _tool(
+        "edit",
+        "Replace a text in a file, or create the file.",
+        path="string",
+        old="string",
+        new="string",
+    ),
     _tool("run", "Run a command in the repository.", command="string"),
 )
 
@@ -41,7 +55,9 @@ def make() -> ck.Session:
     """Play the story once and return it as a session."""
     rng, count = random.Random(SEED), tokens.exact()
     fixed = 1_240 + sum(count(f"{t.name}{t.description}{t.parameters}") for t in TOOLS)
-    tape = Tape(story.SYSTEM, rng=rng, count=count, summary=story.summary, fixed=fixed, start=STARTED)
+    tape = Tape(
+        story.SYSTEM, rng=rng, count=count, summary=story.summary, fixed=fixed, start=STARTED
+    )
     story.play(Agent(tape, repository.files(rng), rng))
     return ck.Session(
         id="billing", title="BILL-4127: the nightly export fails", agent="main", product="sample", cwd="/srv/billing",

@@ -27,7 +27,9 @@ def test_a_stream_has_the_rows_and_the_gaps_of_the_frame(per, sessions):
     assert len(got) == len(frame) > 0
     for name in frame.columns:
         assert (got[name].isna() == frame[name].isna().to_numpy()).all(), name
-    assert got["session"].tolist() == frame["session"].tolist()  # ids are told apart over all batches
+    assert (
+        got["session"].tolist() == frame["session"].tolist()
+    )  # ids are told apart over all batches
 
 
 def test_batches_come_as_they_are_asked_for(sessions, monkeypatch):

@@ -35,7 +35,7 @@ def test_every_page_has_a_place(made):
 def test_the_reference_names_all_that_is_public(made, pages):
     made.reference()
     text = "".join(p.read_text() for p in (pages / "api").glob("*.md"))
-    assert "::: ctxkit.readers.catalogue.read\n" in text
+    assert "::: ctxkit.readers.reader_names.read\n" in text
     assert "::: ctxkit.session.Session\n" in text
     assert "::: ctxkit.prices.updates.update\n" in text
 
@@ -56,7 +56,9 @@ def test_links_and_hidden_words_become_those_of_the_site(made, pages):
 
 
 def test_outputs_of_notebooks_are_shown_without_running_on(made):
-    html = nbformat.v4.new_output("execute_result", {"text/html": "<p>a</p>\n\n<p>b</p>", "text/plain": "a"})
+    html = nbformat.v4.new_output(
+        "execute_result", {"text/html": "<p>a</p>\n\n<p>b</p>", "text/plain": "a"}
+    )
     text = nbformat.v4.new_output("stream", text="1 < 2\n")
     cells = [nbformat.v4.new_markdown_cell("# Title"), nbformat.v4.new_code_cell("x", outputs=[html, text]),
              nbformat.v4.new_code_cell("%magic", outputs=[])]  # fmt: skip

@@ -39,8 +39,12 @@ for cell in ("%%agent --session a --model openai/gpt-5\\nHello", "%%agent --sess
 
 def ran(*command: str | Path, **env: str) -> str:
     """Run a program without this repository on its path; return what it printed."""
-    clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "CTXKIT_CACHE_DIR")} | env
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, env=clean, timeout=900)
+    clean = {
+        k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "CTXKIT_CACHE_DIR")
+    } | env
+    done = subprocess.run(
+        [*map(str, command)], capture_output=True, text=True, check=False, env=clean, timeout=900
+    )
     assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done.stdout
 
@@ -71,7 +75,11 @@ def test_the_wheel_carries_its_data_and_asks_for_no_litellm(dist):
         names = set(held.namelist())
         (path,) = (n for n in names if n.endswith("/METADATA"))
         metadata = held.read(path).decode()
-    assert {"ctxkit/carried/prices.json", "ctxkit/carried/o200k_base.tiktoken.gz", "ctxkit/py.typed"} <= names
+    assert {
+        "ctxkit/carried/prices.json",
+        "ctxkit/carried/o200k_base.tiktoken.gz",
+        "ctxkit/py.typed",
+    } <= names
     asked = [row for row in metadata.splitlines() if row.startswith("Requires-Dist:")]
     assert all("extra ==" in row for row in asked if "litellm" in row or " mcp" in row)
     assert wheel.stat().st_size < 6_000_000
@@ -88,5 +96,10 @@ def test_it_is_installed_and_used_in_an_empty_environment(dist, tmp_path):
     for script in (FIRST, ASKING):
         subprocess.run([str(python), "-c", script], cwd=tmp_path, check=True, timeout=300,
                        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | where)  # fmt: skip
-    told = ran(tmp_path / "venv" / "bin" / "ctxkit", "report", python.parents[1].glob("lib/*/site-packages/ctxkit/samples/*.jsonl").__next__(), **where)
+    told = ran(
+        tmp_path / "venv" / "bin" / "ctxkit",
+        "report",
+        python.parents[1].glob("lib/*/site-packages/ctxkit/samples/*.jsonl").__next__(),
+        **where,
+    )
     assert "48,000" in told

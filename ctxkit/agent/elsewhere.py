@@ -1,4 +1,6 @@
-"""What stands here for an agent of another program: its model, and what a person's word means to it."""
+"""What stands here for an agent of another program: its model, and what a person's word means to
+it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ _KINDS = {
     "always": ("allow_once", "allow_always"),
     "deny": ("reject_once", "reject_always"),
 }
-"""Which kinds of options a person's word means, the first that is there; "always" is remembered here,
+"""Which kinds of options a person's word means, the first that is there; "always" is remembered
+here,
 in this session, rather than in the agent's own settings."""
 
 
@@ -50,7 +53,9 @@ class Elsewhere:
 
 
 def choice(options: Any, word: str) -> str | None:
-    """Return the option that a word means; for "always" one that allows once, where there is no other."""
+    """Return the option that a word means; for "always" one that allows once, where there is no
+    other.
+    """
     offered = [o for o in options if isinstance(o, dict)] if isinstance(options, list) else []
     for kind in _KINDS.get(word, ()):
         for option in offered:

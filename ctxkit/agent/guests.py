@@ -1,4 +1,5 @@
-"""An agent of another program on a session of ours: it works, and what it tells is kept as it comes.
+"""An agent of another program on a session of ours: it works, and what it tells is kept as it
+comes.
 
 It leads itself: its model, its tools, its compactions. The gauge is what it tells of its context; a
 compaction is a fall of that, and marked as derived. Its own log knows more (`own_log`).
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.agent import Agent
 from ctxkit.agent.elsewhere import choice
-from ctxkit.agent.limits import Spent
+from ctxkit.agent.limits import SpentInTurn
 from ctxkit.agent.told import ReplyBuilder, usage_of, with_id
 from ctxkit.agent.transcript import INTERRUPTED
 from ctxkit.agent.turn import LimitReached, Turn
@@ -53,7 +54,13 @@ class Guest(Agent):
     """
 
     def __init__(
-        self, session: Any, *, acp: AcpAgent, folder: str, servers: Sequence[dict[str, Any]] = (), **more: Any
+        self,
+        session: Any,
+        *,
+        acp: AcpAgent,
+        folder: str,
+        servers: Sequence[dict[str, Any]] = (),
+        **more: Any,
     ) -> None:
         self.acp, self._folder, self._servers = acp, folder, servers
         self.used, self.size, self._dollars = 0, 0, 0.0
@@ -63,8 +70,8 @@ class Guest(Agent):
     def _offered(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:  # noqa: ARG002  those of its own
         return ()
 
-    def _fresh(self) -> Spent:
-        return Spent(free=True)  # nothing here knows a price before the agent tells what it took
+    def _fresh(self) -> SpentInTurn:
+        return SpentInTurn(free=True)  # no price is known before the agent tells one
 
     async def turn(
         self, prompt: str, heard: Sequence[Message] = (), attached: Sequence[Image] = ()
@@ -81,12 +88,14 @@ class Guest(Agent):
         return await super().turn(prompt, heard, attached)
 
     def gauge(self) -> tuple[int, int]:
-        """Return the tokens of its context and its window, as it tells; else as they are counted here."""
+        """Return the tokens of its context and its window, as it tells; else as they are counted
+        here.
+        """
         used, size = super().gauge()
         return (self.used or used), (self.size or size)
 
     def move(self, session: Any, keep: Any = None) -> None:
-        """Stand elsewhere; the agent, which cannot go back, begins a conversation of its own there."""
+        """Stand elsewhere; the agent, which cannot go back, begins anew there."""
         super().move(session, keep)
         self._fresh_start = True
 
@@ -103,7 +112,7 @@ class Guest(Agent):
             BadArguments: always.
         """
         raise BadArguments(
-            f"{self.model.name} compacts by itself; many agents do so when they are asked `/compact`."
+            f"{self.model.name} compacts by itself; many do so when asked `/compact`."
         )
 
     # -- the turn --------------------------------------------------------------------------------
@@ -137,7 +146,7 @@ class Guest(Agent):
         goes_on = await self.acp.open(self._folder, again=known or running, servers=self._servers)
         self._fresh_start = False
         if before and not goes_on:
-            why = "it begins a conversation of its own here, and knows nothing of what was said before"
+            why = "it begins anew here, and knows nothing of what was said before"
             self._tell("model_wait", {"why": f"{self.model.name}: {why}"})
 
     async def _listen(self, queue: asyncio.Queue[Any], told: ReplyBuilder, turn: Turn) -> str:
@@ -148,7 +157,9 @@ class Guest(Agent):
             except TimeoutError:
                 if turn.late:
                     raise
-                raise ModelError(f"{self.model.name} said nothing for {_SILENCE:g} s; it was given up.") from None
+                raise ModelError(
+                    f"{self.model.name} said nothing for {_SILENCE:g} s; it was given up."
+                ) from None
             if message is None:
                 raise ModelError(self.acp.gone or f"{self.model.name} is gone.")
             if "method" not in message:
@@ -198,13 +209,20 @@ class Guest(Agent):
         """Take how much the agent's context holds; a fall is a compaction."""
         before, self.used = self.used, used
         if before and self.used < before * (1 - FALL):
-            mark = Edit(kind="dropped", id=f"fall{len(self.transcript.session.log)}", trigger="auto",
-                        method="agent", reason="the agent's own gauge fell", source="derived",
-                        tokens_before=before, tokens_after=self.used)  # fmt: skip
+            mark = Edit(
+                kind="dropped",
+                id=f"fall{len(self.transcript.session.log)}",
+                trigger="auto",
+                method="agent",
+                reason="the agent's own gauge fell",
+                source="derived",
+                tokens_before=before,
+                tokens_after=used,
+            )
             self.transcript.edit((mark,))
             self.compactor.made += 1
-            self._tell("compaction_end", {"outcome": "compacted", "trigger": "its own",
-                                          "tokens_before": before, "tokens_after": self.used})  # fmt: skip
+            sizes = {"tokens_before": before, "tokens_after": used}
+            self._tell("compaction_end", {"outcome": "compacted", "trigger": "its own", **sizes})
 
     def _keep(self, messages: Iterator[Message], turn: Turn) -> None:
         """Write what is whole; a reply counts as a call."""
@@ -212,13 +230,25 @@ class Guest(Agent):
         for message in messages:
             if message.role == "tool":
                 kept = self._said(self.transcript.add(with_id(message, ids), "r"))
-                said = {"tool_name": kept.tool, "result_chars": len(kept.text), "is_error": kept.is_error}
+                said = {
+                    "tool_name": kept.tool,
+                    "result_chars": len(kept.text),
+                    "is_error": kept.is_error,
+                }
                 self._tell("tool_result", said)
                 continue
             details = {CONVERSATION: self.acp.session, **({"used": self.used} if self.used else {})}
-            window = self.size if self.size and self.size != self.transcript.session.context_window else None
+            window = (
+                self.size
+                if self.size and self.size != self.transcript.session.context_window
+                else None
+            )
             kept = self.transcript.add(_with(message, details, window), "a")
-            ids = dict(zip((c.id for c in message.tool_calls), (c.id for c in kept.tool_calls), strict=True))
+            ids = dict(
+                zip(
+                    (c.id for c in message.tool_calls), (c.id for c in kept.tool_calls), strict=True
+                )
+            )
             self._said(kept)
             turn.last, turn.sent, turn.steps = kept, self.gauge()[0], turn.steps + 1
             turn.spent.calls += 1
@@ -226,9 +256,16 @@ class Guest(Agent):
                 _bill(turn, kept.usage)
             self._tell("model_response", {"model": kept.model, "finish_reason": kept.stop,
                                           "call_seq": turn.spent.calls})  # fmt: skip
-            if self.limits.calls is not None and turn.spent.calls >= self.limits.calls and kept.tool_calls:
+            if (
+                self.limits.calls is not None
+                and turn.spent.calls >= self.limits.calls
+                and kept.tool_calls
+            ):
                 raise LimitReached(f"the limit of {self.limits.calls} calls")
-            if self.limits.cost_usd is not None and self._dollars - turn.dollars > self.limits.cost_usd:
+            if (
+                self.limits.cost_usd is not None
+                and self._dollars - turn.dollars > self.limits.cost_usd
+            ):
                 raise LimitReached(f"the limit of ${self.limits.cost_usd:g}")
 
     def _ended(self, answer: dict[str, Any], told: ReplyBuilder, turn: Turn) -> str:
@@ -252,13 +289,17 @@ class Guest(Agent):
             self._tell("cancelled", {"why": turn.over if turn.late else INTERRUPTED})
 
     async def _stop(self, queue: asyncio.Queue[Any]) -> None:
-        """Have the agent end its turn; what it still says is left, and its questions are answered so."""
+        """Have the agent end its turn; what it still says is left, and its questions are answered
+        so.
+        """
         with suppress(ModelError, TimeoutError):
             async with asyncio.timeout(_GRACE):
                 await self.acp.cancel()
                 while (message := await queue.get()) is not None and "method" in message:
                     if message["method"] == "session/request_permission":
-                        await self.acp.answer(message.get("id"), {"outcome": {"outcome": "cancelled"}})
+                        await self.acp.answer(
+                            message.get("id"), {"outcome": {"outcome": "cancelled"}}
+                        )
                 return
         self.acp.close()  # it does not end: it is ended
 
@@ -273,7 +314,9 @@ class Guest(Agent):
         self._called({**call, "sessionUpdate": "tool_call"}, told, turn)
         word = await self._permitted(told.called(str(call.get("toolCallId") or "")), turn)
         chosen = choice(params.get("options"), word)
-        outcome = {"outcome": "selected", "optionId": chosen} if chosen else {"outcome": "cancelled"}
+        outcome = (
+            {"outcome": "selected", "optionId": chosen} if chosen else {"outcome": "cancelled"}
+        )
         await self.acp.answer(message["id"], {"outcome": outcome})
 
     async def _permitted(self, call: ToolCall, turn: Turn) -> str:

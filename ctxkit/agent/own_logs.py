@@ -1,4 +1,4 @@
-"""The log that an agent of another program writes of itself, found by the id of its conversation."""
+"""The log that an agent of another program writes of itself, found by its conversation's id."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctxkit.discoveries import found
-from ctxkit.readers.catalogue import read_all
+from ctxkit.readers.reader_names import read_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 _NEWEST, _LARGEST = 8, 50_000_000
-"""Files that are read, at most, those named by the id first, and bytes of one that is named otherwise."""
+"""Files that are read, at most, those named by the id first, and bytes of one that is named
+otherwise.
+"""
 _EARLIER = 5.0
 """Seconds by which clocks of files may be behind."""
 

@@ -1,4 +1,6 @@
-"""Running a tool call: checked, approved, off the event loop, cancelled with the turn, its result bounded."""
+"""Running a tool call: checked, approved, off the event loop, cancelled with the turn, its result
+bounded.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ async def run_tool(
     offload_chars: int = 204_800,
     pictures: bool = True,
 ) -> Message:
-    """Return the result of a tool call as a message; what goes wrong in the tool is its result, not an exception.
+    """Return the result of a tool call as a message; what goes wrong in the tool is its result, not
+    an exception.
 
     `pictures`: whether the model takes them; where it does not, words say what there was.
     """
@@ -52,7 +55,9 @@ async def run_tool(
     if offload is not None and len(text) > offload_chars:
         text = offload(call.name, text)
     else:
-        text = trims.output(text, max_lines=2000, max_chars=204_800, max_bytes=51_200, mode="head_tail")
+        text = trims.output(
+            text, max_lines=2000, max_chars=204_800, max_bytes=51_200, mode="head_tail"
+        )
     return Message(
         role="tool",
         parts=(Text(text), *images),
@@ -69,7 +74,11 @@ async def _outcome(
     tool = tools.get(call.name)
     if tool is None:
         known = ", ".join(tools)
-        return f"There is no tool {call.name!r}.{did_you_mean(call.name, tools)} Known: {known}.", [], True
+        return (
+            f"There is no tool {call.name!r}.{did_you_mean(call.name, tools)} Known: {known}.",
+            [],
+            True,
+        )
     if call.raw is not None:
         return "The arguments are no JSON object; send them again as one.", [], True
     try:
@@ -81,12 +90,13 @@ async def _outcome(
         return *_shown(await _called(tool, arguments), pictures=pictures), False
     except CtxkitError as e:
         return str(e), [], True
-    except (Exception, SystemExit) as e:  # noqa: BLE001  a tool may raise anything; the model is told
+    # a tool may raise anything; the model is told
+    except (Exception, SystemExit) as e:  # noqa: BLE001
         return f"{type(e).__name__}: {e}", [], True
 
 
 def _shown(value: Any, *, pictures: bool) -> tuple[str, list[Image]]:
-    """Return what a tool gave as the text that the model reads, and the pictures that it is shown."""
+    """Return what a tool gave as the text that the model reads, and the pictures for it."""
     found = [as_picture(value)]
     if isinstance(value, (list, tuple)) and any(parts := [as_picture(v) for v in value]):
         found = parts
@@ -124,9 +134,11 @@ async def _called(tool: Tool, arguments: dict[str, Any]) -> Any:
 
 
 async def in_thread(work: Callable[[], Any]) -> Any:
-    """Do blocking work in a thread of its own; when its task is cancelled, the thread is told to end too.
+    """Do blocking work in a thread of its own; when its task is cancelled, the thread is told to
+    end too.
 
-    The default executor would not do: its threads are waited for when the loop ends, however long they take.
+    The default executor would not do: its threads are waited for when the loop ends, however long
+    they take.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
@@ -168,6 +180,10 @@ async def in_thread(work: Callable[[], Any]) -> Any:
 
 
 def _stop(thread: threading.Thread) -> None:
-    """Raise `Stopped` in a thread; it arrives when the thread next runs Python, not while it waits outside of it."""
+    """Raise `Stopped` in a thread; it arrives when the thread next runs Python, not while it waits
+    outside of it.
+    """
     if thread.ident is not None and thread.is_alive():
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Stopped))
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(thread.ident), ctypes.py_object(Stopped)
+        )

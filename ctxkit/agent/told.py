@@ -1,4 +1,4 @@
-"""What an agent of another program tells of its turn, put together to replies, calls and results."""
+"""What an agent of another program tells of its turn, put together to replies and results."""
 
 from __future__ import annotations
 
@@ -58,9 +58,13 @@ class ReplyBuilder:
             self._parts.append(part(piece))
 
     def call(self, update: dict[str, Any]) -> Iterator[Message]:
-        """Take what is told of a tool's call, at its beginning or later; yield what is whole before it."""
+        """Take what is told of a tool's call, at its beginning or later; yield what is whole before
+        it.
+        """
         ident = str(update.get("toolCallId") or "")
-        if ident not in self._calls and any(c.get("status") in _ENDED for c in self._calls.values()):
+        if ident not in self._calls and any(
+            c.get("status") in _ENDED for c in self._calls.values()
+        ):
             yield from self.end()
         known = self._calls.setdefault(ident, {})
         known.update({k: v for k, v in update.items() if v is not None})
@@ -88,9 +92,13 @@ class ReplyBuilder:
             text, images = _shown(call)
             told = call.get("status") in _ENDED
             text = text or ("(no output)" if told else UNTOLD)
-            text = trims.output(text, max_lines=2000, max_chars=204_800, max_bytes=51_200, mode="head_tail")
+            text = trims.output(
+                text, max_lines=2000, max_chars=204_800, max_bytes=51_200, mode="head_tail"
+            )
             failed = call.get("status") == "failed" or not told
-            yield Message(role="tool", tool=name, call_id=ident, parts=(Text(text), *images), is_error=failed)
+            yield Message(
+                role="tool", tool=name, call_id=ident, parts=(Text(text), *images), is_error=failed
+            )
 
 
 def _called(ident: str, told: dict[str, Any]) -> ToolCall:
@@ -121,7 +129,9 @@ def usage_of(told: Any) -> Usage | None:
         return None
     if total is not None and total == fresh + (out or 0):
         fresh = max(fresh - (read or 0) - (write or 0), 0)
-    return Usage(input_tokens=fresh, cache_read_tokens=read, cache_write_tokens=write, output_tokens=out)
+    return Usage(
+        input_tokens=fresh, cache_read_tokens=read, cache_write_tokens=write, output_tokens=out
+    )
 
 
 def _count(value: Any) -> int | None:
@@ -156,7 +166,9 @@ def _shown(told: dict[str, Any]) -> tuple[str, list[Image]]:
         if each.get("type") == "diff":
             said.append(_diff(each))
         elif isinstance(inner, dict) and inner.get("type") == "image":
-            images.append(Image(str(inner.get("mimeType") or "image/png"), str(inner.get("data") or "")))
+            images.append(
+                Image(str(inner.get("mimeType") or "image/png"), str(inner.get("data") or ""))
+            )
         else:
             said.append(_text(inner))
     raw = told.get("rawOutput")

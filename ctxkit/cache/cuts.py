@@ -5,9 +5,9 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.cache.calls import asked
+from ctxkit.cache.cache_counts import recorded_reads
+from ctxkit.cache.cached_calls import asked
 from ctxkit.cache.causes import cause
-from ctxkit.cache.counts import recorded_reads
 from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.cache.calls import Asked
+    from ctxkit.cache.cached_calls import ForeseenCall
     from ctxkit.cache.rates import Rates
 
 DRAWS = 200
@@ -21,7 +21,7 @@ _SEED = 17
 """One seed: the same session is always foretold the same."""
 
 
-def drawn(known: Sequence[Asked], rates: Rates) -> NDArray[Any]:
+def drawn(known: Sequence[ForeseenCall], rates: Rates) -> NDArray[Any]:
     """Return reads by draw and call, in tokens.
 
     Each draw takes the rates of one teaching session at random, drawn to those of its tool (or

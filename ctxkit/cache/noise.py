@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec.structs import replace
 
-from ctxkit.cache.calls import asked, billed
+from ctxkit.cache.cache_counts import recorded_reads, taught
+from ctxkit.cache.cached_calls import asked, billed
 from ctxkit.cache.causes import cause, missed
-from ctxkit.cache.counts import recorded_reads, taught
 from ctxkit.cache.dollars import dollars
 from ctxkit.cache.draws import drawn
 from ctxkit.cache.rates import Rates

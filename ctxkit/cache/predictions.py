@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ctxkit.cache.calls import asked
+from ctxkit.cache.cache_counts import head, of, recorded_reads, taught
+from ctxkit.cache.cached_calls import asked
 from ctxkit.cache.causes import warm
-from ctxkit.cache.counts import head, of, recorded_reads, taught
 from ctxkit.cache.dollars import Dollars, dollars
 from ctxkit.cache.draws import drawn
 from ctxkit.cache.rates import FEW, LONG, Rates
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.cache.calls import Asked
-    from ctxkit.cache.counts import Taught
+    from ctxkit.cache.cache_counts import Taught
+    from ctxkit.cache.cached_calls import ForeseenCall
     from ctxkit.session import Session
 
 NAIVE = ("lifetime", "all_cached", "nothing_cached")
@@ -104,7 +104,9 @@ def prediction(session: Session, teachers: Iterable[Taught] | None = None) -> Pr
     return case.judged(reads, found)
 
 
-def _rates(session: Session, known: Sequence[Asked], teachers: Iterable[Taught] | None) -> Rates:
+def _rates(
+    session: Session, known: Sequence[ForeseenCall], teachers: Iterable[Taught] | None
+) -> Rates:
     taken = others(table() if teachers is None else teachers, session.id, head(known))
     return Rates(taken, session.format, of(known, session))
 
@@ -123,7 +125,7 @@ class _Case(NamedTuple):
     """A session that is judged."""
 
     session: Session
-    known: Sequence[Asked]
+    known: Sequence[ForeseenCall]
     rates: Rates
     line: Dollars
     recorded: NDArray[Any]
@@ -142,7 +144,7 @@ class _Case(NamedTuple):
             error=point / true - 1,
             low=low / true - 1,
             high=high / true - 1,
-            spread=(low / point - 1, high / point - 1),
+            spread=(low / point - 1, high / point - 1) if point else None,
             half_error=self.half(),
             **{f"{n}_error": float(self.line.of(naive[n])) / true - 1 for n in NAIVE},
         )
@@ -158,7 +160,7 @@ class _Case(NamedTuple):
         return float(np.median(part.of(reads))) / true - 1 if true else None
 
 
-def _counted(line: Dollars, known: Sequence[Asked]) -> Dollars:
+def _counted(line: Dollars, known: Sequence[ForeseenCall]) -> Dollars:
     """Leave out the first call of a log without its beginning: nobody can tell what it reads."""
     counted = np.array([not a.headless for a in known])
     return Dollars(line.whole * counted, line.saved * counted)
@@ -182,14 +184,14 @@ def stretch(rates: Rates) -> float:
     return max(float(np.percentile(off, 80)), 1.0) if off else STRETCH
 
 
-def split_error(known: Sequence[Asked], recorded: Sequence[int], reads: Any) -> float:
+def split_error(known: Sequence[ForeseenCall], recorded: Sequence[int], reads: Any) -> float:
     """Return by how many tokens reads are off, call by call, over all tokens of the prompts."""
     counted = np.array([not a.headless for a in known])
     off = np.abs(np.asarray(recorded) - np.asarray(reads)) * counted
     return float(off.sum() / max(sum(a.prompt for a in known if not a.headless), 1))
 
 
-def naive_reads(known: Sequence[Asked]) -> dict[str, NDArray[Any]]:
+def naive_reads(known: Sequence[ForeseenCall]) -> dict[str, NDArray[Any]]:
     """Return what each call reads by models that know next to nothing of a cache."""
     shared = np.array([warm(a) for a in known])
     alive = np.array([a.gap is None or a.gap < a.life for a in known])

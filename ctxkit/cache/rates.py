@@ -5,13 +5,13 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
+from ctxkit.cache.cache_counts import ClassCount, Taught
 from ctxkit.cache.causes import UNNAMED, before_reasoning, warm
-from ctxkit.cache.counts import Count, Taught
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.cache.calls import Asked
+    from ctxkit.cache.cached_calls import ForeseenCall
 
 LONG = 8
 """Calls that a session must have to be judged, or drawn; shorter ones only teach."""
@@ -72,12 +72,12 @@ class Rates:
         pools = self._pools[:-2] if narrow else self._pools
         weight: float = _CALLS
         for pool in (*reversed(pools), teacher.counts if teacher else {}):
-            count = pool.get(name, Count())
+            count = pool.get(name, ClassCount())
             often, kept = _shrunk(count, often, kept, name, weight)
             weight = _enough(count) if self.first else _CALLS
         return Rate(often, kept)
 
-    def lows(self, asked: Asked, name: str) -> Sequence[int]:
+    def lows(self, asked: ForeseenCall, name: str) -> Sequence[int]:
         """Return what a call may read at a miss, in tokens; of unnamed classes see `Rate`."""
         if name == "reasoning_dropped":
             return (before_reasoning(asked),)
@@ -88,7 +88,7 @@ class Rates:
         return self._reads(name) or (0,)
 
     @staticmethod
-    def _expired(asked: Asked) -> bool:
+    def _expired(asked: ForeseenCall) -> bool:
         return asked.gap is not None and asked.gap >= asked.life
 
     def _reads(self, name: str) -> Sequence[int]:
@@ -108,13 +108,13 @@ def _named_rate(name: str) -> float:
     return _SELDOM if name in UNNAMED else _MOSTLY
 
 
-def _enough(count: Count) -> float:
+def _enough(count: ClassCount) -> float:
     """Return how many calls hold twelve misses: beside one half others count as that."""
     return max(_CALLS, min(1.0, _CALLS / max(count.misses, 1)) * count.calls)
 
 
 def _shrunk(
-    count: Count, often: float, kept: float, name: str, weight: float
+    count: ClassCount, often: float, kept: float, name: str, weight: float
 ) -> tuple[float, float]:
     """Return the rate of a count, drawn to a wider pool's by so many calls of it.
 
@@ -136,11 +136,11 @@ def _long(teachers: Iterable[Taught]) -> list[Taught]:
     return [t for t in teachers if sum(c.calls for c in t.counts.values()) >= LONG]
 
 
-def _sum(teachers: Iterable[Taught]) -> dict[str, Count]:
-    out: dict[str, Count] = {}
+def _sum(teachers: Iterable[Taught]) -> dict[str, ClassCount]:
+    out: dict[str, ClassCount] = {}
     for t in teachers:
         for name, count in t.counts.items():
-            out[name] = out.get(name, Count()) + count
+            out[name] = out.get(name, ClassCount()) + count
     return out
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ctxkit.cache.calls import asked
-from ctxkit.cache.counts import taught
+from ctxkit.cache.cache_counts import taught
+from ctxkit.cache.cached_calls import asked
 from ctxkit.cache.predictions import STRETCH, prediction
 from ctxkit.cache.rates import LONG
 from ctxkit.cache.table import others, teaches
@@ -15,7 +15,7 @@ from ctxkit.cache.table import others, teaches
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.cache.counts import Taught
+    from ctxkit.cache.cache_counts import Taught
     from ctxkit.cache.predictions import Prediction
     from ctxkit.session import Session
 

@@ -1,4 +1,6 @@
-"""What went out at a call of a run: each message as it was sent, what it was before, who changed it."""
+"""What went out at a call of a run: each message as it was sent, what it was before, who changed
+it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.history import History
-from ctxkit.history.items import content_at, content_key
+from ctxkit.history.head_items import content_at, content_key
 from ctxkit.messages import Message, Sized
 from ctxkit.policies.chain import applied
 from ctxkit.policies.policy import name_of
@@ -18,7 +20,7 @@ from ctxkit.schedules.rows import State
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.engine.runs import Run
+    from ctxkit.engine.replayed import Run
 
 FIXED = "fixed"
 """The kind of the item that stands for all that no message of the log holds."""
@@ -52,7 +54,9 @@ class Turnover(NamedTuple):
 
 
 class SentCalls:
-    """The prompts of a run, worked out when they are asked for; the log and the run stay as they are."""
+    """The prompts of a run, worked out when they are asked for; the log and the run stay as they
+    are.
+    """
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -72,7 +76,9 @@ class SentCalls:
         return tuple(items)
 
     def left_out(self, call: int | None) -> dict[int, str]:
-        """Return the rows that stood at a call and that prunings left out, with the part that did."""
+        """Return the rows that stood at a call and that prunings left out, with the part
+        that did.
+        """
         return self._found(call)[1]
 
     def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[Turnover]:
@@ -170,7 +176,9 @@ def _turnovers(schedule: Schedule, stop: int) -> Iterator[Turnover]:
 def _scheduled(
     schedule: Schedule, call: int, policy: str, out: dict[int, str]
 ) -> Iterator[SentItem]:
-    """Yield what a schedule leaves of a call's messages; note in `out` the rows that it leaves out."""
+    """Yield what a schedule leaves of a call's messages; note in `out` the rows that it
+    leaves out.
+    """
     rows, log = schedule.rows, schedule.rows.log
     changed = dict(schedule.changed(call))
     for p in range(rows.shown(call)):
@@ -181,7 +189,9 @@ def _scheduled(
         if state.message is None:
             out[row] = name_of(part)
             continue
-        edited = row < 0 or said.content != -row - 1  # by a compaction, that also puts in what is new
+        edited = (
+            row < 0 or said.content != -row - 1
+        )  # by a compaction, that also puts in what is new
         by = name_of(part) if part is not None else policy if edited else None
         raw = log.tokens.sizes[row] if row >= 0 else 0 if by else said.tokens
         yield SentItem(state.message, state.tokens, raw, by, row, part is not None)

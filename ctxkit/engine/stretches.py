@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ctxkit.engine.marks import Kept
-    from ctxkit.engine.runs import Run
+    from ctxkit.engine.replayed import Run
 
 
 class Stretch(NamedTuple):

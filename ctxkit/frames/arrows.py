@@ -1,4 +1,6 @@
-"""The same tables as streams of Arrow: what polars, DuckDB and others take without a pandas frame between."""
+"""The same tables as streams of Arrow: what polars, DuckDB and others take without a pandas frame
+between.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ def arrow(
     children: bool = False,
     sessions: int = _MANY,
 ) -> Any:
-    """Return a `pyarrow.RecordBatchReader` over the rows of `ctxkit.frame(of, per)`, made as they are read.
+    """Return a `pyarrow.RecordBatchReader` over the rows of `ctxkit.frame(of, per)`, made as they
+    are read.
 
     Its columns have the names and the order of the frame: int64, double, bool, large_string,
     timestamp[ns, UTC]; what the frame has as missing is null. Whatever takes Arrow's stream
@@ -45,7 +48,9 @@ def arrow(
     import pyarrow as pa
 
     if not isinstance(sessions, int) or sessions < 1:
-        raise BadArguments(f"sessions= is how many sessions make a batch, at least 1, not {sessions!r}.")
+        raise BadArguments(
+            f"sessions= is how many sessions make a batch, at least 1, not {sessions!r}."
+        )
     given = given_apart(of, children=children)
     empty = _table([], per, count)
 

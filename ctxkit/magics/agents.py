@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +14,19 @@ from ctxkit.agent.threads import Background, run
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.injected import Sections, Surroundings, chosen
 from ctxkit.library import Library
+from ctxkit.magics.answers import Answer
 from ctxkit.magics.approvals import Approvals, ask_here, needed
 from ctxkit.magics.arguments import parse, usage, wants_help
 from ctxkit.magics.attachments import attachments
 from ctxkit.magics.handles import Handle, Interrupted
 from ctxkit.magics.instructions import offered
-from ctxkit.magics.lines import Ask
+from ctxkit.magics.line_options import Ask
 from ctxkit.magics.lives import FIRST, SETTINGS
 from ctxkit.magics.rehearsals import misfits, rehearse
-from ctxkit.magics.streams import Cell, Printed, Screen, Shown
 from ctxkit.magics.texts import Page
+from ctxkit.magics.turn_views import CellView, Printed, Screen, TextAndHtml
 from ctxkit.magics.visits import check_alone, joined
-from ctxkit.markup import escape, line, plain
+from ctxkit.markup import line
 from ctxkit.models.model import no_pictures, takes_pictures
 from ctxkit.store.workspace import Workspace
 from ctxkit.tools.root import Root
@@ -35,58 +36,36 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.live import LiveSession
     from ctxkit.agent.outcome import Outcome
-    from ctxkit.magics.kit import CtxKit
+    from ctxkit.magics.kit_state import KitState
     from ctxkit.messages import Image
-    from ctxkit.session import Session
 
 _NAME = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 
 
-@dataclass(frozen=True, repr=False)
-class Answer:
-    """How a turn ended: `outcome` has the figures, `session` is the session as it stands.
-
-    `shown` is what stays of a turn beside the notebook; one in a cell has shown it there.
-    """
-
-    outcome: Outcome
-    session: Session
-    shown: Shown | None = None
-    own: Session | None = None
-    """What the agent of another program wrote of itself, where its log was found."""
-
-    @property
-    def text(self) -> str:
-        """The last reply."""
-        return self.outcome.text
-
-    def __repr__(self) -> str:
-        before = f"{self.shown.text}\n" if self.shown else ""
-        return before + plain(self.outcome.account())
-
-    def _repr_html_(self) -> str:
-        before = self.shown.html if self.shown else ""
-        return f"{before}<small>{escape(self.outcome.account())}</small>"
-
-
-def agent(kit: CtxKit, words: str, body: str | None) -> object:
+def agent(kit: KitState, words: str, body: str | None) -> object:
     """Take a turn; without a prompt, say how the current session stands."""
     if wants_help(words):
         return Page(
-            f"{usage(Ask, '%%agent')}\n\nThe cell is the prompt. Without one, `%agent` says how the session stands."
+            f"{usage(Ask, '%%agent')}\n\nThe cell is the prompt. Without one, `%agent` says how the"
+            " session stands."
         )
     return take(kit, parse(Ask, words, "%%agent"), body or "")
 
 
-def take(kit: CtxKit, asked: Ask, body: str) -> object:
+def take(kit: KitState, asked: Ask, body: str) -> object:
     """Take the turn that a line and a cell ask for."""
     prompt = "\n".join(t for t in (asked.prompt.strip(), body.strip()) if t)
     if not prompt and asked != Ask(session=asked.session):
-        raise BadArguments("Nothing was asked: the cell below `%%agent` is the prompt. `%agent` alone is the status.")
+        raise BadArguments(
+            "Nothing was asked: the cell below `%%agent` is the prompt. `%agent` alone is the"
+            " status."
+        )
     if not prompt:
         return standing(kit, asked.session)
     if asked.out and not asked.out.isidentifier():
-        raise BadArguments(f"{asked.out!r} is no name of a variable: give `--out` one, such as answer.")
+        raise BadArguments(
+            f"{asked.out!r} is no name of a variable: give `--out` one, such as answer."
+        )
     if asked.expand:
         prompt = expanded(prompt, kit.shell.user_ns)
     pictures = attachments(asked.attach, kit.shell.user_ns)
@@ -106,7 +85,11 @@ def take(kit: CtxKit, asked: Ask, body: str) -> object:
     notes += [*live.notes, *kit.lives.servers.notes(name)]
     live.notes = ()
     read = live.agent.sections is not None and "project" in live.agent.sections.names
-    if not live.session.log and live.settings["root"] and (note := offered(live.root.folder, read=read)):
+    if (
+        not live.session.log
+        and live.settings["root"]
+        and (note := offered(live.root.folder, read=read))
+    ):
         notes.append(note)
     for note in [*notes, *(misfits(live.agent) if fresh else [])]:
         print(note)  # noqa: T201  said once, where the session is opened
@@ -120,21 +103,23 @@ def take(kit: CtxKit, asked: Ask, body: str) -> object:
 
 
 def foreground(
-    kit: CtxKit, live: LiveSession, prompt: str, out: str | None, pictures: Sequence[Image] = ()
+    kit: KitState, live: LiveSession, prompt: str, out: str | None, pictures: Sequence[Image] = ()
 ) -> Answer:
     """Take a turn while the cell waits; an interrupt keeps what was said so far."""
     try:
-        with Screen(live, Cell() if kit.rich else Printed(), raises=True):
+        with Screen(live, CellView() if kit.rich else Printed(), raises=True):
             outcome = run(live.turn(prompt, attached=pictures))
     except KeyboardInterrupt:
         _keep(kit, live)
-        raise Interrupted(f"Interrupted. What was said so far is kept in session {live.name!r}.") from None
+        raise Interrupted(
+            f"Interrupted. What was said so far is kept in session {live.name!r}."
+        ) from None
     _keep(kit, live)
     return _answer(kit, live, outcome, out)
 
 
 def background(
-    kit: CtxKit,
+    kit: KitState,
     live: LiveSession,
     prompt: str,
     out: str | None,
@@ -163,16 +148,20 @@ def background(
     return handle
 
 
-def standing(kit: CtxKit, name: str | None) -> Page:
+def standing(kit: KitState, name: str | None) -> Page:
     """Say how a live session stands."""
     live = kit.lives.get(name)
     agent_ = live.agent
     used, limit = agent_.gauge()
-    calls, cuts = counted(len(live.session.calls), "call"), counted(len(live.session.edits), "compaction")
+    calls, cuts = (
+        counted(len(live.session.calls), "call"),
+        counted(len(live.session.edits), "compaction"),
+    )
     lines = [
         f"Session {live.name} ({live.id}): {calls}, {cuts}",
         f"Context: {used:,}/{limit:,} tokens ({used / limit:.0%})",
-        f"Model: {agent_.model.name}" + (f" ({agent_.model.notice})" if agent_.model.notice else ""),
+        f"Model: {agent_.model.name}"
+        + (f" ({agent_.model.notice})" if agent_.model.notice else ""),
         f"Rules: {agent_.rules.label} · Limits of a turn: {agent_.limits}",
         f"Tools: {', '.join(agent_.tools)} in {live.root.folder}",
         *([f"Sections: {', '.join(agent_.sections.names)}"] if agent_.sections else []),
@@ -182,14 +171,16 @@ def standing(kit: CtxKit, name: str | None) -> Page:
     return Page("\n".join(lines))
 
 
-def dry(
-    kit: CtxKit, name: str, asked: Ask, prompt: str, pictures: Sequence[Image] = ()
-) -> Page:
-    """Show what a turn would send first: what fills it, its size, its cost; nothing is sent or kept."""
+def dry(kit: KitState, name: str, asked: Ask, prompt: str, pictures: Sequence[Image] = ()) -> Page:
+    """Show what a turn would send first: what fills it, its size, its cost; nothing is sent or
+    kept.
+    """
     settings = kit.lives.settings(name, _named(asked))
     parts = kit.lives.parts(settings)
     if parts.via:
-        raise BadArguments(f"What {parts.via[0]} sends to its model is its own affair: it cannot be shown before.")
+        raise BadArguments(
+            f"What {parts.via[0]} sends to its model is its own affair: it cannot be shown before."
+        )
     kept = kit.lives.get(name).session if name in kit.lives else kit.kept(name)
     model = kit.lives.model(parts.model, parts.rules)
     check(kept, model, name)
@@ -201,7 +192,9 @@ def dry(
     around = Surroundings(folder=folder, root=root, own=system, store=Library(),
                           memory=held.text if held is not None else None)  # fmt: skip
     sections = Sections(chosen(settings["sections"]), around)
-    return Page(rehearse(kept, model, parts.rules, tools, prompt, sections=sections, pictures=pictures))
+    return Page(
+        rehearse(kept, model, parts.rules, tools, prompt, sections=sections, pictures=pictures)
+    )
 
 
 def expanded(prompt: str, names: dict[str, Any]) -> str:
@@ -220,7 +213,11 @@ def expanded(prompt: str, names: dict[str, Any]) -> str:
 
 
 def _answer(
-    kit: CtxKit, live: LiveSession, outcome: Outcome, out: str | None, shown: Shown | None = None
+    kit: KitState,
+    live: LiveSession,
+    outcome: Outcome,
+    out: str | None,
+    shown: TextAndHtml | None = None,
 ) -> Answer:
     """Return the answer of a turn.
 
@@ -235,7 +232,7 @@ def _answer(
     return answer
 
 
-def _keep(kit: CtxKit, live: LiveSession) -> None:
+def _keep(kit: KitState, live: LiveSession) -> None:
     """Make the session known to the other magics, and write its chart, which opens offline."""
     from ctxkit.plots import growth
 

@@ -20,7 +20,8 @@ def attachments(words: str | None, names: Mapping[str, Any]) -> list[Image]:
     """Return the pictures that `--attach` names, separated by commas.
 
     Args:
-        words: paths in the working folder, or variables that hold a figure, a Pillow image or bytes.
+        words: paths in the working folder, or variables that hold a figure, a Pillow image or
+            bytes.
         names: the user's variables.
 
     Raises:

@@ -15,12 +15,22 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.live import LiveSession
     from ctxkit.magics.kit import CtxKit
-    from ctxkit.magics.lines import Ask
+    from ctxkit.magics.line_options import Ask
     from ctxkit.magics.lives import Parts
     from ctxkit.session import Session
 
 _SCHEME = "acp:"
-_LEADS = ("model", "summary_model", "rules", "tools", "system", "sections", "memory", "approve", "allow")
+_LEADS = (
+    "model",
+    "summary_model",
+    "rules",
+    "tools",
+    "system",
+    "sections",
+    "memory",
+    "approve",
+    "allow",
+)
 """Options that an agent of another program has no use for: it leads itself."""
 
 
@@ -93,7 +103,9 @@ def guest_session(name: str, parts: Parts, settings: Mapping[str, Any], seed: st
 
 
 def joined(kit: CtxKit, live: LiveSession) -> Session | None:
-    """Return the log that an agent of another program wrote of itself, known to the magics as `NAME.own`."""
+    """Return the log that an agent of another program wrote of itself, known to the magics as
+    `NAME.own`.
+    """
     from ctxkit.agent.guests import Guest
     from ctxkit.agent.own_logs import own_log
 

@@ -53,19 +53,25 @@ class AcpAgent:
         self._child = Child(self._said)
         self._asked: dict[int, asyncio.Future[Any]] = {}
         self._number = 0
-        self._late: deque[asyncio.Task[None]] = deque(maxlen=8)  # held, so that they are not collected
+        self._late: deque[asyncio.Task[None]] = deque(
+            maxlen=8
+        )  # held, so that they are not collected
         self._pump: asyncio.Task[None] | None = None
-        self._inbox: tuple[asyncio.AbstractEventLoop, asyncio.Queue[dict[str, Any] | None]] | None = None
+        self._inbox: (
+            tuple[asyncio.AbstractEventLoop, asyncio.Queue[dict[str, Any] | None]] | None
+        ) = None
 
     # -- what a turn does, from its own loop -----------------------------------------------------
 
     async def open(
         self, folder: str, *, again: str | None = None, servers: Sequence[Mapping[str, Any]] = ()
     ) -> bool:
-        """Have a conversation in a folder; return whether it goes on with the one of the id `again`.
+        """Have a conversation in a folder; return whether it goes on with the one of the id
+        `again`.
 
         Raises:
-            ModelError: it cannot be started, does not answer, speaks something else, or wants a login.
+            ModelError: it cannot be started, does not answer, speaks something else, or wants a
+                login.
         """
         if self._loop is None:
             self._loop = Loop("ctxkit-acp")
@@ -86,7 +92,9 @@ class AcpAgent:
 
     async def answer(self, ident: Any, result: Mapping[str, Any]) -> None:
         """Answer a request of the agent."""
-        await self._here.hear(self._child.send({"jsonrpc": "2.0", "id": ident, "result": dict(result)}))
+        await self._here.hear(
+            self._child.send({"jsonrpc": "2.0", "id": ident, "result": dict(result)})
+        )
 
     async def refuse(self, ident: Any, method: str) -> None:
         """Refuse a request of the agent: it is one that we do not serve."""
@@ -160,7 +168,9 @@ class AcpAgent:
         ident = found.get("sessionId")
         if not isinstance(ident, str) or not ident:
             await self._stop()
-            raise ModelError(f"{self._said} opened a session without an id: it speaks half of the protocol.")
+            raise ModelError(
+                f"{self._said} opened a session without an id: it speaks half of the protocol."
+            )
         self.session = ident
         return False
 
@@ -171,7 +181,7 @@ class AcpAgent:
         self._pump = asyncio.ensure_future(self._heard(self._child))
         self.told = await self._request("initialize", {
             "protocolVersion": VERSION,
-            "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
+            "clientCapabilities": {"fs": dict.fromkeys(("readTextFile", "writeTextFile"), False)},
             "clientInfo": {"name": "ctxkit", "version": version("ctxkit")},
         })  # fmt: skip
         own = _dict(self.told.get("agentInfo")).get("name")
@@ -179,7 +189,9 @@ class AcpAgent:
         self._child.name = self._said
         if self.told.get("protocolVersion") != VERSION:
             spoken = line(str(self.told.get("protocolVersion")), 20)
-            raise ModelError(f"{self._said} speaks version {spoken} of the protocol; version {VERSION} is spoken here.")
+            raise ModelError(
+                f"{self._said} speaks version {spoken} of the protocol; here it is {VERSION}."
+            )
 
     async def _request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to a request.
@@ -206,7 +218,9 @@ class AcpAgent:
 
     async def _prompted(self, parts: list[dict[str, Any]]) -> None:
         future = await self._asking("session/prompt", {"sessionId": self.session, "prompt": parts})
-        future.add_done_callback(lambda f: self._late.append(asyncio.ensure_future(self._deliver(f.result()))))
+        future.add_done_callback(
+            lambda f: self._late.append(asyncio.ensure_future(self._deliver(f.result())))
+        )
 
     async def _heard(self, child: Child) -> None:
         """Hand on what the agent says, in its order."""
@@ -254,11 +268,16 @@ class AcpAgent:
         more = f" ({line(redact(str(more)), 200)})" if more else ""
         if told.get("code") == _LOGIN:
             ways = self.told.get("authMethods")
-            names = [str(_dict(w).get("name") or "") for w in ways] if isinstance(ways, list) else []
+            names = (
+                [str(_dict(w).get("name") or "") for w in ways] if isinstance(ways, list) else []
+            )
             how = f" (it offers: {line(', '.join(filter(None, names)), 200)})" if any(names) else ""
-            return f"{self._said} asks for a login{how}: log in with it once, in a terminal. It said: {said}."
+            how = f"{how}: log in with it, in a terminal"
+            return f"{self._said} asks for a login{how}. It said: {said}."
         if told.get("code") == _UNKNOWN:
-            return f"{self._said} does not know {method}: it does not speak the Agent Client Protocol."
+            return (
+                f"{self._said} does not know {method}: it does not speak the Agent Client Protocol."
+            )
         return f"{self._said} answered {method} with an error: {said}{more}."
 
 

@@ -1,4 +1,6 @@
-"""A child process that speaks lines of JSON: started without a shell, bounded, ended with all it started."""
+"""A child process that speaks lines of JSON: started without a shell, bounded, ended with all it
+started.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ class Child:
             )  # fmt: skip
         except (OSError, ValueError) as e:
             why = getattr(e, "strerror", None) or type(e).__name__
-            raise BadArguments(f"{self.name} cannot be started: {line(command[0], 80)}: {why}.") from None
+            raise BadArguments(
+                f"{self.name} cannot be started: {line(command[0], 80)}: {why}."
+            ) from None
         self._listening = asyncio.ensure_future(self._listen())
 
     async def send(self, message: Mapping[str, Any]) -> None:
@@ -74,7 +78,9 @@ class Child:
             try:
                 data = await out.readline()
             except ValueError:
-                self.over = f"{self.name} sent more than {LINE >> 20} MB in one message; it was ended."
+                self.over = (
+                    f"{self.name} sent more than {LINE >> 20} MB in one message; it was ended."
+                )
                 break
             if not data:
                 await self._ended()

@@ -1,4 +1,6 @@
-"""Servers of tools that speak the Model Context Protocol over their input and output, through the package `mcp`."""
+"""Servers of tools that speak the Model Context Protocol over their input and output, through the
+package `mcp`.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,12 @@ class McpServer:
     ) -> None:
         if not command:
             raise BadArguments("Name the command of the MCP server, such as 'uvx mcp-server-time'.")
-        self.command, self.name, self._env, self._seconds = list(command), name, dict(env or {}), seconds
+        self.command, self.name, self._env, self._seconds = (
+            list(command),
+            name,
+            dict(env or {}),
+            seconds,
+        )
         self.notes: list[str] = []
         """What must be said of its tools: sentences for the user."""
         self._loop: Loop | None = None
@@ -69,7 +76,9 @@ class McpServer:
             BadArguments: it cannot be started, does not answer, or speaks no MCP.
         """
         if util.find_spec("mcp") is None:
-            raise BadArguments("MCP servers are spoken to through the package mcp: pip install 'ctxkit[live]'.")
+            raise BadArguments(
+                "MCP servers are spoken to through the package mcp: pip install 'ctxkit[live]'."
+            )
         try:
             found = self._on_loop().wait(self._listed(), self._seconds)
         except TimeoutError:
@@ -85,7 +94,9 @@ class McpServer:
         for each in found[:TOOLS]:
             self._take(each, known)
         if len(found) > TOOLS:
-            self.notes.append(f"{self._said} offers {len(found):,} tools; the first {TOOLS} are taken.")
+            self.notes.append(
+                f"{self._said} offers {len(found):,} tools; the first {TOOLS} are taken."
+            )
         return list(known.values())
 
     def close(self) -> None:
@@ -121,7 +132,11 @@ class McpServer:
         description = redact(str(said.get("description") or ""))[:DESCRIPTION_CHARS]
         schema = said.get("inputSchema")
         parameters = schema if isinstance(schema, dict) else {"type": "object"}
-        size = len(msgspec.json.encode({"name": name, "description": description, "parameters": parameters}))
+        size = len(
+            msgspec.json.encode(
+                {"name": name, "description": description, "parameters": parameters}
+            )
+        )
         if name in known or size > SCHEMA_CHARS:
             why = "is there twice" if name in known else f"has a schema of {size:,} characters"
             self.notes.append(f"{self._said}: its tool {line(own, 60)!r} {why}, and is left out.")
@@ -156,7 +171,9 @@ class McpServer:
                 await self._ready()
                 result = await self._session.call_tool(tool, arguments)
         except TimeoutError:
-            raise CtxkitError(f"{self._said} did not answer {tool} within {self._seconds:g} s.") from None
+            raise CtxkitError(
+                f"{self._said} did not answer {tool} within {self._seconds:g} s."
+            ) from None
         except CtxkitError:
             raise
         except Exception as e:  # noqa: BLE001  the package raises many kinds
@@ -170,7 +187,9 @@ class McpServer:
         try:
             for _ in range(_PAGES):
                 more = {"params": _page(cursor)} if cursor else {}
-                page = (await self._session.list_tools(**more)).model_dump(by_alias=True, mode="json")
+                page = (await self._session.list_tools(**more)).model_dump(
+                    by_alias=True, mode="json"
+                )
                 out += page.get("tools") or []
                 cursor = page.get("nextCursor")
                 if not cursor or len(out) > TOOLS:
@@ -204,7 +223,9 @@ class McpServer:
                 group.start_soon(_said, child, to_server)
                 told = (await session.initialize()).model_dump(by_alias=True, mode="json")
                 info = told.get("serverInfo")
-                self.name = self.name or str(info.get("name") if isinstance(info, dict) else "") or "server"
+                self.name = (
+                    self.name or str(info.get("name") if isinstance(info, dict) else "") or "server"
+                )
                 self._session, child.name = session, self._said
                 greeted.set_result(None)
                 await anyio.sleep_forever()
@@ -247,7 +268,9 @@ async def _heard(child: Child, to: Any) -> None:
 async def _said(child: Child, of: Any) -> None:
     async with of:
         async for message in of:
-            await child.send(message.message.model_dump(by_alias=True, mode="json", exclude_unset=True))
+            await child.send(
+                message.message.model_dump(by_alias=True, mode="json", exclude_unset=True)
+            )
 
 
 def _rpc(message: dict[str, Any]) -> Any:
@@ -276,13 +299,17 @@ def _part(part: dict[str, Any]) -> Any:
         import base64
 
         try:
-            return picture(base64.b64decode(str(part.get("data") or ""), validate=True), "the picture")
+            return picture(
+                base64.b64decode(str(part.get("data") or ""), validate=True), "the picture"
+            )
         except (ValueError, BadArguments) as e:
             return f"[a picture that is not shown: {e}]"
     held = part.get("resource")
     if kind == "resource" and isinstance(held, dict) and isinstance(held.get("text"), str):
         return held["text"]
-    return f"[{line(str(kind), 40)}: {line(str(part.get('uri') or part.get('mimeType') or ''), 200)}]"
+    return (
+        f"[{line(str(kind), 40)}: {line(str(part.get('uri') or part.get('mimeType') or ''), 200)}]"
+    )
 
 
 def _text(shown: Any) -> str:

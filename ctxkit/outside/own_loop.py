@@ -1,4 +1,6 @@
-"""A loop of its own in a thread of its own: what lives longer than a turn, whose loop ends with it, runs there."""
+"""A loop of its own in a thread of its own: what lives longer than a turn, whose loop ends with it,
+runs there.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class Loop:
         Raises:
             TimeoutError: it took longer; it was cancelled.
         """
-        return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, seconds), self._loop).result()
+        return asyncio.run_coroutine_threadsafe(
+            asyncio.wait_for(work, seconds), self._loop
+        ).result()
 
     async def hear(self, work: Coroutine[Any, Any, T]) -> T:
         """Run work there from another loop; where the waiting task is cancelled, so is the work."""

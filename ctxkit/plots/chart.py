@@ -36,7 +36,9 @@ class Chart:
     title: str
     """Untrusted text is allowed here and in all other fields: it is escaped where it is shown."""
     caption: str = ""
-    """What is shown, of what, and where the numbers come from; read to those who do not see the picture."""
+    """What is shown, of what, and where the numbers come from; read to those who do not see the
+    picture.
+    """
     drawing: Drawing
     head: tuple[str, ...] = ()
     """Heads of the columns of the small table that the twins carry."""
@@ -44,7 +46,9 @@ class Chart:
     shown: int = 12
     """How many of the rows the twins show."""
     notes: tuple[str, ...] = ()
-    """What the logs behind it cannot say or say wrongly (`Session.notes`); shown below the caption."""
+    """What the logs behind it cannot say or say wrongly (`Session.notes`); shown below
+    the caption.
+    """
 
     def figure(self) -> Any:
         """Return a plotly ``go.Figure``, free to be changed."""
@@ -55,7 +59,13 @@ class Chart:
     def to_plotly(self) -> dict[str, Any]:
         """Return the plotly figure as plain JSON."""
         drawn = self.drawing.plotly()
-        title = {"text": safe(self.title, 120), "font": {"size": 15}, "x": 0, "xref": "container", "pad": {"l": 12}}
+        title = {
+            "text": safe(self.title, 120),
+            "font": {"size": 15},
+            "x": 0,
+            "xref": "container",
+            "pad": {"l": 12},
+        }
         return {"data": drawn["data"], "layout": {"title": title, **drawn["layout"]}}
 
     def to_text(self) -> str:
@@ -64,31 +74,47 @@ class Chart:
         if self.caption:
             out.append(plain(self.caption, 600))
         out += [f"Note: {line(note, 400)}" for note in self.notes]
-        shown = [tuple(line(cell, 40) for cell in row) for row in (self.head, *self.rows[: self.shown]) if row]
+        shown = [
+            tuple(line(cell, 40) for cell in row)
+            for row in (self.head, *self.rows[: self.shown])
+            if row
+        ]
         if shown:
             widths = [max(len(row[i]) for row in shown) for i in range(len(self.head))]
-            out += ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in shown]
+            out += [
+                "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
+                for row in shown
+            ]
         if len(self.rows) > self.shown:
             out.append(f"... and {len(self.rows) - self.shown} more")
         return "\n".join(out)
 
     def to_html(self) -> str:
-        """Return the static twin: a picture and a table that read without scripts, on light and on dark."""
+        """Return the static twin: a picture and a table that read without scripts, on light and on
+        dark.
+        """
         label = escape(f"{self.title}. {self.caption}", 700)
         return (
             f'<figure class="ctxkit-chart" style="margin:0;{_STYLE}">'
             f"<figcaption><strong>{escape(self.title, 120)}</strong>"
-            f"{'<br>' + escape(self.caption, 600) if self.caption else ''}{self._notes()}</figcaption>"
+            f"{'<br>' + escape(self.caption, 600) if self.caption else ''}{self._notes()}"
+            "</figcaption>"
             f'<div role="img" aria-label="{label}">{self.drawing.svg()}</div>'
             f"{table(self.head, self.rows[: self.shown], caption=self._table_caption())}</figure>"
         )
 
     def _notes(self) -> str:
-        return "".join(f'<br><small class="note">Note: {escape(note, 400)}</small>' for note in self.notes)
+        return "".join(
+            f'<br><small class="note">Note: {escape(note, 400)}</small>' for note in self.notes
+        )
 
     def _table_caption(self) -> str:
         more = len(self.rows) - self.shown
-        return f"The same in figures; {more} more rows are not shown." if more > 0 else "The same in figures."
+        return (
+            f"The same in figures; {more} more rows are not shown."
+            if more > 0
+            else "The same in figures."
+        )
 
     def write_html(self, path: str | Path) -> Path:
         """Write one page that opens offline, with plotly in it (about 5 MB), and return its path.
@@ -107,11 +133,15 @@ class Chart:
 
     def page(self) -> str:
         """Return one page that opens offline, with plotly in it (about 5 MB)."""
-        body = self.figure().to_html(include_plotlyjs=True, include_mathjax=False, full_html=False, div_id="ctxkit")
+        body = self.figure().to_html(
+            include_plotlyjs=True, include_mathjax=False, full_html=False, div_id="ctxkit"
+        )
         shown = table(self.head, self.rows, caption=plain(self.caption, 600))
         return (
-            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(self.title, 120)}</title>'
-            "<style>:root{color-scheme:light dark}body{font:14px system-ui,sans-serif;margin:1em}</style></head>"
+            '<!doctype html><html lang="en"><head><meta'
+            f' charset="utf-8"><title>{escape(self.title, 120)}</title>'
+            "<style>:root{color-scheme:light dark}body{font:14px"
+            " system-ui,sans-serif;margin:1em}</style></head>"
             f"<body>{body}{self._notes()}{shown}</body></html>\n"
         )
 
@@ -141,5 +171,12 @@ def _cell(text: str) -> str:
 
 
 def safe(text: str, limit: int = 80) -> str:
-    """Return untrusted text for a plotly label: plotly reads tags, entities and, with MathJax, dollars in its texts."""
+    """Return untrusted text for a plotly label: plotly reads tags, entities and, with MathJax,
+    dollars in its texts.
+    """
     return html.escape(line(text, limit), quote=False).replace("$", "&#36;")
+
+
+def safe_lines(text: str) -> str:
+    """Lines of untrusted text as plotly's lines."""
+    return "<br>".join(safe(part, 120) for part in text.split("\n"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ctxkit.policies.focuses import Near
-from ctxkit.policies.lines import EARLIER, USER, Lines, ranges
+from ctxkit.policies.message_lines import EARLIER, USER, Lines, Weighed, ranges
 from ctxkit.policies.sentences import LONGEST, TAGS
 
 if TYPE_CHECKING:
@@ -35,25 +35,6 @@ class Wish(NamedTuple):
     user: float
     """Share of the room for what the user said."""
     focus: Focus | None = None
-
-
-class Weighed(NamedTuple):
-    """The lines of a passage, and the weight of each."""
-
-    at: NDArray[Any]
-    """Their numbers among all lines."""
-    ids: NDArray[Any]
-    """Their words, one line after the other."""
-    starts: NDArray[Any]
-    sizes: NDArray[Any]
-    """How many words each has."""
-    costs: NDArray[Any]
-    weights: NDArray[Any]
-
-    def words(self, place: int) -> NDArray[Any]:
-        """Return the words of one line."""
-        start = self.starts[place]
-        return self.ids[start : start + self.sizes[place]]
 
 
 def extract(lines: Lines, parts: NDArray[Any], wish: Wish, among: NDArray[Any]) -> str:
@@ -156,7 +137,7 @@ def choose(weighed: Weighed, places: NDArray[Any], room: float, known: list[int]
     chosen: list[int] = []
     if not len(open_):
         return chosen
-    repeats = Repeats(weighed, open_)
+    repeats = LineRepeats(weighed, open_)
     for place in known:
         repeats.add(weighed.words(place))
     weights, costs = weights[open_], weighed.costs[open_]
@@ -173,7 +154,7 @@ def choose(weighed: Weighed, places: NDArray[Any], room: float, known: list[int]
         repeats.add(weighed.words(place))
 
 
-class Repeats:
+class LineRepeats:
     """How much each of some lines repeats of what was chosen."""
 
     __slots__ = ("_ids", "_mark", "_sizes", "_starts", "alike")

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit.policies.lines import Numbers
+from ctxkit.policies.message_lines import Numbers
 from ctxkit.policies.sentences import MARK, one_line
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ctxkit.policies.extracts import Weighed
-    from ctxkit.policies.lines import Lines
+    from ctxkit.policies.message_lines import Lines, Weighed
 
 TERMS = 32
 """Words of a focus that are looked at."""

@@ -1,4 +1,6 @@
-"""Names that a summary must not lose, such as paths, hashes, URLs: how they are found and audited."""
+"""Names that a summary must not lose, such as paths, hashes, URLs: how they are found
+and audited.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ if TYPE_CHECKING:
 Identifiers = Literal["strict", "off", "custom"]
 
 STRICT = (
-    "Write every opaque identifier exactly as it stands in the conversation, never shortened or rebuilt: "
-    "UUIDs, hashes, ids, host names, IP addresses, ports, URLs and file names."
+    "Write every opaque identifier exactly as it stands in the conversation, never shortened or"
+    " rebuilt: UUIDs, hashes, ids, host names, IP addresses, ports, URLs and file names."
 )
 _FOCUS = "Additional focus:\n"
 
@@ -51,12 +53,14 @@ def instructions(policy: Identifiers = "strict", custom: str = "", focus: str = 
 
 
 def found(text: str, *, limit: int = 50, inner_paths: bool = False) -> tuple[str, ...]:
-    """Return identifiers of a text in order of their kinds: quoted, URLs, hashes, constants, paths, dotted names.
+    """Return identifiers of a text in order of their kinds: quoted, URLs, hashes, constants, paths,
+    dotted names.
 
     Args:
         text: what is searched.
         limit: how many at most.
-        inner_paths: as Tyrum's program does, find of a path only what follows its first part (`/routes/api.ts`).
+        inner_paths: as Tyrum's program does, find of a path only what follows its first part
+            (`/routes/api.ts`).
     """
     path = _INNER_PATH if inner_paths else _PATH
     out: dict[str, None] = {}
@@ -71,12 +75,16 @@ def found(text: str, *, limit: int = 50, inner_paths: bool = False) -> tuple[str
 
 
 def files(names: Iterable[str], limit: int = 20) -> tuple[str, ...]:
-    """Return those identifiers that look like files: with a slash or a dot (URLs too, as in Tyrum)."""
+    """Return those identifiers that look like files: with a slash or a dot (URLs too, as
+    in Tyrum).
+    """
     return tuple(n for n in names if "/" in n or "." in n)[:limit]
 
 
 def exact(texts: Sequence[str], limit: int = 12) -> tuple[str, ...]:
-    """Return what an audit asks for (OpenClaw): some names of the last ten texts, none that looks like a key."""
+    """Return what an audit asks for (OpenClaw): some names of the last ten texts, none that looks
+    like a key.
+    """
     out: dict[str, None] = {}
     for text in texts[-10:]:
         public = _SECRET.sub(" ", text)
@@ -91,11 +99,15 @@ def exact(texts: Sequence[str], limit: int = 12) -> tuple[str, ...]:
 def lost(names: Iterable[str], summary: str) -> tuple[str, ...]:
     """Return the names that a summary does not hold; hexadecimal ones are compared without case."""
     folded = summary.casefold()
-    return tuple(n for n in names if n not in summary and not (_HEX.fullmatch(n) and n.casefold() in folded))
+    return tuple(
+        n for n in names if n not in summary and not (_HEX.fullmatch(n) and n.casefold() in folded)
+    )
 
 
 def reflected(ask: str, summary: str) -> bool:
-    """Say whether a summary still speaks of the last request: two of its first 12 words, or one where it has few."""
+    """Say whether a summary still speaks of the last request: two of its first 12 words, or one
+    where it has few.
+    """
     words = list(dict.fromkeys(w.casefold() for w in _WORD.findall(ask)))[:12]
     if not words:
         return True
@@ -104,7 +116,12 @@ def reflected(ask: str, summary: str) -> bool:
 
 
 def audit(
-    summary: str, *, sections: Iterable[str] = (), names: Iterable[str] = (), ask: str = "", strict: bool = True
+    summary: str,
+    *,
+    sections: Iterable[str] = (),
+    names: Iterable[str] = (),
+    ask: str = "",
+    strict: bool = True,
 ) -> tuple[str, ...]:
     """Return why a summary is not good enough, in OpenClaw's words; an empty tuple where it is.
 

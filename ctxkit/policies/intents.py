@@ -1,4 +1,6 @@
-"""A record of tool calls with their outcome in the place of old messages, without a model (fuseraft's intents)."""
+"""A record of tool calls with their outcome in the place of old messages, without a model
+(fuseraft's intents).
+"""
 
 from __future__ import annotations
 

@@ -65,6 +65,6 @@ class Intermediate(Scheduled):
 
 def _elided(value: object) -> str:
     return (
-        f"[ELIDED — {len(contents.written(value))} chars, NOT the real value. "
-        "Do not reuse this placeholder as content; re-read the file or regenerate the value if you need it again.]"
+        f"[ELIDED — {len(contents.written(value))} chars, NOT the real value. Do not reuse this"
+        " placeholder as content; re-read the file or regenerate the value if you need it again.]"
     )

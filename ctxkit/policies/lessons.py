@@ -28,7 +28,8 @@ _WISH = re.compile(
 )
 _FOUND = re.compile(
     r"(?<!\w)(?:decided|root cause|because|turns out|caused by|is (?:defined|located|configured)|"
-    r"lives in|requires|going with|instead of|fixed by|the (?:problem|issue|bug|cause|fix) (?:is|was))"
+    r"lives in|requires|going with|instead of|fixed by|the (?:problem|issue|bug|cause|fix)"
+    r" (?:is|was))"
     r"(?!\w)",
     re.IGNORECASE,
 )
@@ -51,11 +52,19 @@ class Lesson(NamedTuple):
         return entry(short_name(self.text) or guid[:8], self.text, self.type, guid=guid)
 
 
-def lessons(messages: Sequence[Message]) -> list[Lesson]:
-    """Return what messages say that may be remembered, each thing once, in the order it came."""
+def lessons(
+    messages: Sequence[Message], known: Iterable[Sequence[tuple[str, str]]] | None = None
+) -> list[Lesson]:
+    """Return what messages say that may be remembered, each thing once, in the order it came.
+
+    Args:
+        messages: what was said.
+        known: what each of them says (`said`), where that is known.
+    """
     found: dict[tuple[str, str], list[str]] = {}
-    for message in messages:
-        for kind, text in said(message):
+    each = map(said, messages) if known is None else known
+    for message, told in zip(messages, each, strict=True):
+        for kind, text in told:
             found.setdefault((kind, text), []).append(message.id)
     for text, ids in procedures(messages):
         found.setdefault(("procedure", text), []).extend(ids)
@@ -76,7 +85,9 @@ def said(message: Message) -> list[tuple[str, str]]:
 
 
 def procedures(messages: Sequence[Message]) -> Iterable[tuple[str, list[str]]]:
-    """Yield commands that did their work twice or more, with the ids of the replies that ran them."""
+    """Yield commands that did their work twice or more, with the ids of the replies that
+    ran them.
+    """
     runs: dict[str, list[str]] = {}
     for act in records.commands(records.actions(messages)):
         command = " ".join(act.target.split())

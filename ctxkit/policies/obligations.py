@@ -1,4 +1,6 @@
-"""A structured checkpoint of a conversation (Tyrum's): rendered as text, and made without a model."""
+"""A structured checkpoint of a conversation (Tyrum's): rendered as text, and made
+without a model.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ LINE = 240
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checkpoint:
+class Obligations:
     """What another run of the same agent must know to go on."""
 
     goal: str = ""
@@ -38,13 +40,13 @@ class Checkpoint:
         return not any(getattr(self, f.name) for f in fields(self))
 
 
-def checkpoint(data: Mapping[str, object]) -> Checkpoint:
+def checkpoint(data: Mapping[str, object]) -> Obligations:
     """Return a checkpoint from decoded JSON.
 
     Raises:
         BadArguments: a key is unknown, or a value is not text or a list of text.
     """
-    known = {f.name: f for f in fields(Checkpoint)}
+    known = {f.name: f for f in fields(Obligations)}
     out: dict[str, str | tuple[str, ...]] = {}
     for key, value in data.items():
         if key not in known:
@@ -55,7 +57,7 @@ def checkpoint(data: Mapping[str, object]) -> Checkpoint:
             out[key] = tuple(str(v) for v in value)
         else:
             raise BadArguments(f"Field {key!r} of a checkpoint must be text or a list of text.")
-    return Checkpoint(**out)  # type: ignore[arg-type]
+    return Obligations(**out)  # type: ignore[arg-type]
 
 
 def line(text: str) -> str:
@@ -74,16 +76,17 @@ def unique(rows: Iterable[str], limit: int) -> tuple[str, ...]:
 
 
 def deterministic(
-    messages: Sequence[Message], previous: Checkpoint | None = None, *, quirks: bool = False
-) -> Checkpoint:
-    """Return the checkpoint that is made when no model answers: the first and last words of each side.
+    messages: Sequence[Message], previous: Obligations | None = None, *, quirks: bool = False
+) -> Obligations:
+    """Return the checkpoint that is made when no model answers: the first and last words of each
+    side.
 
     Args:
         messages: what is about to leave the view.
         previous: the checkpoint that stood before.
         quirks: find only the inner part of a path, as Tyrum's program does.
     """
-    old = previous or Checkpoint()
+    old = previous or Obligations()
     said = [(m.role, line(contents.texts(m))) for m in messages]
     user = [t for role, t in said if role == "user" and t]
     agent = [t for role, t in said if role == "assistant" and t]
@@ -118,8 +121,10 @@ _BLOCKS = (
 )
 
 
-def rendered(point: Checkpoint, pending: Sequence[Message] = ()) -> str:
-    """Return a checkpoint as text; lists are cut to 8 items (names to 20), and the text says how many went."""
+def rendered(point: Obligations, pending: Sequence[Message] = ()) -> str:
+    """Return a checkpoint as text; lists are cut to 8 items (names to 20), and the text says how
+    many went.
+    """
     blocks = [f"Goal:\n{point.goal}"] if point.goal else []
     for title, name, limit in _BLOCKS:
         items = getattr(point, name)

@@ -1,4 +1,6 @@
-"""How a long text is laid before a summariser: groups that hold together, parts by share, chunks by size (OpenClaw)."""
+"""How a long text is laid before a summariser: groups that hold together, parts by share, chunks by
+size (OpenClaw).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ OVERHEAD = 4096
 
 
 def groups(messages: Sequence[Message]) -> list[Rows]:
-    """Return rows that must stay together: a call with all up to its last result, everything else alone.
+    """Return rows that must stay together: a call with all up to its last result, everything else
+    alone.
 
     A call that was aborted, failed, or never got its results binds nothing.
     """
@@ -39,7 +42,9 @@ def _last(message: Message, at: dict[str, int]) -> int:
 
 
 def by_size(messages: Sequence[Message], sizes: Sequence[int], limit: int) -> list[Rows]:
-    """Return chunks of whole groups of at most `limit` / 1.2 tokens; a larger group is a chunk of its own."""
+    """Return chunks of whole groups of at most `limit` / 1.2 tokens; a larger group is a chunk of
+    its own.
+    """
     room = max(1, int(limit / MARGIN))
     return _pack(groups(messages), sizes, lambda total, _: total > room)
 
@@ -50,7 +55,9 @@ def by_share(messages: Sequence[Message], sizes: Sequence[int], parts: int = 2) 
     return _pack(groups(messages), sizes, lambda total, done: done < parts - 1 and total > target)
 
 
-def _pack(bundles: Iterable[Rows], sizes: Sequence[int], full: Callable[[int, int], bool]) -> list[Rows]:
+def _pack(
+    bundles: Iterable[Rows], sizes: Sequence[int], full: Callable[[int, int], bool]
+) -> list[Rows]:
     out: list[Rows] = []
     now: Rows = ()
     for bundle in bundles:
@@ -62,7 +69,9 @@ def _pack(bundles: Iterable[Rows], sizes: Sequence[int], full: Callable[[int, in
     return [*out, now] if now else out
 
 
-def within_share(messages: Sequence[Message], sizes: Sequence[int], budget: int) -> tuple[Rows, Rows, int]:
+def within_share(
+    messages: Sequence[Message], sizes: Sequence[int], budget: int
+) -> tuple[Rows, Rows, int]:
     """Drop the older half by tokens until what is left fits the budget.
 
     Returns:
@@ -81,7 +90,9 @@ def within_share(messages: Sequence[Message], sizes: Sequence[int], budget: int)
 
 
 def ratio(messages: int, tokens: int, window: int) -> float:
-    """Return which share of the window a chunk may have: 0.4, less (down to 0.15) where messages are large."""
+    """Return which share of the window a chunk may have: 0.4, less (down to 0.15) where messages
+    are large.
+    """
     if not messages or not window:
         return 0.4
     mean = tokens / messages * MARGIN / window
@@ -93,23 +104,33 @@ def chunk_tokens(messages: int, tokens: int, window: int) -> int:
     return max(1, int(window * ratio(messages, tokens, window)) - OVERHEAD)
 
 
-def oversized(messages: Sequence[Message], sizes: Sequence[int], window: int) -> tuple[Rows, tuple[str, ...]]:
-    """Return the rows that fit a summary request, and a note for each message that is too large for one.
+def oversized(
+    messages: Sequence[Message], sizes: Sequence[int], window: int
+) -> tuple[Rows, tuple[str, ...]]:
+    """Return the rows that fit a summary request, and a note for each message that is too large for
+    one.
 
     A message of more than half the window (times 1.2) is left out together with what belongs to it.
     """
     large = {i for i, n in enumerate(sizes) if n * MARGIN > window / 2}
     notes = tuple(
-        f"[Large {_name(messages[i])} (~{max(1, round(sizes[i] / 1000))}K tokens) omitted from summary]"
+        f"[Large {_name(messages[i])} (~{max(1, round(sizes[i] / 1000))}K tokens) omitted from"
+        " summary]"
         for i in sorted(large)
     )
-    tainted = {messages[i].call_id for i in large} | {c.id for i in large for c in messages[i].tool_calls}
-    tainted |= {c.id for m in messages if any(c.id in tainted for c in m.tool_calls) for c in m.tool_calls}
+    tainted = {messages[i].call_id for i in large} | {
+        c.id for i in large for c in messages[i].tool_calls
+    }
+    tainted |= {
+        c.id for m in messages if any(c.id in tainted for c in m.tool_calls) for c in m.tool_calls
+    }
     tainted.discard(None)
     kept = tuple(
         i
         for i, m in enumerate(messages)
-        if i not in large and m.call_id not in tainted and not any(c.id in tainted for c in m.tool_calls)
+        if i not in large
+        and m.call_id not in tainted
+        and not any(c.id in tainted for c in m.tool_calls)
     )
     return kept, notes
 
@@ -118,7 +139,9 @@ def _name(message: Message) -> str:
     return "toolResult" if message.role == "tool" else message.role
 
 
-def stages(messages: Sequence[Message], sizes: Sequence[int], window: int, parts: int = 2) -> list[list[Rows]]:
+def stages(
+    messages: Sequence[Message], sizes: Sequence[int], window: int, parts: int = 2
+) -> list[list[Rows]]:
     """Return the requests of a summary in stages: for each part its chunks, in order.
 
     Fewer than four messages, or what fits one chunk, is one part.

@@ -1,4 +1,6 @@
-"""Texts that stand for old messages without a model: intents, evidence, a marker of failure (fuseraft's)."""
+"""Texts that stand for old messages without a model: intents, evidence, a marker of failure
+(fuseraft's).
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,20 @@ def covers(name: str, turns: Sequence[int]) -> str:
     return f"[{name} — covers turns {first}–{last}]"
 
 
-def intents(messages: Sequence[Message], turns: Sequence[int], agent: str = "main", *, quirks: bool = False) -> str:
+def intents(
+    messages: Sequence[Message], turns: Sequence[int], agent: str = "main", *, quirks: bool = False
+) -> str:
     """Return a line for each tool call: what was asked, of what, and how it ended."""
     acts = records.actions(messages, turns, agent)
     rows = [covers("INTENT-DERIVED RECONSTRUCTION", turns), "", "OPERATIONS (chronological):"]
-    rows += [records.intent(a, quirks=quirks) for a in acts] or ["  (no tracked tool calls recorded in this range)"]
-    rows += [f"WARNING: {a.tool} has no recorded outcome; look before you repeat it." for a in acts if _open(a)]
+    rows += [records.intent(a, quirks=quirks) for a in acts] or [
+        "  (no tracked tool calls recorded in this range)"
+    ]
+    rows += [
+        f"WARNING: {a.tool} has no recorded outcome; look before you repeat it."
+        for a in acts
+        if _open(a)
+    ]
     return "\n".join([*rows, "", NOTE])
 
 
@@ -43,7 +53,8 @@ def _open(action: Action) -> bool:
 
 
 def evidence(messages: Sequence[Message], turns: Sequence[int], agent: str = "main") -> str:
-    """Return what the record proves: files written, commands with their exit status, failures still open.
+    """Return what the record proves: files written, commands with their exit status, failures still
+    open.
 
     Only what messages hold: the position of a state machine and its contracts are not in them.
     """
@@ -55,7 +66,11 @@ def evidence(messages: Sequence[Message], turns: Sequence[int], agent: str = "ma
     recent = [a for a in reversed(acts) if a.outcome != "pending"]
     if recent:
         lines = [row for a in recent[:EVIDENCE_LIMIT] for row in _evidence(a)]
-        more = [f"  ... and {len(recent) - EVIDENCE_LIMIT} older"] if len(recent) > EVIDENCE_LIMIT else []
+        more = (
+            [f"  ... and {len(recent) - EVIDENCE_LIMIT} older"]
+            if len(recent) > EVIDENCE_LIMIT
+            else []
+        )
         blocks.append("\n".join(["RECENT EVIDENCE", *lines, *more]))
     failures = records.open_failures(acts)
     if failures:
@@ -67,7 +82,8 @@ def _evidence(action: Action) -> list[str]:
     name = contents.one_line(action.target, 120)
     status = "" if action.exit is None else f" [exit {action.exit}]"
     head = (
-        f"  {records.MARKS[action.outcome]} {action.tool}{f' {name}' if name else ''}{status} (turn {action.turn + 1})"
+        f"  {records.MARKS[action.outcome]} {action.tool}{f' {name}' if name else ''}{status} (turn"
+        f" {action.turn + 1})"
     )
     shown = action.outcome == "failed" and records.SHELLS.search(action.tool) and action.output
     return [head, f"    {contents.one_line(action.output, SNIPPET)}"] if shown else [head]

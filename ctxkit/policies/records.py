@@ -1,4 +1,6 @@
-"""What messages did, read off the record and not off what a model said: calls, outcomes, files, commands."""
+"""What messages did, read off the record and not off what a model said: calls, outcomes, files,
+commands.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from ctxkit.messages import Thinking
 from ctxkit.policies import contents, trims
-from ctxkit.tools.names import reads, writes
+from ctxkit.tools.tool_names import reads, writes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +24,9 @@ T = TypeVar("T")
 Outcome = Literal["done", "failed", "pending"]
 MARKS: dict[Outcome, str] = {"done": "✓", "failed": "✗", "pending": "⧖"}
 
-SHELLS = re.compile(r"bash|shell|terminal|exec|run_command|local_shell|^run$|^python$", re.IGNORECASE)
+SHELLS = re.compile(
+    r"bash|shell|terminal|exec|run_command|local_shell|^run$|^python$", re.IGNORECASE
+)
 SEARCHES = re.compile(r"grep|glob|search|find|list_|^ls$", re.IGNORECASE)
 _EXIT = re.compile(r"exit(?:ed with)?[ _]?(?:code|status)?[:= ]+(-?\d+)", re.IGNORECASE)
 
@@ -46,14 +50,18 @@ class Action(NamedTuple):
         return int(hit.group(1)) if hit else None
 
 
-def actions(messages: Sequence[Message], turns: Sequence[int] | None = None, agent: str = "main") -> list[Action]:
+def actions(
+    messages: Sequence[Message], turns: Sequence[int] | None = None, agent: str = "main"
+) -> list[Action]:
     """Return the tool calls of messages in order, each with what became of it."""
     results = {m.call_id: m for m in messages if m.role == "tool"}
     out: list[Action] = []
     for row, m in enumerate(messages):
         for call in m.tool_calls:
             answer = results.get(call.id)
-            outcome: Outcome = "pending" if answer is None else "failed" if failed(answer) else "done"
+            outcome: Outcome = (
+                "pending" if answer is None else "failed" if failed(answer) else "done"
+            )
             turn = turns[row] if turns is not None else m.turn or 0
             output = "" if answer is None else contents.texts(answer)
             out.append(
@@ -72,7 +80,9 @@ def actions(messages: Sequence[Message], turns: Sequence[int] | None = None, age
 
 
 def failed(result: Message) -> bool:
-    """Say whether a tool result reports failure: the flag of the log, or a non-zero exit status in its text."""
+    """Say whether a tool result reports failure: the flag of the log, or a non-zero exit status in
+    its text.
+    """
     if result.is_error:
         return True
     hit = _EXIT.search(contents.texts(result)[-200:]) if SHELLS.search(result.tool or "") else None
@@ -82,20 +92,26 @@ def failed(result: Message) -> bool:
 def intent(action: Action, *, quirks: bool = False) -> str:
     """Return one line of an intent record.
 
-    By fuseraft's document the error stands before the parenthesis and a command is shown; its program (`quirks`)
-    puts the error last and shows paths only.
+    By fuseraft's document the error stands before the parenthesis and a command is shown; its
+    program (`quirks`) puts the error last and shows paths only.
     """
     name = action.path if quirks else action.target
     what = f' → "{contents.one_line(name, 120)}"' if name else ""
     where = f"(turn {action.turn + 1}, {action.agent})"
-    error = f" — {contents.one_line(action.output, 120)}" if action.outcome == "failed" and action.output else ""
+    error = (
+        f" — {contents.one_line(action.output, 120)}"
+        if action.outcome == "failed" and action.output
+        else ""
+    )
     tail = f" {where}{error}" if quirks else f"{error} {where}"
     return f"  {MARKS[action.outcome]} {action.tool}{what}{tail}"
 
 
 def files_written(acts: Iterable[Action]) -> tuple[str, ...]:
     """Return paths that were written or patched with success, each once."""
-    return tuple(dict.fromkeys(a.path for a in acts if a.path and writes(a.tool) and a.outcome == "done"))
+    return tuple(
+        dict.fromkeys(a.path for a in acts if a.path and writes(a.tool) and a.outcome == "done")
+    )
 
 
 def commands(acts: Iterable[Action]) -> list[Action]:
@@ -112,21 +128,33 @@ def open_failures(acts: Sequence[Action]) -> list[Action]:
     return [a for a in last.values() if a.outcome == "failed"]
 
 
-def reasoning(messages: Sequence[Message], turns: Sequence[int], agent: str = "main", limit: int = 2000) -> str:
-    """Return fuseraft's block of reasoning excerpts, or an empty string where nothing was thought."""
+def reasoning(
+    messages: Sequence[Message], turns: Sequence[int], agent: str = "main", limit: int = 2000
+) -> str:
+    """Return fuseraft's block of reasoning excerpts, or an empty string where nothing
+    was thought.
+    """
     rows = []
     for m, turn in zip(messages, turns, strict=True):
         text = "\n".join(p.text for p in m.parts if isinstance(p, Thinking) and p.text)
         if text:
             cut = trims.cut(text, limit, f" [TRUNCATED — {len(text):,} chars total]")
             rows.append(f"Turn {turn + 1} ({m.agent or agent}): {cut}")
-    return "\n".join(["[REASONING EXCERPTS — model thinking for compacted turns]", *rows]) if rows else ""
+    return (
+        "\n".join(["[REASONING EXCERPTS — model thinking for compacted turns]", *rows])
+        if rows
+        else ""
+    )
 
 
 def exploration(acts: Sequence[Action]) -> str:
     """Return fuseraft's block of what was looked at, or an empty string where nothing was."""
     read = [a.path for a in acts if a.path and reads(a.tool)]
-    seeks = [a for a in acts if SEARCHES.search(a.tool) or (SHELLS.search(a.tool) and SEARCHES.search(a.target[:40]))]
+    seeks = [
+        a
+        for a in acts
+        if SEARCHES.search(a.tool) or (SHELLS.search(a.tool) and SEARCHES.search(a.target[:40]))
+    ]
     if not read and not seeks:
         return ""
     rows = ["[EXPLORATION HISTORY — investigation performed before compaction]"]
@@ -138,7 +166,8 @@ def exploration(acts: Sequence[Action]) -> str:
 
 
 def symbols(acts: Sequence[Action], texts: Iterable[tuple[str, str]]) -> str:
-    """Return a block of what is defined in text that was written, and what other files name of it; or an empty string.
+    """Return a block of what is defined in text that was written, and what other files name of it;
+    or an empty string.
 
     Args:
         acts: what was done.
@@ -160,7 +189,9 @@ def symbols(acts: Sequence[Action], texts: Iterable[tuple[str, str]]) -> str:
     rows = [f"  SymbolDefinition ({kind}): {name}" for name, (kind, _) in names.items()]
     rows += [f"  SymbolReference: {name} → {target}" for name, target in dict.fromkeys(used)]
     files = len(files_written(acts))
-    return "\n".join([f"[SYMBOL DEPENDENCY GRAPH — {len(rows)} node(s) across {files} file(s)]", *rows])
+    return "\n".join(
+        [f"[SYMBOL DEPENDENCY GRAPH — {len(rows)} node(s) across {files} file(s)]", *rows]
+    )
 
 
 def definitions(text: str) -> list[tuple[str, str]]:
@@ -172,7 +203,8 @@ _WORD = re.compile(r"[A-Za-z_]\w{0,80}")
 
 
 _SYMBOL = re.compile(
-    r"^[ \t]{0,40}(?:export |public |private |async |static ){0,3}(def|class|function|func|fn|struct|interface|enum)"
+    r"^[ \t]{0,40}(?:export |public |private |async |static"
+    r" ){0,3}(def|class|function|func|fn|struct|interface|enum)"
     r"[ \t]{1,4}([A-Za-z_]\w{0,80})",
     re.MULTILINE,
 )
@@ -186,7 +218,9 @@ class Files(NamedTuple):
 
 
 def file_lists(found: Iterable[Files]) -> str:
-    """Return Pi's lists of files that were read and changed, each sorted; a changed file is not listed as read."""
+    """Return Pi's lists of files that were read and changed, each sorted; a changed file is not
+    listed as read.
+    """
     found = list(found)
     changed = frozenset[str]().union(*[f.changed for f in found])
     read = frozenset[str]().union(*[f.read for f in found]) - changed
@@ -210,9 +244,7 @@ def failure(message: Message) -> Message | None:
     return message if message.role == "tool" and failed(message) else None
 
 
-def of_each(
-    history: History, places: NDArray[Any], make: Callable[[Message], T | None]
-) -> list[T]:
+def of_each(history: History, places: NDArray[Any], make: Callable[[Message], T | None]) -> list[T]:
     """Return what is made of the messages at some rising positions, where anything is.
 
     Of a message of the log it is made once, whatever is cut and summarised of it.

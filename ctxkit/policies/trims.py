@@ -1,4 +1,6 @@
-"""How one text is cut down: by lines, characters or bytes, keeping its head, both ends, or all but the middle."""
+"""How one text is cut down: by lines, characters or bytes, keeping its head, both ends, or all but
+the middle.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +10,27 @@ Mode = Literal["head", "head_tail", "middle"]
 
 
 def cut(text: str, keep: int, suffix: str) -> str:
-    """Return the first `keep` characters and a suffix, where `{n}` is the number removed; short texts as they are."""
+    """Return the first `keep` characters and a suffix, where `{n}` is the number removed; short
+    texts as they are.
+    """
     if len(text) <= keep:
         return text
     return text[:keep] + suffix.replace("{n}", f"{len(text) - keep:,}")
 
 
 def ends(text: str, head: int, tail: int, marker: str) -> str:
-    """Return the first `head` and last `tail` characters with a marker between; texts that fit as they are."""
+    """Return the first `head` and last `tail` characters with a marker between; texts that fit as
+    they are.
+    """
     if len(text) <= head + tail:
         return text
     return text[:head] + marker + (text[-tail:] if tail else "")
 
 
 def lines(text: str, limit: int, mode: Mode) -> str:
-    """Cut to `limit` lines; both ends are kept only where the limit is at least 4 (as the agent `ai` does)."""
+    """Cut to `limit` lines; both ends are kept only where the limit is at least 4 (as the agent
+    `ai` does).
+    """
     rows = text.split("\n")
     if limit <= 0 or len(rows) <= limit:
         return text
@@ -37,7 +45,11 @@ def runes(text: str, limit: int, mode: Mode) -> str:
     """Cut to `limit` characters: the tail goes, or the middle."""
     if limit <= 0 or len(text) <= limit:
         return text
-    return text[: limit - limit // 2] + text[len(text) - limit // 2 :] if mode == "middle" else text[:limit]
+    return (
+        text[: limit - limit // 2] + text[len(text) - limit // 2 :]
+        if mode == "middle"
+        else text[:limit]
+    )
 
 
 def octets(text: str, limit: int, mode: Mode) -> str:
@@ -57,7 +69,9 @@ def _whole(raw: bytes) -> str:
 
 
 def output(text: str, *, max_lines: int, max_chars: int, max_bytes: int, mode: Mode) -> str:
-    """Cut output by lines, then characters, then bytes, and say so in a last line, as the agent `ai` does."""
+    """Cut output by lines, then characters, then bytes, and say so in a last line, as the agent
+    `ai` does.
+    """
     short = octets(runes(lines(text, max_lines, mode), max_chars, mode), max_bytes, mode)
     if short == text:
         return text

@@ -1,4 +1,4 @@
-"""Newer prices than the kit came with: taken from an installed LiteLLM, kept in the user's cache."""
+"""Newer prices than the kit came with: taken from an installed LiteLLM, kept in the cache."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class Table(msgspec.Struct, frozen=True):
 
 
 def update() -> str:
-    """Take the table of the installed LiteLLM from now on, in this process and later ones; return what that changed.
+    """Take the table of the installed LiteLLM from now on, in this process and later ones; return
+    what that changed.
 
     Nothing is downloaded: `pip install -U litellm` brings a newer one.
 
@@ -77,7 +78,10 @@ def of_litellm(date: str) -> bytes:
 
 def _row(name: str, full: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is kept of a row: nothing where it has no price for both directions."""
-    if name == "sample_spec" or None in (full.get("input_cost_per_token"), full.get("output_cost_per_token")):
+    if name == "sample_spec" or None in (
+        full.get("input_cost_per_token"),
+        full.get("output_cost_per_token"),
+    ):
         return {}
     return {k: v for k, v in full.items() if _KEPT.fullmatch(k)}
 

@@ -1,4 +1,6 @@
-"""Sessions that ship with the kit, made by `notebooks/make_sample.py`, for a first look and for the tour."""
+"""Sessions that ship with the kit, made by `notebooks/make_sample.py`, for a first look and for the
+tour.
+"""
 
 from __future__ import annotations
 
@@ -26,5 +28,8 @@ def path(name: str = "billing") -> Path:
         BadArguments: there is none of that name.
     """
     if name not in _NAMES:
-        raise BadArguments(f"No sample is called {name!r}; there is {', '.join(_NAMES)}.{did_you_mean(name, _NAMES)}")
+        raise BadArguments(
+            f"No sample is called {name!r}; there is"
+            f" {', '.join(_NAMES)}.{did_you_mean(name, _NAMES)}"
+        )
     return _FOLDER / f"{name}.jsonl"

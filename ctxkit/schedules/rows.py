@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.history.columns import TOOL, chars
-from ctxkit.history.items import content_at, content_key
+from ctxkit.history.head_items import content_at, content_key
 
 if TYPE_CHECKING:
     from ctxkit.history import History, Log
@@ -213,7 +213,8 @@ class Rows:
     # -- sums --------------------------------------------------------------------------------------
 
     def totals(self, start: int, stop: int, kind: int) -> list[int]:
-        """Return the tokens (0), characters (1), characters of results (2) of the calls start..stop.
+        """Return the tokens (0), characters (1), characters of results (2) of the calls
+        start..stop.
 
         They are sums over each call's messages as they were said.
         """

@@ -1,4 +1,6 @@
-"""The same dollars by turn, tool, file, server, cache, model, agent and section: each adds up to the bill."""
+"""The same dollars by turn, tool, file, server, cache, model, agent and section: each adds up to
+the bill.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,9 @@ def by_server(rows: Iterable[Portion]) -> list[Portion]:
 
 
 def by_file(session: Session, found: Accounts, parts: Portions) -> list[Portion]:
-    """Return dollars by the file that a tool was asked about; what is about none stands together."""
+    """Return dollars by the file that a tool was asked about; what is about none stands
+    together.
+    """
     rows, root = _Rows(), (session.cwd or "").rstrip("/")
     for held in parts.held:
         path = path_of(held.answers) if held.answers else _written(held.message)

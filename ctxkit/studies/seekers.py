@@ -152,7 +152,7 @@ class _Seeker(Scripted):
         """Return the next step: read the first file whose number is not in sight, else answer."""
         assert self._asked is not None  # noqa: S101  it is called with a request
         wanted = self._world.asked[turn]
-        known = self._told() if self._blind else seen(self._asked.messages)
+        known = self._read if self._blind else seen(self._asked.messages)
         missing = next((name for name in wanted if name not in known), None)
         if missing is not None and step >= PATIENCE:
             return Message(role="assistant", parts=(Text(GIVEN_UP),), stop="stop")
@@ -162,9 +162,6 @@ class _Seeker(Scripted):
         self._read.add(missing)
         call = ToolCall(f"read_{turn}_{step}", "read_config", {"path": path(missing)})
         return Message(role="assistant", parts=(call,), stop="tool")
-
-    def _told(self) -> set[str]:
-        return self._read
 
 
 def seen(messages: Iterable[Message]) -> set[str]:

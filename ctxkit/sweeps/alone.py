@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ctxkit.frames.cuts import cuts
-from ctxkit.presets.catalogue import preset
+from ctxkit.frames.recorded_cuts import cuts
+from ctxkit.presets.preset_names import preset
 from ctxkit.readers.given import of_session
 from ctxkit.replays import replayed
 

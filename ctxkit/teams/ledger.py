@@ -65,6 +65,11 @@ class TeamLedger:
         found = [m for m in said[start:] if m.kind == MOVE]
         return [{"turn": m.turn, "agent": m.agent, **m.details["told"]} for m in found]
 
+    def worked(self) -> list[str]:
+        """Return the agents that took a turn since the last task was given, each once."""
+        agents = (m["agent"] for m in self.moves(of_task=True) if m["agent"])
+        return list(dict.fromkeys(agents))
+
     def ask(self, task: str, standing: Standing) -> None:
         """Write the task, and where the team stands with it."""
         words = self._message(TASK, task, None, standing.turns)
@@ -161,8 +166,15 @@ class TeamLedger:
 
     def _move(self, standing: Standing, agent: str | None, told: dict[str, Any]) -> Message:
         kept = {"standing": msgspec.to_builtins(standing), "told": told}
-        return Message(role="system", kind=MOVE, visible=False, agent=agent, turn=max(standing.turns - 1, 0),
-                       time=self._clock(), details=kept)  # fmt: skip
+        return Message(
+            role="system",
+            kind=MOVE,
+            visible=False,
+            agent=agent,
+            turn=max(standing.turns - 1, 0),
+            time=self._clock(),
+            details=kept,
+        )
 
     def _write(self, *messages: Message) -> None:
         first = len(self.session.log)

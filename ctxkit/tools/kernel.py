@@ -1,4 +1,6 @@
-"""The two tools that reach beyond files, off until the user names them: python in the user's namespace, and a shell."""
+"""The two tools that reach beyond files, off until the user names them: python in the user's
+namespace, and a shell.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,14 @@ _CHUNK = 1 << 16
 
 
 def python_tool(space: dict[str, Any]) -> Tool:
-    """Return a tool that runs Python in the user's own namespace and gives what was printed and the last value."""
+    """Return a tool that runs Python in the user's own namespace and gives what was printed and the
+    last value.
+    """
 
     def python(code: str) -> Any:
-        """Run Python code in the notebook's namespace; gives what it printed and the value of its last expression."""
+        """Run Python code in the notebook's namespace; gives what it printed and the value of its
+        last expression.
+        """
         try:
             tree = ast.parse(code, "<agent>")
         except (SyntaxError, ValueError) as e:
@@ -36,7 +42,8 @@ def python_tool(space: dict[str, Any]) -> Tool:
         with captured() as out:
             try:
                 drawn = _execute(tree, space)
-            except (Exception, SystemExit) as e:  # noqa: BLE001  whatever the code raises is the tool's result
+            # whatever the code raises is the tool's result
+            except (Exception, SystemExit) as e:  # noqa: BLE001
                 out.write("".join(traceback.format_exception_only(e)))
         if drawn is not None:
             return [out.text(), drawn] if out.text() else drawn
@@ -67,10 +74,14 @@ def without_keys() -> dict[str, str]:
 
 
 def shell_tool(root: Root, seconds: float = 120.0) -> Tool:
-    """Return a tool that runs a shell command in the root folder, without the keys of the environment."""
+    """Return a tool that runs a shell command in the root folder, without the keys of the
+    environment.
+    """
 
     async def shell(command: str) -> str:
-        """Run a shell command in the working folder; gives its output and, where it is not 0, its exit status."""
+        """Run a shell command in the working folder; gives its output and, where it is not 0, its
+        exit status.
+        """
         process = await asyncio.create_subprocess_shell(
             command,
             cwd=root.folder,

@@ -41,7 +41,8 @@ def picture(data: bytes, name: str = "this") -> Image:
 
 
 def as_picture(value: Any) -> Image | None:
-    """Return what a value shows as a picture: bytes of one, a figure, a Pillow image; None: nothing.
+    """Return what a value shows as a picture: bytes of one, a figure, a Pillow image; None:
+    nothing.
 
     Raises:
         BadArguments: it is too large.
@@ -54,7 +55,9 @@ def as_picture(value: Any) -> Image | None:
     if callable(drawn) and not isinstance(value, type):
         data = drawn()
         return picture(data, type(value).__name__) if isinstance(data, bytes) else None
-    if type(value).__module__.startswith("matplotlib.") and callable(getattr(value, "savefig", None)):
+    if type(value).__module__.startswith("matplotlib.") and callable(
+        getattr(value, "savefig", None)
+    ):
         file = io.BytesIO()
         value.savefig(file, format="png")
         return picture(file.getvalue(), type(value).__name__)

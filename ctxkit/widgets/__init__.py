@@ -1,4 +1,6 @@
-"""Widgets: scrub through a session, turn settings, budgets and guards by hand, watch a session while it runs."""
+"""Widgets: scrub through a session, turn settings, budgets and guards by hand, watch a session
+while it runs.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ __dir__ = listed(__all__)
 
 @of_session
 def explore(session: Session, call: int = -1) -> Explorer:
-    """Return a widget to scrub through the calls of a session, see what fills each prompt and read its messages.
+    """Return a widget to scrub through the calls of a session, see what fills each prompt and read
+    its messages.
 
     Args:
         session: any session, the path of a log, or a list of messages.
@@ -43,17 +46,20 @@ def explore(session: Session, call: int = -1) -> Explorer:
 
 
 def tune(session: Given, rules: AnyRules, **ranges: tuple[float, ...]) -> Tuner:
-    """Return a widget with a slider for each numeric setting; the replay of the session is drawn as they move.
+    """Return a widget with a slider for each numeric setting; the replay of the session is drawn as
+    they move.
 
     Args:
         session: a recorded session, the path of a log, or a list of messages; of a replay the
             recorded one is taken.
-        rules: the name of a preset, rules (with the settings that they have), or a function of yours that makes rules
-            from numbers that it has defaults for, such as ``def rules(trigger=30_000, keep=8_000)``.
+        rules: the name of a preset, rules (with the settings that they have), or a function of
+            yours that makes rules from numbers that it has defaults for, such as ``def
+            rules(trigger=30_000, keep=8_000)``.
         ranges: ends (and step) of a setting's slider, such as ``keep=(1_000, 20_000, 500)``.
 
     Raises:
-        BadArguments: not a session; rules without a numeric setting; a range for a setting that does not exist.
+        BadArguments: not a session; rules without a numeric setting; a range for a setting that
+            does not exist.
     """
     from ctxkit.widgets.knobs import knobs
     from ctxkit.widgets.trials import Trials
@@ -68,13 +74,14 @@ def watch(session: Any = None) -> Watcher:
     """Return a widget that shows how full a context is, how it grew, and its last calls.
 
     Args:
-        session: the name of a session of `%%agent`, or a live session: it is followed while it runs; a session, the
-            path of a log or a list of messages: it is shown as it stands. None: the session that the magics speak of.
+        session: the name of a session of `%%agent`, or a live session: it is followed while it
+            runs; a session, the path of a log or a list of messages: it is shown as it stands.
+            None: the session that the magics speak of.
 
     Raises:
         BadArguments: there is no such session.
     """
-    from ctxkit.widgets.sources import source
+    from ctxkit.widgets.followed import source
     from ctxkit.widgets.watcher import Watcher
 
     return Watcher(*source(session))
@@ -83,7 +90,8 @@ def watch(session: Any = None) -> Watcher:
 def budget(
     of: Any = None, *, warn: int | None = None, cutover: int | None = None, again: bool = False
 ) -> BudgetChart:
-    """Return a chart of each agent's input tokens, summed by turn, with a line to warn and one to cut over.
+    """Return a chart of each agent's input tokens, summed by turn, with a line to warn and one to
+    cut over.
 
     Drag a line, move it with the arrow keys, or type a number: the browser says which turns would
     have warned and cut, also while a cell runs and in an exported page.

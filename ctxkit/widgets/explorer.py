@@ -1,4 +1,6 @@
-"""An explorer: scrub through the calls of a session, see what fills each prompt, read any message of it."""
+"""An explorer: scrub through the calls of a session, see what fills each prompt, read any message
+of it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets as w
 
 from ctxkit.markup import line
-from ctxkit.widgets import panels
+from ctxkit.widgets import explorer_panels
 
 if TYPE_CHECKING:
     from ctxkit.widgets.scenes import Scene, Scenes
@@ -15,14 +17,20 @@ if TYPE_CHECKING:
 _ORDERS = (("largest first", True), ("as sent", False))
 _TWIN_ROWS = 10
 _SMOOTH = 5000
-"""Up to so many entries the slider is followed while it moves; in a longer session only where it comes to rest."""
-_STYLE = "<style>.ctxkit-messages select{font-family:var(--jp-code-font-family,monospace);height:330px}</style>"
+"""Up to so many entries the slider is followed while it moves; in a longer session only where it
+comes to rest.
+"""
+_STYLE = (
+    "<style>.ctxkit-messages"
+    " select{font-family:var(--jp-code-font-family,monospace);height:330px}</style>"
+)
 
 
 class Explorer(w.VBox):  # type: ignore[misc]
     """The widget that `ctxkit.explore` returns; `call` is the call that it shows, and can be set.
 
-    Everything can be reached with the keyboard. Front ends without widgets get the same as text and as HTML.
+    Everything can be reached with the keyboard. Front ends without widgets get the same as text and
+    as HTML.
     """
 
     def __init__(self, scenes: Scenes, call: int) -> None:
@@ -41,24 +49,44 @@ class Explorer(w.VBox):  # type: ignore[misc]
     def _make(self, call: int) -> None:
         wide, near = w.Layout(width="auto"), {"description_width": "initial"}
         n, entries = len(self.scenes), len(self.scenes.session.path)
-        self.slider = w.IntSlider(value=call, min=0, max=max(0, n - 1), description="call", layout=wide, style=near)
+        self.slider = w.IntSlider(
+            value=call, min=0, max=max(0, n - 1), description="call", layout=wide, style=near
+        )
         self.slider.disabled, self.slider.continuous_update = n == 0, entries <= _SMOOTH
-        self.heading, self.growth, self.bar = w.HTML(layout=wide), w.HTML(layout=wide), w.HTML(layout=wide)
-        self.order = w.ToggleButtons(options=_ORDERS, value=True, tooltips=["Sort by tokens", "Sort by place"])
+        self.heading, self.growth, self.bar = (
+            w.HTML(layout=wide),
+            w.HTML(layout=wide),
+            w.HTML(layout=wide),
+        )
+        self.order = w.ToggleButtons(
+            options=_ORDERS, value=True, tooltips=["Sort by tokens", "Sort by place"]
+        )
         self.order.style.button_width = "110px"
         self.list = w.Select(options=[], rows=15, layout=wide)
         self.list.add_class("ctxkit-messages")
-        # The lab takes ↑ and ↓ for itself before a list sees them; ← and → on a slider are left alone.
+        # The lab takes ↑ and ↓ for itself before a list sees them; ← and → on a slider are left
+        # alone.
         self.pick = w.IntSlider(min=0, max=0, description="line", style=near, layout=wide)
-        self.back = w.Button(description="‹ back", tooltip="Messages before these", layout=w.Layout(width="80px"))
-        self.more = w.Button(description="more ›", tooltip="Messages after these", layout=w.Layout(width="80px"))
+        self.back = w.Button(
+            description="‹ back", tooltip="Messages before these", layout=w.Layout(width="80px")
+        )
+        self.more = w.Button(
+            description="more ›", tooltip="Messages after these", layout=w.Layout(width="80px")
+        )
         self.place, self.text = w.Label(), w.HTML(layout=wide)
 
     def _arranged(self) -> list[w.Widget]:
         tools = w.HBox([self.order, self.back, self.more, self.place])
         left = w.VBox([tools, self.list, self.pick], layout=w.Layout(width="55%"))
         right = w.VBox([self.text], layout=w.Layout(width="45%", padding="0 0 0 8px"))
-        return [w.HTML(_STYLE), self.slider, self.heading, self.growth, self.bar, w.HBox([left, right])]
+        return [
+            w.HTML(_STYLE),
+            self.slider,
+            self.heading,
+            self.growth,
+            self.bar,
+            w.HBox([left, right]),
+        ]
 
     @property
     def call(self) -> int:
@@ -78,8 +106,10 @@ class Explorer(w.VBox):  # type: ignore[misc]
         self._scene = self.scenes.at(self.call if len(self.scenes) else None)
         self._page = 0
         self.heading.value = self._heading()
-        self.growth.value = panels.growth(self.scenes.prompts, self._scene.limit, self._scene.call)
-        self.bar.value = panels.bar(self._scene)
+        self.growth.value = explorer_panels.growth(
+            self.scenes.prompts, self._scene.limit, self._scene.call
+        )
+        self.bar.value = explorer_panels.bar(self._scene)
         self._fill()
 
     def _sorted(self, _: Any) -> None:
@@ -95,8 +125,13 @@ class Explorer(w.VBox):  # type: ignore[misc]
         self.list.options = [item.label for item in items]
         self.list.index = 0 if items else None
         self.pick.max, self.pick.disabled = max(0, len(items) - 1), not items
-        self.back.disabled, self.more.disabled = self._page == 0, self._page + 1 >= self._scene.pages
-        self.place.value = f"page {self._page + 1} of {self._scene.pages}" if self._scene.pages > 1 else ""
+        self.back.disabled, self.more.disabled = (
+            self._page == 0,
+            self._page + 1 >= self._scene.pages,
+        )
+        self.place.value = (
+            f"page {self._page + 1} of {self._scene.pages}" if self._scene.pages > 1 else ""
+        )
         self._chosen()
 
     def _picked(self, _: Any) -> None:
@@ -108,13 +143,13 @@ class Explorer(w.VBox):  # type: ignore[misc]
         item = items[index] if index is not None and index < len(items) else None
         if item is not None:
             self.pick.value = index
-        self.text.value = panels.reading(item)
+        self.text.value = explorer_panels.reading(item)
 
     def to_text(self) -> str:
         """Return what is shown as text: the call, its groups, its largest messages."""
         groups = [f"  {n:>9,}  {name}" for name, n in self._scene.groups]
         largest = [f"  {item.label}" for item in self._scene.largest[:_TWIN_ROWS]]
-        head = panels.told(self._scene, len(self.scenes))
+        head = explorer_panels.told(self._scene, len(self.scenes))
         notes = [f"Note: {line(n, 400)}" for n in self.scenes.session.notes]
         return "\n".join([head, *notes, "tokens by group:", *groups, "largest messages:", *largest])
 
@@ -123,15 +158,15 @@ class Explorer(w.VBox):  # type: ignore[misc]
         return "".join(
             [
                 self._heading(),
-                panels.growth(self.scenes.prompts, self._scene.limit, self._scene.call),
-                panels.bar(self._scene),
-                panels.listing(self._scene.largest[:_TWIN_ROWS]),
+                explorer_panels.growth(self.scenes.prompts, self._scene.limit, self._scene.call),
+                explorer_panels.bar(self._scene),
+                explorer_panels.listing(self._scene.largest[:_TWIN_ROWS]),
             ]
         )
 
     def _heading(self) -> str:
-        told = panels.noted(self.scenes.session.notes)
-        return panels.heading(self._scene, len(self.scenes)) + told
+        told = explorer_panels.noted(self.scenes.session.notes)
+        return explorer_panels.heading(self._scene, len(self.scenes)) + told
 
     def __repr__(self) -> str:
         return self.to_text()

@@ -1,4 +1,6 @@
-"""What an explorer shows at a call, as plain values: its messages with their sizes, the text of one of them."""
+"""What an explorer shows at a call, as plain values: its messages with their sizes, the text of one
+of them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ PAGE = 100
 
 
 @dataclass(frozen=True)
-class Item:
+class ListLine:
     """A message as one line of the list."""
 
     position: int
@@ -68,19 +70,21 @@ class Scene:
     model: str | None
     tokens: int | None
     source: Source | None
-    items: tuple[Item, ...]
+    items: tuple[ListLine, ...]
 
     groups: tuple[tuple[str, int], ...]
-    """Tokens of each part of the prompt, in the order of the context report; they sum up to the prompt."""
+    """Tokens of each part of the prompt, in the order of the context report; they sum up to the
+    prompt.
+    """
     limit: int | None
     """The model's window, where the log or the price table names it."""
 
     @cached_property
-    def largest(self) -> tuple[Item, ...]:
+    def largest(self) -> tuple[ListLine, ...]:
         """The messages, the largest first."""
         return tuple(sorted(self.items, key=lambda i: (-i.tokens, i.position)))
 
-    def page(self, number: int, *, by_size: bool) -> tuple[Item, ...]:
+    def page(self, number: int, *, by_size: bool) -> tuple[ListLine, ...]:
         """Return one page of the list."""
         return (self.largest if by_size else self.items)[number * PAGE : (number + 1) * PAGE]
 
@@ -107,17 +111,25 @@ class Scenes:
         index = None if call is None else self.session.call(call).index
         held = window(self.session, index, sized=self._sizes)
         items = tuple(
-            Item(i, s.message, s.tokens, s.raw_tokens, s.changed_by)
+            ListLine(i, s.message, s.tokens, s.raw_tokens, s.changed_by)
             for i, s in enumerate(held.shown)
         )
         if call is None:
             groups = tuple(report(self.session, None).groups().items())
-            return Scene(None, 0, self.session.model, None, None, items, groups, self.session.context_window)
+            return Scene(
+                None, 0, self.session.model, None, None, items, groups, self.session.context_window
+            )
         at = self.session.call(call)
         model = at.message.model or self.session.model
         limit, _ = self.costs.limit(self.session, at.message, model)
-        groups = tuple((name, tokens[at.index]) for name, tokens in self.layers.groups.items() if tokens[at.index])
-        return Scene(at.index, at.turn, model, self.prompts[at.index], self.source, items, groups, limit)
+        groups = tuple(
+            (name, tokens[at.index])
+            for name, tokens in self.layers.groups.items()
+            if tokens[at.index]
+        )
+        return Scene(
+            at.index, at.turn, model, self.prompts[at.index], self.source, items, groups, limit
+        )
 
 
 def first_words(message: Message) -> str:
@@ -147,7 +159,11 @@ def _block(part: object) -> str:
     if isinstance(part, Text):
         return part.text
     if isinstance(part, Thinking):
-        hidden = f" (and {part.hidden:,} characters that only the provider can read)" if part.hidden else ""
+        hidden = (
+            f" (and {part.hidden:,} characters that only the provider can read)"
+            if part.hidden
+            else ""
+        )
         return f"[thinking{hidden}]\n{part.text}"
     if isinstance(part, ToolCall):
         return f"[calls {part.name}]\n{_arguments(part, indent=1)}"

@@ -1,4 +1,6 @@
-"""A watcher: how full a context is, how it grew, its last calls; it follows a session while it runs."""
+"""A watcher: how full a context is, how it grew, its last calls; it follows a session while it
+runs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from ctxkit.widgets.gauges import Gauge
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ctxkit.agent.events import Event
+    from ctxkit.agent.events import LiveEvent
     from ctxkit.agent.live import LiveSession
     from ctxkit.session import Session
 
@@ -25,9 +27,11 @@ _ALL = ("turn_end", "cancelled", "compaction_end", "moved", "model_error", "limi
 
 
 class Watcher(w.VBox):  # type: ignore[misc]
-    """The widget that `ctxkit.watch` returns. Front ends without widgets get the same as text and as HTML.
+    """The widget that `ctxkit.watch` returns. Front ends without widgets get the same as text and
+    as HTML.
 
-    It only listens: a session that runs in the background draws into it from its own thread, and nothing waits.
+    It only listens: a session that runs in the background draws into it from its own thread, and
+    nothing waits.
 
     Args:
         name: what the session is called.
@@ -35,18 +39,24 @@ class Watcher(w.VBox):  # type: ignore[misc]
         live: returns the live session, or None where there is none (any more).
     """
 
-    def __init__(self, name: str, session: Callable[[], Session], live: Callable[[], LiveSession | None]) -> None:
+    def __init__(
+        self, name: str, session: Callable[[], Session], live: Callable[[], LiveSession | None]
+    ) -> None:
         self.name, self._session, self._live = name, session, live
         self._drawn, self._turning = 0.0, False
         wide = w.Layout(width="auto")
-        self.gauge, self.growth, self.calls = w.HTML(layout=wide), w.HTML(layout=wide), w.HTML(layout=wide)
+        self.gauge, self.growth, self.calls = (
+            w.HTML(layout=wide),
+            w.HTML(layout=wide),
+            w.HTML(layout=wide),
+        )
         super().__init__([self.gauge, self.growth, self.calls], layout=w.Layout(width="100%"))
         followed = live()
         if followed is not None:
             followed.listen(self.hear)
         self.draw()
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: LiveEvent) -> None:
         """Take an event of the session."""
         if event.kind == "turn_start":
             self._turning = True

@@ -64,10 +64,17 @@ class Tape:
         return max(60.0, time - self.now)
 
     def step(
-        self, *asked: tuple[str, dict, str, bool], text: str = "", thinking: str = "", seconds: float | None = None
+        self,
+        *asked: tuple[str, dict, str, bool],
+        text: str = "",
+        thinking: str = "",
+        seconds: float | None = None,
     ) -> None:
         """One call that asks for tools, and their results; `asked` holds (tool, arguments, result, is_error)."""
-        calls = [ToolCall(id=f"call_{self._id()}", name=name, arguments=args) for name, args, _, _ in asked]
+        calls = [
+            ToolCall(id=f"call_{self._id()}", name=name, arguments=args)
+            for name, args, _, _ in asked
+        ]
         self._call(text, thinking, calls)
         for call, (name, _, result, is_error) in zip(calls, asked, strict=True):
             self.now += self.rng.uniform(0.1, 1.5) if seconds is None else seconds
@@ -106,7 +113,12 @@ class Tape:
         fresh = self.rng.randrange(3, 9)
         write = prompt - read - fresh
         self.cached, self.cached_at = prompt - fresh, self.now
-        cost = fresh * DOLLARS["input"] + read * DOLLARS["read"] + write * DOLLARS["write"] + output * DOLLARS["output"]
+        cost = (
+            fresh * DOLLARS["input"]
+            + read * DOLLARS["read"]
+            + write * DOLLARS["write"]
+            + output * DOLLARS["output"]
+        )
         return Usage(
             input_tokens=fresh, cache_read_tokens=read, cache_write_tokens=write, output_tokens=output,
             reasoning_tokens=reasoning, cost_usd=round(cost, 6),
@@ -149,7 +161,9 @@ class Tape:
     def _tokens(self, parts: tuple) -> int:
         total = 4
         for part in parts:
-            text = json.dumps(part.arguments) + part.name if isinstance(part, ToolCall) else part.text
+            text = (
+                json.dumps(part.arguments) + part.name if isinstance(part, ToolCall) else part.text
+            )
             total += round(self.count(text) * SCALE) + (3 if isinstance(part, ToolCall) else 0)
         return total
 

@@ -30,7 +30,9 @@ def test_the_keyboard_moves_and_reads(tmp_path: Path):
     folder.mkdir()
     cells = [new_markdown_cell("# Explore"), new_code_cell(CODE)]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(new_notebook(cells=cells, metadata={"kernelspec": kernel}), folder / "explore.ipynb")
+    nbformat.write(
+        new_notebook(cells=cells, metadata={"kernelspec": kernel}), folder / "explore.ipynb"
+    )
     said: list[str] = []
 
     def use(page, _) -> None:
@@ -46,6 +48,8 @@ def test_the_keyboard_moves_and_reads(tmp_path: Path):
         said.append(page.locator(".jp-OutputArea pre").last.inner_text())
 
     with sync_playwright() as playwright:
-        seen = run_notebook(playwright, folder / "explore.ipynb", tmp_path, tmp_path / "shots", act=use)
+        seen = run_notebook(
+            playwright, folder / "explore.ipynb", tmp_path, tmp_path / "shots", act=use
+        )
     assert seen.problems == []
     assert said[0].startswith("Ticket BILL-4127")

@@ -6,7 +6,7 @@ import pytest
 from builders import session, summarised, user
 from cached_talks import fresh, reply
 
-from ctxkit.cache.calls import asked, cache_life
+from ctxkit.cache.cached_calls import asked, cache_life
 from ctxkit.cache.causes import CAUSES, RULES, UNNAMED, cause, floored, kind, missed, warm
 from ctxkit.messages import Message, Text, Usage
 

@@ -40,10 +40,15 @@ def test_a_server_that_does_not_begin_opens_no_session(shell, tmp_path):
 
 def test_files_variables_and_commands_name_servers(tmp_path):
     path = tmp_path / "mcp.json"
-    path.write_text(json.dumps({"mcpServers": {"a": {"command": "x", "args": ["-v"], "env": {"K": "1"}}}}))
+    path.write_text(
+        json.dumps({"mcpServers": {"a": {"command": "x", "args": ["-v"], "env": {"K": "1"}}}})
+    )
     a = {"a": ServerCommand(("x", "-v"), (("K", "1"),))}
     assert told_servers(str(path), {}) == a
-    assert told_servers("held", {"held": {"a": {"command": "x", "args": ["-v"], "env": {"K": "1"}}}}) == a
+    assert (
+        told_servers("held", {"held": {"a": {"command": "x", "args": ["-v"], "env": {"K": "1"}}}})
+        == a
+    )
     assert told_servers("held", {"held": ["x", "-v"]}) == {"": ServerCommand(("x", "-v"))}
     assert told_servers("x 'two words'", {}) == {"": ServerCommand(("x", "two words"))}
     assert told_servers("  ", {}) == {}

@@ -7,7 +7,7 @@ import sys
 import time
 
 MANNER = sys.argv[1] if len(sys.argv) > 1 else "good"
-PICTURE = ("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==")
+PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 OBJECT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 TOOLS = [
     {"name": "echo", "description": "Say it again.", "inputSchema": OBJECT},
@@ -21,8 +21,17 @@ def tools():
     if MANNER == "many":
         return [{"name": f"t{i}", "inputSchema": {"type": "object"}} for i in range(300)]
     if MANNER == "odd":
-        huge = {"name": "huge", "description": "x" * 9, "inputSchema": {"type": "object", "x": "y" * 60_000}}
-        return [*TOOLS, TOOLS[0], huge, {"name": "a b/ü" + "z" * 80, "inputSchema": {"type": "object"}}]
+        huge = {
+            "name": "huge",
+            "description": "x" * 9,
+            "inputSchema": {"type": "object", "x": "y" * 60_000},
+        }
+        return [
+            *TOOLS,
+            TOOLS[0],
+            huge,
+            {"name": "a b/ü" + "z" * 80, "inputSchema": {"type": "object"}},
+        ]
     return TOOLS
 
 
@@ -47,7 +56,12 @@ def answer(method, params):
     if MANNER == "lies":
         return {"content": "not a list", "isError": "perhaps"}
     if name == "draw":
-        return {"content": [{"type": "text", "text": "drawn"}, {"type": "image", "data": PICTURE, "mimeType": "image/png"}]}
+        return {
+            "content": [
+                {"type": "text", "text": "drawn"},
+                {"type": "image", "data": PICTURE, "mimeType": "image/png"},
+            ]
+        }
     if name == "fail":
         return {"content": [{"type": "text", "text": "no such thing"}], "isError": True}
     if name == "environment":
@@ -72,7 +86,11 @@ def main():
             if MANNER == "half" and asked["method"] == "initialize":
                 said = {"jsonrpc": "2.0", "id": asked["id"], "result": {"nonsense": 1}}
             else:
-                said = {"jsonrpc": "2.0", "id": asked["id"], "result": answer(asked["method"], asked.get("params") or {})}
+                said = {
+                    "jsonrpc": "2.0",
+                    "id": asked["id"],
+                    "result": answer(asked["method"], asked.get("params") or {}),
+                }
             say(json.dumps(said))
 
 

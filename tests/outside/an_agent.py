@@ -29,7 +29,12 @@ def say(message):
 
 
 def update(session, kind, /, **more):
-    say({"method": "session/update", "params": {"sessionId": session, "update": {"sessionUpdate": kind, **more}}})
+    say(
+        {
+            "method": "session/update",
+            "params": {"sessionId": session, "update": {"sessionUpdate": kind, **more}},
+        }
+    )
 
 
 def text(words):
@@ -43,7 +48,13 @@ def ask(session, call, **more):
         {"optionId": "no", "name": "No", "kind": "reject_once"},
     ]
     number = next(numbers)
-    tool = {"toolCallId": call, "title": "Write a.py", "kind": "edit", "rawInput": {"path": "a.py"}, **more}
+    tool = {
+        "toolCallId": call,
+        "title": "Write a.py",
+        "kind": "edit",
+        "rawInput": {"path": "a.py"},
+        **more,
+    }
     params = {"sessionId": session, "toolCall": tool, "options": options}
     say({"id": number, "method": "session/request_permission", "params": params})
     while (answer := read()).get("id") != number:
@@ -62,24 +73,54 @@ def work(session, prompt):
         update(session, "usage_update", used=90_000 if words != "more" else 21_000, size=100_000,
                cost={"amount": 0.25 if words != "more" else 0.75, "currency": "USD"})  # fmt: skip
         update(session, "agent_message_chunk", content=text("Well."))
-        return {"stopReason": "end_turn", "usage": {"totalTokens": 120, "inputTokens": 100, "outputTokens": 20, "cachedReadTokens": 60}}
+        return {
+            "stopReason": "end_turn",
+            "usage": {
+                "totalTokens": 120,
+                "inputTokens": 100,
+                "outputTokens": 20,
+                "cachedReadTokens": 60,
+            },
+        }
     if MANNER == "nonsense":
         update(session, "from_the_future", content=5)
         update(session, "agent_message_chunk", content="not a block")
         update(session, "tool_call_update", toolCallId="c9", status="completed", content="?")
         say({"method": "session/update"})
-        say({"id": 7, "method": "fs/read_text_file", "params": {"sessionId": session, "path": "/etc/passwd"}})
+        say(
+            {
+                "id": 7,
+                "method": "fs/read_text_file",
+                "params": {"sessionId": session, "path": "/etc/passwd"},
+            }
+        )
         refused = read()
         update(session, "agent_message_chunk", content=text(refused["error"]["message"]))
         return {}
     if MANNER == "dies":
         update(session, "agent_message_chunk", content=text("I begin"))
-        update(session, "tool_call", toolCallId="c1", title="Run it", kind="execute", status="in_progress", rawInput={"command": "make"})
+        update(
+            session,
+            "tool_call",
+            toolCallId="c1",
+            title="Run it",
+            kind="execute",
+            status="in_progress",
+            rawInput={"command": "make"},
+        )
         sys.stderr.write("panic: out of luck\n")
         sys.exit(9)
     if MANNER in ("hangs", "deaf"):
         update(session, "agent_message_chunk", content=text("Let me think"))
-        update(session, "tool_call", toolCallId="c1", title="Run it", kind="execute", status="in_progress", rawInput={"command": "make"})
+        update(
+            session,
+            "tool_call",
+            toolCallId="c1",
+            title="Run it",
+            kind="execute",
+            status="in_progress",
+            rawInput={"command": "make"},
+        )
         while True:
             if MANNER == "hangs" and read().get("method") == "session/cancel":
                 return {"stopReason": "cancelled"}
@@ -88,9 +129,23 @@ def work(session, prompt):
     update(session, "agent_message_chunk", content=text("I look "))
     update(session, "agent_message_chunk", content=text("first."))
     for i, name in ((1, "a.py"), (2, "b.py")):
-        update(session, "tool_call", toolCallId=f"c{i}", title=f"Read {name}", kind="read", status="pending", rawInput={"path": name})
+        update(
+            session,
+            "tool_call",
+            toolCallId=f"c{i}",
+            title=f"Read {name}",
+            kind="read",
+            status="pending",
+            rawInput={"path": name},
+        )
     for i in (2, 1):
-        update(session, "tool_call_update", toolCallId=f"c{i}", status="completed", content=[{"type": "content", "content": text(f"file {i}")}])
+        update(
+            session,
+            "tool_call_update",
+            toolCallId=f"c{i}",
+            status="completed",
+            content=[{"type": "content", "content": text(f"file {i}")}],
+        )
     update(session, "usage_update", used=1500, size=100_000)
     chosen = ask(session, "c3")
     if chosen.get("optionId") == "once":
@@ -101,7 +156,9 @@ def work(session, prompt):
         update(session, "tool_call_update", toolCallId="c3", status="failed", content=[])
         said = "Then not."
     update(session, "agent_message_chunk", content=text(said))
-    update(session, "usage_update", used=2500, size=100_000, cost={"amount": 0.01, "currency": "USD"})
+    update(
+        session, "usage_update", used=2500, size=100_000, cost={"amount": 0.01, "currency": "USD"}
+    )
     return {"stopReason": "end_turn"}
 
 
@@ -111,12 +168,19 @@ def main():
     sessions = 0
     while True:
         message = read()
-        method, ident, params = message.get("method"), message.get("id"), message.get("params") or {}
+        method, ident, params = (
+            message.get("method"),
+            message.get("id"),
+            message.get("params") or {},
+        )
         if method == "initialize":
             if MANNER == "unknown":
                 say({"id": ident, "error": {"code": -32601, "message": "Method not found"}})
                 continue
-            can = {"loadSession": MANNER == "loads", "promptCapabilities": {"image": MANNER != "blind"}}
+            can = {
+                "loadSession": MANNER == "loads",
+                "promptCapabilities": {"image": MANNER != "blind"},
+            }
             say({"id": ident, "result": {
                 "protocolVersion": 2 if MANNER == "newer" else 1, "agentCapabilities": can,
                 "agentInfo": {"name": "stand-in", "version": "1"}, "authMethods": [{"id": "web", "name": "Log in on the web"}],

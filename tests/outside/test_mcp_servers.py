@@ -25,7 +25,9 @@ def server():
     made = []
 
     def begin(manner="good", **more):
-        made.append(McpServer([sys.executable, PROGRAM, manner], seconds=more.pop("seconds", 20), **more))
+        made.append(
+            McpServer([sys.executable, PROGRAM, manner], seconds=more.pop("seconds", 20), **more)
+        )
         return made[-1]
 
     yield begin

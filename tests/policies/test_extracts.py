@@ -18,7 +18,7 @@ import ctxkit as ck
 from ctxkit.engine import log_of
 from ctxkit.history import History, Log
 from ctxkit.messages import Message, Text
-from ctxkit.policies import extracts, lines, sentences
+from ctxkit.policies import extracts, message_lines, sentences
 from ctxkit.policies.summarisers import Extractive, Passage
 
 WORDS = st.sampled_from(
@@ -106,7 +106,7 @@ def test_lines_are_made_anew_where_summaries_have_filled_them(monkeypatch):
     history = shown(*(user(f"Never touch part {n}.") for n in range(9)))
     before = Extractive()(Passage(history, 8))
     old = history.log.memo["lines"][0]
-    monkeypatch.setattr(lines, "HELD", 10)
+    monkeypatch.setattr(message_lines, "HELD", 10)
     for n in range(3):
         made = history.summarise(4, f"Summary {n}.")
         assert "Earlier: Summary" in Extractive(share=1.0)(Passage(made, 3))

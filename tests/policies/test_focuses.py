@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from talks_by_chance import shown
 
-from ctxkit.policies import focuses, identifiers, prompts, sentences
+from ctxkit.policies import focuses, identifiers, sentences, summary_passages
 from ctxkit.policies.sentences import MARK
 from ctxkit.policies.summarisers import Extractive, Passage
 from ctxkit.policies.summary import Summary
@@ -111,7 +111,7 @@ def test_there_is_no_audit_where_it_would_take_the_room():
 
 
 @pytest.mark.parametrize(
-    "write", [lambda i, f: identifiers.instructions("strict", focus=f), prompts.focused]
+    "write", [lambda i, f: identifiers.instructions("strict", focus=f), summary_passages.focused]
 )
 def test_the_focus_is_found_in_the_instructions(write):
     history = shown(user("a"))
@@ -121,7 +121,7 @@ def test_the_focus_is_found_in_the_instructions(write):
 
 
 def test_a_focus_of_a_preset_and_one_by_hand_are_both_meant():
-    asked = prompts.focused("Summarise it.", "ids")
+    asked = summary_passages.focused("Summarise it.", "ids")
     by_hand = identifiers.instructions("strict", focus="paths\n\nand names")
     both = Passage(
         shown(user("a")), 1, instructions=f"{asked}\n\nWrite these sections: A.\n\n{by_hand}"

@@ -33,8 +33,17 @@ def test_hashes_are_compared_without_case_and_paths_with_it():
 
 
 def test_an_audit_names_all_that_is_missing():
-    why = ids.audit("## A\nnothing", sections=["## A", "## B"], names=list("wxyz"), ask="rewrite the parser module")
-    assert why == ("missing_section:## B", "missing_identifiers:w,x,y", "latest_user_ask_not_reflected")
+    why = ids.audit(
+        "## A\nnothing",
+        sections=["## A", "## B"],
+        names=list("wxyz"),
+        ask="rewrite the parser module",
+    )
+    assert why == (
+        "missing_section:## B",
+        "missing_identifiers:w,x,y",
+        "latest_user_ask_not_reflected",
+    )
 
 
 def test_a_heading_inside_a_sentence_is_no_section():
@@ -47,14 +56,20 @@ def test_names_are_asked_for_only_when_strict():
 
 @pytest.mark.parametrize(
     ("ask", "said", "good"),
-    [("", "", True), ("fix it", "x", False), ("fix parser bug", "parser bug", True), ("fix parser bug", "bug", False)],
+    [
+        ("", "", True),
+        ("fix it", "x", False),
+        ("fix parser bug", "parser bug", True),
+        ("fix parser bug", "bug", False),
+    ],
 )
 def test_the_last_request_is_looked_for(ask, said, good):
     assert ids.reflected(ask, said) is good
 
 
 @pytest.mark.parametrize(
-    "evil", ["a-" * 50_000, "/a" * 50_000, "a." * 50_000, "`" * 50_000, "C:\\" * 30_000, "a" * 100_000]
+    "evil",
+    ["a-" * 50_000, "/a" * 50_000, "a." * 50_000, "`" * 50_000, "C:\\" * 30_000, "a" * 100_000],
 )
 def test_hostile_text_costs_no_more_than_its_length(evil):
     start = time.process_time()

@@ -9,7 +9,7 @@ from ctxkit.policies import obligations as ob
 
 def test_ty9_a_long_goal_is_cut_to_240():
     """a previous goal of 400 x and nothing else: 237 x and three dots"""
-    assert ob.deterministic([], ob.Checkpoint(goal="x" * 400)).goal == "x" * 237 + "..."
+    assert ob.deterministic([], ob.Obligations(goal="x" * 400)).goal == "x" * 237 + "..."
 
 
 def test_goal_is_the_first_user_line_else_the_first_assistant_line():
@@ -29,17 +29,21 @@ def test_lines_differing_in_case_only_are_said_once():
 
 
 def test_rendering_says_what_it_left_out():
-    text = ob.rendered(ob.Checkpoint(goal="g", decisions=tuple(f"d{i}" for i in range(10))))
+    text = ob.rendered(ob.Obligations(goal="g", decisions=tuple(f"d{i}" for i in range(10))))
     assert "Goal:\ng" in text
     assert "- d7\n- ... and 2 more" in text
 
 
 def test_pending_work_is_rendered():
-    assert "is pending" in ob.rendered(ob.Checkpoint(), [result(of="c1", tool="deploy", pending=True)])
+    assert "is pending" in ob.rendered(
+        ob.Obligations(), [result(of="c1", tool="deploy", pending=True)]
+    )
 
 
 def test_a_checkpoint_of_a_model_is_checked():
-    assert ob.checkpoint({"goal": "g", "decisions": ["d"]}) == ob.Checkpoint(goal="g", decisions=("d",))
+    assert ob.checkpoint({"goal": "g", "decisions": ["d"]}) == ob.Obligations(
+        goal="g", decisions=("d",)
+    )
     with pytest.raises(BadArguments, match="decisions"):
         ob.checkpoint({"decision": []})
     with pytest.raises(BadArguments, match="text"):

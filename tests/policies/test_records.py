@@ -74,12 +74,16 @@ def test_reasoning_is_cut_and_absent_where_nothing_was_thought():
 
 
 def test_exploration_and_symbols_are_read_off_the_calls():
-    acts = records.actions([m for _ in range(3) for m in did("read_file", path="a.py")] + did("grep", pattern="TODO"))
+    acts = records.actions(
+        [m for _ in range(3) for m in did("read_file", path="a.py")] + did("grep", pattern="TODO")
+    )
     block = records.exploration(acts)
     assert "Files read: 1 (3 reads)" in block
     assert "  grep: TODO" in block
     assert "  read 3 times: a.py" in block
-    assert records.symbols([], [("", "def run(x):\n  class Inner:\n")]).count("SymbolDefinition") == 2
+    assert (
+        records.symbols([], [("", "def run(x):\n  class Inner:\n")]).count("SymbolDefinition") == 2
+    )
 
 
 def test_a_marker_of_failure_says_why():

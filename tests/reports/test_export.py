@@ -15,20 +15,31 @@ from ctxkit.reports.page import data
 
 def words(path) -> str:
     """The text of a page without its scripts, styles and tags."""
-    html = re.sub(r"<(script|style)\b.*?</\1>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    html = re.sub(
+        r"<(script|style)\b.*?</\1>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL
+    )
     return re.sub(r"<[^>]+>", " ", html)
 
 
 def body(path) -> str:
     """The page without plotly itself and without the data of charts."""
-    return re.sub(r"<script>.*?</script>", "<script></script>", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return re.sub(
+        r"<script>.*?</script>",
+        "<script></script>",
+        path.read_text(encoding="utf-8"),
+        flags=re.DOTALL,
+    )
 
 
 @pytest.fixture
 def story():
     a, b = user("find the queue"), assistant("it is fin-import-7", usage=usage(900, read=100))
-    cut = summarised([a, b], "Nothing yet.", tokens_before=1200, tokens_after=300, reason="too long")
-    return session(a, b, step(text="x" * 900), cut, assistant("done", usage=usage(400)), title="The queue")
+    cut = summarised(
+        [a, b], "Nothing yet.", tokens_before=1200, tokens_after=300, reason="too long"
+    )
+    return session(
+        a, b, step(text="x" * 900), cut, assistant("done", usage=usage(400)), title="The queue"
+    )
 
 
 def test_the_page_has_its_title_its_figures_and_its_compaction(story, tmp_path):

@@ -9,11 +9,11 @@ import zlib
 
 import pytest
 from builders import tool_call
+from ctxkit.tools.file_tools import file_tools
 
 from ctxkit.agent.running import run_tool
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Image, Text
-from ctxkit.tools.files import file_tools
 from ctxkit.tools.kernel import python_tool
 from ctxkit.tools.pictures import MOST_BYTES, as_picture, picture
 from ctxkit.tools.root import Root
@@ -24,11 +24,18 @@ def png(width=2, height=2):
     """A whole PNG of one colour."""
 
     def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     rows = b"".join(b"\0" + b"\xd0\x40\x20" * width for _ in range(height))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", head)
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
 
 
 PNG = png()

@@ -11,8 +11,8 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.ceilings import NEAR
 from ctxkit.metrics.indexes import Index
-from ctxkit.metrics.memories import Memory
-from ctxkit.metrics.stays import TURN, Risk, stays
+from ctxkit.metrics.item_arrays import ItemArrays
+from ctxkit.metrics.unremovable import TURN, Risk, stays
 from ctxkit.metrics.when import MORE_LOSS, when
 from ctxkit.sizes import sizes
 from ctxkit.sweeps.advice import MOST_OF_ONE, carried
@@ -34,12 +34,14 @@ def working(n: int = 120, back: int = 40, first: int = 4_000, by: int = 1_000, *
         size += by
         if i % 20 == 19:
             log.append(user("Go on."))
-    return session(*log, assistant("done", usage=usage(0, read=size, write=by), model=MODEL), **more)
+    return session(
+        *log, assistant("done", usage=usage(0, read=size, write=by), model=MODEL), **more
+    )
 
 
 def parts(s):
     anchored = sizes(s)
-    memory = Memory(s, Index(anchored))
+    memory = ItemArrays(s, Index(anchored))
     return anchored, memory, stays(s, anchored, memory)
 
 
@@ -101,7 +103,10 @@ RULES = ck.grid(
 
 
 def test_advice_that_one_session_carries_is_withheld():
-    long, short = working(160, back=2, id="long"), [working(20, back=2, id=f"s{i}") for i in range(5)]
+    long, short = (
+        working(160, back=2, id="long"),
+        [working(20, back=2, id=f"s{i}") for i in range(5)],
+    )
     found = ck.advise([long, *short], RULES)
     mine = found[found["rules"].str.startswith("pi")]
     assert len(mine)

@@ -8,7 +8,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.cache import noise
-from ctxkit.cache.calls import has_clock
+from ctxkit.cache.cached_calls import has_clock
 from ctxkit.cache.causes import cause
 from ctxkit.cache.predictions import prediction
 from ctxkit.cache.table import table
@@ -97,7 +97,7 @@ def test_pis_unexplained_misses_stay_unexplained(real):
 
 
 def test_a_cause_is_never_told_the_read(judged):
-    from ctxkit.cache.calls import asked
+    from ctxkit.cache.cached_calls import asked
 
     s = judged[0][0]
     assert [*map(cause, asked(s))] == [*map(cause, asked(noise.random_reads(s)))]

@@ -14,7 +14,9 @@ from ctxkit.widgets.scenes import PAGE, TEXT_CHARS, Scenes
 @pytest.fixture
 def story():
     a, b = user("first words"), assistant("found", usage=usage(50))
-    return session(a, b, step(text="long " * 300), summarised([a, b]), assistant("done", usage=usage(700)))
+    return session(
+        a, b, step(text="long " * 300), summarised([a, b]), assistant("done", usage=usage(700))
+    )
 
 
 def test_it_opens_at_the_last_call_with_the_largest_message_open(story):

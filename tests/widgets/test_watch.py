@@ -24,8 +24,16 @@ COUNT = tokens.named("chars/4")
 
 @pytest.fixture
 def live(tmp_path):
-    model = Scripted(script("audit").turns, name="audit", counter=COUNT, clock=lambda: 0.0, context_window=32_000)
-    made = LiveSession("one", model=model, rules=Rules(counter=COUNT), clock=lambda: 1e9, workspace=Workspace(tmp_path))
+    model = Scripted(
+        script("audit").turns, name="audit", counter=COUNT, clock=lambda: 0.0, context_window=32_000
+    )
+    made = LiveSession(
+        "one",
+        model=model,
+        rules=Rules(counter=COUNT),
+        clock=lambda: 1e9,
+        workspace=Workspace(tmp_path),
+    )
     with made:
         yield made
 
@@ -37,7 +45,9 @@ def run(shell, cell: str):
 
 
 def test_a_session_at_rest_is_shown_as_it_stands():
-    log = session(user("go"), step(text="x"), assistant("done", usage=usage(300)), context_window=1_000)
+    log = session(
+        user("go"), step(text="x"), assistant("done", usage=usage(300)), context_window=1_000
+    )
     shown = ck.watch(log)
     assert "Context: 300/1,000 (30%)" in shown.gauge.value
     assert 'aria-valuenow="300"' in shown.gauge.value
@@ -91,7 +101,9 @@ def test_stopped_it_stays_as_it_is(live):
 def test_a_name_is_followed_also_where_the_session_is_opened_anew(shell):
     run(shell, "%%agent --session billing\nWrite it")
     shown = ck.watch("billing")
-    run(shell, "%%agent --rules swe_agent_mask\nCheck it")  # other rules: the session is opened again
+    run(
+        shell, "%%agent --rules swe_agent_mask\nCheck it"
+    )  # other rules: the session is opened again
     assert "8 calls" in shown.gauge.value
     assert ck.watch().name == "billing"
 
@@ -103,7 +115,8 @@ def test_a_kept_session_of_no_shell_is_read_from_disk(shell):
 
 
 @pytest.mark.parametrize(
-    ("what", "said"), [("nobody", "No session is called 'nobody'"), (5, "not int"), (None, "begin one")]
+    ("what", "said"),
+    [("nobody", "No session is called 'nobody'"), (5, "not int"), (None, "begin one")],
 )
 def test_what_cannot_be_watched_is_named(shell, what, said):
     with pytest.raises(BadArguments, match=said):
