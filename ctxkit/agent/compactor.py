@@ -18,10 +18,10 @@ from ctxkit.agent.sent_prompts import Prompts
 from ctxkit.engine import schemas
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.chain import Joined, as_part
-from ctxkit.policies.reconstructions import failure
 from ctxkit.policies.summarisers import Extractive
 from ctxkit.policies.summary import Summary
 from ctxkit.redaction import redact
+from ctxkit.texts.reconstructions import failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable

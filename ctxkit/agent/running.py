@@ -17,7 +17,7 @@ import msgspec
 
 from ctxkit.errors import CtxkitError, did_you_mean
 from ctxkit.messages import Image, Message, Text
-from ctxkit.policies import trims
+from ctxkit.texts import trims
 from ctxkit.tools.pictures import as_picture, untaken
 from ctxkit.tools.tool import arguments_for
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Image, Message, Text, Thinking, ToolCall, Usage
-from ctxkit.policies import trims
+from ctxkit.texts import trims
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies import contents, trims
 from ctxkit.policies.chain import Joined
 from ctxkit.policies.reads import stale
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
+from ctxkit.texts import contents, trims
 
 if TYPE_CHECKING:
     from ctxkit.messages import Message

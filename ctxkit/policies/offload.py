@@ -10,9 +10,9 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from ctxkit.policies import contents
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,11 +9,11 @@ import zlib
 
 import pytest
 from builders import tool_call
-from ctxkit.tools.file_tools import file_tools
 
 from ctxkit.agent.running import run_tool
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Image, Text
+from ctxkit.tools.file_tools import file_tools
 from ctxkit.tools.kernel import python_tool
 from ctxkit.tools.pictures import MOST_BYTES, as_picture, picture
 from ctxkit.tools.root import Root

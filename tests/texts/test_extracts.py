@@ -18,8 +18,8 @@ import ctxkit as ck
 from ctxkit.engine import log_of
 from ctxkit.history import History, Log
 from ctxkit.messages import Message, Text
-from ctxkit.policies import extracts, message_lines, sentences
 from ctxkit.policies.summarisers import Extractive, Passage
+from ctxkit.texts import extracts, message_lines, sentences
 
 WORDS = st.sampled_from(
     [

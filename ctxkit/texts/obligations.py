@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.policies import contents, identifiers
+from ctxkit.texts import contents, identifiers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
