@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from importlib import util
 from pathlib import Path
 
-from ctxkit.prices import updates
+from ctxkit.prices import price_updates
 from ctxkit.tokens.vocabularies import CARRIED
 
 FOLDER = Path(__file__).parents[1] / "ctxkit" / "carried"
@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parents[1] / "ctxkit" / "carried"
 
 def main() -> None:
     """Write both kinds of files."""
-    table = updates.of_litellm(datetime.now(UTC).strftime("%Y-%m-%d"))
+    table = price_updates.of_litellm(datetime.now(UTC).strftime("%Y-%m-%d"))
     (FOLDER / "prices.json").write_bytes(table)
     spec = util.find_spec("litellm")
     if spec is None or spec.origin is None:

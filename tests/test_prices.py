@@ -19,7 +19,7 @@ from ctxkit import prices
 from ctxkit.carried import FOLDER
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.messages import Usage
-from ctxkit.prices import updates
+from ctxkit.prices import price_updates as updates
 
 TABLE = json.loads((FOLDER / "prices.json").read_text())["rows"]
 

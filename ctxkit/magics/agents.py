@@ -224,7 +224,9 @@ def _answer(
     Raises:
         ModelError: the model failed; the variable that was asked for has the outcome all the same.
     """
-    answer = Answer(outcome, live.session, shown, joined(kit, live))
+    answer = Answer(outcome, live.session, shown, joined(live))
+    if answer.own is not None:
+        kit.sessions.put(answer.own, f"{live.name}.own")
     if out:
         kit.shell.user_ns[out] = answer
     if outcome.ended == "error":

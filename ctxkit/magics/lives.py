@@ -261,7 +261,14 @@ class Lives:
         from ctxkit.agent.live import LiveSession
 
         if parts.via:
-            return guest_session(name, parts, settings, self._kit.seed)
+            return guest_session(
+                name,
+                parts.via,
+                root=parts.root,
+                servers=parts.mcp,
+                settings=settings,
+                seed=self._kit.seed,
+            )
         model = self.model(parts.model, parts.rules)
         return LiveSession(
             name,

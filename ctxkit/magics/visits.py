@@ -11,12 +11,11 @@ from ctxkit.errors import BadArguments
 from ctxkit.markup import line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from ctxkit.agent.live import LiveSession
-    from ctxkit.magics.kit import CtxKit
-    from ctxkit.magics.line_options import Ask
-    from ctxkit.magics.lives import Parts
+    from ctxkit.magics.servers import ServerCommand
     from ctxkit.session import Session
 
 _SCHEME = "acp:"
@@ -54,7 +53,7 @@ def via_command(words: str) -> tuple[str, ...]:
     return found
 
 
-def check_alone(asked: Ask) -> None:
+def check_alone(asked: Any) -> None:
     """Refuse options that say how an agent of ours is led.
 
     Raises:
@@ -68,8 +67,24 @@ def check_alone(asked: Ask) -> None:
         )
 
 
-def guest_session(name: str, parts: Parts, settings: Mapping[str, Any], seed: str) -> LiveSession:
+def guest_session(
+    name: str,
+    command: Sequence[str],
+    *,
+    root: Path | None,
+    servers: Mapping[str, ServerCommand],
+    settings: Mapping[str, Any],
+    seed: str,
+) -> LiveSession:
     """Return the session of an agent of another program; it is started at the first turn.
+
+    Args:
+        name: of the session.
+        command: what starts the agent.
+        root: where it works; None: the session's scratch folder.
+        servers: MCP servers that it is told of, by their names.
+        settings: how its parts were named.
+        seed: what the session's id follows from.
 
     Raises:
         StoreError: another process writes the session.
@@ -81,13 +96,13 @@ def guest_session(name: str, parts: Parts, settings: Mapping[str, Any], seed: st
     from ctxkit.presets.naming import as_rules
     from ctxkit.store.workspace import Workspace
 
-    agent = AcpAgent(parts.via)
+    agent = AcpAgent(command)
     model: Any = Elsewhere(agent)
-    folder = parts.root or Workspace().scratch(name)
-    servers = [
+    folder = root or Workspace().scratch(name)
+    told = [
         {"name": known or how.command[0], "command": how.command[0], "args": list(how.command[1:]),
          "env": [{"name": k, "value": v} for k, v in how.env]}
-        for known, how in parts.mcp.items()
+        for known, how in servers.items()
     ]  # fmt: skip
     return LiveSession(
         name,
@@ -95,23 +110,18 @@ def guest_session(name: str, parts: Parts, settings: Mapping[str, Any], seed: st
         rules=as_rules("none"),
         clock=time.time,
         tools=(),
-        root=parts.root,
+        root=root,
         words={**settings, "model": model.name},
         seed=seed,
-        via=partial(Guest, acp=agent, folder=str(folder.resolve()), servers=servers),
+        via=partial(Guest, acp=agent, folder=str(folder.resolve()), servers=told),
     )
 
 
-def joined(kit: CtxKit, live: LiveSession) -> Session | None:
-    """Return the log that an agent of another program wrote of itself, known to the magics as
-    `NAME.own`.
-    """
+def joined(live: LiveSession) -> Session | None:
+    """Return the log that an agent of another program wrote of itself, where it is found."""
     from ctxkit.agent.guests import Guest
     from ctxkit.agent.own_logs import own_log
 
     if not isinstance(live.agent, Guest) or not live.agent.acp.session:
         return None
-    own = own_log(live.agent.acp.session, live.session.started or 0.0)
-    if own is not None:
-        kit.sessions.put(own, f"{live.name}.own")
-    return own
+    return own_log(live.agent.acp.session, live.session.started or 0.0)

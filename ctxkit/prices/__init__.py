@@ -12,7 +12,7 @@ import msgspec
 from ctxkit.carried import FOLDER
 from ctxkit.errors import BadArguments
 from ctxkit.prices.model_rows import MILLION, candidates
-from ctxkit.prices.updates import Table, kept, update
+from ctxkit.prices.price_updates import Table, kept, update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
