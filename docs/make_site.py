@@ -48,7 +48,13 @@ NAV = {
     "Notebooks": [],
     "Gallery": ["gallery.md"],
     "Reference": ["frames.md", "scores.md", "systems.md", "formats.md"],
-    "How far to trust it": ["trust.md", "conformance.md", "mission.md", "benchmarks.md", "review.md"],
+    "How far to trust it": [
+        "trust.md",
+        "conformance.md",
+        "mission.md",
+        "benchmarks.md",
+        "review.md",
+    ],
     "Develop": [
         "contributing.md",
         "architecture.md",

@@ -16,10 +16,10 @@ import sys
 import ctxkit as ck
 assert "site-packages" in ck.__file__, ck.__file__
 session = ck.read(ck.samples.path("billing"))
-table = ck.compare(session, ["pi", "clear:keep_last=3"])
+table = ck.compare(session, ["pi", "codex"])
 assert round(table["cost_usd"].iloc[0], 2) == 3.29, table
 assert len(ck.frame(session, per="call")) == 343
-assert ck.report(session).window == 48_000
+assert ck.report(session).groups()["tool schemas"] > 0
 assert ck.plots.growth(session)._repr_mimebundle_()
 assert ck.prices.price("claude-sonnet-4-5").input == 3e-6
 from ctxkit import tokens
@@ -92,7 +92,11 @@ def test_it_is_installed_and_used_in_an_empty_environment(dist, tmp_path):
     python = tmp_path / "venv" / "bin" / "python"
     ran(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel)
     assert "litellm" not in ran(python, "-m", "pip", "list").lower()
-    where = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    where = {
+        "HOME": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "OPENAI_API_KEY": "none",
+    }
     for script in (FIRST, ASKING):
         subprocess.run([str(python), "-c", script], cwd=tmp_path, check=True, timeout=300,
                        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | where)  # fmt: skip
