@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ctxkit.agent.span_exports import SpanAddress
     from ctxkit.engine.sent import SentItem
     from ctxkit.memory import MemoryEntry
-    from ctxkit.messages import Edit, Message, ToolSchema
+    from ctxkit.messages import Edit, Image, Message, ToolSchema
     from ctxkit.models.model import Model
     from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
@@ -83,6 +83,7 @@ class LiveSession:
         memory: what is remembered for it; None: nothing is, and nothing is kept.
         agent: its name among others; a team has several.
         parent: id of the session that it is a part of.
+        via: makes what works on it (`guests.Guest`); None: an `Agent`.
         more: what `Agent` takes beside: `approve`, `summary_model`, `summary_seconds`, `prompts`.
 
     Raises:
@@ -114,6 +115,7 @@ class LiveSession:
         memory: SessionMemory | None = None,
         agent: str = "main",
         parent: str | None = None,
+        via: Callable[..., Agent] | None = None,
     ) -> None:
         self.memory = memory
         self.workspace = workspace or Workspace()
@@ -127,7 +129,7 @@ class LiveSession:
         own = tools_of(
             tools, self.root, namespace if namespace is not None else {}, self.store, work
         )
-        offered = tuple(t.schema for t in (*own, COMPACT))
+        offered = () if via else tuple(t.schema for t in (*own, COMPACT))
         self.settings = {
             "model": model.name,
             "rules": rules.label,
@@ -166,7 +168,7 @@ class LiveSession:
                 self.root, lambda name, text: self.workspace.keep(results, name, text)
             )
             self._work = files
-            self.agent = Agent(
+            self.agent = (via or Agent)(
                 self.log.session,
                 model=model,
                 rules=rules,
@@ -274,10 +276,13 @@ class LiveSession:
         if hear in self._listeners:
             self._listeners.remove(hear)
 
-    async def turn(self, prompt: str, heard: Sequence[Message] = ()) -> Outcome:
+    async def turn(
+        self, prompt: str, heard: Sequence[Message] = (), attached: Sequence[Image] = ()
+    ) -> Outcome:
         """Take one turn; a snapshot row is written at its end, however it ends.
 
-        `heard` is what other agents said since the last turn: it is written before the prompt.
+        `heard` is what other agents said since the last turn: it is written before the prompt;
+        `attached` are pictures that go with it.
 
         Raises:
             StoreError: the kit itself failed; the session is whole, and the sentence names the file
@@ -291,7 +296,7 @@ class LiveSession:
                 if sections is not None and "memory" in sections.names:
                     await self._promotions.before(self.name, prompt)
                 try:
-                    ended = await self.agent.turn(prompt, heard)
+                    ended = await self.agent.turn(prompt, heard, attached)
                 finally:
                     self._turns.end(self.session)
                 await self._promotions.after(self.name)

@@ -18,12 +18,12 @@ from ctxkit.amounts import counted, dollars, number
 from ctxkit.boards.board_cells import GROUPED, HEADS, WAYS, first, group_of, row_of
 from ctxkit.boards.kept import FileNotes, Stamp
 from ctxkit.boards.tallied import Tallied, family, opened, tallied
+from ctxkit.caches import cache_folder
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
 from ctxkit.markup import NO_MATH, escape
 from ctxkit.readers.log_folders import LOGS, find
 from ctxkit.readers.reader_names import read_all
 from ctxkit.sheets import INK, Heading, Tabular
-from ctxkit.tokens.vocabularies import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

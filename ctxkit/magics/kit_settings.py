@@ -37,6 +37,10 @@ class KitSettings(Magics):
     tools = Unicode("files", help="The tools of `%%agent` unless --tools names others.").tag(
         config=True
     )
+    via = Unicode("", help="An agent of another program that works: acp:COMMAND.").tag(config=True)
+    mcp = Unicode("", help="MCP servers of `%%agent`: a command, a file, a variable.").tag(
+        config=True
+    )
     root = Unicode("", help="The folder of the file tools; empty: a scratch folder.").tag(
         config=True
     )

@@ -131,10 +131,8 @@ class Watcher(anywidget.AnyWidget):  # type: ignore[misc]
             )
             state = "followed" if self._tail is not None else ""
             return Gauge(self.name, _last(session), _window(session), *done, state, note)
-        context, state = live.agent.compactor.context, "running" if self._turning else "at rest"
-        return Gauge(
-            self.name, context.coming, context.run.room.limit, *done, state, live.agent.model.notice
-        )
+        state = "running" if self._turning else "at rest"
+        return Gauge(self.name, *live.agent.gauge(), *done, state, live.agent.model.notice)
 
     def to_text(self) -> str:
         """Return what is shown as text."""
