@@ -44,6 +44,8 @@ _NAMES = {
     "thrash": "widgets",
     "export": "reports",
     "team": "teams",
+    "check": "course",
+    "contest": "course",
     "spend": "spending",
     "board": "boards",
     "record": "recorders",
@@ -64,6 +66,7 @@ _NAMES = {
     "StoreError": "errors",
 }
 _ROOMS = (
+    "course",
     "gates",
     "metrics",
     "plots",

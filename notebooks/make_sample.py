@@ -14,8 +14,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]  # the kit of this repository, which the files are written to
+# The kit of this repository, which the files are written to.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parent))
 
 from sample import chat, inbox, incident, migration, repository, research, story
 from sample.agent import Agent
@@ -30,18 +31,38 @@ if TYPE_CHECKING:
 
 SEED = 4127
 STARTED = 1773307800.0  # Thursday 12 March 2026, 09:30 UTC
-OTHERS = {"chat": chat, "inbox": inbox, "incident": incident, "migration": migration, "research": research}
+OTHERS = {
+    "chat": chat,
+    "inbox": inbox,
+    "incident": incident,
+    "migration": migration,
+    "research": research,
+}
 
 
 def _tool(name: str, description: str, **fields: str) -> ToolSchema:
     properties = {field: {"type": kind} for field, kind in fields.items()}
-    return ToolSchema(name=name, description=description, parameters={"type": "object", "properties": properties})
+    return ToolSchema(
+        name=name, description=description, parameters={"type": "object", "properties": properties}
+    )
 
 
 TOOLS = (
-    _tool("read_file", "Read a file, or some of its lines.", path="string", first="integer", last="integer"),
+    _tool(
+        "read_file",
+        "Read a file, or some of its lines.",
+        path="string",
+        first="integer",
+        last="integer",
+    ),
     _tool("search", "Search files with a regular expression.", pattern="string", path="string"),
-    _tool("edit", "Replace a text in a file, or create the file.", path="string", old="string", new="string"),
+    _tool(
+        "edit",
+        "Replace a text in a file, or create the file.",
+        path="string",
+        old="string",
+        new="string",
+    ),
     _tool("run", "Run a command in the repository.", command="string"),
 )
 
@@ -54,7 +75,9 @@ def make(name: str = "billing") -> ck.Session:
 def _billing() -> ck.Session:
     rng, count = random.Random(SEED), tokens.exact()
     fixed = 1_240 + sum(count(f"{t.name}{t.description}{t.parameters}") for t in TOOLS)
-    tape = Tape(story.SYSTEM, rng=rng, count=count, summary=story.summary, fixed=fixed, start=STARTED)
+    tape = Tape(
+        story.SYSTEM, rng=rng, count=count, summary=story.summary, fixed=fixed, start=STARTED
+    )
     story.play(Agent(tape, repository.files(rng), rng))
     return ck.Session(
         id="billing", title="BILL-4127: the nightly export fails", agent="main", product="sample", cwd="/srv/billing",

@@ -47,29 +47,49 @@ _WHY = (
 
 def play(rng: Random, count: Callable[[str], int]) -> Tape:
     """Return the tape of five weeks of talk."""
-    tape = Tape(SYSTEM, rng=rng, count=count, summary=lambda _: "", fixed=40, start=STARTED, of=HAIKU)
+    tape = Tape(
+        SYSTEM, rng=rng, count=count, summary=lambda _: "", fixed=40, start=STARTED, of=HAIKU
+    )
     tape.user(
         "I move my bakery to Linden Street 14 on 2026-05-04. Two things: the shop must never be closed for more than "
         "3 days in a row, and all of it together must not cost more than 64,000 euros. Help me to plan.", 5.0,
     )  # fmt: skip
-    tape.answer("Gladly. " + _advice(rng, 7) + " Shall we begin with the oven? It has the longest wait.")
+    tape.answer(
+        "Gladly. " + _advice(rng, 7) + " Shall we begin with the oven? It has the longest wait."
+    )
     offers = {}
     for about, firm in TOPICS:
         number, price = f"OFF-{rng.randrange(1000, 9999)}", f"{rng.randrange(900, 9900):,} euros"
         offers[about] = (number, firm, price)
-        tape.user(f"Now {about}. {firm} offers {price}, the offer is {number}. What do you think?", _pause(rng))
-        tape.answer(f"{number} of {firm}: {price} is within what I would expect. {_advice(rng, 14)}")
+        tape.user(
+            f"Now {about}. {firm} offers {price}, the offer is {number}. What do you think?",
+            _pause(rng),
+        )
+        tape.answer(
+            f"{number} of {firm}: {price} is within what I would expect. {_advice(rng, 14)}"
+        )
         tape.user(f"And what should I ask {firm} before I sign?", rng.uniform(20, 240))
-        tape.answer(f"Three things. {_advice(rng, 14)} And who pays if {about} is not ready on 2026-05-04.")
+        tape.answer(
+            f"Three things. {_advice(rng, 14)} And who pays if {about} is not ready on 2026-05-04."
+        )
     for about, firm in rng.sample(TOPICS, 9):
         number, _, price = offers[about]
-        tape.user(f"Back to {about}: what was the number of the offer, and what did it cost?", _pause(rng))
+        tape.user(
+            f"Back to {about}: what was the number of the offer, and what did it cost?", _pause(rng)
+        )
         tape.answer(f"It was {number} of {firm}, {price}. {_advice(rng, 12)}")
         tape.user("They want to come a week later. Does that break anything?", rng.uniform(20, 400))
-        tape.answer(f"{_advice(rng, 13)} The shop would still be closed for no more than 3 days in a row.")
-    tape.user("Please write it all up for my wife: every offer with its number and price, and the sum.", _pause(rng))
+        tape.answer(
+            f"{_advice(rng, 13)} The shop would still be closed for no more than 3 days in a row."
+        )
+    tape.user(
+        "Please write it all up for my wife: every offer with its number and price, and the sum.",
+        _pause(rng),
+    )
     listed = " ".join(f"{n} ({firm}): {price}." for n, firm, price in offers.values())
-    tape.answer(f"{listed} All of it stays under 64,000 euros, and the move is on 2026-05-04. {_advice(rng, 3)}")
+    tape.answer(
+        f"{listed} All of it stays under 64,000 euros, and the move is on 2026-05-04. {_advice(rng, 3)}"
+    )
     return tape
 
 

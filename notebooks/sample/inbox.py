@@ -25,7 +25,9 @@ NAMES = ("amira", "bruno", "chen", "dora", "emil", "fatou", "goran", "hanna", "i
 
 def play(rng: Random, count: Callable[[str], int]) -> Tape:
     """Return the tape of one week."""
-    tape = Tape(SYSTEM, rng=rng, count=count, summary=lambda _: "", fixed=FIXED, start=STARTED, of=LARGE)
+    tape = Tape(
+        SYSTEM, rng=rng, count=count, summary=lambda _: "", fixed=FIXED, start=STARTED, of=LARGE
+    )
     open_: list[tuple[str, str]] = []
     for day in range(5):
         tape.user(
@@ -38,15 +40,28 @@ def play(rng: Random, count: Callable[[str], int]) -> Tape:
         for line in listed.splitlines():
             number, sender = line.split()
             wanted = f"Please confirm booking BK-{rng.randrange(1000, 9999)} for room {rng.choice('ABCD')}-{rng.randrange(100, 400)}."
-            tape.step(("mail_read", {"id": number}, letter(rng, sender, "the booking", wanted), False))
+            tape.step(
+                ("mail_read", {"id": number}, letter(rng, sender, "the booking", wanted), False)
+            )
             open_.append((sender.split("@")[0], wanted.removeprefix("Please confirm booking ")))
-        events = "\n".join(f"2026-03-{16 + day} {9 + i}:00 {rng.choice(NAMES)} {rng.choice(NAMES)}" for i in range(6))
+        events = "\n".join(
+            f"2026-03-{16 + day} {9 + i}:00 {rng.choice(NAMES)} {rng.choice(NAMES)}"
+            for i in range(6)
+        )
         tape.step(("calendar_list", {"day": f"2026-03-{16 + day}"}, events, False))
         tape.answer(" ".join(f"{name} wants {what}" for name, what in open_[-5:]))
         for name, what in rng.sample(open_, 4):
-            tape.user(f"Draft an answer to {name}. Which booking was that?", rng.choice((45.0, 150.0, 900.0)))
+            tape.user(
+                f"Draft an answer to {name}. Which booking was that?",
+                rng.choice((45.0, 150.0, 900.0)),
+            )
             booking = what.split()[0]
-            done = ("mail_draft", {"to": f"{name}@example.org", "about": booking}, f"draft saved for {booking}", False)
+            done = (
+                "mail_draft",
+                {"to": f"{name}@example.org", "about": booking},
+                f"draft saved for {booking}",
+                False,
+            )
             tape.step(done, thinking=f"The booking of {name} was {booking}.")
             tape.answer(f"The draft confirms {what} It waits for your word.")
     return tape

@@ -12,7 +12,14 @@ if TYPE_CHECKING:
     from random import Random
 
 MINI = Provider(
-    model="gpt-5-mini", window=100_000, due=82_000, keep=16_000, input=0.25e-6, read=0.025e-6, write=None, output=2e-6
+    model="gpt-5-mini",
+    window=100_000,
+    due=82_000,
+    keep=16_000,
+    input=0.25e-6,
+    read=0.025e-6,
+    write=None,
+    output=2e-6,
 )
 TITLE = "Checkout fails at night"
 STARTED = 1774058400.0  # Saturday 21 March 2026, 02:00 UTC
@@ -26,7 +33,15 @@ SERVICES = ("checkout", "cart", "payments", "ledger", "stock", "gateway", "maile
 def play(rng: Random, count: Callable[[str], int]) -> Tape:
     """Return the tape of a night and a morning."""
     traces: dict[str, str] = {}
-    tape = Tape(SYSTEM, rng=rng, count=count, summary=lambda n: _notes(n, traces), fixed=1_500, start=STARTED, of=MINI)
+    tape = Tape(
+        SYSTEM,
+        rng=rng,
+        count=count,
+        summary=lambda n: _notes(n, traces),
+        fixed=1_500,
+        start=STARTED,
+        of=MINI,
+    )
     tape.user(
         "Checkout fails for a third of all orders since 02:17. The release was rel-2026.12.3. Do not roll back before we "
         "know why, and never touch ledger-db-2.", 3.0,
@@ -41,16 +56,34 @@ def play(rng: Random, count: Callable[[str], int]) -> Tape:
                 figures = "\n".join(f"p{q} {rng.randrange(20, 4_000)}ms" for q in (50, 90, 99))
                 tape.step(("metrics", {"service": service, "of": "latency"}, figures, False))
             if rng.random() < 0.4:
-                tape.answer(f"{service}: {fact}. That fits, but it is a guess until we see it in another service.")
+                tape.answer(
+                    f"{service}: {fact}. That fits, but it is a guess until we see it in another service."
+                )
                 tape.user("Go on with the next one.", rng.uniform(15, 200))
-        tape.answer(f"Round {round_ + 1} is done: {', '.join(traces.values())} all end in payments.")
+        tape.answer(
+            f"Round {round_ + 1} is done: {', '.join(traces.values())} all end in payments."
+        )
         tape.user("Look again, a bit later in the night.", (500.0, 1_500.0, 60.0)[round_])
     first = traces["checkout"]
-    tape.step(("trace", {"id": first}, log(rng, "payments", 60, (f"{first} waits for ledger-db-2",)), False))
-    tape.answer(f"{first} waits for a lock on ledger-db-2 that rel-2026.12.3 takes twice. That is the cause.")
-    tape.user("It is morning. Write the report: cause, traces by service, what we did not touch.", 15_000.0)
+    tape.step(
+        (
+            "trace",
+            {"id": first},
+            log(rng, "payments", 60, (f"{first} waits for ledger-db-2",)),
+            False,
+        )
+    )
+    tape.answer(
+        f"{first} waits for a lock on ledger-db-2 that rel-2026.12.3 takes twice. That is the cause."
+    )
+    tape.user(
+        "It is morning. Write the report: cause, traces by service, what we did not touch.",
+        15_000.0,
+    )
     listed = "; ".join(f"{s}: {t}" for s, t in traces.items())
-    tape.answer(f"Cause: rel-2026.12.3 takes a lock on ledger-db-2 twice. Traces: {listed}. ledger-db-2 was not touched.")
+    tape.answer(
+        f"Cause: rel-2026.12.3 takes a lock on ledger-db-2 twice. Traces: {listed}. ledger-db-2 was not touched."
+    )
     return tape
 
 

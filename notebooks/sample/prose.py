@@ -7,9 +7,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from random import Random
 
-_WHO = ("The report", "One survey", "An older study", "The authors", "A field trial", "The agency", "Most owners")
+_WHO = (
+    "The report",
+    "One survey",
+    "An older study",
+    "The authors",
+    "A field trial",
+    "The agency",
+    "Most owners",
+)
 _DID = ("finds", "puts", "expects", "measured", "doubts", "gives", "corrects")
-_OF = ("in the first winter", "after five years", "under part load", "in small houses", "on paper", "in the north")
+_OF = (
+    "in the first winter",
+    "after five years",
+    "under part load",
+    "in small houses",
+    "on paper",
+    "in the north",
+)
 _BUT = (
     "Others disagree, and say why.", "The sample was small.", "No price is named.", "It was repeated twice.",
     "That holds for new parts only.", "A footnote takes it back.", "The figure was checked on site.",
@@ -19,7 +34,14 @@ _THINGS = (
     "grants", "fans", "boilers", "sensors", "walls", "cellars", "cables",
 )  # fmt: skip
 _LEVELS = ("INFO", "INFO", "INFO", "INFO", "WARN", "DEBUG")
-_ACTS = ("request served", "retry scheduled", "lease renewed", "cache filled", "pool grown", "batch flushed")
+_ACTS = (
+    "request served",
+    "retry scheduled",
+    "lease renewed",
+    "cache filled",
+    "pool grown",
+    "batch flushed",
+)
 
 
 def page(rng: Random, title: str, facts: tuple[str, ...], sentences: int = 60) -> str:
@@ -54,7 +76,11 @@ def source(rng: Random, name: str, functions: int, call: str) -> str:
     out = [f'"""The {name} of the shop."""', "from shop import api, models", ""]
     for i in range(functions):
         thing = rng.choice(_THINGS)
-        body = f"    rows = {call}({thing!r}, limit={rng.randrange(10, 500)})" if i % 3 == 0 else "    rows = []"
+        body = (
+            f"    rows = {call}({thing!r}, limit={rng.randrange(10, 500)})"
+            if i % 3 == 0
+            else "    rows = []"
+        )
         out += [
             "", f"def {name}_{thing}_{i}(order, *, dry=False):", f'    """Work out the {thing} of an order."""', body,
             f"    total = sum(r.amount for r in rows) * {rng.randrange(2, 90)}",
@@ -68,4 +94,8 @@ def letter(rng: Random, name: str, about: str, fact: str = "") -> str:
     lines = [_sentence(rng) for _ in range(rng.randrange(6, 16))]
     if fact:
         lines.insert(rng.randrange(len(lines)), fact)
-    return f"From: {name}\nSubject: {about}\n\n" + " ".join(lines) + f"\n\nBest wishes, {name.split('@', 1)[0].title()}"
+    return (
+        f"From: {name}\nSubject: {about}\n\n"
+        + " ".join(lines)
+        + f"\n\nBest wishes, {name.split('@', 1)[0].title()}"
+    )

@@ -27,7 +27,15 @@ TOPICS = (
 def play(rng: Random, count: Callable[[str], int]) -> Tape:
     """Return the tape of one day of reading."""
     found: list[tuple[str, str, str]] = []
-    tape = Tape(SYSTEM, rng=rng, count=count, summary=lambda _: _notes(found), fixed=900, start=STARTED, of=LARGE)
+    tape = Tape(
+        SYSTEM,
+        rng=rng,
+        count=count,
+        summary=lambda _: _notes(found),
+        fixed=900,
+        start=STARTED,
+        of=LARGE,
+    )
     tape.user(
         "Are heat pumps worth it in houses from before 1940? I need a report with sources for the council on Thursday. "
         "Constraints: no figures older than 2021, and never cite a page of a seller.", 4.0,
@@ -40,14 +48,19 @@ def play(rng: Random, count: Callable[[str], int]) -> Tape:
     for topic, figure, url in found[:6]:
         step = ("open", {"url": url, "find": topic}, f"...{figure}...", False)
         tape.step(step, text=f"I check the source on {topic} once more before I cite {url}.")
-    tape.answer("# Report\n\n" + "\n".join(f"* {topic}: {figure} ({url})" for topic, figure, url in found))
+    tape.answer(
+        "# Report\n\n" + "\n".join(f"* {topic}: {figure} ({url})" for topic, figure, url in found)
+    )
     tape.user("Which of these rest on one source only?", 1_900.0)
     tape.answer("These: " + "; ".join(f"{topic} ({url})" for topic, _, url in found[::4]))
     return tape
 
 
 def _look_up(tape: Tape, rng: Random, topic: str, found: list[tuple[str, str, str]]) -> None:
-    urls = [f"https://{site}.example/{topic.replace(' ', '-')}/{rng.randrange(100, 999)}" for site in "abcdef"]
+    urls = [
+        f"https://{site}.example/{topic.replace(' ', '-')}/{rng.randrange(100, 999)}"
+        for site in "abcdef"
+    ]
     results = "\n".join(f"{i}. {u}\n   {page(rng, topic, (), 3)}" for i, u in enumerate(urls, 1))
     asked = ("search", {"query": f"{topic} old houses measured"}, results, False)
     tape.step(asked, thinking=f"What is known about {topic}?")
