@@ -39,6 +39,7 @@ _NAMES = {
     "explore": "widgets",
     "tune": "widgets",
     "watch": "widgets",
+    "break_even": "widgets",
     "budget": "widgets",
     "savings": "widgets",
     "thrash": "widgets",

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from ctxkit.widgets.byhand.saved import SavingsChart
     from ctxkit.widgets.byhand.thrashed import ThrashChart
     from ctxkit.widgets.explorer import Explorer
+    from ctxkit.widgets.paybacks import BreakEven
     from ctxkit.widgets.tuner import Tuner
     from ctxkit.widgets.watcher import Watcher
 
-__all__ = ["budget", "explore", "savings", "thrash", "tune", "watch"]
+__all__ = ["break_even", "budget", "explore", "savings", "thrash", "tune", "watch"]
 __dir__ = listed(__all__)
 
 
@@ -40,6 +41,27 @@ def explore(session: Session, call: int = -1) -> Explorer:
 
     index = session.call(call).index if session.calls else 0
     return Explorer(Scenes(session), index)
+
+
+@of_session
+def break_even(session: Session, call: int = -1) -> BreakEven:
+    """Return a widget that takes a result out of one prompt, and says when that has paid for itself.
+
+    What stands behind it must be written to the cache anew, where it would have been read; then
+    each call reads less: ``N > (w - r) S / (r x)``, with `w` and `r` the prices of a written and a
+    read token, `x` tokens taken and `S` tokens behind them.
+
+    Args:
+        session: a session whose record tells cached from uncached input, or a replay of one.
+        call: number of the call, negatives from the end.
+
+    Raises:
+        BadArguments: there is no such call, nothing says what it read, or its model has no price.
+    """
+    from ctxkit.plots._strip import strip_data
+    from ctxkit.widgets.paybacks import BreakEven
+
+    return BreakEven(session, strip_data(session, call))
 
 
 def tune(session: Given, rules: AnyRules, **ranges: tuple[float, ...]) -> Tuner:
