@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Exercise", "check", "exercise", "guess", "tasks"]
 
-_LESSONS = tuple(f"lesson_{n:02d}" for n in range(1, 10))
+_LESSONS = tuple(f"lesson_{n:02d}" for n in range(1, 10)) + ("lesson_appendix",)
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def _scripted(name: str, counter: Counter, clock: Callable[[], float], own: dict
     elif name in SCRIPTS:
         turns, window = script(name).turns, SCRIPT_WINDOW
     elif name == LOOKUP:
-        return Lookup(name=name, counter=counter, clock=clock)
+        return Lookup(name=name, counter=counter, context_window=SCRIPT_WINDOW, clock=clock)
     else:
         known = [*SCRIPTS, LOOKUP, *own]
         raise BadArguments(f"There is no script {name!r}; there are {', '.join(known)}.{did_you_mean(name, known)}")

@@ -8,7 +8,7 @@ from ctxkit.course.exercises import exercise, guess
 from ctxkit.course.marks import guessed, number
 from ctxkit.course.matter import above, figures, replayed, sample
 
-_PAYS, _PEAK, _MOST = 30, 30_000, 2.60
+_PAYS, _PEAK, _MOST = 25, 30_000, 2.60
 
 
 @guess(
