@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Exercise", "check", "exercise", "guess", "tasks"]
 
-_LESSONS = tuple(f"lesson_{n:02d}" for n in range(1, 10)) + ("lesson_appendix",)
+_LESSONS = tuple(f"lesson_{n}" for n in (*(f"{n:02d}" for n in range(1, 10)), "appendix"))
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def check(key: str, answer: Any = ..., *given: Any) -> Mark:
     known = _all()
     if key not in known:
         raise BadArguments(
-            f"There is no exercise {key!r}; there are {', '.join(sorted(known))}."
+            f"There is no exercise {key!r}; ctxkit.course.tasks() lists them."
             f"{did_you_mean(str(key), known)}"
         )
     asked = known[key]

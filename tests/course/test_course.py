@@ -67,7 +67,7 @@ def test_an_exercise_without_an_answer_is_read_out():
     assert told.right is None
     assert "three dots" in str(told)
     with pytest.raises(BadArguments, match="Did you mean '03-a'"):
-        ck.check("3-a", 1)
+        ck.check("03-aa", 1)
 
 
 def test_rules_are_marked_by_what_they_do():
