@@ -85,7 +85,7 @@ def _meant(given: Any, told: Any = None) -> str:
 def _cheapest(given: Any, runs: Any = None) -> str:
     names = ["reserve_tokens", "keep_recent_tokens"]
     table = _table(runs, names[0], "runs")
-    best = table.groupby(names, as_index=False)["cost_usd"].mean().sort_values("cost_usd")
+    best = table.groupby(names)["cost_usd"].mean().reset_index().sort_values("cost_usd")
     right = tuple(int(best[name].iloc[0]) for name in names)
     if not isinstance(given, (tuple, list)) or len(given) != 2:
         return "Give two numbers: (reserve_tokens, keep_recent_tokens)."
