@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.markup import escape
+from ctxkit.sheets import INK
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -30,6 +33,14 @@ class Mark:
         return f"{self.key}: {word}{self.said}"
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head, _, rest = str(self).partition(": ")
+        ink = {True: "#009e73", False: "#d55e00", None: "#3a93cc"}[self.right]
+        return (
+            f'<div style="{INK};border-left:4px solid {ink};padding:2px 10px;margin:4px 0;'
+            f'max-width:52em"><strong>{escape(head)}</strong>: {escape(rest, 2000)}</div>'
+        )
 
 
 def number(
@@ -106,7 +117,7 @@ def guessed(given: Any, right: float, unit: str = "") -> str:
     near = off <= 0.1 * abs(right)
     return (
         f"You said {_told(float(given), unit)}, it is {_told(right, unit)}: "
-        f"{'well guessed.' if near else 'off by ' + _told(off, unit) + '.'}"
+        f"{'well guessed.' if near else 'off by ' + _told(off, 'points' if unit == '%' else unit) + '.'}"
     )
 
 
