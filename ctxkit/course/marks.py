@@ -7,7 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.markup import escape
-from ctxkit.sheets import INK
+from ctxkit.sheets import INK, NO_MATH
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -38,7 +38,7 @@ class Mark:
         head, _, rest = str(self).partition(": ")
         ink = {True: "#009e73", False: "#d55e00", None: "#3a93cc"}[self.right]
         return (
-            f'<div style="{INK};border-left:4px solid {ink};padding:2px 10px;margin:4px 0;'
+            f'<div class="{NO_MATH}" style="{INK};border-left:4px solid {ink};padding:2px 10px;margin:4px 0;'
             f'max-width:52em"><strong>{escape(head)}</strong>: {escape(rest, 2000)}</div>'
         )
 

@@ -57,9 +57,9 @@ class Blocks:
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
             "font": {"color": TEXT, "size": 12},
-            "height": 150 + 70 * len(self.rows),
-            "margin": {"l": 90 if len(self.rows) > 1 else 12, "r": 12, "t": 44, "b": 44},
-            "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+            "height": 170 + 70 * len(self.rows),
+            "margin": {"l": 90 if len(self.rows) > 1 else 12, "r": 12, "t": 44, "b": 84},
+            "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
             "xaxis": {**axis, "rangemode": "tozero", "separatethousands": True},
             "yaxis": {
                 "autorange": "reversed",

@@ -110,16 +110,16 @@ class BreakEven(w.VBox):  # type: ignore[misc]
             raise BadArguments(f"Nothing can be weighed at call {strip.call}: {what}.")
         self.strip, self.price, self.results = strip, found, results
         half = [b for b in results if b.start < strip.tokens / 2] or results
-        options = [(f"{i}: {b.name} ({b.tokens:,})", i) for i, b in enumerate(results)]
         wide = {"style": {"description_width": "150px"}, "layout": w.Layout(width="auto")}
-        self.taken = w.SelectionSlider(
-            options=options,
-            value=results.index(max(half, key=lambda b: b.tokens)),
-            description="result taken out",
-            **wide,
-        )
+        first = results.index(max(half, key=lambda b: b.tokens))
+        self.taken = w.IntSlider(first, 0, len(results) - 1, description="result taken out", **wide)
         self.calls = w.IntSlider(100, 1, _MOST, description="calls to come", **wide)
-        self.cold = w.Checkbox(value=False, description="after a pause: the cache has died")
+        self.cold = w.Checkbox(
+            value=False,
+            description="after a pause: the cache has died",
+            style={"description_width": "initial"},
+            layout=w.Layout(width="auto"),
+        )
         self.picture = w.HTML()
         super().__init__([self.taken, self.calls, self.cold, self.picture])
         for control in (self.taken, self.calls, self.cold):
@@ -171,7 +171,8 @@ class BreakEven(w.VBox):  # type: ignore[misc]
         rows = (Row("as it is", tuple(was)), Row("without it", cut.without().spans()))
         bill = table(("next call", "read", "written", "fresh", "dollars"), self.rows())
         return (
-            f'<div style="color:{TEXT}"><strong>Taken out: {escape(cut.block.name, 90)}</strong>'
+            f'<div style="color:{TEXT}"><div><strong>Taken out: {escape(cut.block.name, 90)}</strong>'
+            f" ({cut.block.tokens:,} tokens)</div>"
             f"{Blocks(kinds=(*KINDS, ('taken out', COLOURS[0])), rows=rows).svg()}"
             f'<div role="status" style="line-height:1.6">{escape(self.said(), 400)}</div>{bill}'
             f'<div style="color:{SOFT}">Dollars gained, by calls to come:</div>'
