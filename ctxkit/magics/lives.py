@@ -12,6 +12,7 @@ from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.injected import chosen
 from ctxkit.magics.instructions import instructions
 from ctxkit.magics.memory_words import known_words, remembering
+from ctxkit.models.catalogue import LOOKUP
 from ctxkit.models.scripts import SCRIPTS
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
@@ -216,7 +217,7 @@ class Lives:
     def _check_model(self, name: str) -> None:
         """Refuse a name that is neither a script, a local model, nor one that a provider is known for."""
         if name and "/" not in name and name not in ("scripted", "local") and price(name) is None:
-            scripts = [f"scripted/{s}" for s in (*SCRIPTS, *self._kit.sessions)]
+            scripts = [f"scripted/{s}" for s in (*SCRIPTS, LOOKUP, *self._kit.sessions)]
             near = next((s for s in scripts if s.endswith(f"/{name}")), None)
             said = f" Did you mean {near!r}?" if near else did_you_mean(name, scripts)
             raise BadArguments(
