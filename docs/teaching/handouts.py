@@ -32,7 +32,7 @@ STYLE = """<style>
 .reveal section .jp-Cell, .reveal section .jp-MarkdownCell { max-width: 100%; }
 .reveal pre, .reveal code { font-size: 15px; line-height: 1.35; }
 .reveal table { font-size: 15px; }
-.reveal svg { max-height: 380px; }
+.reveal svg { max-width: 1000px !important; max-height: 400px; }
 .reveal .jp-InputPrompt, .reveal .jp-OutputPrompt { display: none; }
 </style>"""
 SHOWN = {
@@ -48,7 +48,9 @@ PRINT = """<style>
 @media print {
   body, .jp-Notebook { padding: 0 !important; overflow: visible !important; }
   .jp-InputPrompt, .jp-OutputPrompt { display: none !important; }
-  table { font-size: 8.5pt !important; } pre { white-space: pre-wrap !important; font-size: 8.5pt !important; }
+  table { font-size: 8pt !important; }
+  td, th { padding: 1px 4px !important; white-space: normal !important; }
+  pre { white-space: pre-wrap !important; font-size: 8.5pt !important; }
   h1, h2 { break-after: avoid; } figure, svg, tr { break-inside: avoid; }
   .jp-Cell { overflow: visible !important; }
 }
