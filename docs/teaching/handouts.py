@@ -53,6 +53,7 @@ PRINT = """<style>
   pre { white-space: pre-wrap !important; font-size: 8.5pt !important; }
   h1, h2 { break-after: avoid; } figure, svg, tr { break-inside: avoid; }
   .jp-Cell { overflow: visible !important; }
+  .jp-OutputArea div { max-height: none !important; overflow: visible !important; }
 }
 </style>"""
 _CDN = "https://unpkg.com/reveal.js@4"
