@@ -22,7 +22,7 @@ def test_a_notebook_is_valid_and_stores_only_text_that_is_compared(path: Path):
     assert notebook.cells[0].source.startswith("# ")
     assert code
     for cell in code:
-        compared = "NBVAL_CHECK_OUTPUT" in cell.metadata.get("tags", [])
+        compared = "nbval-check-output" in cell.metadata.get("tags", [])
         assert bool(cell.outputs) is bool(cell.execution_count) is compared
         assert {o.get("name") for o in cell.outputs} <= {"stdout"}
     assert "widgets" not in notebook.metadata
