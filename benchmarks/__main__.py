@@ -1,7 +1,9 @@
-"""Run every `bench_*.py` of this folder in a process of its own and write the table `docs/benchmarks.md`.
+"""Run every `bench_*.py` of this folder in a process of its own and write the table
+`docs/benchmarks.md`.
 
-`python -m benchmarks` runs all; `python -m benchmarks reading tokens` only those, and prints the table without writing.
-The room `readme` comes first: what a person types, on real logs, against an earlier tree (`CTXKIT_EARLIER`).
+`python -m benchmarks` runs all; `python -m benchmarks reading tokens` only those, and prints the
+table without writing. The room `readme` comes first: what a person types, on real logs, against an
+earlier tree (`CTXKIT_EARLIER`).
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ if hasattr(os, "sched_setaffinity") and not getattr(room, "PARALLEL", False):
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 print("\\n@rows " + json.dumps(room.run()))
 """
-"""Cores differ, on some machines by half: both sides of a ratio stay on one, unless a room is `PARALLEL`."""
+"""Cores differ, on some machines by half: both sides of a ratio stay on one, unless a room is
+`PARALLEL`.
+"""
 _HEAD = """# Benchmarks
 
 Written by `make bench`. Every row is a ratio between ctxkit and a named peer in the same process and on one core (two
@@ -53,17 +57,28 @@ def rooms(wanted: list[str]) -> list[str]:
     known = sorted(p.stem for p in HERE.glob("bench_*.py"))
     unknown = [w for w in wanted if f"bench_{w}" not in known]
     if unknown:
-        sys.exit(f"No benchmark is called {', '.join(unknown)}; there is: {', '.join(k[6:] for k in known)}.")
+        sys.exit(
+            f"No benchmark is called {', '.join(unknown)}; there is:"
+            f" {', '.join(k[6:] for k in known)}."
+        )
     found = [k for k in known if not wanted or k[6:] in wanted]
     return sorted(found, key=lambda k: k != "bench_readme")
 
 
 def measure(room: str) -> list[dict] | str:
-    """Return the rows of one module, run in a fresh process, or the last line of what went wrong."""
+    """Return the rows of one module, run in a fresh process, or the last line of what
+    went wrong.
+    """
     command = [sys.executable, "-c", _RUN, f"benchmarks.{room}"]
     try:
         done = subprocess.run(
-            command, cwd=HERE.parent, capture_output=True, text=True, timeout=SECONDS, check=False, env=os.environ
+            command,
+            cwd=HERE.parent,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+            env=os.environ,
         )
     except subprocess.TimeoutExpired:
         return f"no answer in {SECONDS} s"
@@ -74,9 +89,11 @@ def measure(room: str) -> list[dict] | str:
 
 
 def goal(row: dict) -> str:
-    """Return the goal of a row as `<= 4` or `>= 8`; one that is a bare number is a bound in the ratio's direction.
+    """Return the goal of a row as `<= 4` or `>= 8`; one that is a bare number is a bound in the
+    ratio's direction.
 
-    A ratio of ours to the peer's shall be small, one of the peer's to ours large. `and ours <= 0.1` bounds the figure.
+    A ratio of ours to the peer's shall be small, one of the peer's to ours large. `and ours <= 0.1`
+    bounds the figure.
     """
     told = row.get("goal")
     if not isinstance(told, (int, float)):
@@ -87,7 +104,9 @@ def goal(row: dict) -> str:
 
 
 def holds(row: dict) -> bool | None:
-    """Whether a row keeps its goal: that of its ratio, and of its figure where one is named; None without a goal."""
+    """Whether a row keeps its goal: that of its ratio, and of its figure where one is named; None
+    without a goal.
+    """
     kept = [_kept(row, clause) for clause in goal(row).split(" and ")]
     return None if None in kept else all(kept)
 
@@ -99,13 +118,22 @@ def _kept(row: dict, clause: str) -> bool | None:
         limit, value = float(bound.replace(",", "")), float(row[which])
     except (TypeError, ValueError):
         return None
-    return {"<=": value <= limit, "<": value < limit, ">=": value >= limit, ">": value > limit}.get(sign)
+    return {"<=": value <= limit, "<": value < limit, ">=": value >= limit, ">": value > limit}.get(
+        sign
+    )
 
 
 def line(room: str, row: dict) -> str:
     """Return a row of the table."""
     said = {True: "holds", False: "**missed**", None: ""}[holds(row)]
-    cells = (room[6:], row["name"], _number(row["ours"]), _number(row["peer"]), row["unit"], _number(row["ratio"]))
+    cells = (
+        room[6:],
+        row["name"],
+        _number(row["ours"]),
+        _number(row["peer"]),
+        row["unit"],
+        _number(row["ratio"]),
+    )
     return "| " + " | ".join(str(c).replace("|", "\\|") for c in (*cells, goal(row), said)) + " |"
 
 
@@ -137,7 +165,12 @@ def main(wanted: list[str]) -> int:
             continue
         lines += [line(room, row) for row in rows]
         missed += sum(holds(row) is False for row in rows)
-    text = _HEAD.format(where=where()) + "\n".join(lines) + ("\n\n" + "\n".join(broken) if broken else "") + "\n"
+    text = (
+        _HEAD.format(where=where())
+        + "\n".join(lines)
+        + ("\n\n" + "\n".join(broken) if broken else "")
+        + "\n"
+    )
     print(text)
     if not wanted:
         TABLE.write_text(text, encoding="utf-8")

@@ -1,7 +1,9 @@
-"""What the kit itself costs in a live turn: each call of a session of 1,000 messages, in memory and on disk.
+"""What the kit itself costs in a live turn: each call of a session of 1,000 messages, in memory and
+on disk.
 
-The peer of half of the rows is the project's own limit of 2 ms for a decision; that of the others is the same session
-when it was short. With everything on disk the limit is the same: a reply, a result and seven events are written.
+The peer of half of the rows is the project's own limit of 2 ms for a decision; that of the others
+is the same session when it was short. With everything on disk the limit is the same: a reply, a
+result and seven events are written.
 """
 
 from __future__ import annotations
@@ -30,8 +32,12 @@ if TYPE_CHECKING:
 LIMIT_MS = 2.0
 CALLS = 500  # each with its reply and one result: 1,000 messages
 RULES = {
-    "never compacted": Rules(policy=Summary(keep_share=0.3), trigger=Share(0.75), window=10_000_000),
-    "compacted often": Rules(policy=Summary(keep_tokens=4_000), trigger=Above(12_000), window=200_000),
+    "never compacted": Rules(
+        policy=Summary(keep_share=0.3), trigger=Share(0.75), window=10_000_000
+    ),
+    "compacted often": Rules(
+        policy=Summary(keep_tokens=4_000), trigger=Above(12_000), window=200_000
+    ),
 }
 
 
@@ -53,17 +59,23 @@ class Instant:
         self.at.append(time.process_time())
         call = ToolCall(f"c{next(self._ids)}", "give", {"n": len(self.at)})
         usage = Usage(input_tokens=10, output_tokens=5)
-        return Message(role="assistant", parts=(Text("Reading on."), call), stop="tool", usage=usage)
+        return Message(
+            role="assistant", parts=(Text("Reading on."), call), stop="tool", usage=usage
+        )
 
 
 def steps(rules: Rules, *, disk: bool) -> list[float]:
-    """Return the milliseconds from each request to the next: reply kept, tool run, next call prepared."""
+    """Return the milliseconds from each request to the next: reply kept, tool run, next call
+    prepared.
+    """
     model, limits = Instant(), Limits(calls=CALLS)
     rules = rules.but(counter=named("chars/4"))
     common: dict[str, Any] = {"model": model, "rules": rules, "clock": time.time, "limits": limits}
     with tempfile.TemporaryDirectory() as folder:
         if disk:
-            with LiveSession("bench", tools=[tool(give)], workspace=Workspace(folder), **common) as live:
+            with LiveSession(
+                "bench", tools=[tool(give)], workspace=Workspace(folder), **common
+            ) as live:
                 asyncio.run(live.turn("Read everything."))
                 said = len(live.session.messages)
         else:
@@ -82,15 +94,30 @@ def run() -> list[dict[str, Any]]:
             taken = [steps(rules, disk=where == "disk") for _ in range(3)]
             early = statistics.median(t for ts in taken for t in ts[50:100])
             late = statistics.median(t for ts in taken for t in ts[-50:])
-            what = f"a call of an agent, {name}, {'with its files on disk' if where == 'disk' else 'in memory'}"
+            what = (
+                f"a call of an agent, {name},"
+                f" {'with its files on disk' if where == 'disk' else 'in memory'}"
+            )
             rows.append(
-                {"name": f"{what}, at 1,000 messages", "ours": late, "peer": LIMIT_MS, "ratio": late / LIMIT_MS,
-                 "goal": "<= 1", "unit": "ms"}
-            )  # fmt: skip
+                {
+                    "name": f"{what}, at 1,000 messages",
+                    "ours": late,
+                    "peer": LIMIT_MS,
+                    "ratio": late / LIMIT_MS,
+                    "goal": "<= 1",
+                    "unit": "ms",
+                }
+            )
             rows.append(
-                {"name": f"{what}, at 1,000 against 150 messages", "ours": late, "peer": early, "ratio": late / early,
-                 "goal": "<= 2", "unit": "ms"}
-            )  # fmt: skip
+                {
+                    "name": f"{what}, at 1,000 against 150 messages",
+                    "ours": late,
+                    "peer": early,
+                    "ratio": late / early,
+                    "goal": "<= 2",
+                    "unit": "ms",
+                }
+            )
     return rows
 
 

@@ -1,4 +1,6 @@
-"""Listing 1,000 sessions on disk, against reading them for the same facts (lines and size) in plain Python."""
+"""Listing 1,000 sessions on disk, against reading them for the same facts (lines and size) in plain
+Python.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def naive(home: Path) -> list[tuple[str, int, int]]:
 
 
 def run() -> list[dict[str, Any]]:
-    """Return the row: CPU seconds of both sides; the sizes are equal, the estimated lines within a hundredth."""
+    """Return the row: CPU seconds of both sides; the sizes are equal, the estimated lines within a
+    hundredth.
+    """
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         make(home)

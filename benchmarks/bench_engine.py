@@ -1,4 +1,5 @@
-"""Replays, live decisions and exact totals against LangChain's middleware, a fold over lists, and litellm's counter.
+"""Replays, live decisions and exact totals against LangChain's middleware, a fold over lists, and
+litellm's counter.
 
 LangChain is an optional peer: without it (``pip install langchain``) its rows are left out.
 """
@@ -61,7 +62,9 @@ def talk(calls: int, seed: int = 0, mean: int = 900) -> list[Message]:
     ]
     for n in range(calls):
         asked = ToolCall(id=f"c{n}", name="read", arguments={"path": f"f{n % 40}.py"})
-        out.append(Message(role="assistant", id=f"a{n}", parts=(Text(text(rng.randint(50, mean))), asked)))
+        out.append(
+            Message(role="assistant", id=f"a{n}", parts=(Text(text(rng.randint(50, mean))), asked))
+        )
         result = (Text(text(int(rng.expovariate(1 / mean)) + 20)),)
         out.append(Message(role="tool", id=f"r{n}", parts=result, call_id=f"c{n}", tool="read"))
     return out
@@ -134,7 +137,9 @@ def replays() -> list[dict[str, object]]:
     sizes = log.tokens.sizes
     limit = sum(sizes) // 6
     few = Rules(PiCut(limit // 3), triggers.Above(limit))
-    assert (replay(log, few).total, len(replay(log, few).cuts)) == listed(messages, sizes, limit, limit // 3)
+    assert (replay(log, few).total, len(replay(log, few).cuts)) == listed(
+        messages, sizes, limit, limit // 3
+    )
     assert len(replay(log, few).cuts) <= 10
     preset = pi(context_window=limit + 16_384, keep_recent_tokens=limit // 3, summariser="fixed")
     assert 0 < len(replay(log, preset).cuts) <= 10
@@ -165,7 +170,8 @@ def replays() -> list[dict[str, object]]:
         }
 
     return [
-        # the project's goals (10 M, 0.7 M, 0.4 M and 10,000 calls a second) over the 0.55 M of such a fold
+        # the project's goals (10 M, 0.7 M, 0.4 M and 10,000 calls a second) over the 0.55 M of such
+        # a fold
         row("replay, the preset pi with summaries of a fixed size", preset, 50, ">= 18"),
         row("replay, a compaction of one's own", few, 50, ">= 18"),
         row("replay, a window that thrashes", many, 10, ">= 1.27"),
@@ -199,7 +205,10 @@ def against_langchain(messages: list[Message], limit: int, log: Log) -> list[dic
     from langchain_core.language_models.fake_chat_models import FakeListChatModel
     from langchain_core.messages import RemoveMessage
 
-    history, words = converted(messages), {"trigger": ("tokens", limit), "keep": ("tokens", limit // 3)}
+    history, words = (
+        converted(messages),
+        {"trigger": ("tokens", limit), "keep": ("tokens", limit // 3)},
+    )
     rules = langchain_summary(**words, summariser="fixed")  # type: ignore[arg-type]
 
     def peer() -> int:
@@ -209,7 +218,10 @@ def against_langchain(messages: list[Message], limit: int, log: Log) -> list[dic
         for call in range(CALLS):
             update = middleware.before_model({"messages": shown}, None)
             if update:
-                cuts, shown = cuts + 1, [m for m in update["messages"] if not isinstance(m, RemoveMessage)]
+                cuts, shown = (
+                    cuts + 1,
+                    [m for m in update["messages"] if not isinstance(m, RemoveMessage)],
+                )
             shown += history[2 + 2 * call : 4 + 2 * call]
         return cuts
 
@@ -232,7 +244,9 @@ def against_langchain(messages: list[Message], limit: int, log: Log) -> list[dic
 
 
 def live(messages: list[Message], rules: Rules, last: int = 40) -> float:
-    """CPU seconds of one decision at the end of a long session; rows are written and counted beforehand."""
+    """CPU seconds of one decision at the end of a long session; rows are written and counted
+    beforehand.
+    """
     log = Log.of(messages, named("chars/4"))
     done = advance(Run(log, rules), rules, log.calls - last)
     start = time.process_time()
@@ -248,7 +262,8 @@ def decisions() -> list[dict[str, object]]:
     for name, pruning, goal in kinds:
         short, long = (
             statistics.median(
-                live(talk(n), Rules(PiCut(20_000), triggers.Above(60_000), pruning=pruning)) for _ in range(5)
+                live(talk(n), Rules(PiCut(20_000), triggers.Above(60_000), pruning=pruning))
+                for _ in range(5)
             )
             for n in (50, 5000)
         )
@@ -279,14 +294,19 @@ def deciding_against_langchain() -> list[dict[str, object]]:
 
     def peer() -> int:
         shown = copy.deepcopy(history)
-        ClearToolUsesEdit(trigger=60_000, keep=9).apply(shown, count_tokens=count_tokens_approximately)
-        kept = trim_messages(shown, max_tokens=60_000, token_counter=count_tokens_approximately, include_system=True)
+        ClearToolUsesEdit(trigger=60_000, keep=9).apply(
+            shown, count_tokens=count_tokens_approximately
+        )
+        kept = trim_messages(
+            shown, max_tokens=60_000, token_counter=count_tokens_approximately, include_system=True
+        )
         return len(kept)
 
     assert peer() < len(history)
     theirs = cpu(peer, 3)
     ours = statistics.median(
-        live(messages, Rules(Window(60_000), triggers.Above(60_000), pruning=CLEARED)) for _ in range(5)
+        live(messages, Rules(Window(60_000), triggers.Above(60_000), pruning=CLEARED))
+        for _ in range(5)
     )
     name = "deciding at 10,000 messages, against ClearToolUsesEdit and trim_messages"
     return [
@@ -306,7 +326,9 @@ def totals() -> list[dict[str, object]]:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # nothing is downloaded
     import litellm
 
-    messages = [msgspec.structs.replace(m, parts=m.parts[:1]) for m in talk(2000)]  # texts alone, on both sides
+    messages = [
+        msgspec.structs.replace(m, parts=m.parts[:1]) for m in talk(2000)
+    ]  # texts alone, on both sides
     dicts = [{"role": m.role, "content": m.text} for m in messages]
 
     def ours() -> list[int]:
@@ -323,15 +345,27 @@ def totals() -> list[dict[str, object]]:
     assert ours()[7] == sum(plain.message(m) for m in messages[: 2 + 14])
     mine = cpu(ours, 3)
     points = (1, 250, 500, 750, 1000, 1250, 1500, 1750, 2000)
-    taken = [cpu(lambda n=n: litellm.token_counter(model="gpt-4o", messages=dicts[: 2 + 2 * n]), 1) for n in points]  # type: ignore[misc]
+    taken = [
+        cpu(lambda n=n: litellm.token_counter(model="gpt-4o", messages=dicts[: 2 + 2 * n]), 1)
+        for n in points
+    ]  # type: ignore[misc]
     pieces = zip(points, points[1:], taken, taken[1:], strict=False)
     theirs = sum((b - a) * (x + y) / 2 for a, b, x, y in pieces)
     name = "exact totals at each of 2,000 turns, against litellm.token_counter"
-    whole = {"name": name, "ours": mine, "peer": theirs, "ratio": theirs / mine, "goal": ">= 1000", "unit": "s CPU"}
+    whole = {
+        "name": name,
+        "ours": mine,
+        "peer": theirs,
+        "ratio": theirs / mine,
+        "goal": ">= 1000",
+        "unit": "s CPU",
+    }
     return [whole, held_under(100_000, messages, dicts)]
 
 
-def held_under(limit: int, messages: list[Message], dicts: list[dict[str, str]]) -> dict[str, object]:
+def held_under(
+    limit: int, messages: list[Message], dicts: list[dict[str, str]]
+) -> dict[str, object]:
     """The same of the newest messages within a limit; the peer counts these, every 50 turns."""
     import litellm
 
@@ -351,30 +385,56 @@ def held_under(limit: int, messages: list[Message], dicts: list[dict[str, str]])
     spans = [turns[n][:2] for n in range(25, len(turns), 50)]
 
     def peer() -> list[int]:
-        return [litellm.token_counter(model="gpt-4o", messages=dicts[first:end]) for first, end in spans]
+        return [
+            litellm.token_counter(model="gpt-4o", messages=dicts[first:end]) for first, end in spans
+        ]
 
     mine, theirs = paired(ours, peer, 5)
     theirs *= len(turns) / len(spans)
-    name = f"exact totals of the newest {limit:,} tokens at each of 2,000 turns, against litellm.token_counter"
-    return {"name": name, "ours": mine, "peer": theirs, "ratio": theirs / mine, "goal": ">= 300", "unit": "s CPU"}
+    name = (
+        f"exact totals of the newest {limit:,} tokens at each of 2,000 turns, against"
+        " litellm.token_counter"
+    )
+    return {
+        "name": name,
+        "ours": mine,
+        "peer": theirs,
+        "ratio": theirs / mine,
+        "goal": ">= 300",
+        "unit": "s CPU",
+    }
 
 
 def columns() -> list[dict[str, object]]:
-    """Prompt and fresh tokens of each call, derived from a finished run; the peer sums them up in a fold over lists."""
+    """Prompt and fresh tokens of each call, derived from a finished run; the peer sums them up in a
+    fold over lists.
+    """
     messages = talk(CALLS)
     log = Log.of(messages, named("chars/4"))
     limit = sum(log.tokens.sizes) // 6
-    done = replay(log, pi(context_window=limit + 16_384, keep_recent_tokens=limit // 3, summariser="fixed"))
+    done = replay(
+        log, pi(context_window=limit + 16_384, keep_recent_tokens=limit // 3, summariser="fixed")
+    )
 
     def ours() -> object:
         return [(done.prompts, done.fresh_tokens) for _ in range(50)]
 
     mine, theirs = paired(ours, lambda: listed(messages, log.tokens.sizes, limit, limit // 3))
     mine /= 50
-    name = f"columns of each call of a finished run ({CALLS / mine:,.0f} calls/s), against a fold over lists"
+    name = (
+        f"columns of each call of a finished run ({CALLS / mine:,.0f} calls/s), against a fold over"
+        " lists"
+    )
     goal = ">= 9"  # 5 M calls a second over the 0.55 M of such a fold
     return [
-        {"name": name, "ours": mine * 1e6, "peer": theirs * 1e6, "ratio": theirs / mine, "goal": goal, "unit": "us"}
+        {
+            "name": name,
+            "ours": mine * 1e6,
+            "peer": theirs * 1e6,
+            "ratio": theirs / mine,
+            "goal": goal,
+            "unit": "us",
+        }
     ]
 
 

@@ -1,4 +1,6 @@
-"""Imports and first counts as whole processes, CPU time, pairs in turn: what a kernel pays before anything happens."""
+"""Imports and first counts as whole processes, CPU time, pairs in turn: what a kernel pays before
+anything happens.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,13 @@ def row(name: str, ours: float, peer: float, ratio: float, goal: str) -> dict[st
 
 def loaded() -> list[str]:
     """Heavy libraries that `import ctxkit` loads: none."""
-    script = f"import sys, json, ctxkit; print(json.dumps([m for m in {UNWANTED!r} if m in sys.modules]))"
-    out = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+    script = (
+        f"import sys, json, ctxkit; print(json.dumps([m for m in {UNWANTED!r} if m in"
+        " sys.modules]))"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    ).stdout
     return list(json.loads(out))
 
 
@@ -91,7 +98,13 @@ def run() -> list[dict[str, object]]:
     first, theirs = pair(exact, peer, 3)
     return [
         row("import ctxkit, over `python -c pass`", ours, bare, ours / bare, "<= 1.25"),
-        row("first exact count, against litellm.token_counter", first, theirs, theirs / first, ">= 8"),
+        row(
+            "first exact count, against litellm.token_counter",
+            first,
+            theirs,
+            theirs / first,
+            ">= 8",
+        ),
         first_chart(),
         missing_key(),
     ]
@@ -99,4 +112,7 @@ def run() -> list[dict[str, object]]:
 
 if __name__ == "__main__":
     for line in run():
-        print(f"{line['name']:55s} {line['ours']:.4f} {line['peer']:.4f} x{line['ratio']:.2f}  goal {line['goal']}")
+        print(
+            f"{line['name']:55s} {line['ours']:.4f} {line['peer']:.4f} x{line['ratio']:.2f}  goal"
+            f" {line['goal']}"
+        )

@@ -46,12 +46,16 @@ def run() -> list[dict]:
     data = {agent: (np.arange(POINTS // 5), sawtooth(rng, POINTS // 5)) for agent in AGENTS}
 
     def ours() -> str:
-        traces = tuple(Trace(name=a, x=x, y=y, look=i) for i, (a, (x, y)) in enumerate(data.items()))
+        traces = tuple(
+            Trace(name=a, x=x, y=y, look=i) for i, (a, (x, y)) in enumerate(data.items())
+        )
         chart = Chart(title="Context", drawing=Axes(x="call", y="tokens", traces=traces))
         return json.dumps(chart.to_plotly(), separators=(",", ":"))
 
     def peer() -> str:
-        figure = go.Figure([go.Scatter(x=x, y=y, name=a, mode="lines") for a, (x, y) in data.items()])
+        figure = go.Figure(
+            [go.Scatter(x=x, y=y, name=a, mode="lines") for a, (x, y) in data.items()]
+        )
         return figure.to_json()
 
     for trace in json.loads(ours())["data"]:
@@ -64,13 +68,34 @@ def run() -> list[dict]:
     return [
         row(f"{what}: CPU, against plotly's figure", mine, theirs, mine / theirs, "<= 0.33", "ms"),
         row(f"{what}: CPU, against the limit of 10 ms", mine, 10.0, mine / 10, "<= 1", "ms"),
-        row(f"{what}: bytes, plotly's figure against ours", small, large, large / small, ">= 200", "bytes"),
-        row(f"{what}: bytes, against the limit of 50 kB", small, 50_000, small / 50_000, "<= 1", "bytes"),
+        row(
+            f"{what}: bytes, plotly's figure against ours",
+            small,
+            large,
+            large / small,
+            ">= 200",
+            "bytes",
+        ),
+        row(
+            f"{what}: bytes, against the limit of 50 kB",
+            small,
+            50_000,
+            small / 50_000,
+            "<= 1",
+            "bytes",
+        ),
     ]
 
 
 def row(name: str, ours: float, peer: float, ratio: float, goal: str, unit: str) -> dict:
-    return {"name": name, "ours": ours, "peer": peer, "ratio": round(ratio, 3), "goal": goal, "unit": unit}
+    return {
+        "name": name,
+        "ours": ours,
+        "peer": peer,
+        "ratio": round(ratio, 3),
+        "goal": goal,
+        "unit": unit,
+    }
 
 
 if __name__ == "__main__":

@@ -43,7 +43,11 @@ PRUNINGS: dict[str, Any] = {
     "ai's": Chain.of(Outputs(), Excerpts(keep_last=10, strategy="llm")),
     "fuseraft's": Chain.of(Offload(threshold=40_000), AdaptiveTrim()),
     "fuseraft's in-turn": Chain.of(
-        Offload(threshold=40_000), Superseded(min_chars=0), RepeatedCommands(), Intermediate(), ToolPairs(keep_pairs=12)
+        Offload(threshold=40_000),
+        Superseded(min_chars=0),
+        RepeatedCommands(),
+        Intermediate(),
+        ToolPairs(keep_pairs=12),
     ),
     "gemini's": Chain.of(Results(max_chars=2000), Replies(max_chars=2000)),
     "Clear": Clear(keep_last=9),
@@ -63,7 +67,9 @@ def away(messages: list[Message]) -> list[Message]:
 
 
 def limits(pruning: Any, log: Log) -> int:
-    """The largest limit, in thousands of tokens, at which a compaction is done ten times, or nearly."""
+    """The largest limit, in thousands of tokens, at which a compaction is done ten times, or
+    nearly.
+    """
     found = 45
     for limit in range(45, 3, -1):
         edits = len(replay(log, rules(pruning, limit, log.counter)).cuts)
@@ -97,7 +103,10 @@ def row(name: str, pruning: Any) -> list[dict[str, object]]:
     edits = len(ours.cuts)
     assert EDITS - 3 < edits <= EDITS, edits
     known = rules(pruning, limit, counter)
-    fast, cold = cpu(lambda: replay(log, known).total, 15), statistics.median(first(pruning)[2] for _ in range(3))
+    fast, cold = (
+        cpu(lambda: replay(log, known).total, 15),
+        statistics.median(first(pruning)[2] for _ in range(3)),
+    )
     label = f"replay with {name} pruning, {edits} edits"
     figures = {"unit": "calls / CPU s", "peer": CALLS / folding}
     seen = "" if name in NO_GOAL else ">= 10 and ours >= 400,000"

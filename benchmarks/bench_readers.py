@@ -1,4 +1,6 @@
-"""Reading files and building call and message frames, against a bare `msgspec.json` decode of the same bytes."""
+"""Reading files and building call and message frames, against a bare `msgspec.json` decode of the
+same bytes.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ KINDS = (
 
 
 def decode(files: list[Path]) -> int:
-    """Decode every line, or the whole, of every file, or an archive's members; return how many values there were."""
+    """Decode every line, or the whole, of every file, or an archive's members; return how many
+    values there were.
+    """
     plain = msgspec.json.Decoder().decode
     n = 0
     for file in files:
@@ -56,7 +60,9 @@ def decode(files: list[Path]) -> int:
 
 
 def row(name: str, folder: Path) -> dict[str, Any]:
-    files = sorted(f for f in folder.rglob("*") if f.suffix in {".jsonl", ".json", ".traj", ".eval"})
+    files = sorted(
+        f for f in folder.rglob("*") if f.suffix in {".jsonl", ".json", ".traj", ".eval"}
+    )
 
     def ours() -> Any:
         sessions = ck.read_all(folder, progress=False)
@@ -84,11 +90,20 @@ def run() -> list[dict[str, Any]]:
     if rows:
         ours, peer = sum(r["ours"] for r in rows), sum(r["peer"] for r in rows)
         rows.append(
-            {**rows[0], "name": "read_all and frames: all of these", "ours": ours, "peer": peer, "ratio": ours / peer}
+            {
+                **rows[0],
+                "name": "read_all and frames: all of these",
+                "ours": ours,
+                "peer": peer,
+                "ratio": ours / peer,
+            }
         )
     return rows
 
 
 if __name__ == "__main__":
     for r in run():
-        print(f"{r['name']:45} {r['ours']:.4f} / {r['peer']:.4f} = {r['ratio']:.2f} (goal {r['goal']}) {r['unit']}")
+        print(
+            f"{r['name']:45} {r['ours']:.4f} / {r['peer']:.4f} = {r['ratio']:.2f} (goal"
+            f" {r['goal']}) {r['unit']}"
+        )

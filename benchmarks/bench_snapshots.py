@@ -1,9 +1,10 @@
-"""Snapshot logs: first load, opening again and after 1,000 new lines, against `pandas.read_json(lines=True)`.
+"""Snapshot logs: first load, opening again and after 1,000 new lines, against
+`pandas.read_json(lines=True)`.
 
     python benchmarks/bench_snapshots.py [lines]
 
-Each loader runs in a process of its own, imports not counted; CPU seconds, medians of rounds in which both took turns.
-Equality of every column is asserted first.
+Each loader runs in a process of its own, imports not counted; CPU seconds, medians of rounds in
+which both took turns. Equality of every column is asserted first.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ def make(folder: Path, lines: int, files: int) -> None:
                 spent = 0 if marker else random_.randrange(2000, 90_000)
                 sums = dict.fromkeys(AGENTS, 0) if marker else {**sums, agent: sums[agent] + spent}
                 row = {
-                    "ts": f"2026-11-{1 + i % 28:02d}T{i % 24:02d}:{i % 60:02d}:00.{random_.randrange(10**7):07d}+00:00",
+                    "ts": (
+                        f"2026-11-{1 + i % 28:02d}T{i % 24:02d}:{i % 60:02d}:00."
+                        f"{random_.randrange(10**7):07d}+00:00"
+                    ),
                     "session": session,
                     "agent": agent,
                     "turn": i,
@@ -47,9 +51,20 @@ def make(folder: Path, lines: int, files: int) -> None:
                     "turn_output_tokens": 0 if marker else random_.randrange(20, 1800),
                     "cumulative_input_tokens": 0 if marker else sums[agent],
                 }
-                more = {"compaction_occurred": True} if marker else {"warn_at": 60_000, "cutover_at": 100_000}
-                row["ts"] = row["ts"].replace("+", "\\u002B")  # `line` parses times: slow for so many
-                out.append(json.dumps({**row, **more}, separators=(",", ":")).replace("\\\\u002B", "\\u002B") + "\n")
+                more = (
+                    {"compaction_occurred": True}
+                    if marker
+                    else {"warn_at": 60_000, "cutover_at": 100_000}
+                )
+                row["ts"] = row["ts"].replace(
+                    "+", "\\u002B"
+                )  # `line` parses times: slow for so many
+                out.append(
+                    json.dumps({**row, **more}, separators=(",", ":")).replace(
+                        "\\\\u002B", "\\u002B"
+                    )
+                    + "\n"
+                )
             one.writelines(out)
             (folder / "many" / f"ctx_snapshots_{f:05d}.jsonl").write_text("".join(out))
     first = json.loads(out[0])
@@ -71,7 +86,9 @@ def ours(path: Path):
 
 
 def measured(load, path: Path) -> dict:
-    with tempfile.TemporaryDirectory() as where:  # imports are not the loader's bill: once on a few lines
+    with (
+        tempfile.TemporaryDirectory() as where
+    ):  # imports are not the loader's bill: once on a few lines
         some = Path(where) / "ctx_snapshots.jsonl"
         with next(path.iterdir()).open() as f:
             some.write_text("".join(next(f) for _ in range(50)))
@@ -82,20 +99,32 @@ def measured(load, path: Path) -> dict:
     seconds = time.process_time() - start
     used = peak() - before
     sums = {name: int(frame[name].sum()) for name in COUNTS}
-    texts = [frame[name].astype(str).value_counts().sort_index().to_dict() for name in ("agent", "session")]
+    texts = [
+        frame[name].astype(str).value_counts().sort_index().to_dict()
+        for name in ("agent", "session")
+    ]
     return {"seconds": seconds, "mb": used, "content": [len(frame), sums, texts]}
 
 
 def peak() -> float:
-    """The most memory that this process has held, in MB (Linux; `getrusage` would count the parent's as well)."""
+    """The most memory that this process has held, in MB (Linux; `getrusage` would count the
+    parent's as well).
+    """
     status = Path("/proc/self/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
+    return (
+        int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
+        / 1024
+    )
 
 
 def in_process(who: str, path: Path, cache: Path) -> dict:
     env = {**os.environ, "CTXKIT_CACHE_DIR": str(cache)}
     done = subprocess.run(
-        [sys.executable, __file__, "load", who, path], env=env, capture_output=True, text=True, check=True
+        [sys.executable, __file__, "load", who, path],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return json.loads(done.stdout)
 
@@ -120,7 +149,15 @@ def _shape(folder: Path, shape: str) -> list[dict]:
         found["peer"].append(in_process("peer", path, fresh))
         found["first"].append(in_process("ours", path, fresh))
         found["again"] += [in_process("ours", path, fresh) for _ in range(2)]
-        assert len({json.dumps(found[name][-1]["content"], sort_keys=True) for name in ("peer", "first", "again")}) == 1
+        assert (
+            len(
+                {
+                    json.dumps(found[name][-1]["content"], sort_keys=True)
+                    for name in ("peer", "first", "again")
+                }
+            )
+            == 1
+        )
         size = last.stat().st_size
         with last.open("a") as f:
             f.writelines(tail)
@@ -129,7 +166,11 @@ def _shape(folder: Path, shape: str) -> list[dict]:
         os.truncate(last, size)
     middle = {name: statistics.median(r["seconds"] for r in runs) for name, runs in found.items()}
     memory = {name: statistics.median(r["mb"] for r in runs) for name, runs in found.items()}
-    names = {"first": ("first load", 4), "again": ("opened again", 1000), "more": ("after 1,000 new lines", 300)}
+    names = {
+        "first": ("first load", 4),
+        "again": ("opened again", 1000),
+        "more": ("after 1,000 new lines", 300),
+    }
     rows = [
         {
             "name": f"snapshots, {shape}: {what}",

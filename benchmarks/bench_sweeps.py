@@ -1,4 +1,6 @@
-"""Sweeps of compaction-only rules, with money and losses; processes and Dask against one process."""
+"""Sweeps of compaction-only rules, with money and losses; processes and Dask against one
+process.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
 from ctxkit.replays import session_of
 from ctxkit.session import Session
-from ctxkit.sweeps.batches import Bench, Options, Setting
-from ctxkit.sweeps.columns import typed
+from ctxkit.sweeps.batches import Bench, NamedRules, Options
+from ctxkit.sweeps.score_columns import typed
 from ctxkit.sweeps.scores import row_of
 from ctxkit.sweeps.spreads import Plan
 from ctxkit.tokens import named
@@ -44,20 +46,42 @@ def session(calls: int = CALLS, name: str = "bench") -> Session:
     for i in range(calls):
         now = 10_000 + 400 * i
         text = f"step {i} in src/part{i % 40}/file{i % 9}.py " + "word " * 380
-        usage = Usage(input_tokens=0, cache_read_tokens=before, cache_write_tokens=now - before, output_tokens=100)
+        usage = Usage(
+            input_tokens=0,
+            cache_read_tokens=before,
+            cache_write_tokens=now - before,
+            output_tokens=100,
+        )
         log.append(Message(role="user", id=f"u{i}", parts=(Text(text),), time=10.0 * i))
-        reply = Message(role="assistant", id=f"a{i}", parts=(Text(f"src/part{i % 37}/file{i % 9}.py"),), usage=usage)
-        log.append(msgspec.structs.replace(reply, model="claude-sonnet-4-5", time=10.0 * i + 2, latency=1.0))
+        reply = Message(
+            role="assistant",
+            id=f"a{i}",
+            parts=(Text(f"src/part{i % 37}/file{i % 9}.py"),),
+            usage=usage,
+        )
+        log.append(
+            msgspec.structs.replace(
+                reply, model="claude-sonnet-4-5", time=10.0 * i + 2, latency=1.0
+            )
+        )
         before = now
     return Session(id=name, log=tuple(log))
 
 
 def told(seed: int) -> Log:
-    """A log of 500 calls: questions, replies, up to two tool results of very different sizes, pauses."""
+    """A log of 500 calls: questions, replies, up to two tool results of very different sizes,
+    pauses.
+    """
     chance, log, now = random.Random(seed), Log(named("chars/4"), fixed=3000), 0.0
 
     def say(role: str, tokens: int, **more: Any) -> None:
-        message = Message(role=role, id=f"m{len(log)}", parts=(Text("-"), *more.pop("calls", ())), time=now, **more)
+        message = Message(
+            role=role,
+            id=f"m{len(log)}",
+            parts=(Text("-"), *more.pop("calls", ())),
+            time=now,
+            **more,
+        )
         log.append(message, tokens)
 
     for n in range(CALLS):
@@ -65,7 +89,9 @@ def told(seed: int) -> Log:
             now += chance.expovariate(1 / 400)
             say("user", chance.randrange(5, 500))
         now += chance.expovariate(1 / 15)
-        asked = [ToolCall(id=f"c{n}.{k}", name="read", arguments={}) for k in range(chance.randrange(3))]
+        asked = [
+            ToolCall(id=f"c{n}.{k}", name="read", arguments={}) for k in range(chance.randrange(3))
+        ]
         say("assistant", chance.randrange(5, 375), latency=4.0, calls=asked)
         for call in asked:
             say("tool", int(min(15_000, chance.lognormvariate(6.1, 1.2))) + 1, call_id=call.id)
@@ -91,12 +117,23 @@ def settings(n: int) -> list[Rules]:
 def grid() -> list[Any]:
     """Pi under ten settings with two to eight cuts in 500 calls, summaries of a fixed size."""
     windows = [60_000, 70_000, 80_000, 90_000, 100_000]
-    return list(ck.grid(ck.presets.pi, context_window=windows, keep_recent_tokens=[5000, 10_000], summariser="fixed"))
+    return list(
+        ck.grid(
+            ck.presets.pi,
+            context_window=windows,
+            keep_recent_tokens=[5000, 10_000],
+            summariser="fixed",
+        )
+    )
 
 
 def folded(log: Log, rules: Rules) -> tuple[int, int]:
     """The same rules as a plain kit does them: a list of what is shown, re-summed at each call."""
-    limit, keep, size = rules.trigger.limit, rules.policy.keep_tokens, rules.policy.summariser.tokens
+    limit, keep, size = (
+        rules.trigger.limit,
+        rules.policy.keep_tokens,
+        rules.policy.summariser.tokens,
+    )
     shown: list[tuple[str, int]] = []
     total = cuts = row = 0
     for upto in log.upto:
@@ -132,15 +169,24 @@ def rated(name: str, seconds: float, goal: str) -> dict:
     """A row for so many seconds a run of 500 calls."""
     ours, peer = seconds * 1e6, fold() * 1e6
     name = f"{name} ({CALLS / seconds / 1e6:,.3g} million calls a second and core), {FOLD}"
-    return {"name": name, "ours": ours, "peer": peer, "ratio": peer / ours, "goal": goal, "unit": "us CPU a run"}
+    return {
+        "name": name,
+        "ours": ours,
+        "peer": peer,
+        "ratio": peer / ours,
+        "goal": goal,
+        "unit": "us CPU a run",
+    }
 
 
 def swept() -> list[dict]:
     """Rows with sizes, money and how cuts held: 10 sessions x 1,000 settings, and one by one."""
     sessions = [session(name=f"s{i}") for i in range(10)]
     windows = range(60_000, 160_000, 200)
-    rules = ck.grid("pi", context_window=windows, keep_recent_tokens=[5000, 10_000], summariser="fixed")
-    given = [Setting.of(str(i), r) for i, r in enumerate(rules)]
+    rules = ck.grid(
+        "pi", context_window=windows, keep_recent_tokens=[5000, 10_000], summariser="fixed"
+    )
+    given = [NamedRules.of(str(i), r) for i, r in enumerate(rules)]
     bench, options = Bench(sessions[0]), Options()
 
     def frame() -> Any:
@@ -168,17 +214,26 @@ def swept() -> list[dict]:
 
 def singly(bench: Bench, rules: list[Any]) -> list[dict]:
     """Runs one by one, without losses and with them."""
-    given = [Setting.of(str(i), r) for i, r in enumerate(rules)]
+    given = [NamedRules.of(str(i), r) for i, r in enumerate(rules)]
     options = Options(loss=True)
     for setting in given:
         done = engine(bench.log(setting.rules), setting.rules, bench.limit)
-        row, slow = bench.row(setting, options), row_of(session_of(bench.session, done), bench.base, done)
-        assert all(abs(row[k] - v) < 1e-9 * abs(v) + 1e-9 for k, v in slow.items() if isinstance(v, (int, float)))
+        row, slow = (
+            bench.row(setting, options),
+            row_of(session_of(bench.session, done), bench.base, done),
+        )
+        assert all(
+            abs(row[k] - v) < 1e-9 * abs(v) + 1e-9
+            for k, v in slow.items()
+            if isinstance(v, (int, float))
+        )
     one = cpu(lambda: [bench.row(s, Options()) for s in given], warm=True) / len(given)
     lost = cpu(lambda: [bench.row(s, options) for s in given], warm=True) / len(given)
     return [
         rated("a run by itself with sizes and money, 2 to 7 cuts", one, ""),
-        rated("a run by itself with losses too", lost, ">= 0.36"),  # 200,000 calls a second over 0.55 M
+        rated(
+            "a run by itself with losses too", lost, ">= 0.36"
+        ),  # 200,000 calls a second over 0.55 M
     ]
 
 
@@ -189,10 +244,11 @@ def spent(_: int) -> tuple[int, float]:
 
 
 def processes() -> list[dict]:
-    """A whole sweep of extracts in two processes, by the CPU of the busiest and of this one: others may be at work.
+    """A whole sweep of extracts in two processes, by the CPU of the busiest and of this one: others
+    may be at work.
 
-    Cores may differ by half: one process is measured on each core, and the harmonic mean of these is what two of them
-    would halve if nothing were lost.
+    Cores may differ by half: one process is measured on each core, and the harmonic mean of these
+    is what two of them would halve if nothing were lost.
     """
     sessions = [session(300, f"s{i}") for i in range(12)]
     windows = [50_000, 60_000, 70_000, 80_000, 90_000, 100_000]
@@ -242,7 +298,9 @@ class Busy:
 
 
 def dask() -> list[dict]:
-    """Two workers of a Dask cluster: what handing over costs beside the seconds that the workers were at work."""
+    """Two workers of a Dask cluster: what handing over costs beside the seconds that the workers
+    were at work.
+    """
     if not importlib.util.find_spec("distributed"):
         return []
     from distributed import Client, LocalCluster
@@ -262,7 +320,9 @@ def dask() -> list[dict]:
         Client(cluster) as client,
         client.get_executor() as executor,
     ):
-        ck.sweep(sessions, rules[:2], executor=executor, progress=False)  # each worker reads its vocabulary once
+        ck.sweep(
+            sessions, rules[:2], executor=executor, progress=False
+        )  # each worker reads its vocabulary once
         Plan.learn = listen  # type: ignore[method-assign]
         try:
             start = time.perf_counter()
@@ -273,7 +333,16 @@ def dask() -> list[dict]:
     assert found.equals(ck.sweep(sessions, rules, progress=False))
     name = "Dask, runs of 50 ms, against half of the seconds that its two workers were at work"
     peer = sum(busy) / 2
-    return [{"name": name, "ours": took, "peer": peer, "ratio": took / peer, "goal": "<= 1.1", "unit": "s"}]
+    return [
+        {
+            "name": name,
+            "ours": took,
+            "peer": peer,
+            "ratio": took / peer,
+            "goal": "<= 1.1",
+            "unit": "s",
+        }
+    ]
 
 
 def run() -> list[dict]:

@@ -1,4 +1,6 @@
-"""Counting tokens against tiktoken itself, in one process: first sight, second sight, growth, and texts that hurt."""
+"""Counting tokens against tiktoken itself, in one process: first sight, second sight, growth, and
+texts that hurt.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ MEGABYTE = 1_000_000
 
 
 def corpus(size: int = 3 * MEGABYTE, seed: int = 7) -> list[str]:
-    """Texts as agents hold them: pieces of source code, numbered code, JSON and diff-like lines, a few not ASCII."""
+    """Texts as agents hold them: pieces of source code, numbered code, JSON and diff-like lines, a
+    few not ASCII.
+    """
     rng = random.Random(seed)
     files = sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
     texts: list[str] = []
@@ -44,7 +48,14 @@ def corpus(size: int = 3 * MEGABYTE, seed: int = 7) -> list[str]:
 
 
 def row(name: str, ours: float, peer: float, goal: str) -> dict[str, object]:
-    return {"name": name, "ours": ours, "peer": peer, "ratio": peer / ours, "goal": goal, "unit": "s CPU"}
+    return {
+        "name": name,
+        "ours": ours,
+        "peer": peer,
+        "ratio": peer / ours,
+        "goal": goal,
+        "unit": "s CPU",
+    }
 
 
 def first_counts(texts: list[str]) -> dict[str, object]:
@@ -59,7 +70,11 @@ def first_counts(texts: list[str]) -> dict[str, object]:
 
     assert ours() == peer()
     rounds = [(cpu(ours, 1), cpu(peer, 1)) for _ in range(5)]
-    return row("first count, against tiktoken", *(statistics.median(r) for r in zip(*rounds, strict=True)), ">= 0.95")
+    return row(
+        "first count, against tiktoken",
+        *(statistics.median(r) for r in zip(*rounds, strict=True)),
+        ">= 0.95",
+    )
 
 
 def second_counts(texts: list[str]) -> list[dict[str, object]]:
@@ -77,12 +92,19 @@ def second_counts(texts: list[str]) -> list[dict[str, object]]:
         taken.append(time.process_time() - start)
     return [
         row("a text seen before, same object, against tiktoken", same, peer, ">= 1000"),
-        row("a text seen before, equal copy, against tiktoken", statistics.median(taken), peer, ">= 100"),
+        row(
+            "a text seen before, equal copy, against tiktoken",
+            statistics.median(taken),
+            peer,
+            ">= 100",
+        ),
     ]
 
 
 def growing(texts: list[str], name: str, size: int = MEGABYTE) -> dict[str, object]:
-    """Appends of 1,000 characters; the recount is sampled at every 40th append, where both must agree."""
+    """Appends of 1,000 characters; the recount is sampled at every 40th append, where both must
+    agree.
+    """
     text = "\n".join(texts)[:size]
     if name == "one line":
         text = text.replace("\n", " ")
@@ -100,7 +122,9 @@ def growing(texts: list[str], name: str, size: int = MEGABYTE) -> dict[str, obje
     want = {i: len(reference.encode_ordinary("".join(parts[: i + 1]))) for i in sampled}
     peer = (time.process_time() - start) / len(sampled) * len(parts)
     assert all(got[i] == n for i, n in want.items())
-    return row(f"a growing text of 1 MB, {name}, against a recount at each append", mine, peer, ">= 100")
+    return row(
+        f"a growing text of 1 MB, {name}, against a recount at each append", mine, peer, ">= 100"
+    )
 
 
 def hard_texts() -> dict[str, str]:
@@ -141,4 +165,7 @@ def run() -> list[dict[str, object]]:
 
 if __name__ == "__main__":
     for line in run():
-        print(f"{line['name']:75s} {line['ours']:.6f} {line['peer']:.6f} x{line['ratio']:.2f}  goal {line['goal']}")
+        print(
+            f"{line['name']:75s} {line['ours']:.6f} {line['peer']:.6f} x{line['ratio']:.2f}  goal"
+            f" {line['goal']}"
+        )

@@ -1,4 +1,6 @@
-"""A step of the tuner on a long session: replay, new figure, tables; against the replay that writes its summaries."""
+"""A step of the tuner on a long session: replay, new figure, tables; against the replay that writes
+its summaries.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def seconds(work: Callable[[int], Any], times: int) -> float:
 
 
 def run() -> list[dict]:
-    """Return a row for Pi's rules on the session that Pi tests its own compaction with, else on the sample."""
+    """Return a row for Pi's rules on the session that Pi tests its own compaction with, else on the
+    sample.
+    """
     real = Path(os.environ.get("CTXKIT_SESSIONS", "")) / "pi" / "before-compaction.jsonl"
     session = ck.read(real if real.is_file() else ck.samples.path())
     tuner = ck.tune(session, "pi")
@@ -46,8 +50,20 @@ def run() -> list[dict]:
     sent = [c.message.usage and c.message.usage.prompt_tokens for c in written.calls]
     told = zip(tuner.trial.prompts, sent, strict=True)
     assert all(n == known for n, known in told if known is not None)  # one failed unbilled
-    name = f"a slider's step, {len(session.messages)} messages, against a replay from the file's session"
-    return [{"name": name, "ours": ours, "peer": peer, "ratio": peer / ours, "goal": "ours <= 0.1", "unit": "s"}]
+    name = (
+        f"a slider's step, {len(session.messages)} messages, against a replay from the file's"
+        " session"
+    )
+    return [
+        {
+            "name": name,
+            "ours": ours,
+            "peer": peer,
+            "ratio": peer / ours,
+            "goal": "ours <= 0.1",
+            "unit": "s",
+        }
+    ]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""CPU seconds of some work: the median of some rounds, or of two works done in turns; garbage is collected between."""
+"""CPU seconds of some work: the median of some rounds, or of two works done in turns; garbage is
+collected between.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def cpu(work: Callable[[], object], rounds: int = 5, *, warm: bool = False) -> float:
-    """CPU seconds of all threads, the median of some rounds; `warm`: after one that does not count."""
+    """CPU seconds of all threads, the median of some rounds; `warm`: after one that does
+    not count.
+    """
     taken = []
     if warm:
         work()
@@ -24,7 +28,13 @@ def cpu(work: Callable[[], object], rounds: int = 5, *, warm: bool = False) -> f
     return statistics.median(taken)
 
 
-def paired(ours: Callable[[], object], theirs: Callable[[], object], rounds: int = 7) -> tuple[float, float]:
-    """CPU seconds of two works done in turns, in the round with the median ratio: a core changes its speed."""
-    taken = sorted(((cpu(ours, 1), cpu(theirs, 1)) for _ in range(rounds)), key=lambda pair: pair[1] / pair[0])
+def paired(
+    ours: Callable[[], object], theirs: Callable[[], object], rounds: int = 7
+) -> tuple[float, float]:
+    """CPU seconds of two works done in turns, in the round with the median ratio: a core changes
+    its speed.
+    """
+    taken = sorted(
+        ((cpu(ours, 1), cpu(theirs, 1)) for _ in range(rounds)), key=lambda pair: pair[1] / pair[0]
+    )
     return taken[rounds // 2]

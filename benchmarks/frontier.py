@@ -1,4 +1,5 @@
-"""The frontier of all presets over the sessions that `CTXKIT_SESSIONS` names: `docs/frontier.csv` and its picture.
+"""The frontier of all presets over the sessions that `CTXKIT_SESSIONS` names: `docs/frontier.csv`
+and its picture.
 
 `python -m benchmarks.frontier [RUNS.jsonl]`; with a file, an interrupted sweep is gone on with.
 """
@@ -19,7 +20,9 @@ from ctxkit.sweeps import front
 
 DOCS = Path(__file__).parent.parent / "docs"
 LONG = 50_000
-"""Sessions whose largest prompt is at least so many tokens are told apart: most others are never compacted."""
+"""Sessions whose largest prompt is at least so many tokens are told apart: most others are never
+compacted.
+"""
 
 
 def main(kept: str | None) -> int:
@@ -33,14 +36,26 @@ def main(kept: str | None) -> int:
     for _, row in failed.iterrows():
         print(f"failed: {row['session']} under {row['rules']}: {row['error']}")
     most = runs.groupby("session")["peak_tokens"].max()
-    parts = {"all": runs, f"peak of {LONG:,} tokens or more": runs[runs["session"].isin(most[most >= LONG].index)]}
+    parts = {
+        "all": runs,
+        f"peak of {LONG:,} tokens or more": runs[runs["session"].isin(most[most >= LONG].index)],
+    }
     rows = pd.concat([front(part).assign(sessions=name) for name, part in parts.items()])
-    rows = rows[["sessions", "rules", "front", *[c for c in rows.columns if c not in ("sessions", "rules", "front")]]]
+    rows = rows[
+        [
+            "sessions",
+            "rules",
+            "front",
+            *[c for c in rows.columns if c not in ("sessions", "rules", "front")],
+        ]
+    ]
     rows.round(4).to_csv(DOCS / "frontier.csv", index=False)
     chart = frontier(list(parts.values())[1])
     picture = chart.drawing.svg().partition("</svg>")[0] + "</svg>\n"
     told = 'role="img" aria-label="Needed-later loss against cost of all presets"'
-    (DOCS / "frontier.svg").write_text(picture.replace('aria-hidden="true"', told), encoding="utf-8")
+    (DOCS / "frontier.svg").write_text(
+        picture.replace('aria-hidden="true"', told), encoding="utf-8"
+    )
     print(chart.to_text())
     print(f"{len(runs):,} runs over {len(found)} sessions, {len(failed)} failed")
     return 0

@@ -1,7 +1,9 @@
-"""What three writers of summaries keep, on the recorded sessions of a folder: `python benchmarks/recalls.py FOLDER`.
+"""What three writers of summaries keep, on the recorded sessions of a folder: `python
+benchmarks/recalls.py FOLDER`.
 
-Each session is cut in a window of two thirds of its largest prompt (at least 40,000 and at most 100,000 tokens), under
-the rules of three systems, with the default extract, with "ok", and with a list of every item.
+Each session is cut in a window of two thirds of its largest prompt (at least 40,000 and at most
+100,000 tokens), under the rules of three systems, with the default extract, with "ok", and with a
+list of every item.
 """
 
 from __future__ import annotations
@@ -37,12 +39,19 @@ def rows(file: Path):
         for preset in RULES:
             for name, writer in (("default", None), ("ok", ok), ("every item", every)):
                 try:
-                    rules = preset(context_window=window, **({"summariser": writer} if writer else {}))
+                    rules = preset(
+                        context_window=window, **({"summariser": writer} if writer else {})
+                    )
                     row = ck.score(ck.replay(session, rules))
                 except ck.CtxkitError:
                     continue
                 if row["cuts_n"]:
-                    yield {"session": session.id, "rules": preset.__name__, "writer": name, **row[FIGURES]}
+                    yield {
+                        "session": session.id,
+                        "rules": preset.__name__,
+                        "writer": name,
+                        **row[FIGURES],
+                    }
 
 
 if __name__ == "__main__":
@@ -50,4 +59,10 @@ if __name__ == "__main__":
     told = pd.DataFrame([row for file in files for row in rows(file)])
     told[FIGURES] = told[FIGURES].apply(pd.to_numeric, errors="coerce")
     whole = told.groupby(["session", "rules"])["writer"].transform("nunique") == 3
-    print(told[whole].groupby(["rules", "writer"])[FIGURES].agg(["mean", "count"]).round(3).to_string())
+    print(
+        told[whole]
+        .groupby(["rules", "writer"])[FIGURES]
+        .agg(["mean", "count"])
+        .round(3)
+        .to_string()
+    )

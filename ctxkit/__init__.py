@@ -1,18 +1,21 @@
-"""ctxkit, the laboratory for agent context: run an agent, read what any agent left, replay it under other settings."""
+"""ctxkit, the laboratory for agent context: run an agent, read what any agent left, replay it under
+other settings.
+"""
 
 from __future__ import annotations
 
 from ctxkit.faces import face
 
-TYPE_CHECKING = False  # type checkers know the name; importing `typing` would double what a bare interpreter takes
+# type checkers know the name; importing `typing` would double what a bare interpreter takes
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 __version__ = "0.1.0"
 
 _NAMES = {
-    "read": "readers.catalogue",
-    "read_all": "readers.catalogue",
+    "read": "readers.reader_names",
+    "read_all": "readers.reader_names",
     "write": "writers",
     "frame": "frames",
     "report": "composition",

@@ -1,4 +1,6 @@
-"""Rules for frameworks whose messages are objects and which have no converter to Chat Completions of their own."""
+"""Rules for frameworks whose messages are objects and which have no converter to Chat Completions
+of their own.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ def history_processor(rules: Any, *, limit: int | None = None) -> Callable[[list
         limit: the model's window where the rules name none.
 
     Example:
-        ``Agent(model, capabilities=[ProcessHistory(ck.history_processor("pi"))])``; pydantic-ai 1 takes it as
-        ``history_processors=[...]``.
+        ``Agent(model, capabilities=[ProcessHistory(ck.history_processor("pi"))])``; pydantic-ai 1
+        takes it as ``history_processors=[...]``.
     """
     context = Context(rules, limit=limit)
 
@@ -37,7 +39,9 @@ def history_processor(rules: Any, *, limit: int | None = None) -> Callable[[list
 
 
 def _dicts(message: Any) -> list[tuple[Any, Dict]]:
-    """Return a message of pydantic-ai as Chat Completions dicts, each with the part it was made of."""
+    """Return a message of pydantic-ai as Chat Completions dicts, each with the part it
+    was made of.
+    """
     if message.kind == "response":
         calls = [
             {"id": p.tool_call_id, "type": "function",
@@ -72,7 +76,9 @@ def _text(content: Any) -> str:
 def _objects(
     shown: list[Dict], messages: list[Any], made: list[tuple[Dict, int, Any]]
 ) -> list[Any]:
-    """Return what is shown as messages of pydantic-ai: parts of a request that stand together are one again."""
+    """Return what is shown as messages of pydantic-ai: parts of a request that stand together are
+    one again.
+    """
     from pydantic_ai.messages import ModelRequest
 
     results = {
@@ -100,7 +106,9 @@ def _objects(
 
 
 def _origins(shown: list[Dict], made: list[tuple[Dict, int, Any]]) -> list[tuple[int | None, Any]]:
-    """Return for each dict that is shown the message and the part it comes from; of equal ones the newest first."""
+    """Return for each dict that is shown the message and the part it comes from; of equal ones the
+    newest first.
+    """
     left: dict[str, list[tuple[int | None, Any]]] = {}
     for said, n, part in made:
         left.setdefault(json.dumps(said), []).append((n, part))
@@ -123,13 +131,19 @@ def _part(said: Dict, results: dict[str, Any]) -> Any:
 
 
 def _reply(said: Dict, messages: list[Any]) -> Any:
-    """Return a new or changed reply; one that was changed keeps what it was apart from text and arguments."""
+    """Return a new or changed reply; one that was changed keeps what it was apart from text and
+    arguments.
+    """
     from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 
     calls = [
-        ToolCallPart(c["function"]["name"], json.loads(c["function"]["arguments"] or "{}"), tool_call_id=c["id"])
+        ToolCallPart(
+            c["function"]["name"],
+            json.loads(c["function"]["arguments"] or "{}"),
+            tool_call_id=c["id"],
+        )
         for c in said.get("tool_calls") or ()
-    ]  # fmt: skip
+    ]
     parts = [*([TextPart(said["content"])] if said.get("content") else []), *calls]
     ids = {c.tool_call_id for c in calls}
     old = next(

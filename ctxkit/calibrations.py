@@ -1,4 +1,6 @@
-"""How far token estimates are from what a provider counted: by estimator, by kind of content, and for triggers."""
+"""How far token estimates are from what a provider counted: by estimator, by kind of content, and
+for triggers.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ctxkit.session import Session
-    from ctxkit.sizes.anchors import Step
+    from ctxkit.sizes.anchors import AnchorStep
 
 SHARES = (0.25, 0.5, 0.75, 0.9)
 """Thresholds where none are given: these shares of the largest recorded prompt."""
@@ -34,17 +36,20 @@ class Calibration:
 
     session: str
     kinds: pd.DataFrame
-    """One row for each estimator and kind of content: `estimator kind recorded_tokens estimated_tokens error samples_n
-    source`. `error` is estimated / recorded - 1: -0.25 is a quarter too low. The kind "all content" is what prompts
-    grew by between calls (`source` "recorded"); of the others the size is "derived": a reply is its output tokens, what
-    came after it the rest of the growth. Kinds overlap with the whole and need not add up to it."""
+    """One row for each estimator and kind of content: `estimator kind recorded_tokens
+    estimated_tokens error samples_n source`. `error` is estimated / recorded - 1: -0.25 is a
+    quarter too low. The kind "all content" is what prompts grew by between calls (`source`
+    "recorded"); of the others the size is "derived": a reply is its output tokens, what came after
+    it the rest of the growth. Kinds overlap with the whole and need not add up to it."""
     triggers: pd.DataFrame
-    """One row for each estimator and threshold: `estimator threshold recorded_call estimated_call calls_late
-    tokens_at_estimate`: the first call whose prompt is at or above it by the provider's count and by the estimate;
-    how many calls later a trigger on the estimate fires; how large the prompt really was then. Missing: never."""
+    """One row for each estimator and threshold: `estimator threshold recorded_call estimated_call
+    calls_late tokens_at_estimate`: the first call whose prompt is at or above it by the provider's
+    count and by the estimate; how many calls later a trigger on the estimate fires; how large the
+    prompt really was then. Missing: never."""
     calls: pd.DataFrame
-    """One row for each call with a recorded prompt: `call recorded`, and a column for each estimator: what the view
-    weighs by the estimate, plus the part that no log shows (system prompt, tool schemas), which is the same for all."""
+    """One row for each call with a recorded prompt: `call recorded`, and a column for each
+    estimator: what the view weighs by the estimate, plus the part that no log shows (system prompt,
+    tool schemas), which is the same for all."""
     fixed: int | None
     """That part, in tokens."""
 
@@ -60,16 +65,20 @@ class Calibration:
             BadArguments: there is no such estimator.
         """
         if estimator not in self.estimators:
-            raise BadArguments(f"{estimator!r} was not calibrated; there are {', '.join(self.estimators)}.")
-        found = self.kinds[(self.kinds["estimator"] == estimator) & (self.kinds["kind"] == kind)]["error"]
+            raise BadArguments(
+                f"{estimator!r} was not calibrated; there are {', '.join(self.estimators)}."
+            )
+        found = self.kinds[(self.kinds["estimator"] == estimator) & (self.kinds["kind"] == kind)][
+            "error"
+        ]
         return float(found.iloc[0]) if len(found) else float("nan")
 
     def table(self) -> pd.DataFrame:
         """Return the errors as a table: one row an estimator, one column a kind of content."""
         kinds = list(dict.fromkeys(self.kinds["kind"]))
-        return self.kinds.pivot_table(index="estimator", columns="kind", values="error", sort=False).reindex(
-            columns=kinds
-        )
+        return self.kinds.pivot_table(
+            index="estimator", columns="kind", values="error", sort=False
+        ).reindex(columns=kinds)
 
     def __repr__(self) -> str:
         errors = ((name, self.error(name)) for name in self.estimators)
@@ -79,8 +88,9 @@ class Calibration:
     def _repr_html_(self) -> str:
         errors = self.table().map(lambda e: "" if pd.isna(e) else f"{e:+.0%}")
         return (
-            f"<p>Estimates of session {escape(self.session, 80)} against the provider's counts "
-            f"({len(self.calls)} calls): error by kind of content, and calls by which a trigger fires late.</p>"
+            f"<p>Estimates of session {escape(self.session, 80)} against the provider's counts"
+            f" ({len(self.calls)} calls): error by kind of content, and calls by which a trigger"
+            " fires late.</p>"
             + errors.to_html(escape=True)
             + self.triggers.to_html(escape=True, index=False)
         )
@@ -97,18 +107,26 @@ def calibrate(
 
     Args:
         session: any session that recorded usage, the path of a log, or a list of messages.
-        estimators: counters or their names; None takes those of real systems, and the exact o200k_base where its
-            vocabulary is here.
-        thresholds: prompt sizes at which a trigger would fire; None takes 25, 50, 75 and 90 % of the largest.
+        estimators: counters or their names; None takes those of real systems, and the exact
+            o200k_base where its vocabulary is here.
+        thresholds: prompt sizes at which a trigger would fire; None takes 25, 50, 75 and 90 % of
+            the largest.
 
     Raises:
-        BadArguments: no session, one without two recorded prompts, or an estimator that does not exist.
+        BadArguments: no session, one without two recorded prompts, or an estimator that does not
+            exist.
     """
-    counters = [named(e) if isinstance(e, str) else e for e in (estimators or (*_NAMES, *(["exact"] * ready())))]
+    counters = [
+        named(e) if isinstance(e, str) else e
+        for e in estimators or (*_NAMES, *(["exact"] * ready()))
+    ]
     slots = Slots(session, counters[0])
     steps = list(steps_of(session, slots))
     if len(steps) < 2:
-        raise BadArguments(f"Session {session.id!r} records fewer than two prompt sizes: nothing to calibrate against.")
+        raise BadArguments(
+            f"Session {session.id!r} records fewer than two prompt sizes: nothing to calibrate"
+            " against."
+        )
     samples = _samples(slots, steps)
     calls = _calls(session, steps, counters)
     peak = int(calls["recorded"].max())
@@ -123,7 +141,8 @@ def calibrate(
     )
 
 
-# -- by kind of content ------------------------------------------------------------------------------------------------
+# -- by kind of content
+# ------------------------------------------------------------------------------------------------
 
 
 class _Sample(NamedTuple):
@@ -135,7 +154,7 @@ class _Sample(NamedTuple):
     source: str
 
 
-def _samples(slots: Slots, steps: list[Step]) -> list[_Sample]:
+def _samples(slots: Slots, steps: list[AnchorStep]) -> list[_Sample]:
     out: list[_Sample] = []
     for step in steps:
         grown = step.prompt - step.before
@@ -148,7 +167,9 @@ def _samples(slots: Slots, steps: list[Step]) -> list[_Sample]:
 
 
 def _parts(messages: tuple[Message, ...], grown: int) -> list[_Sample]:
-    """A reply by its output tokens, what followed by the rest; nothing where hidden reasoning blurs the two."""
+    """A reply by its output tokens, what followed by the rest; nothing where hidden reasoning blurs
+    the two.
+    """
     replies = [m for m in messages if m.role == "assistant"]
     usage = replies[0].usage if len(replies) == 1 else None
     if usage is None or not usage.output_tokens or usage.reasoning_tokens or _hides(replies[0]):
@@ -157,13 +178,19 @@ def _parts(messages: tuple[Message, ...], grown: int) -> list[_Sample]:
     out = [_Sample(_reply(replies[0]), tuple(replies), usage.output_tokens, "derived")]
     if rest and grown > usage.output_tokens:
         roles = {m.role for m in rest}
-        kind = {"tool": "tool results", "user": "user input"}.get(roles.pop(), "other") if len(roles) == 1 else "mixed"
+        kind = (
+            {"tool": "tool results", "user": "user input"}.get(roles.pop(), "other")
+            if len(roles) == 1
+            else "mixed"
+        )
         out.append(_Sample(kind, rest, grown - usage.output_tokens, "derived"))
     return out
 
 
 def _hides(message: Message) -> bool:
-    return any(isinstance(p, Thinking) and (p.hidden or p.signature or p.text) for p in message.parts)
+    return any(
+        isinstance(p, Thinking) and (p.hidden or p.signature or p.text) for p in message.parts
+    )
 
 
 def _reply(message: Message) -> str:
@@ -186,19 +213,31 @@ def _kinds(samples: list[_Sample], counters: Sequence[Counter]) -> pd.DataFrame:
             error = estimated / recorded - 1 if recorded else np.nan
             source = of_kind[0].source if of_kind else "recorded"
             rows.append((counter.name, kind, recorded, estimated, error, len(of_kind), source))
-    names = ["estimator", "kind", "recorded_tokens", "estimated_tokens", "error", "samples_n", "source"]
+    names = [
+        "estimator",
+        "kind",
+        "recorded_tokens",
+        "estimated_tokens",
+        "error",
+        "samples_n",
+        "source",
+    ]
     types = ["string", "string", "Int64", "Int64", "float64", "Int64", "string"]
     return pd.DataFrame(rows, columns=names).astype(dict(zip(names, types, strict=True)))
 
 
-# -- the moment a trigger fires ----------------------------------------------------------------------------------------
+# -- the moment a trigger fires
+# ----------------------------------------------------------------------------------------
 
 
-def _calls(session: Session, steps: list[Step], counters: Sequence[Counter]) -> pd.DataFrame:
+def _calls(session: Session, steps: list[AnchorStep], counters: Sequence[Counter]) -> pd.DataFrame:
     fixed = sizes(session, counters[0]).fixed_at
     recorded = {s.call: s.prompt for s in steps}
     views = [(call.index, shown) for call, shown in session.views() if call.index in recorded]
-    data: dict[str, list[int]] = {"call": [i for i, _ in views], "recorded": [recorded[i] for i, _ in views]}
+    data: dict[str, list[int]] = {
+        "call": [i for i, _ in views],
+        "recorded": [recorded[i] for i, _ in views],
+    }
     for counter in counters:
         known: dict[int, int] = {}
         estimates = []
@@ -220,8 +259,17 @@ def _triggers(calls: pd.DataFrame, limits: Sequence[int]) -> pd.DataFrame:
             size = None if guessed is None else int(calls["recorded"].iloc[guessed])
             numbers = [None if i is None else int(calls["call"].iloc[i]) for i in (truly, guessed)]
             rows.append((name, limit, *numbers, late, size))
-    names = ["estimator", "threshold", "recorded_call", "estimated_call", "calls_late", "tokens_at_estimate"]
-    return pd.DataFrame(rows, columns=names).astype({n: "string" if n == "estimator" else "Int64" for n in names})
+    names = [
+        "estimator",
+        "threshold",
+        "recorded_call",
+        "estimated_call",
+        "calls_late",
+        "tokens_at_estimate",
+    ]
+    return pd.DataFrame(rows, columns=names).astype(
+        {n: "string" if n == "estimator" else "Int64" for n in names}
+    )
 
 
 def _first(truths: pd.Series[bool]) -> int | None:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 class CtxkitError(Exception):
     """The root of all errors that the kit raises on purpose.
 
-    In IPython it shows as one line and is still a real error output, which notebook tests see (a `UsageError` is not).
+    In IPython it shows as one line and is still a real error output, which notebook tests see (a
+    `UsageError` is not).
     """
 
     def _render_traceback_(self) -> list[str]:
@@ -36,7 +37,11 @@ class ReadError(CtxkitError):
         super().__init__(why, self.path, line)
 
     def __str__(self) -> str:
-        place = "" if self.path is None else self.path + ("" if self.line is None else f", line {self.line}") + ": "
+        place = (
+            ""
+            if self.path is None
+            else self.path + ("" if self.line is None else f", line {self.line}") + ": "
+        )
         return place + self.why
 
 
@@ -74,7 +79,9 @@ class ModelError(CtxkitError):
 
 
 class StoreError(CtxkitError):
-    """Something on disk could not be kept or opened: a lock, a torn log, a path outside its root."""
+    """Something on disk could not be kept or opened: a lock, a torn log, a path outside
+    its root.
+    """
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -1,4 +1,6 @@
-"""The face of a package: its names, each imported when it is first asked for, and nothing else in `dir`."""
+"""The face of a package: its names, each imported when it is first asked for, and nothing else in
+`dir`.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +34,21 @@ def face(
         return value
 
     return find, listed(public)
+
+
+def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module whose names were others a version ago: old to new."""
+
+    def find(name: str) -> Any:
+        from importlib import import_module
+        from warnings import warn
+
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warn(f"{module}.{name} is called {names[name]} now.", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(module), names[name])
+
+    return find
 
 
 def listed(names: Iterable[str]) -> Callable[[], list[str]]:

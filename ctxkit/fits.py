@@ -15,13 +15,13 @@ from ctxkit.policies.outlooks import Straight
 from ctxkit.presets.naming import as_rules
 from ctxkit.readers.talks import Talk
 from ctxkit.session import Session
-from ctxkit.tokens.catalogue import default
-from ctxkit.writers.openai import to_message
+from ctxkit.tokens.counter_names import default
+from ctxkit.writers.as_openai import to_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ctxkit.history.items import Item
+    from ctxkit.history.head_items import Item
     from ctxkit.messages import Edit, Message
     from ctxkit.policies.rules import Rules
     from ctxkit.presets.naming import AnyRules
@@ -32,14 +32,17 @@ _EACH = 3
 
 
 def fit(messages: Sequence[Dict], rules: AnyRules, *, limit: int | None = None) -> list[Dict]:
-    """Return the messages that rules would send now; dicts that are sent as they are come back as the same objects.
+    """Return the messages that rules would send now; dicts that are sent as they are come back as
+    the same objects.
 
-    For one call. Nothing is remembered of earlier ones, so guards have nothing to go by, and a list that grows is
-    compacted anew at each call: its prompts begin differently each time, and no cache can serve them. In a loop use
-    `Context`, which remembers, or put the result in the place of your list. The second compaction of one list warns.
+    For one call. Nothing is remembered of earlier ones, so guards have nothing to go by, and a list
+    that grows is compacted anew at each call: its prompts begin differently each time, and no cache
+    can serve them. In a loop use `Context`, which remembers, or put the result in the place of your
+    list. The second compaction of one list warns.
 
     Args:
-        messages: Chat Completions messages, oldest first: everything before the call that is about to be made.
+        messages: Chat Completions messages, oldest first: everything before the call that is about
+            to be made.
         rules: rules, a preset or its name, a policy (always asked) or its words.
         limit: the model's window where the rules name none.
 
@@ -72,7 +75,9 @@ class _Lists:
         self._most, self._lock = most, Lock()
 
     def again(self, messages: Sequence[Dict]) -> bool:
-        """Note a list that is compacted; return True where it was before, and has only grown since."""
+        """Note a list that is compacted; return True where it was before, and has only
+        grown since.
+        """
         with self._lock:
             ids = self._known.pop(id(messages), None)
             now = tuple(map(id, messages))
@@ -98,11 +103,11 @@ class Context:
 
         context = Context(rules)
         while ...:
-            reply = client.chat(messages=context.fit(messages))   # messages: your own list, which only grows
-            messages.append(reply)
+            reply = client.chat(messages=context.fit(messages))   # messages: your own list, which
+            only grows messages.append(reply)
 
-    or ``context.add(message)`` for each message and ``context.fit()`` before each call. `tokens`, `limit`, `edits`,
-    `held` say how it stands, `session` gives all of it to frames and plots.
+    or ``context.add(message)`` for each message and ``context.fit()`` before each call. `tokens`,
+    `limit`, `edits`, `held` say how it stands, `session` gives all of it to frames and plots.
 
     Args:
         rules: rules, a preset or its name, a policy (always asked) or its words.
@@ -128,11 +133,12 @@ class Context:
         return self
 
     def fit(self, messages: Sequence[Dict] | None = None) -> list[Dict]:
-        """Return the messages of the coming call; dicts that are sent as they are come back as the same objects.
+        """Return the messages of the coming call; dicts that are sent as they are come back as the
+        same objects.
 
         Args:
-            messages: your list with all messages so far, or the list that the last `fit` gave, with what was said
-                since; None: all that was added.
+            messages: your list with all messages so far, or the list that the last `fit` gave, with
+                what was said since; None: all that was added.
 
         Raises:
             BadArguments: the list is neither; begin a new context for another conversation.
@@ -154,16 +160,18 @@ class Context:
         ]:
             self._warned = True
             warnings.warn(
-                f"The rules {self.rules.label} compact at each call, so no cache can serve a prompt: "
-                "give them a trigger, such as `Rules(policy=..., "
-                "trigger=triggers.Share(share=0.75))` of `ctxkit.policies`.",
+                f"The rules {self.rules.label} compact at each call, so no cache can serve a"
+                " prompt: give them a trigger, such as `Rules(policy=...,"
+                " trigger=triggers.Share(share=0.75))` of `ctxkit.policies`.",
                 stacklevel=3,
             )
 
     def _new(self, messages: Sequence[Dict]) -> Sequence[Dict]:
         for known in (self._given, self._last):
             n = len(known)
-            if len(messages) >= n and all(a is b or a == b for a, b in zip(known, messages, strict=False)):
+            if len(messages) >= n and all(
+                a is b or a == b for a, b in zip(known, messages, strict=False)
+            ):
                 return messages[n:]
         raise BadArguments(
             "These messages do not go on from those of the last call: pass a list that only grows, "
@@ -187,15 +195,24 @@ class Context:
 
     @property
     def session(self) -> Session:
-        """Everything that was said, with the compactions where they were made: for frames and plots."""
+        """Everything that was said, with the compactions where they were made: for frames and
+        plots.
+        """
         log = tuple(woven(self._talk.messages, self.run))
-        return Session(id=self.name, format="live", log=log, context_window=self.limit, tools=self._talk.talk.tools)
+        return Session(
+            id=self.name,
+            format="live",
+            log=log,
+            context_window=self.limit,
+            tools=self._talk.talk.tools,
+        )
 
     def __repr__(self) -> str:
         done = len(self.run.cuts)
         return (
-            f"<Context {self.rules.label}: {len(self._given)} messages, {self.tokens:,} of {self.limit:,} tokens, "
-            f"{self.run.call} calls, {done} compaction{'' if done == 1 else 's'}>"
+            f"<Context {self.rules.label}: {len(self._given)} messages, {self.tokens:,} of"
+            f" {self.limit:,} tokens, {self.run.call} calls, {done}"
+            f" compaction{'' if done == 1 else 's'}>"
         )
 
 
@@ -218,7 +235,8 @@ class _Talk:
             if not made:
                 n = len(self._raws)
                 raise BadArguments(
-                    f"Message {n} is none: expected a dict with a known role and content, got {raw!r:.80}."
+                    f"Message {n} is none: expected a dict with a known role and content, got"
+                    f" {raw!r:.80}."
                 )
             for message in made:
                 self._of[message.id] = len(self._raws)
@@ -250,7 +268,6 @@ class _Talk:
                 new = _changed(self._raws[raw], new)
             out.append(new)
         return out
-
 
     def _paired(self, items: Iterable[Item]) -> Iterator[Item]:
         """Leave out late results of calls that are shown no more: no provider takes them alone."""

@@ -6,12 +6,16 @@ import html
 import re
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069\ufeff]")
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069\ufeff]"
+)
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def plain(text: str, limit: int | None = None) -> str:
-    """Return text without terminal escapes, control and bidi characters, cut to `limit` characters with an ellipsis."""
+    """Return text without terminal escapes, control and bidi characters, cut to `limit` characters
+    with an ellipsis.
+    """
     if limit is not None and len(text) > 4 * limit + 4096:
         text = text[: 4 * limit + 4096]  # never scan megabytes to show a line
     text = _SURROGATES.sub("\ufffd", _CONTROLS.sub("", _ANSI.sub("", text)))
@@ -26,5 +30,7 @@ def line(text: str, limit: int = 80) -> str:
 
 
 def escape(text: str, limit: int | None = None) -> str:
-    """Return text safe inside HTML content and quoted attributes, at most `limit` characters before escaping."""
+    """Return text safe inside HTML content and quoted attributes, at most `limit` characters before
+    escaping.
+    """
     return html.escape(plain(text, limit), quote=True)

@@ -13,7 +13,9 @@ EVENTS = frozenset({"api_error", "synthetic"})
 """Kinds of messages that the program wrote beside the talk: a refused call that was tried again, a
 reply that it made up. They have the role `system`, are shown to no model and are no calls."""
 LOST = "lost"
-"""Kind of the message that stands for a conversation's beginning that is not in its file: a size, no text."""
+"""Kind of the message that stands for a conversation's beginning that is not in its file: a size,
+no text.
+"""
 
 SECTIONS = "sections"
 """Where `Message.details` names the sections that the parts of a message are: for each of them
@@ -36,8 +38,9 @@ class Text(msgspec.Struct, frozen=True, tag="text", gc=False):
 class Thinking(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True, gc=False):
     """Reasoning that the model wrote before its answer.
 
-    `hidden` is the number of characters of an encrypted or signed blob that goes back to the provider unread.
-    `redacted` thinking has no text: its `signature` holds all of it, sealed by the provider.
+    `hidden` is the number of characters of an encrypted or signed blob that goes back to the
+    provider unread. `redacted` thinking has no text: its `signature` holds all of it, sealed by the
+    provider.
     """
 
     text: str
@@ -47,7 +50,9 @@ class Thinking(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True, 
 
 
 class Image(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, gc=False):
-    """An image or another binary attachment; `data` is base64 text, or empty where the log holds none."""
+    """An image or another binary attachment; `data` is base64 text, or empty where the log holds
+    none.
+    """
 
     media_type: str = "image/png"
     data: str = ""
@@ -68,7 +73,9 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True)
 
 
 class Sized(msgspec.Struct, frozen=True, tag="sized", omit_defaults=True, gc=False):
-    """Content of which the log gives only a size: `chars` characters, or `tokens`, of the `kind` named."""
+    """Content of which the log gives only a size: `chars` characters, or `tokens`, of the `kind`
+    named.
+    """
 
     kind: str
     chars: int | None = None
@@ -81,9 +88,10 @@ Part = Text | Thinking | Image | ToolCall | Sized
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What one call was billed for, in tokens, by disjoint classes.
 
-    `input_tokens` is the uncached part only; the whole prompt is `prompt_tokens`. `cache_write_tokens` holds writes
-    that live five minutes (or whose life is not known), `cache_write_1h_tokens` those that live an hour.
-    `reasoning_tokens` are part of `output_tokens`. `cost_usd` is what the log recorded, never computed here.
+    `input_tokens` is the uncached part only; the whole prompt is `prompt_tokens`.
+    `cache_write_tokens` holds writes that live five minutes (or whose life is not known),
+    `cache_write_1h_tokens` those that live an hour. `reasoning_tokens` are part of `output_tokens`.
+    `cost_usd` is what the log recorded, never computed here.
     """
 
     input_tokens: int | None = None
@@ -96,10 +104,17 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def prompt_tokens(self) -> int | None:
-        """The size of the whole prompt: input + cache read + cache writes; None where the log has none of them."""
+        """The size of the whole prompt: input + cache read + cache writes; None where the log has
+        none of them.
+        """
         known = [
             n
-            for n in (self.input_tokens, self.cache_read_tokens, self.cache_write_tokens, self.cache_write_1h_tokens)
+            for n in (
+                self.input_tokens,
+                self.cache_read_tokens,
+                self.cache_write_tokens,
+                self.cache_write_1h_tokens,
+            )
             if n is not None
         ]
         return sum(known) if known else None
@@ -108,7 +123,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One item of the conversation. A tool result is a message of its own, with role `tool`.
 
-    An assistant message is the reply of exactly one call, so `usage`, `model`, `stop` and `latency` describe that call.
+    An assistant message is the reply of exactly one call, so `usage`, `model`, `stop` and `latency`
+    describe that call.
     """
 
     role: Role
@@ -123,7 +139,9 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     time: float | None = None
     """Seconds since 1970, UTC. For a reply: when it was written (its end)."""
     kind: str = ""
-    """A finer word than the role: `wrapper`, `injected`, `bash`, `custom`, `branch_summary`, `developer`, `turn` ..."""
+    """A finer word than the role: `wrapper`, `injected`, `bash`, `custom`, `branch_summary`,
+    `developer`, `turn` ...
+    """
     tool: str | None = None
     """Name of the tool, for a tool result."""
     call_id: str | None = None
@@ -133,7 +151,9 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     error: str | None = None
     """What the provider or the tool said of the failure."""
     visible: bool = True
-    """False where the message is never sent to a model (for instance a command excluded from the context)."""
+    """False where the message is never sent to a model (for instance a command excluded from the
+    context).
+    """
     pinned: bool = False
     """True where no policy may remove it."""
     pending: bool = False
@@ -141,7 +161,9 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     usage: Usage | None = None
     model: str | None = None
     stop: str | None = None
-    """Why the reply ended: `stop`, `tool`, `length`, `error`, `aborted`, or the provider's own word."""
+    """Why the reply ended: `stop`, `tool`, `length`, `error`, `aborted`, or the provider's own
+    word.
+    """
     latency: float | None = None
     """Seconds that the call took."""
     context_window: int | None = None
@@ -151,7 +173,9 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """All readable text of the message: text and thinking, joined by newlines; no tool arguments."""
+        """All readable text of the message: text and thinking, joined by newlines; no tool
+        arguments.
+        """
         return "\n".join(p.text for p in self.parts if isinstance(p, (Text, Thinking)) and p.text)
 
     @property
@@ -161,7 +185,9 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def sections(self) -> tuple[tuple[str, str, int], ...]:
-        """Name, text and raw characters of each section that its parts are; empty where it has none."""
+        """Name, text and raw characters of each section that its parts are; empty where it has
+        none.
+        """
         told = self.details.get(SECTIONS)
         if not isinstance(told, list) or len(told) != len(self.parts):
             return ()
@@ -169,7 +195,11 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         if len(pairs) < len(told):
             return ()
         return tuple(
-            (str(t.get("name", "")), p.text if isinstance(p, Text) else "", _count(t.get("raw_chars")))
+            (
+                str(t.get("name", "")),
+                p.text if isinstance(p, Text) else "",
+                _count(t.get("raw_chars")),
+            )
             for t, p in pairs
         )
 
@@ -189,7 +219,8 @@ class Edit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     * `dropped`: nothing;
     * `shortened`, `replaced`: one message for each target, in the same order;
-    * `summarised`: any number of messages, which stand where the first target stood (at the end without targets).
+    * `summarised`: any number of messages, which stand where the first target stood (at the end
+      without targets).
     """
 
     kind: EditKind
@@ -216,14 +247,18 @@ class Edit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Fault(msgspec.Struct, frozen=True, gc=False):
-    """A place in a file that could not be read: line counted from 1 (0: the whole file), and what was expected."""
+    """A place in a file that could not be read: line counted from 1 (0: the whole file), and what
+    was expected.
+    """
 
     line: int
     why: str
 
 
 class ToolSchema(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A tool that was offered to the model, as far as the log shows it; `chars` is the size of its JSON."""
+    """A tool that was offered to the model, as far as the log shows it; `chars` is the size of its
+    JSON.
+    """
 
     name: str
     description: str = ""

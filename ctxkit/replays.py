@@ -1,4 +1,6 @@
-"""A recorded session replayed as if other rules had been in force; the trajectory itself stays as it was."""
+"""A recorded session replayed as if other rules had been in force; the trajectory itself stays as
+it was.
+"""
 
 from __future__ import annotations
 
@@ -42,17 +44,20 @@ def replay(
 ) -> Session:
     """Return a session as its calls would have been sent under other rules.
 
-    The log holds what was said, with the edits of these rules placed before the call at which they were made; recorded
-    compactions are lifted out. Each reply keeps its recorded output; its prompt is the modelled one (derived), split
-    into fresh and cached tokens where the record itself tells them apart. Subagents are replayed by themselves.
+    The log holds what was said, with the edits of these rules placed before the call at which they
+    were made; recorded compactions are lifted out. Each reply keeps its recorded output; its prompt
+    is the modelled one (derived), split into fresh and cached tokens where the record itself tells
+    them apart. Subagents are replayed by themselves.
 
     Args:
         session: any session, the path of a log, or a list of messages; a replay may be replayed.
         rules: rules, a preset or its name, a policy (asked before every call) or its words.
-        tokens: one size a message of `session.messages`; None: the sizes anchored on recorded usage.
+        tokens: one size a message of `session.messages`; None: the sizes anchored on recorded
+            usage.
         fixed: tokens of each prompt that no message holds; None: as far as recorded usage tells.
-        last_usage: go by what was known before each call, the last bill and a count of what came since, as a live
-            session does; held against a replay without it, this tells how many calls too late a trigger fires.
+        last_usage: go by what was known before each call, the last bill and a count of what came
+            since, as a live session does; held against a replay without it, this tells how many
+            calls too late a trigger fires.
 
     Raises:
         BadArguments: the rules cannot work.
@@ -73,30 +78,44 @@ def replayed(
     fixed: int | Sequence[int] | None = None,
     last_usage: bool = False,
 ) -> Run:
-    """Return the run behind a replay: prompts, fresh tokens, compactions, what was held back, events."""
+    """Return the run behind a replay: prompts, fresh tokens, compactions, what was held back,
+    events.
+    """
     rules = as_rules(rules)
     as_recorded = isinstance(rules.policy, AsRecorded)
-    log = log_of(session, rules, tokens=tokens, fixed=fixed, as_recorded=as_recorded, last_usage=last_usage)
+    log = log_of(
+        session, rules, tokens=tokens, fixed=fixed, as_recorded=as_recorded, last_usage=last_usage
+    )
     return run(log, rules, window(session))
 
 
 def window(session: Session) -> int | None:
-    """Return the model's limit: as the log says, else by the price table as far as the log does not refute it."""
+    """Return the model's limit: as the log says, else by the price table as far as the log does not
+    refute it.
+    """
     from ctxkit.sizes.windows import window_of
 
     told = next((m for m in session.messages if m.context_window or m.model), None)
-    return window_of(session, session.model if told is None else told.model or session.model, told).tokens
+    return window_of(
+        session, session.model if told is None else told.model or session.model, told
+    ).tokens
 
 
 def session_of(session: Session, done: Run, children: tuple[Session, ...] = ()) -> Session:
     """Return the session that a run describes."""
-    prompts, fresh, shared = done.prompts.tolist(), done.fresh_tokens.tolist(), shared_tokens(done).tolist()
+    prompts, fresh, shared = (
+        done.prompts.tolist(),
+        done.fresh_tokens.tolist(),
+        shared_tokens(done).tolist(),
+    )
     cached, billed, call = session.has_cache, session.has_usage, 0
     log: list[Message | Edit] = []
     for entry in woven(session.messages, done):
         if isinstance(entry, Message) and entry.role == "assistant":
             new = fresh[call] if cached else None
-            if not (done.owing and billed_by(entry) == prompts[call]):  # else its bill holds as it is
+            if not (
+                done.owing and billed_by(entry) == prompts[call]
+            ):  # else its bill holds as it is
                 entry = _reply(entry, prompts[call], new, shared[call], billed=billed)  # noqa: PLW2901
             call += 1
         log.append(entry)
@@ -140,7 +159,8 @@ def summary(done: Run) -> dict[str, Any]:
     return {
         "rules": rules.label,
         "parameters": {
-            k: v if isinstance(v, (int, float, str, bool, type(None))) else str(v) for k, v in rules.parameters.items()
+            k: v if isinstance(v, (int, float, str, bool, type(None))) else str(v)
+            for k, v in rules.parameters.items()
         },
         "limit": done.room.limit,
         "counter": done.log.counter.name,
@@ -157,19 +177,23 @@ def summary(done: Run) -> dict[str, Any]:
 
 
 def crowded(done: Run) -> str | None:
-    """Return a note where the fixed part of the prompt alone fills the window that the rules go by; else None."""
+    """Return a note where the fixed part of the prompt alone fills the window that the rules go by;
+    else None.
+    """
     fixed, room = done.log.fixed, done.room
     if fixed < room.budget:
         return None
     held = f", {room.reserve:,} of them held free" if room.reserve else ""
     return (
-        f"The fixed part of the prompt ({fixed:,} tokens) does not fit into the window that these rules go by "
-        f"({room.limit:,} tokens{held}), so no compaction makes a prompt fit."
+        f"The fixed part of the prompt ({fixed:,} tokens) does not fit into the window that these"
+        f" rules go by ({room.limit:,} tokens{held}), so no compaction makes a prompt fit."
     )
 
 
 def shared_tokens(done: Run) -> NDArray[Any]:
-    """Return for each call the tokens that its prompt shares with the one before, cached still or not."""
+    """Return for each call the tokens that its prompt shares with the one before, cached still or
+    not.
+    """
     prompts, fresh = done.prompts, done.fresh_tokens
     shared = np.asarray(prompts - fresh)
     for call in done.clock.calls:
@@ -180,19 +204,24 @@ def shared_tokens(done: Run) -> NDArray[Any]:
 
 
 def hidden(done: Run) -> tuple[int, int]:
-    """Return how many messages, and tool results among them, the next call would no longer see as they were said."""
-    view, log = done.coming(), done.log
+    """Return how many messages, and tool results among them, the next call would no longer see as
+    they were said.
+    """
+    view, log = done.stretches()[-1].left(done.call), done.log
     rows, keys = (view.head.column(log, name) for name in ("rows", "keys"))
     stand = rows[(rows >= 0) & (keys == 0)].tolist()
     results = sum(log.roles[row] == TOOL for row in stand)
     return view.lo - len(stand), log.counts[TOOL][view.lo] - results
 
 
-def _reply(message: Message, prompt: int, fresh: int | None, shared: int, *, billed: bool) -> Message:
-    """Return a reply whose usage says what the modelled prompt would have been; output as recorded, no cost.
+def _reply(
+    message: Message, prompt: int, fresh: int | None, shared: int, *, billed: bool
+) -> Message:
+    """Return a reply whose usage says what the modelled prompt would have been; output as recorded,
+    no cost.
 
-    Where the record bills its calls and not this one, as it failed, it stays without usage: the prompt stands in its
-    details.
+    Where the record bills its calls and not this one, as it failed, it stays without usage: the
+    prompt stands in its details.
     """
     if not _SET.isdisjoint(message.details):
         kept = {k: v for k, v in message.details.items() if k not in _SET}

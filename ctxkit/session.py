@@ -1,7 +1,9 @@
-"""A session: the append-only log of messages and edits; what a model saw at any call is derived from it.
+"""A session: the append-only log of messages and edits; what a model saw at any call is derived
+from it.
 
-The log never changes. A compaction appends an `Edit`; a branch is a pointer (`leaf`) to another entry. Entries form
-a tree by `parents`, and the path from the root to the leaf is the conversation that stands.
+The log never changes. A compaction appends an `Edit`; a branch is a pointer (`leaf`) to another
+entry. Entries form a tree by `parents`, and the path from the root to the leaf is the conversation
+that stands.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ Entry = Message | Edit
 class Call(msgspec.Struct, frozen=True):
     """One request to a model and its reply.
 
-    `position` is the reply's place in `session.path`; everything before it, edits applied, was the prompt.
+    `position` is the reply's place in `session.path`; everything before it, edits applied, was the
+    prompt.
     """
 
     index: int
@@ -42,7 +45,8 @@ class Call(msgspec.Struct, frozen=True):
 class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_defaults=True):
     """Everything that happened in one agent's session, in the order in which it was written.
 
-    A main session does not contain its subagents' messages: those are sessions of their own in `children`.
+    A main session does not contain its subagents' messages: those are sessions of their own in
+    `children`.
     """
 
     id: str
@@ -50,7 +54,9 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     """Name of the reader that made it, or `live`, or `replay`."""
     log: tuple[Message | Edit, ...] = ()
     parents: tuple[int, ...] = ()
-    """For each entry the index of its parent in the log (-1: a root). Empty: each entry follows the one before."""
+    """For each entry the index of its parent in the log (-1: a root). Empty: each entry follows the
+    one before.
+    """
     leaf: int = -1
     """Index of the entry at which the conversation stands; -1: the last one."""
     agent: str = "main"
@@ -76,11 +82,14 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     """Places that could not be read."""
     details: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
-    """What its log cannot say or says wrongly, in plain sentences: what figures that rest on it must tell."""
+    """What its log cannot say or says wrongly, in plain sentences: what figures that rest on it
+    must tell.
+    """
     origin: Session | None = None
     """Of a replay: the recorded session that it was made from."""
 
-    # -- the path that stands ------------------------------------------------------------------------------------
+    # -- the path that stands
+    # ------------------------------------------------------------------------------------
 
     @cached_property
     def indices(self) -> tuple[int, ...]:
@@ -113,11 +122,14 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         """The compactions that stand, in order."""
         return tuple(e for e in self.path if isinstance(e, Edit))
 
-    # -- turns and calls -----------------------------------------------------------------------------------------
+    # -- turns and calls
+    # -----------------------------------------------------------------------------------------
 
     @cached_property
     def turns(self) -> tuple[int, ...]:
-        """For each entry of `path` its zero-based turn: recorded where the log says, else one turn an input."""
+        """For each entry of `path` its zero-based turn: recorded where the log says, else one turn
+        an input.
+        """
         out: list[int] = []
         turn, answered = 0, False
         for entry in self.path:
@@ -159,10 +171,13 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
             known = f"it has calls 0 to {n - 1}" if n else "it has no calls"
             raise BadArguments(f"Session {self.id!r} has no call {index}: {known}.") from None
 
-    # -- what is shown -------------------------------------------------------------------------------------------
+    # -- what is shown
+    # -------------------------------------------------------------------------------------------
 
     def view(self, call: int | None = None) -> tuple[Message, ...]:
-        """Return the messages shown to the model at a call (negatives from the end); None: those shown next."""
+        """Return the messages shown to the model at a call (negatives from the end); None: those
+        shown next.
+        """
         stop = len(self.path) if call is None else self.call(call).position
         shown: tuple[Message, ...] = ()
         for shown_, _ in _fold(self.path[:stop]):
@@ -184,9 +199,11 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
 
     @property
     def behind(self) -> Any:
-        """What knows the prompts that went out (`engine.Run`, `agent.prompts.Told`); None: a record knows its own.
+        """What knows the prompts that went out (`engine.Run`, `agent.sent_prompts.Told`); None:
+        a record knows its own.
 
-        It stands beside the fields: it is neither compared nor written, and a changed copy has none.
+        It stands beside the fields: it is neither compared nor written, and a changed copy has
+        none.
         """
         return self.__dict__.get("behind")
 
@@ -196,7 +213,8 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         return self
 
     def sent(self, call: int | None) -> tuple[SentItem, ...]:
-        """Return what went out at a call: `message`, `tokens`, `raw_tokens`, `changed_by` of each item.
+        """Return what went out at a call: `message`, `tokens`, `raw_tokens`, `changed_by` of each
+        item.
 
         Negatives count from the end; None: what goes out next, if nothing is compacted. See
         `replays.sent`, which works it out when it is asked for.
@@ -206,22 +224,27 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         """
         from importlib import import_module
 
-        replays: Any = import_module("ctxkit.replays")  # far above: what is sent is no business of a log
+        replays: Any = import_module(
+            "ctxkit.replays"
+        )  # far above: what is sent is no business of a log
         found: tuple[SentItem, ...] = replays.sent(self, call)
         return found
 
     def left_out(self, call: int | None) -> dict[int, str]:
         """Return which messages stood at a call and were left out of it by a rule, and by which.
 
-        By their number among the messages that can be sent; None: the next call. Only rules that prune
-        leave out what stands, so a record has none.
+        By their number among the messages that can be sent; None: the next call. Only rules that
+        prune leave out what stands, so a record has none.
         """
         if self.behind is None:
             return {}
-        found: dict[int, str] = self.behind.left_out(None if call is None else self.call(call).index)
+        found: dict[int, str] = self.behind.left_out(
+            None if call is None else self.call(call).index
+        )
         return found
 
-    # -- what the log can say ------------------------------------------------------------------------------------
+    # -- what the log can say
+    # ------------------------------------------------------------------------------------
 
     @cached_property
     def has_text(self) -> bool:
@@ -236,19 +259,25 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     @cached_property
     def has_usage(self) -> bool:
         """True where at least one call has the provider's prompt size."""
-        return any(c.message.usage is not None and c.message.usage.prompt_tokens for c in self.calls)
+        return any(
+            c.message.usage is not None and c.message.usage.prompt_tokens for c in self.calls
+        )
 
     @cached_property
     def has_cache(self) -> bool:
         """True where at least one call tells cached from uncached input."""
-        return any(c.message.usage is not None and c.message.usage.cache_read_tokens is not None for c in self.calls)
+        return any(
+            c.message.usage is not None and c.message.usage.cache_read_tokens is not None
+            for c in self.calls
+        )
 
     @cached_property
     def has_time(self) -> bool:
         """True where calls carry times."""
         return any(c.message.time is not None for c in self.calls)
 
-    # -- growing and branching: a new session, the same log --------------------------------------------------------
+    # -- growing and branching: a new session, the same log
+    # --------------------------------------------------------
 
     def append(self, *entries: Entry) -> Session:
         """Return the session with entries written after its leaf."""
@@ -261,7 +290,8 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
         return self._with(log=log, parents=self._tree() + new, leaf=-1)
 
     def branch(self, entry: str | int) -> Session:
-        """Return the session standing at an earlier entry (its id, or its index in `log`); nothing is lost.
+        """Return the session standing at an earlier entry (its id, or its index in `log`); nothing
+        is lost.
 
         Raises:
             BadArguments: there is no such entry.
@@ -286,19 +316,26 @@ class Session(msgspec.Struct, frozen=True, dict=True, kw_only=True, omit_default
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
         from importlib import import_module
 
-        portraits: Any = import_module("ctxkit.reports.portraits")  # far above: no business of a log
+        portraits: Any = import_module(
+            "ctxkit.reports.portraits"
+        )  # far above: no business of a log
         made: dict[str, str] = portraits.of_session(self)
         return made
 
     def __repr__(self) -> str:
         n, c, e = len(self.messages), len(self.calls), len(self.edits)
-        return f"<Session {line(self.id)} {line(self.format, 20)}: {n} messages, {c} calls, {e} compactions>"
+        return (
+            f"<Session {line(self.id)} {line(self.format, 20)}: {n} messages, {c} calls, {e}"
+            " compactions>"
+        )
 
 
 def apart(sessions: Iterable[Session]) -> list[Session]:
-    """Return sessions under ids that tell them apart: the second of an id becomes `id (2)`, the third `id (3)`.
+    """Return sessions under ids that tell them apart: the second of an id becomes `id (2)`, the
+    third `id (3)`.
 
-    The same session given twice is two; a parent that is given before its subagents is told to them under its new id.
+    The same session given twice is two; a parent that is given before its subagents is told to them
+    under its new id.
     """
     out: list[Session] = []
     used: dict[str, int] = {}

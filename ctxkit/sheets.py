@@ -1,4 +1,6 @@
-"""Tables for people: in a notebook with hovers and heads that sort, in a terminal within 80 columns."""
+"""Tables for people: in a notebook with hovers and heads that sort, in a terminal within 80
+columns.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 COLUMNS = 80
 """Columns of a terminal that a table keeps to."""
 NO_MATH = "mathjax_ignore tex2jax_ignore"
-"""Class of an element whose dollars are money: a notebook would set what stands between two as a formula."""
+"""Class of an element whose dollars are money: a notebook sets what stands between as a formula."""
 INK = "color:var(--jp-content-font-color1,var(--vscode-foreground,inherit))"
 """Takes the theme's colour of text."""
 _GREY = "color:var(--jp-content-font-color2,var(--vscode-descriptionForeground,#777777))"
@@ -107,7 +109,8 @@ class Tabular:
             else ""
         )
         return (
-            f'<div style="{INK};{box}" tabindex="0"><table style="border-collapse:collapse;margin:4px 0">{told}'
+            f'<div style="{INK};{box}" tabindex="0"><table'
+            f' style="border-collapse:collapse;margin:4px 0">{told}'
             f"<thead>{self._groups()}<tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>{legend}"
         )
 
@@ -122,7 +125,9 @@ class Tabular:
             return ""
         widths = [max(map(width, c)) for c in zip(*rows, strict=True)]
         soft = [not (self.heads[i].number or self.heads[i].firm) for i in kept]
-        widths = _fitted(_fitted(widths, soft, columns), [not self.heads[i].number for i in kept], columns)
+        widths = _fitted(
+            _fitted(widths, soft, columns), [not self.heads[i].number for i in kept], columns
+        )
         numbers = [self.heads[i].number for i in kept]
         return "\n".join(
             "  ".join(
@@ -172,7 +177,8 @@ class Tabular:
                 spans.append((head.group, 1))
         rule = "border-bottom:1px solid rgba(128,128,128,.5)"
         cells = (
-            f'<th scope="colgroup" colspan="{n}" style="text-align:center;{rule if g else ""}">{escape(g, 40)}</th>'
+            f'<th scope="colgroup" colspan="{n}"'
+            f' style="text-align:center;{rule if g else ""}">{escape(g, 40)}</th>'
             for g, n in spans
         )
         return f"<tr>{''.join(cells)}</tr>"
@@ -180,7 +186,9 @@ class Tabular:
     def _cells(self, i: int, row: tuple[Box, ...]) -> list[str]:
         out = []
         for k, (head, cell) in enumerate(zip(self.heads, row, strict=True)):
-            style = (_NUMBER if head.number else _TEXT + ("" if head.firm else _SOFT)) + _TONES[cell.tone]
+            style = (_NUMBER if head.number else _TEXT + ("" if head.firm else _SOFT)) + _TONES[
+                cell.tone
+            ]
             value = -i if k == 0 and cell.value is None else cell.value
             sort = "" if value is None else f' data-value="{value:.9g}"'
             hover = f' title="{escape(cell.hover, 400)}"' if cell.hover else ""

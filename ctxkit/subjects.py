@@ -98,7 +98,8 @@ def what(message: Message, answers: ToolCall | None, folder: str | None = None) 
 
 
 def answered(messages: Iterable[Message]) -> Iterator[tuple[Message, ToolCall | None]]:
-    """Yield messages in order, each with the call that it is the result of; None: of none that is known.
+    """Yield messages in order, each with the call that it is the result of; None: of none that is
+    known.
 
     Ids of calls may be used again: the last one before the result counts.
     """

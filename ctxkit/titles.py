@@ -1,4 +1,6 @@
-"""What a session is called where a person reads it: a title, the first words asked, or project and date."""
+"""What a session is called where a person reads it: a title, the first words asked, or project and
+date.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def _words(text: str, limit: int) -> str:
 
 
 def project_of(session: Session) -> str | None:
-    """Return the last part of the folder that the agent worked in; None where the log names none."""
+    """Return the last part of the folder that the agent worked in; None where the log
+    names none.
+    """
     parts = [p for p in (session.cwd or "").replace("\\", "/").split("/") if p]
     return line(parts[-1], 60) if parts else None
 
@@ -75,11 +79,18 @@ def day_of(session: Session) -> str | None:
 
 
 def titles(sessions: Iterable[Session], limit: int = 60) -> list[str]:
-    """Return what several sessions are called; the second of a name becomes `name (2)`."""
+    """Return what several sessions are called, each by a name of its own."""
+    return told_apart(title_of(session, limit) for session in sessions)
+
+
+def told_apart(names: Iterable[str]) -> list[str]:
+    """Return names of which none stands twice; the second of a name becomes `name (2)`."""
+    out: dict[str, None] = {}
     used: dict[str, int] = {}
-    out = []
-    for session in sessions:
-        name = title_of(session, limit)
-        n = used[name] = used.get(name, 0) + 1
-        out.append(name if n == 1 else f"{name} ({n})")
-    return out
+    for name in names:
+        own, n = name, used.get(name, 1)
+        while own in out:
+            n += 1
+            own = f"{name} ({n})"
+        out[own], used[name] = None, n
+    return list(out)

@@ -1,13 +1,15 @@
 # ruff: noqa: INP001  a script beside the page that it writes
-"""Write `docs/configs.md` from the tables of keys: `python docs/make_configs.py` (a test compares the page)."""
+"""Write `docs/configs.md` from the tables of keys: `python docs/make_configs.py` (a test compares
+the page).
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from ctxkit.presets.configs.catalogue import CONFIGS
-from ctxkit.presets.configs.texts import settings_of
+from ctxkit.presets.configs.config_files import CONFIGS
+from ctxkit.presets.configs.config_texts import settings_of
 
 PAGE = Path(__file__).with_name("configs.md")
 HEAD = """# Config files of other systems

@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-from ctxkit.presets.catalogue import differences, names
+from ctxkit.presets.preset_names import differences, names
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "conformance.md"
@@ -49,9 +49,16 @@ def cases() -> dict[str, tuple[str, str]]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 for system, number in CASE.findall(node.name):
-                    says = ast.get_docstring(node) or node.name.removeprefix("test_").replace("_", " ")
-                    out.setdefault(system.upper() + number, (says.split("\n")[0], path.relative_to(ROOT).as_posix()))
-    return dict(sorted(out.items(), key=lambda item: (list(SYSTEMS).index(item[0][:2]), int(item[0][2:]))))
+                    says = ast.get_docstring(node) or node.name.removeprefix("test_").replace(
+                        "_", " "
+                    )
+                    out.setdefault(
+                        system.upper() + number,
+                        (says.split("\n")[0], path.relative_to(ROOT).as_posix()),
+                    )
+    return dict(
+        sorted(out.items(), key=lambda item: (list(SYSTEMS).index(item[0][:2]), int(item[0][2:])))
+    )
 
 
 def further() -> list[tuple[str, str, str]]:
@@ -64,7 +71,13 @@ def further() -> list[tuple[str, str, str]]:
                 if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                     says = node.name.removeprefix("test_").replace("_", " ")
                     source = (ast.get_docstring(node) or "").split("\n")[0]
-                    out.append((system, f"{says} ({source})" if source else says, path.relative_to(ROOT).as_posix()))
+                    out.append(
+                        (
+                            system,
+                            f"{says} ({source})" if source else says,
+                            path.relative_to(ROOT).as_posix(),
+                        )
+                    )
     return out
 
 
@@ -73,14 +86,20 @@ def peers() -> list[tuple[str, str, str]]:
     found = json.loads((ROOT / "docs" / "peers.json").read_text(encoding="utf-8"))
     out = []
     for name, row in found.items():
-        tree = ast.parse((ROOT / "tests" / "peers" / f"test_peer_{name}.py").read_text(encoding="utf-8"))
-        tests = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")]
+        tree = ast.parse(
+            (ROOT / "tests" / "peers" / f"test_peer_{name}.py").read_text(encoding="utf-8")
+        )
+        tests = [
+            n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test_")
+        ]
         says = "; ".join(
             n.name.removeprefix("test_").replace("_", " ")
             + (f" ({first})" if (first := (ast.get_docstring(n) or "").split("\n")[0]) else "")
             for n in tests
         )
-        out.append((f"{row['package']} {row['version']}", says, f"{row['passed']} of {row['cases']}"))
+        out.append(
+            (f"{row['package']} {row['version']}", says, f"{row['passed']} of {row['cases']}")
+        )
     return out
 
 
@@ -129,7 +148,10 @@ def page() -> str:
         "",
         "| case | system | what is asserted | test |",
         "| --- | --- | --- | --- |",
-        *(f"| {n} | {SYSTEMS[n[:2]]} | {_cell(says)} | `{where}` |" for n, (says, where) in found.items()),
+        *(
+            f"| {n} | {SYSTEMS[n[:2]]} | {_cell(says)} | `{where}` |"
+            for n, (says, where) in found.items()
+        ),
         "",
         "Pi's golden values on the real session `before-compaction.jsonl` are in `tests/presets/test_golden_pi.py`.",
         "",
@@ -186,7 +208,12 @@ def page() -> str:
     ]
     for name in names():
         if differences(name):
-            rows += [f"### {name}", "", "| topic | document | program | default | `quirks=True` |", "| --- " * 5 + "|"]
+            rows += [
+                f"### {name}",
+                "",
+                "| topic | document | program | default | `quirks=True` |",
+                "| --- " * 5 + "|",
+            ]
             rows += [f"| {' | '.join(map(_cell, d))} |" for d in differences(name)]
             rows.append("")
     return "\n".join(rows)
@@ -200,6 +227,8 @@ if __name__ == "__main__":
     text = page()
     if "--check" in sys.argv:
         sys.exit(
-            0 if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text else "docs/conformance.md is not current"
+            0
+            if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text
+            else "docs/conformance.md is not current"
         )
     PAGE.write_text(text, encoding="utf-8")

@@ -1,5 +1,7 @@
 # ruff: noqa: INP001  a script beside the page that it writes
-"""Write `docs/formats.md` from the readers themselves: `python docs/make_formats.py` (a test compares the page)."""
+"""Write `docs/formats.md` from the readers themselves: `python docs/make_formats.py` (a test
+compares the page).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from ctxkit.discoveries import PLACES
-from ctxkit.readers.catalogue import MEMBERS
+from ctxkit.readers.reader_names import MEMBERS
 
 PAGE = Path(__file__).with_name("formats.md")
 HEAD = """# Formats
@@ -33,7 +35,7 @@ RULES = """
 - **Compactions.** A recorded one is an edit with the messages that went and the summary that came. Traces that hold
   each call's whole prompt (Langfuse, OpenTelemetry, Inspect, completion logs) give edits with `source="derived"`
   where messages are gone from the next prompt. Falls that nothing marks are events of kind `unmarked`;
-  `ctxkit.compactions.derive` finds large ones by rules of others.
+  `ctxkit.derived_compactions.derive` finds large ones by rules of others.
 - **Several sessions in a file** give several (tau-bench runs, OpenHands outputs, Inspect samples, aider's starts,
   fuseraft's older event logs): `ck.read_all`. **A folder that is one session** gives one: OpenHands' events or
   completion logs, fuseraft's session folder and post-mortem. OpenCode's storage gives its main sessions.
@@ -93,7 +95,9 @@ def page() -> str:
     out.append(RULES)
     for member in MEMBERS:
         m = import_module(f"ctxkit.readers.{member}")
-        out += [f"| {m.NAME} | {versions} | {said} |\n" for versions, said in getattr(m, "TRAITS", ())]
+        out += [
+            f"| {m.NAME} | {versions} | {said} |\n" for versions, said in getattr(m, "TRAITS", ())
+        ]
         if blind := getattr(m, "BLIND", ()):
             out.append(f"| {m.NAME} | all | no mark for {' and '.join(blind)} |\n")
     out.append(PLACES_HEAD)

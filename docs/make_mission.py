@@ -53,8 +53,12 @@ def held(folder: Path = ROOT / "tests") -> Iterator[Held]:
 def page() -> str:
     """Return the page."""
     letters = ", ".join(f"{letter} for {name}" for letter, name in SYSTEMS.items())
-    rows = sorted(held(), key=lambda h: (list(SYSTEMS).index(h.statement[0]), int(h.statement[1:]), h.test))
-    return _HEAD.format(letters=letters) + "".join(f"| {h.statement} | {h.words} | {h.test} |\n" for h in rows)
+    rows = sorted(
+        held(), key=lambda h: (list(SYSTEMS).index(h.statement[0]), int(h.statement[1:]), h.test)
+    )
+    return _HEAD.format(letters=letters) + "".join(
+        f"| {h.statement} | {h.words} | {h.test} |\n" for h in rows
+    )
 
 
 if __name__ == "__main__":

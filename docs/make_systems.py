@@ -1,4 +1,6 @@
-"""Write docs/systems.md: what each system does, made from its preset, so that the page cannot drift."""  # noqa: INP001  a script
+"""Write docs/systems.md: what each system does, made from its preset, so that the page cannot
+drift.
+"""  # noqa: INP001  a script
 
 from __future__ import annotations
 
@@ -13,11 +15,13 @@ from ctxkit.policies import triggers as t
 from ctxkit.policies.chain import Chain, Ladder
 from ctxkit.policies.hinges import written
 from ctxkit.policies.summary import Summary
-from ctxkit.presets.catalogue import differences, names, preset
+from ctxkit.presets.preset_names import differences, names, preset
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "systems.md"
-KEPT = re.compile(r"keep|retain|preserve|tail|protect|target|floor|recent|window_size|^n$|restored|user_message")
+KEPT = re.compile(
+    r"keep|retain|preserve|tail|protect|target|floor|recent|window_size|^n$|restored|user_message"
+)
 GUARDED = re.compile(
     r"exclude|deny|pin_|identifier|protect|quality|min_|minimum|at_least|anti_thrash|attempts|first_user"
 )
@@ -28,8 +32,13 @@ def words(trigger: Any, reserve: int = 0) -> str:
     if isinstance(trigger, (t.Either, t.Both)):
         joined = " or " if isinstance(trigger, t.Either) else " and "
         parts = [words(p, reserve) for p in trigger.parts]
-        nested = [isinstance(p, (t.Either, t.Both)) and type(p) is not type(trigger) for p in trigger.parts]
-        return joined.join(f"({said})" if inner else said for said, inner in zip(parts, nested, strict=True))
+        nested = [
+            isinstance(p, (t.Either, t.Both)) and type(p) is not type(trigger)
+            for p in trigger.parts
+        ]
+        return joined.join(
+            f"({said})" if inner else said for said, inner in zip(parts, nested, strict=True)
+        )
     at = "≥" if getattr(trigger, "or_equal", False) else ">"
     by = " by its own estimate" if getattr(trigger, "estimated", False) else ""
     if isinstance(trigger, t.Above):
@@ -46,7 +55,9 @@ def words(trigger: Any, reserve: int = 0) -> str:
     if isinstance(trigger, t.CutShort):
         return "after a reply that was cut off"
     trigger = written(trigger)
-    said = inspect.getdoc(trigger if inspect.isfunction(trigger) else type(trigger)) or repr(trigger)
+    said = inspect.getdoc(trigger if inspect.isfunction(trigger) else type(trigger)) or repr(
+        trigger
+    )
     return said.split("\n")[0].rstrip(".").replace("Say whether ", "where ")
 
 
@@ -59,7 +70,11 @@ def told(policy: Any) -> str:
 
 def shown(parameters: dict[str, Any], pattern: re.Pattern[str]) -> str:
     """Return the settings whose names say something of a kind, with their defaults."""
-    found = [f"`{k}={v!r}`" for k, v in parameters.items() if pattern.search(k) and v not in (None, "", (), 0)]
+    found = [
+        f"`{k}={v!r}`"
+        for k, v in parameters.items()
+        if pattern.search(k) and v not in (None, "", (), 0)
+    ]
     return ", ".join(found) or "—"
 
 
@@ -68,7 +83,9 @@ def failure(rules: Any) -> str:
     policy = rules.policy
     if not isinstance(policy, Summary):
         return "nothing that could fail" if policy is not None or rules.pruning is not None else "—"
-    plain = "the history stays as it was" if policy.otherwise is None else "a summary without a model"
+    plain = (
+        "the history stays as it was" if policy.otherwise is None else "a summary without a model"
+    )
     out = [getattr(policy, "on_failure", plain)]
     if policy.must_shrink:
         out.append("a result that is not smaller is refused")
@@ -85,7 +102,11 @@ def section(name: str) -> list[str]:
     module = import_module(f"ctxkit.presets._{name}")
     doc = (inspect.getdoc(getattr(module, name)) or "").split("\nArgs:")[0]
     parameters = dict(rules.parameters)
-    when = words(rules.trigger, rules.reserve) if rules.policy is not None else "never, unless it is set"
+    when = (
+        words(rules.trigger, rules.reserve)
+        if rules.policy is not None
+        else "never, unless it is set"
+    )
     rows = [("trigger", when if rules.auto else "by hand only")]
     if rules.policy is not None:
         rows.append(("method", told(rules.policy)))
@@ -118,7 +139,13 @@ def row(name: str) -> str:
     """Return the line of one system in the table of all."""
     rules = preset(name)
     parts = [p for p in (rules.policy, rules.pruning) if p is not None]
-    due = words(rules.trigger, rules.reserve) if rules.policy is not None else "every call" if parts else "never"
+    due = (
+        words(rules.trigger, rules.reserve)
+        if rules.policy is not None
+        else "every call"
+        if parts
+        else "never"
+    )
     done = " For each call: ".join(told(p) for p in parts) or "nothing, unless it is set"
     return f"| [{name}](#{name}) | {due} | {done} |"
 
@@ -142,5 +169,9 @@ def page() -> str:
 if __name__ == "__main__":
     text = page()
     if "--check" in sys.argv:
-        sys.exit(0 if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text else "docs/systems.md is not current")
+        sys.exit(
+            0
+            if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text
+            else "docs/systems.md is not current"
+        )
     PAGE.write_text(text, encoding="utf-8")

@@ -23,7 +23,7 @@ import pandas as pd
 import ctxkit as ck
 from ctxkit import tokens
 from ctxkit.agent import Agent
-from ctxkit.models.catalogue import model
+from ctxkit.models.model_names import model
 from ctxkit.studies.seekers import INSTRUCTIONS, world
 from ctxkit.tools.tool import tool
 

@@ -39,7 +39,9 @@ class Clock:
         self.time += timedelta(seconds=seconds)
 
 
-def play(path: Path, session: str, team: dict[str, int], rng: random.Random, start: datetime) -> None:
+def play(
+    path: Path, session: str, team: dict[str, int], rng: random.Random, start: datetime
+) -> None:
     """Write one session: agents take turns until the work is done; a compaction whenever a sum is above the budget."""
     clock = Clock(start)
     thrashes = rng.random() < 0.08
@@ -63,7 +65,9 @@ def play(path: Path, session: str, team: dict[str, int], rng: random.Random, sta
         elif rng.random() < 0.01:  # the process ends, and goes on after a while
             writer.close()
             clock.pass_(rng.uniform(600, 30_000))
-            writer = SnapshotWriter(path, session, warn_at=WARN_AT, cutover_at=CUTOVER_AT, now=clock)
+            writer = SnapshotWriter(
+                path, session, warn_at=WARN_AT, cutover_at=CUTOVER_AT, now=clock
+            )
             sums = dict.fromkeys(team, 0)
     writer.close()
 
@@ -79,7 +83,9 @@ def make(folder: str | Path, sessions: int = SESSIONS) -> Path:
         path = logs / team / session / "ctx_snapshots.jsonl"
         play(path, session, TEAMS[team], rng, STARTED + timedelta(minutes=37 * i))
     with path.open("a") as torn:
-        torn.write('Unhandled exception. System.IO.IOException: No space left on device\n{"ts":"2026-09-1')
+        torn.write(
+            'Unhandled exception. System.IO.IOException: No space left on device\n{"ts":"2026-09-1'
+        )
     return Path(folder)
 
 

@@ -37,12 +37,16 @@ def call(name: str = "read_file", id: str | None = None, **arguments: Any) -> Me
     return assistant("", tool_call(name, id, **arguments))
 
 
-def result(text: str = "ok", of: Message | ToolCall | str = "", tool: str = "read_file", **more: Any) -> Message:
+def result(
+    text: str = "ok", of: Message | ToolCall | str = "", tool: str = "read_file", **more: Any
+) -> Message:
     if isinstance(of, Message):
         of = of.tool_calls[0]
     if isinstance(of, ToolCall):
         of, tool = of.id, of.name
-    return Message(role="tool", id=more.pop("id", _id("r")), parts=(Text(text),), call_id=of, tool=tool, **more)
+    return Message(
+        role="tool", id=more.pop("id", _id("r")), parts=(Text(text),), call_id=of, tool=tool, **more
+    )
 
 
 def step(name: str = "read_file", text: str = "ok", **arguments: Any) -> tuple[Message, Message]:
@@ -52,12 +56,20 @@ def step(name: str = "read_file", text: str = "ok", **arguments: Any) -> tuple[M
 
 
 def usage(fresh: int = 100, read: int = 0, write: int = 0, output: int = 10) -> Usage:
-    return Usage(input_tokens=fresh, cache_read_tokens=read, cache_write_tokens=write, output_tokens=output)
+    return Usage(
+        input_tokens=fresh, cache_read_tokens=read, cache_write_tokens=write, output_tokens=output
+    )
 
 
 def summarised(targets: list[Message], text: str = "So far: nothing.", **more: Any) -> Edit:
     summary = Message(role="summary", id=_id("m"), parts=(Text(text),))
-    return Edit(kind="summarised", id=_id("e"), targets=tuple(m.id for m in targets), inserted=(summary,), **more)
+    return Edit(
+        kind="summarised",
+        id=_id("e"),
+        targets=tuple(m.id for m in targets),
+        inserted=(summary,),
+        **more,
+    )
 
 
 def session(*log: Message | Edit | tuple[Message, ...], **more: Any) -> Session:

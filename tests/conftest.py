@@ -10,7 +10,9 @@ from tempfile import mkdtemp
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("ctxkit", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "ctxkit", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("ctxkit")
 
 SEED = int(os.environ.get("CTXKIT_SEED", random.SystemRandom().randrange(10**6)))

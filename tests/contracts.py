@@ -81,11 +81,15 @@ def holds(policy: Callable, history: History, room: Room, rounds: int = 1) -> No
     assert new.tokens <= history.tokens, "tokens grew"
     paired(before, after)
     kept = {m.id for m in after}
-    assert {m.id for m in before if m.pinned or m.pending or m.role == "system"} <= kept, "what must stay is gone"
+    assert {m.id for m in before if m.pinned or m.pending or m.role == "system"} <= kept, (
+        "what must stay is gone"
+    )
     view = list(before)
     for edit in new.edits:
         view = apply_edit(view, edit)
-    assert [(m.id, m.parts) for m in view] == [(m.id, m.parts) for m in after], "its edits say something else"
+    assert [(m.id, m.parts) for m in view] == [(m.id, m.parts) for m in after], (
+        "its edits say something else"
+    )
     for _ in range(rounds - 1):
         new = policy(new, room)
     assert policy(new, room).tokens == new.tokens, "it does not settle"
@@ -104,7 +108,9 @@ def paired(
     results = {m.call_id for m in before if m.role == "tool"}
     assert not {c for c in asked if c in results} - answered.keys(), "a call lost its result"
     assert not {c for c in answered if c in calls} - asked.keys(), "a result lost its call"
-    assert all(asked[c] < answered[c] for c in asked.keys() & answered.keys()), "a result stands before its call"
+    assert all(asked[c] < answered[c] for c in asked.keys() & answered.keys()), (
+        "a result stands before its call"
+    )
 
 
 def history_of(rows: list[Message]) -> History:

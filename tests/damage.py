@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import ReadError
 from ctxkit.messages import Edit
-from ctxkit.readers.catalogue import named, read_source
+from ctxkit.readers.reader_names import named, read_source
 from ctxkit.readers.source import Source
 
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ def repeat(data: bytes, r: random.Random) -> bytes:
 
 
 def swap(data: bytes, r: random.Random) -> bytes:
-    return _in_json(data, r, lambda parent, key: parent.__setitem__(key, deepcopy(r.choice(STRANGE))))
+    return _in_json(
+        data, r, lambda parent, key: parent.__setitem__(key, deepcopy(r.choice(STRANGE)))
+    )
 
 
 def delete(data: bytes, r: random.Random) -> bytes:
@@ -97,7 +99,9 @@ def delete(data: bytes, r: random.Random) -> bytes:
 
 def deepen(data: bytes, r: random.Random) -> bytes:
     depth = r.choice([20, 400, 100_000])
-    deep = b"[" * depth + b"]" * depth if r.random() < 0.5 else b'{"a":' * depth + b"1" + b"}" * depth
+    deep = (
+        b"[" * depth + b"]" * depth if r.random() < 0.5 else b'{"a":' * depth + b"1" + b"}" * depth
+    )
     places = [i for i, c in enumerate(data) if c == ord(":")]
     at = r.choice(places) + 1 if places else 0
     return data[:at] + deep + b"," + data[at:]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ctxkit as ck
 from ctxkit.messages import Message, Text, ToolCall
-from ctxkit.metrics.items import Found, of_text
+from ctxkit.metrics.items import FoundItem, of_text
 from ctxkit.metrics.loss import losses
 from ctxkit.session import Session
 
@@ -86,5 +86,5 @@ def foretold(trial: Trial, session: Session) -> list[bool]:
     """For each question whether no item of its right value was lost to the reply that needed it."""
     opened = losses(session)
     missed = opened[opened["needed_call"].notna()]
-    gone = {Found(f, i) for f, i in zip(missed["family"], missed["item"], strict=True)}
+    gone = {FoundItem(f, i) for f, i in zip(missed["family"], missed["item"], strict=True)}
     return [not gone.intersection(of_text(value)) for value, _ in trial.asked]

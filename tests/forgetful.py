@@ -4,11 +4,10 @@ nothing clever.
 
 from __future__ import annotations
 
-from ctxkit.engine.stretches import stretches
 from ctxkit.messages import Text
 from ctxkit.metrics.indexes import Index
-from ctxkit.metrics.items import Found, items, names, stands
-from ctxkit.metrics.memories import USER_WEIGHT, _files
+from ctxkit.metrics.item_arrays import USER_WEIGHT, _files
+from ctxkit.metrics.items import FoundItem, items, names, stands
 from ctxkit.metrics.wordings import Wordings
 
 
@@ -17,9 +16,9 @@ def views_of(done):
     something before.
     """
     out = {}
-    for stretch in stretches(done):
+    for stretch in done.stretches():
         for call in range(stretch.start, stretch.stop):
-            out[call] = list(stretch.left(call, done.room))
+            out[call] = list(stretch.left(call))
     return [out[call] for call in sorted(out)]
 
 
@@ -93,7 +92,7 @@ def by_definition(session, views, moments, elsewhere=()):
 
         def at_hand(item, in_sight=in_sight, kept=kept):
             return item in kept or any(
-                in_sight(Found("path", p)) for p in held[item] if p != item.text
+                in_sight(FoundItem("path", p)) for p in held[item] if p != item.text
             )
 
         away = {i for i in gone if not in_sight(i)}

@@ -18,7 +18,9 @@ TOOLS = ("read_file", "write_file", "shell")
 WORDS = ("go on ", "RETRY it ", "fix it ")
 
 
-def late_talk(seed: int, calls: int = 40, *, late: float = 0.15, large: int = 4000) -> list[Message]:
+def late_talk(
+    seed: int, calls: int = 40, *, late: float = 0.15, large: int = 4000
+) -> list[Message]:
     """Return messages with parallel calls; a share of the results comes up to six calls late."""
     r = random.Random(seed)
     now, out, owed = 1e6, [system("s " * 50)], []

@@ -10,8 +10,17 @@ def lines(*records: dict[str, Any]) -> bytes:
     return b"".join(json.dumps(r).encode() + b"\n" for r in records)
 
 
-def event(kind: str, turn: int | None = 0, agent: str | None = "Developer", second: int = 0, **payload: Any) -> dict:
-    made: dict[str, Any] = {"ts": f"2026-09-19T00:26:{second:02d}.0091413+00:00", "session": "77d6be00"}
+def event(
+    kind: str,
+    turn: int | None = 0,
+    agent: str | None = "Developer",
+    second: int = 0,
+    **payload: Any,
+) -> dict:
+    made: dict[str, Any] = {
+        "ts": f"2026-09-19T00:26:{second:02d}.0091413+00:00",
+        "session": "77d6be00",
+    }
     if agent:
         made["agent"] = agent
     if turn is not None:
@@ -20,21 +29,47 @@ def event(kind: str, turn: int | None = 0, agent: str | None = "Developer", seco
 
 
 def context(seq: int, total: int, second: int, turn: int = 0, messages: int = 2) -> dict:
-    chars = {"text": total, "content_total": total, "tool_schema_est": 10_617, "grand_total": total + 10_617}
+    chars = {
+        "text": total,
+        "content_total": total,
+        "tool_schema_est": 10_617,
+        "grand_total": total + 10_617,
+    }
     counts = {"user": 1, "assistant": messages // 2, "tool": messages // 2}
     est = (total + 10_617) // 4
     return event(
-        "inner_call_context", turn, second=second, seq=seq, msg_counts=counts, content_chars=chars, est_tokens=est
+        "inner_call_context",
+        turn,
+        second=second,
+        seq=seq,
+        msg_counts=counts,
+        content_chars=chars,
+        est_tokens=est,
     )
 
 
 def answer(seq: int, given: int, output: int, second: int, turn: int = 0) -> dict:
-    told = {"model": "m-1", "finish_reason": "stop", "input_tokens": given, "output_tokens": output, "call_seq": seq}
+    told = {
+        "model": "m-1",
+        "finish_reason": "stop",
+        "input_tokens": given,
+        "output_tokens": output,
+        "call_seq": seq,
+    }
     return event("model_response", turn, second=second, **told)
 
 
 REPL_EVENTS = lines(
-    event("session_start", None, None, model="m-1", cwd="/w", tools_enabled=True, tool_count=12, resumed=False),
+    event(
+        "session_start",
+        None,
+        None,
+        model="m-1",
+        cwd="/w",
+        tools_enabled=True,
+        tool_count=12,
+        resumed=False,
+    ),
     event("user_input", 0, None, 1, content="Find the bug."),
     event("turn_start", second=1, is_step=False),
     context(1, 8_123, 2),
@@ -47,12 +82,33 @@ REPL_EVENTS = lines(
     event("model_call", second=7, model="m-1", call_seq=1),
     answer(1, 3_000, 40, 8),
     event("sub_agent_tool_call", second=8, tool="grep", args="foo"),
-    event("sub_agent_end", second=9, outcome="done", summary_chars=120, input_tokens=3_000, output_tokens=40),
+    event(
+        "sub_agent_end",
+        second=9,
+        outcome="done",
+        summary_chars=120,
+        input_tokens=3_000,
+        output_tokens=40,
+    ),
     context(2, 14_870, 10, messages=4),
     answer(2, 8_106, 180, 12),
     event("assistant_response", second=12, content="It is in a.py."),
-    event("turn_end", second=12, elapsed_ms=11_000, input_tokens=14_487, output_tokens=296, cached_input_tokens=9_000),
-    event("compaction", second=20, before_tokens=12_004, after_tokens=3_100, source="manual", focus="the bug"),
+    event(
+        "turn_end",
+        second=12,
+        elapsed_ms=11_000,
+        input_tokens=14_487,
+        output_tokens=296,
+        cached_input_tokens=9_000,
+    ),
+    event(
+        "compaction",
+        second=20,
+        before_tokens=12_004,
+        after_tokens=3_100,
+        source="manual",
+        focus="the bug",
+    ),
     event("user_input", 1, None, 21, content="Mend it."),
     context(3, 4_000, 22, turn=1),
     answer(3, 4_500, 60, 24, turn=1),
@@ -68,7 +124,15 @@ RUN_EVENTS = lines(
             event("turn_end", t, second=t, input_tokens=1_000 * (t + 1), output_tokens=10),
         )
     ),
-    event("compaction", 3, second=9, mode="window", reason="window_size", turns_dropped=2, turns_retained=2),
+    event(
+        "compaction",
+        3,
+        second=9,
+        mode="window",
+        reason="window_size",
+        turns_dropped=2,
+        turns_retained=2,
+    ),
 )
 CHECKPOINT = json.dumps(
     {
@@ -94,8 +158,18 @@ CHECKPOINT = json.dumps(
                 "Role": "assistant",
                 "Usage": {"InputTokens": 41_250, "OutputTokens": 1_830, "TotalTokens": 43_080},
                 "ToolCalls": [
-                    {"Name": "patch_file", "ArgsSummary": "path=a.py", "Succeeded": True, "ArgsCharCount": 300},
-                    {"Name": "shell_run", "ArgsSummary": "make", "Succeeded": False, "ArgsCharCount": 4},
+                    {
+                        "Name": "patch_file",
+                        "ArgsSummary": "path=a.py",
+                        "Succeeded": True,
+                        "ArgsCharCount": 300,
+                    },
+                    {
+                        "Name": "shell_run",
+                        "ArgsSummary": "make",
+                        "Succeeded": False,
+                        "ArgsCharCount": 4,
+                    },
                 ],
             },
         ],
@@ -122,8 +196,14 @@ REPL = json.dumps(
                     }
                 ],
             },
-            {"Role": "tool", "Contents": [{"Type": "function_result", "CallId": "c1", "ResultJson": '"x = 1"'}]},
-            {"Role": "assistant", "Contents": [{"Type": "skip"}, {"Type": "text", "Text": "It says x = 1."}]},
+            {
+                "Role": "tool",
+                "Contents": [{"Type": "function_result", "CallId": "c1", "ResultJson": '"x = 1"'}],
+            },
+            {
+                "Role": "assistant",
+                "Contents": [{"Type": "skip"}, {"Type": "text", "Text": "It says x = 1."}],
+            },
         ],
     }
 ).encode()
@@ -136,12 +216,23 @@ TURNS = lines(
             "agent": agent,
             "role": role,
             "content": f"turn {t}",
-            "tool_calls": [{"name": "read_file", "args_summary": "a.py", "succeeded": True, "est_output_tokens": 5}],
+            "tool_calls": [
+                {
+                    "name": "read_file",
+                    "args_summary": "a.py",
+                    "succeeded": True,
+                    "est_output_tokens": 5,
+                }
+            ],
             "input_tokens": 1_000 * t,
             "output_tokens": 50,
             "is_compaction_summary": False,
         }
-        for t, agent, role in ((0, "Human", "user"), (1, "Planner", "assistant"), (2, "Developer", "assistant"))
+        for t, agent, role in (
+            (0, "Human", "user"),
+            (1, "Planner", "assistant"),
+            (2, "Developer", "assistant"),
+        )
     )
 )
 LANGCHAIN = json.dumps(
@@ -155,7 +246,9 @@ LANGCHAIN = json.dumps(
                     "content": [{"type": "text", "text": "I look."}],
                     "id": "a",
                     "tool_calls": [{"name": "weather", "args": {"city": "Bern"}, "id": "c1"}],
-                    "invalid_tool_calls": [{"name": "weather", "args": "{broken", "id": "c2", "error": "no JSON"}],
+                    "invalid_tool_calls": [
+                        {"name": "weather", "args": "{broken", "id": "c2", "error": "no JSON"}
+                    ],
                     "usage_metadata": {
                         "input_tokens": 100,
                         "output_tokens": 9,
@@ -165,10 +258,24 @@ LANGCHAIN = json.dumps(
                     "response_metadata": {"model_name": "m-2", "stop_reason": "tool_use"},
                 },
             },
-            {"type": "tool", "data": {"content": "Sun.", "tool_call_id": "c1", "name": "weather", "status": "success"}},
-            {"type": "tool", "data": {"content": "No JSON.", "tool_call_id": "c2", "status": "error"}},
+            {
+                "type": "tool",
+                "data": {
+                    "content": "Sun.",
+                    "tool_call_id": "c1",
+                    "name": "weather",
+                    "status": "success",
+                },
+            },
+            {
+                "type": "tool",
+                "data": {"content": "No JSON.", "tool_call_id": "c2", "status": "error"},
+            },
             {"type": "remove", "data": {"content": "", "id": "h"}},
-            {"type": "ai", "data": {"content": "Sunny.", "id": "b", "usage_metadata": {"input_tokens": 120}}},
+            {
+                "type": "ai",
+                "data": {"content": "Sunny.", "id": "b", "usage_metadata": {"input_tokens": 120}},
+            },
         ]
     }
 ).encode()
@@ -178,7 +285,11 @@ def pairs(**attributes: Any) -> list[dict]:
     def value(v: Any) -> dict:
         if isinstance(v, int):
             return {"intValue": str(v)}
-        return {"stringValue": v} if isinstance(v, str) else {"arrayValue": {"values": [value(x) for x in v]}}
+        return (
+            {"stringValue": v}
+            if isinstance(v, str)
+            else {"arrayValue": {"values": [value(x) for x in v]}}
+        )
 
     return [{"key": k.replace("__", "."), "value": value(v)} for k, v in attributes.items()]
 
@@ -195,7 +306,10 @@ def span(n: int, given: list[dict], said: list[dict], tokens: int, cached: int) 
         "gen_ai__input__messages": json.dumps(given),
         "gen_ai__output__messages": json.dumps(said),
     }
-    times = {"startTimeUnixNano": str((1_790_000_000 + n) * 10**9), "endTimeUnixNano": str((1_790_000_001 + n) * 10**9)}
+    times = {
+        "startTimeUnixNano": str((1_790_000_000 + n) * 10**9),
+        "endTimeUnixNano": str((1_790_000_001 + n) * 10**9),
+    }
     return {
         "traceId": "t",
         "spanId": f"s{n}",
@@ -212,7 +326,11 @@ CALL = {
     "parts": [{"type": "tool_call", "id": "c1", "name": "weather", "arguments": {"city": "Bern"}}],
 }
 RESULT = {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "Sun."}]}
-REPLY = {"role": "assistant", "parts": [{"type": "text", "content": "Sunny."}], "finish_reason": "stop"}
+REPLY = {
+    "role": "assistant",
+    "parts": [{"type": "text", "content": "Sunny."}],
+    "finish_reason": "stop",
+}
 OTLP = json.dumps(
     {
         "resourceSpans": [
@@ -248,7 +366,15 @@ CONTENTS = json.dumps(
         },
         {
             "role": "user",
-            "parts": [{"functionResponse": {"id": "c1", "name": "ls", "response": {"error": "no such folder"}}}],
+            "parts": [
+                {
+                    "functionResponse": {
+                        "id": "c1",
+                        "name": "ls",
+                        "response": {"error": "no such folder"},
+                    }
+                }
+            ],
         },
         {"role": "model", "parts": [{"text": "There is none."}]},
     ]

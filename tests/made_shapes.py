@@ -29,7 +29,9 @@ KIMI_WIRE = lines(
     _wire("ToolCallPart", arguments_part='{"a": 1}'),
     _wire("StatusUpdate", token_usage={"input_other": 5, "output": 2}, max_context_tokens=9000),
     _wire(
-        "SubagentEvent", task_tool_call_id="c", event={"type": "ContentPart", "payload": {"type": "text", "text": "x"}}
+        "SubagentEvent",
+        task_tool_call_id="c",
+        event={"type": "ContentPart", "payload": {"type": "text", "text": "x"}},
     ),
     _wire("ToolResult", tool_call_id="c", return_value={"is_error": False, "output": "done"}),
     _wire("CompactionEnd"),
@@ -43,11 +45,22 @@ KIMI_CONTEXT = lines(
     {"role": "tool", "tool_call_id": "c", "content": "done"},
 )
 CLAUDE_PRINTED = lines(
-    {"type": "system", "subtype": "init", "session_id": "s", "cwd": "/w", "tools": ["Bash"], "model": "c"},
+    {
+        "type": "system",
+        "subtype": "init",
+        "session_id": "s",
+        "cwd": "/w",
+        "tools": ["Bash"],
+        "model": "c",
+    },
     _printed("assistant", [{"type": "tool_use", "id": "t", "name": "Task", "input": {}}]),
     _printed("user", "look", "t"),
     _printed("user", [{"type": "tool_result", "tool_use_id": "t", "content": "done"}]),
-    {"type": "system", "subtype": "compact_boundary", "compact_metadata": {"trigger": "auto", "pre_tokens": 9}},
+    {
+        "type": "system",
+        "subtype": "compact_boundary",
+        "compact_metadata": {"trigger": "auto", "pre_tokens": 9},
+    },
     _printed("user", "This session is being continued from a previous conversation: go on"),
     {"type": "result", "session_id": "s", "total_cost_usd": 0.5},
 )
@@ -67,9 +80,23 @@ TAU2 = json.dumps(
             {
                 "task_id": "1",
                 "messages": [
-                    {"role": "assistant", "content": "hi", "usage": {"prompt_tokens": 5}, "cost": 0.5},
-                    {"role": "user", "content": None, "tool_calls": [{"id": "a", "name": "f", "arguments": {}}]},
-                    {"role": "tool", "tool_messages": [{"role": "tool", "id": "a", "content": "x", "error": True}]},
+                    {
+                        "role": "assistant",
+                        "content": "hi",
+                        "usage": {"prompt_tokens": 5},
+                        "cost": 0.5,
+                    },
+                    {
+                        "role": "user",
+                        "content": None,
+                        "tool_calls": [{"id": "a", "name": "f", "arguments": {}}],
+                    },
+                    {
+                        "role": "tool",
+                        "tool_messages": [
+                            {"role": "tool", "id": "a", "content": "x", "error": True}
+                        ],
+                    },
                 ],
             }
         ]

@@ -32,7 +32,10 @@ def script(seed: int, turns: int = 12, chars: int = 200) -> list[Line]:
         for s in range(rng.randrange(4)):
             calls = tuple(f"c{t}-{s}-{k}" for k in range(rng.choice([1, 1, 2])))
             out.append(Line("assistant", f"a{t}-{s}", f"step {s}", calls))
-            out += [Line("tool", f"r{c}", f"{c} " + "r" * rng.randrange(40, 4 * chars), (), c) for c in calls]
+            out += [
+                Line("tool", f"r{c}", f"{c} " + "r" * rng.randrange(40, 4 * chars), (), c)
+                for c in calls
+            ]
         out.append(Line("assistant", f"a{t}", f"reply {t} " + "a" * rng.randrange(chars)))
     out.append(Line("user", "last", "and now"))
     return out

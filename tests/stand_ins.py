@@ -16,11 +16,23 @@ def anthropic_events(*blocks, stop="end_turn", usage=None):
     yield {"type": "message_start", "message": started}
     for i, block in enumerate(blocks):
         kind = block["type"]
-        empty = {"thinking": {"thinking": "", "signature": ""}, "text": {"text": ""}, "tool_use": {"input": {}}}
-        yield {"type": "content_block_start", "index": i, "content_block": {**block, **empty.get(kind, {})}}
+        empty = {
+            "thinking": {"thinking": "", "signature": ""},
+            "text": {"text": ""},
+            "tool_use": {"input": {}},
+        }
+        yield {
+            "type": "content_block_start",
+            "index": i,
+            "content_block": {**block, **empty.get(kind, {})},
+        }
         deltas = []
         if kind == "thinking":
-            deltas = [{"type": "thinking_delta", "thinking": block["thinking"]}] if block["thinking"] else []
+            deltas = (
+                [{"type": "thinking_delta", "thinking": block["thinking"]}]
+                if block["thinking"]
+                else []
+            )
             deltas.append({"type": "signature_delta", "signature": block["signature"]})
         elif kind == "text":
             deltas = [{"type": "text_delta", "text": block["text"]}]
@@ -30,7 +42,11 @@ def anthropic_events(*blocks, stop="end_turn", usage=None):
             yield {"type": "content_block_delta", "index": i, "delta": delta}
         yield {"type": "content_block_stop", "index": i}
     ended = {"stop_reason": stop, "stop_sequence": None}
-    yield {"type": "message_delta", "delta": ended, "usage": {"output_tokens": usage["output_tokens"]}}
+    yield {
+        "type": "message_delta",
+        "delta": ended,
+        "usage": {"output_tokens": usage["output_tokens"]},
+    }
     yield {"type": "message_stop"}
 
 
@@ -39,7 +55,13 @@ def openai_response(text):
     whole = {"id": "r1", "object": "response", "created_at": 1, "status": "completed", "model": "gpt-5", "tools": [],
              "tool_choice": "auto", "parallel_tool_calls": True}  # fmt: skip
     said = {"type": "output_text", "text": text, "annotations": []}
-    message = {"type": "message", "id": "i1", "role": "assistant", "status": "completed", "content": [said]}
+    message = {
+        "type": "message",
+        "id": "i1",
+        "role": "assistant",
+        "status": "completed",
+        "content": [said],
+    }
     usage = {"input_tokens": 30, "output_tokens": 3, "total_tokens": 33, "input_tokens_details": {"cached_tokens": 10},
              "output_tokens_details": {"reasoning_tokens": 1}}  # fmt: skip
     place = {"item_id": "i1", "output_index": 0, "content_index": 0}

@@ -11,7 +11,7 @@ from ctxkit.history.columns import chars
 from ctxkit.history.head import Head
 from ctxkit.messages import Message  # noqa: TC001  plain values of the tests
 from ctxkit.policies.rules import Rules  # noqa: TC001
-from ctxkit.presets.catalogue import preset
+from ctxkit.presets.preset_names import preset
 from ctxkit.session import Session  # noqa: TC001
 
 TOOLS = ("read_file", "write_file", "shell")
@@ -24,17 +24,27 @@ def by_chance(seed: int, calls: int = 60, *, agents: tuple[str, ...] = ("main",)
     for n in range(calls):
         if n == 0 or r.random() < 0.2:
             now += r.choice([5, 50, 700])
-            log.append(user("u" * r.randint(4, 800), id=f"u{n}", time=now, pinned=r.random() < 0.05))
+            log.append(
+                user("u" * r.randint(4, 800), id=f"u{n}", time=now, pinned=r.random() < 0.05)
+            )
         now += r.randint(1, 30)
         asked = [
             tool_call(r.choice(TOOLS), id=f"c{n}.{i}", path=f"f{r.randint(0, 5)}")
             for i in range(r.choice([0, 1, 1, 2]))
         ]
-        log.append(assistant("a" * r.randint(0, 600), *asked, id=f"a{n}", time=now, agent=r.choice(agents)))
+        log.append(
+            assistant("a" * r.randint(0, 600), *asked, id=f"a{n}", time=now, agent=r.choice(agents))
+        )
         for call in asked:
             now += 1
             log.append(
-                result("r" * r.choice([3, 40, 400, 9000]), call, id=f"r{call.id}", time=now, is_error=r.random() < 0.1)
+                result(
+                    "r" * r.choice([3, 40, 400, 9000]),
+                    call,
+                    id=f"r{call.id}",
+                    time=now,
+                    is_error=r.random() < 0.1,
+                )
             )
     return session(*log)
 

@@ -18,7 +18,9 @@ def grown(*, ratio: float = 2.0, calls: int = 6):
     log, prompt = [user("x" * 400)], 500 + round(100 * ratio)
     for i in range(calls):
         reply = assistant(
-            "", tool_call("read", f"c{i}", path="y" * 387), usage=usage(prompt, output=round(100 * ratio))
+            "",
+            tool_call("read", f"c{i}", path="y" * 387),
+            usage=usage(prompt, output=round(100 * ratio)),
         )
         log += [reply, result("z" * 800, reply)]
         prompt += round(100 * ratio) + round(200 * ratio)
@@ -41,7 +43,12 @@ def test_a_low_estimate_fires_late_or_never():
     c = ck.calibrate(grown(), ["chars/4"], thresholds=[1100, 3000])
     first, last = (row for _, row in c.triggers.iterrows())
     assert c.calls["recorded"].to_list() == [700, 1300, 1900, 2500, 3100, 3700]
-    assert (first.recorded_call, first.estimated_call, first.calls_late, first.tokens_at_estimate) == (1, 2, 1, 1900)
+    assert (
+        first.recorded_call,
+        first.estimated_call,
+        first.calls_late,
+        first.tokens_at_estimate,
+    ) == (1, 2, 1, 1900)
     assert last.recorded_call == 4
     assert pd.isna(last.estimated_call)
 
@@ -60,7 +67,9 @@ def test_what_cannot_be_calibrated_is_told():
 def test_hidden_reasoning_is_not_taken_for_content():
     log = [user()]
     for i in range(3):
-        log.append(assistant("a" * 40, thinking="t" * 4000, usage=usage(100 + 100 * i, output=1100)))
+        log.append(
+            assistant("a" * 40, thinking="t" * 4000, usage=usage(100 + 100 * i, output=1100))
+        )
         log.append(user("b" * 360))
     c = ck.calibrate(session(*log), ["chars/4"])
     assert set(c.kinds["kind"]) == {"all content"}
@@ -69,7 +78,9 @@ def test_hidden_reasoning_is_not_taken_for_content():
 def test_pi_counts_a_quarter_too_low_on_its_own_session(real):
     (s,) = ck.read_all(real / "pi" / "before-compaction.jsonl")
     c = ck.calibrate(s)
-    assert -0.30 < c.error("chars/4") < -0.20  # the provider counted 1.31 tokens for each estimated one
+    assert (
+        -0.30 < c.error("chars/4") < -0.20
+    )  # the provider counted 1.31 tokens for each estimated one
     assert -0.30 < c.error("pi") < -0.20
     late = c.triggers[c.triggers["estimator"] == "chars/4"]["calls_late"]
     assert late.iloc[0] > 0

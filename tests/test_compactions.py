@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.compactions import CtxMap, TraceLab, agreement, derive
+from ctxkit.derived_compactions import CtxMap, TraceLab, agreement, derive
 from ctxkit.errors import BadArguments
 
 
@@ -52,7 +52,13 @@ def test_an_unknown_rule_is_named():
 def test_agreement_counts_what_the_rule_missed_and_invented():
     a, b = user(), assistant(usage=usage(150_000))
     s = session(
-        a, b, summarised([a, b]), user(), assistant(usage=usage(20_000)), user(), assistant(usage=usage(21_000))
+        a,
+        b,
+        summarised([a, b]),
+        user(),
+        assistant(usage=usage(20_000)),
+        user(),
+        assistant(usage=usage(21_000)),
     )
     frame = agreement([s, sized(1, 2)])
     assert frame[["rule", "marked", "agreed", "missed", "invented"]].values.tolist() == [

@@ -66,7 +66,9 @@ def test_with_usage_the_parts_sum_up_to_the_recorded_prompt():
 
 
 def test_counts_above_the_recorded_prompt_are_scaled_down_and_said():
-    s = session(user("u" * 4000), assistant(usage=usage(2000)), user("v" * 40), assistant(usage=usage(60)))
+    s = session(
+        user("u" * 4000), assistant(usage=usage(2000)), user("v" * 40), assistant(usage=usage(60))
+    )
     r = report(s, counter=COUNTER)
     assert sum(p.tokens for p in r.parts) == r.prompt_tokens == 60
     assert r.excess > 0
@@ -100,7 +102,12 @@ def test_the_limit_is_recorded_else_of_the_table_else_a_guess_that_says_so():
     assert at(context_window=1000) == (1000, "recorded")
     assert at(model="gpt-4o") == (128_000, "derived")
     assert at() == (200_000, "estimated")
-    assert report(session(user(), assistant(usage=usage(100)), context_window=400), counter=COUNTER).full == 0.25
+    assert (
+        report(
+            session(user(), assistant(usage=usage(100)), context_window=400), counter=COUNTER
+        ).full
+        == 0.25
+    )
 
 
 def test_sums_over_whole_turns_are_no_prompt():
@@ -109,7 +116,9 @@ def test_sums_over_whole_turns_are_no_prompt():
 
 
 def test_a_log_without_content_says_that_it_cannot_tell():
-    s = session(*[Message(role="assistant", id=f"t{i}", kind="turn", usage=usage(50)) for i in range(3)])
+    s = session(
+        *[Message(role="assistant", id=f"t{i}", kind="turn", usage=usage(50)) for i in range(3)]
+    )
     r = report(s, counter=COUNTER)
     assert (r.parts, r.contributors, r.prompt_tokens) == ((), (), 0)
     assert "neither content" in r.to_text()
@@ -134,7 +143,15 @@ def test_the_frame_has_the_columns_of_its_table():
 def test_nothing_of_a_log_becomes_markup():
     evil = '<script>alert(1)</script><img src=x onerror="a()">\x1b[31m\u202e'
     a = assistant(evil, tool_call(evil, arg=evil))
-    s = session(system(f"# {evil}\nx"), user(evil), a, result(evil, a, tool=evil), assistant(), id=evil, model=evil)
+    s = session(
+        system(f"# {evil}\nx"),
+        user(evil),
+        a,
+        result(evil, a, tool=evil),
+        assistant(),
+        id=evil,
+        model=evil,
+    )
     r = report(s, counter=COUNTER)
     page = r.to_html()
     assert "<script" not in page

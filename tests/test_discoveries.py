@@ -20,7 +20,11 @@ def put(home, path: str, data: bytes = b'{"a":1}\n{"b":2}\n'):
 
 @pytest.fixture
 def home(tmp_path):
-    put(tmp_path, ".claude/projects/-w-shop/1.jsonl", b'{"subtype":"compact_boundary"}\n' * 2 + b"{}\n")
+    put(
+        tmp_path,
+        ".claude/projects/-w-shop/1.jsonl",
+        b'{"subtype":"compact_boundary"}\n' * 2 + b"{}\n",
+    )
     put(tmp_path, ".codex/sessions/2026/01/02/rollout-x.jsonl")
     put(tmp_path, ".codex/sessions/2026/01/02/notes.jsonl")
     put(tmp_path, ".local/share/opencode/storage/session/proj/ses_1.json", b"{}")
@@ -97,7 +101,11 @@ def test_what_goes_next_is_told(home):
         ("claude", '{"cleanupPeriodDays": "x"}', 30),
         ("gemini", "{}", None),
         ("gemini", '{"general": {"sessionRetention": {"enabled": true, "maxAge": "2w"}}}', 14),
-        ("gemini", '{"general": {"sessionRetention": {"enabled": true, "maxCount": 5}}} // few', None),
+        (
+            "gemini",
+            '{"general": {"sessionRetention": {"enabled": true, "maxCount": 5}}} // few',
+            None,
+        ),
         ("gemini", '{"general": {"sessionRetention": {"maxAge": "12h"}}}', None),
         ("gemini", '{"general": []}', None),
     ],

@@ -22,7 +22,10 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN, SHOWN = ("python", "ipython"), ("sh", "py", "text")
 """Languages of blocks that are run, and of those that are only shown; `py` needs packages that `make test-peers` has."""
-_PIECE = re.compile(r"^```(?P<language>\S*)\n(?P<block>.*?)^```$|^<!-- run\n(?P<hidden>.*?)^-->$", re.DOTALL | re.MULTILINE)
+_PIECE = re.compile(
+    r"^```(?P<language>\S*)\n(?P<block>.*?)^```$|^<!-- run\n(?P<hidden>.*?)^-->$",
+    re.DOTALL | re.MULTILINE,
+)
 
 
 class Piece(NamedTuple):
@@ -38,7 +41,13 @@ def pieces(text: str) -> list[Piece]:
     for found in _PIECE.finditer(text):
         above += text[at : found.start()] + (found["block"] or "")
         at = found.end()
-        out.append(Piece(found["language"] or "ipython", found["block"] or found["hidden"], " ".join(above.split())))
+        out.append(
+            Piece(
+                found["language"] or "ipython",
+                found["block"] or found["hidden"],
+                " ".join(above.split()),
+            )
+        )
     return out
 
 
@@ -68,7 +77,10 @@ def run(page: list[Piece], given: dict) -> list[str]:
 
 # -- what the pages take for granted ---------------------------------------------------------------------------------
 
-MESSAGES = [{"role": "user", "content": "Sum up notes.md."}, {"role": "assistant", "content": "It is empty."}]
+MESSAGES = [
+    {"role": "user", "content": "Sum up notes.md."},
+    {"role": "assistant", "content": "It is empty."},
+]
 
 
 class Agent:
@@ -88,10 +100,16 @@ def given_to(page: Path, folder: Path) -> dict:
     shutil.copy(sample, folder / "session.jsonl")
     (folder / "settings.json").write_text(ck.presets.fased().to_config())
     (folder / "orchestration.yaml").write_text(ck.presets.fuseraft().to_config())
-    agents = [{"Name": n, "ContextWindow": {"MaxTailMessages": 20}} for n in ("Developer", "Reviewer")]
+    agents = [
+        {"Name": n, "ContextWindow": {"MaxTailMessages": 20}} for n in ("Developer", "Reviewer")
+    ]
     team = {"Agents": agents, "Compaction": {"TriggerTurnCount": 40}}
     (folder / "team.yaml").write_text(json.dumps({"Orchestration": team}))
-    own = {"README.md": {"messages": MESSAGES}, "configs.md": {"session": ck.read(sample)}, "guide-live.md": {"agent": Agent()}}
+    own = {
+        "README.md": {"messages": MESSAGES},
+        "configs.md": {"session": ck.read(sample)},
+        "guide-live.md": {"agent": Agent()},
+    }
     return own.get(page.name, {})
 
 
@@ -99,7 +117,9 @@ def given_to(page: Path, folder: Path) -> dict:
 def test_every_block_of_a_page_runs_and_holds(page: Path, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = pieces(page.read_text(encoding="utf-8"))
-    assert {p.language for p in found} <= {*RUN, *SHOWN}, "a block names its language, so that it is run"
+    assert {p.language for p in found} <= {*RUN, *SHOWN}, (
+        "a block names its language, so that it is run"
+    )
     if any(p.language in RUN for p in found):
         assert run(found, given_to(page, tmp_path)) == []
 

@@ -55,9 +55,13 @@ FAMILIES = {
     "pi": lambda a, b: dict(policy=pi(b), trigger=t.Above(a)),
     "window": lambda a, b: dict(policy=window(a), trigger=t.Above(a)),
     "spent": lambda a, b: dict(policy=pi(b), trigger=t.Spent(a * 5)),
-    "replies": lambda a, b: dict(policy=pi(b), trigger=t.Count(3 + b % 9, ("assistant",)) | t.Above(a)),
+    "replies": lambda a, b: dict(
+        policy=pi(b), trigger=t.Count(3 + b % 9, ("assistant",)) | t.Above(a)
+    ),
     "people": lambda a, b: dict(policy=pi(b), trigger=t.Count(9 + b % 20, ("user", "assistant"))),
-    "twice": lambda a, b: dict(policy=lambda h, room: clear(2)(window(a // 2)(h, room), room), trigger=t.Above(a)),
+    "twice": lambda a, b: dict(
+        policy=lambda h, room: clear(2)(window(a // 2)(h, room), room), trigger=t.Above(a)
+    ),
     "messages": lambda a, b: dict(policy=tail(5 + b % 9), trigger=t.Count(20 + b % 30)),
     "turns": lambda a, b: dict(policy=window(a // 2), trigger=t.Turns(1 + b % 4)),
     "idle": lambda a, b: dict(policy=pi(b), trigger=t.Idle(300) & t.Above(a // 3)),
@@ -67,13 +71,23 @@ FAMILIES = {
     "not": lambda a, b: dict(policy=pi(b), trigger=~t.Idle(300) & t.Above(a)),
     "plain trigger": lambda a, b: dict(policy=pi(b), trigger=lambda h, room: h.tokens > a),
     "plain rule": lambda a, b: dict(policy=lambda h, room: pi(b)(h, room) if h.tokens > a else h),
-    "grace": lambda a, b: dict(policy=window(a), trigger=t.Above(a), guards=(g.Grace(calls=b % 5), g.Grace(turns=1))),
+    "grace": lambda a, b: dict(
+        policy=window(a), trigger=t.Above(a), guards=(g.Grace(calls=b % 5), g.Grace(turns=1))
+    ),
     "thrash": lambda a, b: dict(policy=window(a), trigger=t.Above(a), guards=g.AntiThrash(0.2, 3)),
-    "thrash by messages": lambda a, b: dict(policy=pi(b), trigger=t.Above(a), guards=g.AntiThrash(0.9, 2, "messages")),
-    "attempts": lambda a, b: dict(policy=window(a), trigger=t.Above(a), guards=(g.Attempts(1), g.Attempts(9, "run"))),
-    "hysteresis": lambda a, b: dict(policy=window(a), trigger=t.Above(a), guards=g.Hysteresis(share=0.3)),
+    "thrash by messages": lambda a, b: dict(
+        policy=pi(b), trigger=t.Above(a), guards=g.AntiThrash(0.9, 2, "messages")
+    ),
+    "attempts": lambda a, b: dict(
+        policy=window(a), trigger=t.Above(a), guards=(g.Attempts(1), g.Attempts(9, "run"))
+    ),
+    "hysteresis": lambda a, b: dict(
+        policy=window(a), trigger=t.Above(a), guards=g.Hysteresis(share=0.3)
+    ),
     "cold": lambda a, b: dict(
-        policy=pi(b), trigger=t.Above(a), guards=(g.UntilCold(3 * a), g.MinProgress(0.3), g.Smaller())
+        policy=pi(b),
+        trigger=t.Above(a),
+        guards=(g.UntilCold(3 * a), g.MinProgress(0.3), g.Smaller()),
     ),
     "cooldown": lambda a, b: dict(policy=pi(b), trigger=t.Above(a), guards=g.Cooldown(200)),
     "by hand": lambda a, b: dict(policy=pi(b), trigger=t.AtCalls((3, b % 50, 40)), guards=g.Open()),
@@ -91,7 +105,9 @@ FAMILIES = {
         trigger=t.Above(a),
         guards=Except(g.Grace(calls=4), as_due(lambda h, room: h.call % 3 == 0)),
     ),
-    "warned": lambda a, b: dict(policy=pi(b), trigger=t.Spent(a * 5), warnings=(t.Spent(a * 3), t.Above(a))),
+    "warned": lambda a, b: dict(
+        policy=pi(b), trigger=t.Spent(a * 5), warnings=(t.Spent(a * 3), t.Above(a))
+    ),
 }
 PRUNINGS = {"none": None, "tools": clear(2), "tail": tail(9)}
 
@@ -126,7 +142,9 @@ def live(log, rules):
     done = Run(log, rules)
     for call_ in range(1, log.calls + 1):
         advance(done, rules, call_)
-        assert done.peak <= done.total  # the sums are asked for at each call, and go on from those before
+        assert (
+            done.peak <= done.total
+        )  # the sums are asked for at each call, and go on from those before
     return done
 
 
@@ -155,7 +173,9 @@ def fold(log, rules):
                 h = new
         now = make(h)
         p = sum(size(m) for m in now.messages) + log.fixed
-        alive = [x for c, x in enumerate(before) if not log.sent[u] - log.done[c] >= rules.cache_life]
+        alive = [
+            x for c, x in enumerate(before) if not log.sent[u] - log.done[c] >= rules.cache_life
+        ]
         shared = max((shared_tokens(x, now.messages) + log.fixed for x in alive), default=0)
         sizes.append(p)
         fresh.append(p if done.clock.cold[u] else p - shared)
@@ -210,7 +230,10 @@ def cut_positions(shown):
 def stays(shown):
     keep = set()
     for group in tool_groups(shown).values():
-        if any(shown[p][0] is not None and (shown[p][0].role == "system" or shown[p][0].pinned) for p in group):
+        if any(
+            shown[p][0] is not None and (shown[p][0].role == "system" or shown[p][0].pinned)
+            for p in group
+        ):
             keep.update(group)
     return keep
 
@@ -261,7 +284,10 @@ def oracle_clear(limit, n):
 
 
 def oracle_replies(n, keep):
-    return lambda shown: sum(m is not None and m.role == "assistant" for m, _ in shown) >= n, oracle_pi(0, keep)[1]
+    return (
+        lambda shown: sum(m is not None and m.role == "assistant" for m, _ in shown) >= n,
+        oracle_pi(0, keep)[1],
+    )
 
 
 def oracle(session_, due, policy):
@@ -282,7 +308,10 @@ ORACLES = {
     "pi": lambda a, b: (oracle_pi(a, b), dict(policy=pi(b), trigger=t.Above(a))),
     "window": lambda a, b: (oracle_window(a), dict(policy=window(a), trigger=t.Above(a))),
     "clear": lambda a, b: (oracle_clear(a, 2), dict(policy=clear(2), trigger=t.Above(a))),
-    "replies": lambda a, b: (oracle_replies(9, b), dict(policy=pi(b), trigger=t.Count(9, ("assistant",)))),
+    "replies": lambda a, b: (
+        oracle_replies(9, b),
+        dict(policy=pi(b), trigger=t.Count(9, ("assistant",))),
+    ),
 }
 
 
@@ -339,14 +368,18 @@ def talk_of(n, text="x" * 400):
 def test_cumulative_input_is_counted_agent_by_agent():
     talk = session(user("u" * 40), *(assistant("a" * 40, agent=a) for a in "AABAABB"))
     log = log_of(talk, Rules(counter=Fours()))
-    of = lambda trigger: [w[0] for w in run(log, Rules(pi(10), t.Never(), warnings=trigger, counter=Fours())).warned]
+    of = lambda trigger: [
+        w[0] for w in run(log, Rules(pi(10), t.Never(), warnings=trigger, counter=Fours())).warned
+    ]
     assert of(t.Spent(30)) == [2]  # A was sent 10 + 20
     assert of(t.Spent(30, agent="B")) == [3]  # B was sent 30
     assert of(t.Spent(31, agent="B")) == [6]  # 30 + 60
 
 
 def test_a_policy_that_does_nothing_is_asked_again_and_told():
-    done = run(log_of(talk_of(3), Rules(counter=Fours())), Rules(lambda h, room: h, counter=Fours()))
+    done = run(
+        log_of(talk_of(3), Rules(counter=Fours())), Rules(lambda h, room: h, counter=Fours())
+    )
     assert [e.outcome for e in done.events if e.kind == "end"] == ["nothing"] * 4
     assert not done.cuts
 
@@ -356,12 +389,17 @@ def test_a_summariser_that_fails_leaves_the_history_and_a_note():
         raise ModelError("The model did not answer.")
 
     done = run(log_of(talk_of(2), Rules(counter=Fours())), Rules(fails, counter=Fours()))
-    assert [(h.call, h.why) for h in done.errors] == [(n, "failed: The model did not answer.") for n in range(3)]
+    assert [(h.call, h.why) for h in done.errors] == [
+        (n, "failed: The model did not answer.") for n in range(3)
+    ]
     assert done.prompts.tolist() == run(done.log, Rules(counter=Fours())).prompts.tolist()
 
 
 def test_a_list_of_messages_is_a_policys_answer_too():
-    plain = Rules(lambda h, room: [m for m in h.messages if m.role != "tool" and not m.tool_calls], counter=Fours())
+    plain = Rules(
+        lambda h, room: [m for m in h.messages if m.role != "tool" and not m.tool_calls],
+        counter=Fours(),
+    )
     done = run(log_of(talk_of(3), plain), plain)
     assert [m.role for m in done.shown().messages] == ["system", "user"]
 
@@ -395,7 +433,9 @@ def test_automatic_compaction_can_be_off_and_done_by_hand():
     advance(done, rules, log.calls)
     assert [c.call for c in done.cuts] == [5]
     assert done.prompts[5] == cut.after < done.prompts[4]
-    assert done.fresh_tokens[5] == cut.after - size(log.messages[0])  # only the system prompt is still cached
+    assert done.fresh_tokens[5] == cut.after - size(
+        log.messages[0]
+    )  # only the system prompt is still cached
 
 
 def test_a_run_that_goes_on_from_another_knows_its_warnings():
@@ -413,7 +453,9 @@ def test_a_run_that_goes_on_from_another_knows_its_warnings():
 
 def test_the_fixed_part_counts_in_every_prompt():
     rules = Rules(counter=Fours())
-    bare, fixed = (run(log_of(talk_of(2), rules, tokens=[10] * 7, fixed=f), rules) for f in (0, 500))
+    bare, fixed = (
+        run(log_of(talk_of(2), rules, tokens=[10] * 7, fixed=f), rules) for f in (0, 500)
+    )
     assert (fixed.prompts - bare.prompts).tolist() == [500] * 3
     with pytest.raises(BadArguments, match="fixed part"):
         run(log_of(talk_of(2), rules, tokens=[10] * 7, fixed=500), rules.but(window=400))
@@ -421,7 +463,7 @@ def test_the_fixed_part_counts_in_every_prompt():
 
 @pytest.mark.parametrize("family", ["pi", "window", "clear", "thrash", "spent"])
 def test_real_sessions_live_as_replayed(real, family):
-    from ctxkit.readers.catalogue import read
+    from ctxkit.readers.reader_names import read
 
     talk = read(real / "pi" / "before-compaction.jsonl")
     rules = Rules(counter=Fours(), **FAMILIES[family](60_000, 15_000))

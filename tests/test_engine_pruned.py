@@ -7,6 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 from conftest import sample
+from contracts import kinds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from late_talks import late_talk
@@ -17,8 +18,10 @@ from ctxkit.engine import Run, advance, log_of, run
 from ctxkit.errors import BadArguments
 from ctxkit.history import Log
 from ctxkit.policies import triggers
-from ctxkit.policies.chain import Chain, applied
+from ctxkit.policies.chain import Chain, Part, applied
 from ctxkit.policies.clear import Clear
+from ctxkit.policies.dues import Due
+from ctxkit.policies.policy import call_alone
 from ctxkit.policies.recorded import AsRecorded
 from ctxkit.policies.rules import Rules
 
@@ -82,7 +85,7 @@ def test_live_is_replay(name):
 
 @pytest.mark.parametrize("name", ["clear", "pairs in steps", "clear at_least"])
 def test_real_sessions(real, name):
-    from ctxkit.readers.catalogue import read_all
+    from ctxkit.readers.reader_names import read_all
 
     paths = sample(sorted(p for p in real.rglob("*.json*") if p.stat().st_size < 300_000), 3)
     for talk in (s for path in paths for s in read_all(path, progress=False)):
@@ -192,11 +195,24 @@ class Backwards(Clear):
             view.change(p, "[seen]", since=view.arrival(p))
 
 
-def test_what_becomes_of_a_message_is_said_in_the_order_of_calls():
-    """asked at once it would end otherwise than call by call"""
+@pytest.mark.parametrize("trigger", [None, triggers.Above(10**6)])
+@pytest.mark.parametrize("join", [lambda p: p, lambda p: p | (lambda history, _room: history)])
+def test_what_becomes_of_a_message_is_said_in_the_order_of_calls(join, trigger):
+    """asked at once it would end otherwise than call by call; so, too, before a plain function"""
     log = log_of(by_chance(7, 40), Rules(counter=Fours()))
+    policy = trigger and POLICIES["summary"]
+    rules = Rules(policy, trigger, pruning=join(Backwards(keep_last=1)), counter=Fours())
     with pytest.raises(BadArguments, match="say what becomes of a message in the order of calls"):
-        run(log, Rules(pruning=Backwards(keep_last=1), counter=Fours())).total  # noqa: B018
+        run(log, rules)
+
+
+def test_no_part_of_the_kit_says_first_for_a_call_that_it_redefines():
+    """such a part is asked at each due call: what it inherits must say just that"""
+    for kind in kinds(Part, "policies", "presets"):
+        made = object.__new__(kind)
+        assert kind.first is Part.first or not call_alone(made, "first"), kind.__name__
+    for kind in kinds(Due, "policies", "presets"):
+        assert not call_alone(object.__new__(kind), "first"), kind.__name__
 
 
 class Patient(triggers.Above):

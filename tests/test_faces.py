@@ -24,7 +24,16 @@ PUBLIC = sorted({*rooms(ctxkit), *(n for n in PACKAGES if hasattr(import_module(
 
 
 def test_the_walk_finds_the_public_modules():
-    known = ("metrics", "plots", "policies", "presets", "readers", "samples", "snapshots", "metrics.thrash")
+    known = (
+        "metrics",
+        "plots",
+        "policies",
+        "presets",
+        "readers",
+        "samples",
+        "snapshots",
+        "metrics.thrash",
+    )
     assert {f"ctxkit.{n}" for n in known} <= set(PUBLIC)
 
 
@@ -49,7 +58,13 @@ def test_metrics_are_there_in_a_fresh_interpreter_whatever_was_imported_first():
         print(len(ck.metrics.thrash(s).cuts), len(ck.metrics.thrash.cuts(s)), len(ck.metrics.audits(s)))
     """
     for first in ("pass", "from ctxkit.metrics.thrash import cuts", "import ctxkit.sweeps.scores"):
-        done = subprocess.run([sys.executable, "-c", code, first], check=False, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-c", code, first],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         assert done.stdout == "2 2 2\n", done.stderr
 
 

@@ -24,7 +24,10 @@ def asked(n, text="x" * 400):
 
 
 def talk(n):
-    first = [{"role": "system", "content": "You are an agent."}, {"role": "user", "content": "Do it.", "name": "me"}]
+    first = [
+        {"role": "system", "content": "You are an agent."},
+        {"role": "user", "content": "Do it.", "name": "me"},
+    ]
     return first + [m for i in range(n) for m in asked(i)]
 
 
@@ -50,7 +53,14 @@ def test_changed_dicts_keep_what_else_they_hold():
     out = fit(messages, clear)
     assert out[3] == {**messages[3], "content": "[gone]"}
     assert messages[3]["content"] == "x" * 400
-    assert [a is b for a, b in zip(out, messages, strict=True)] == [True, True, True, False, True, False]
+    assert [a is b for a, b in zip(out, messages, strict=True)] == [
+        True,
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
 
 
 @given(st.integers(0, 9), st.integers(1, 900), st.integers(1, 900))
@@ -89,7 +99,9 @@ def test_a_context_remembers_what_it_cut():
     for n in range(2, len(messages) + 1, 2):
         out = context.fit(messages[:n])
     assert len(context.edits) > 1
-    assert sum(m["role"] == "user" for m in out) == 1  # one summary: the later one took the earlier one up
+    assert (
+        sum(m["role"] == "user" for m in out) == 1
+    )  # one summary: the later one took the earlier one up
     assert out[-1] is messages[-1]
     assert "2" in repr(context)
     assert len(fit(messages, pi(250, 500))) < len(messages)
@@ -101,7 +113,9 @@ def test_a_context_gives_what_a_replay_of_its_session_gives():
         context.fit(messages[:n])
     again = replay(context.session, pi(250, 500))
     calls = len(again.calls)
-    assert [e.targets for e in again.edits] == [e.targets for c in context.run.cuts if c.call < calls for e in c.edits]
+    assert [e.targets for e in again.edits] == [
+        e.targets for c in context.run.cuts if c.call < calls for e in c.edits
+    ]
 
 
 def test_the_list_that_was_given_back_may_go_on():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-from ctxkit.readers.catalogue import members
+from ctxkit.readers.reader_names import members
 
 DOCS = Path(__file__).parent.parent / "docs"
 

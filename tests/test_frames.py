@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.frames import COLUMNS
-from ctxkit.frames.columns import BOOL, FLOAT, INT, TEXT, TIME, Column, build
-from ctxkit.frames.pages import page
+from ctxkit.frames.frame_columns import BOOL, FLOAT, INT, TEXT, TIME, FrameColumn, build
+from ctxkit.frames.frames_page import page
 from ctxkit.messages import Edit, Image, Message, Sized, Text, Usage
 
 PERS = list(COLUMNS)
@@ -41,14 +41,18 @@ def test_no_column_hides_an_attribute_of_a_frame(per):
 
 
 def test_the_page_is_written_from_the_tables():
-    assert (Path(__file__).parent.parent / "docs" / "frames.md").read_text(encoding="utf-8") == page()
+    assert (Path(__file__).parent.parent / "docs" / "frames.md").read_text(
+        encoding="utf-8"
+    ) == page()
 
 
 @pytest.mark.parametrize("per", PERS)
 def test_a_frame_survives_parquet(per, tmp_path):
     frame = ck.frame(some(), per=per)
     frame.to_parquet(tmp_path / "f.parquet")
-    again = pd.read_parquet(tmp_path / "f.parquet").astype(frame.dtypes.to_dict())  # older pandas keeps texts elsewhere
+    again = pd.read_parquet(tmp_path / "f.parquet").astype(
+        frame.dtypes.to_dict()
+    )  # older pandas keeps texts elsewhere
     pd.testing.assert_frame_equal(again, frame)
 
 
@@ -86,9 +90,21 @@ def test_a_shortened_message_stays_visible_and_smaller():
     short = result("y" * 40, a, id="short")
     first = Edit(kind="shortened", targets=(r.id,), inserted=(short,), reason="old")
     frame = ck.frame(session(a, r, first), per="message").iloc[1]
-    assert (frame["tokens"], frame["shown_tokens"], frame["visible"], frame["state"]) == (100, 10, True, "shortened")
-    gone = ck.frame(session(a, r, first, Edit(kind="dropped", targets=("short",))), per="message").iloc[1]
-    assert (gone["shown_tokens"], gone["visible"], gone["state"], gone["compaction"]) == (0, False, "dropped", 1)
+    assert (frame["tokens"], frame["shown_tokens"], frame["visible"], frame["state"]) == (
+        100,
+        10,
+        True,
+        "shortened",
+    )
+    gone = ck.frame(
+        session(a, r, first, Edit(kind="dropped", targets=("short",))), per="message"
+    ).iloc[1]
+    assert (gone["shown_tokens"], gone["visible"], gone["state"], gone["compaction"]) == (
+        0,
+        False,
+        "dropped",
+        1,
+    )
 
 
 def test_a_message_that_is_never_sent_is_hidden():
@@ -104,7 +120,13 @@ def test_sizes_are_missing_where_the_log_has_no_content():
 
 
 def test_the_plain_estimate_is_the_counter_chars_4():
-    parts = (Text("é" * 9), Sized(kind="x", chars=7), Sized(kind="x", tokens=5), Image(), Image(kind="audio"))
+    parts = (
+        Text("é" * 9),
+        Sized(kind="x", chars=7),
+        Sized(kind="x", tokens=5),
+        Image(),
+        Image(kind="audio"),
+    )
     odd = Message(role="user", id="odd", parts=parts)
     a, r = step("bash", "ü" * 33, cmd="lé\ud800s", deep={"a": [1, None]})
     s = session(odd, a, r, assistant("a", thinking="bcdef"))
@@ -143,14 +165,21 @@ def test_calls_hold_what_was_billed_and_nothing_else():
 def test_writes_of_both_lives_add_up():
     spent = Usage(input_tokens=1, cache_write_tokens=2, cache_write_1h_tokens=30)
     row = ck.frame(session(assistant(usage=spent)), per="call").iloc[0]
-    assert (row["cache_write_tokens"], row["cache_write_1h_tokens"], row["prompt_tokens"]) == (32, 30, 33)
+    assert (row["cache_write_tokens"], row["cache_write_1h_tokens"], row["prompt_tokens"]) == (
+        32,
+        30,
+        33,
+    )
     assert pd.isna(row["cache_read_tokens"])
 
 
 def test_costs_are_recorded_else_derived_else_missing():
     spent = Usage(input_tokens=1_000_000, output_tokens=0)
     recorded = assistant(usage=Usage(input_tokens=1, cost_usd=0.5))
-    frame = ck.frame(session(recorded, assistant(usage=spent, model="gpt-4o"), assistant(usage=spent)), per="call")
+    frame = ck.frame(
+        session(recorded, assistant(usage=spent, model="gpt-4o"), assistant(usage=spent)),
+        per="call",
+    )
     assert frame["cost_usd"].iloc[0] == 0.5
     assert frame["cost_usd"].iloc[1] > 0
     assert frame["cost_source"].tolist()[:2] == ["recorded", "derived"]
@@ -163,9 +192,15 @@ def test_compactions_say_what_they_took_and_saved():
     assert (row["call"], row["turn"], row["position"], row["targets_n"]) == (2, 0, 5, 3)
     assert (row["messages_before"], row["messages_after"]) == (5, 3)
     assert row["tokens_before"] == 170 + 7  # the last prompt and its reply
-    assert row["tokens_after"] == 215 - 1  # the next prompt, without the message that came in between
+    assert (
+        row["tokens_after"] == 215 - 1
+    )  # the next prompt, without the message that came in between
     assert row["token_savings"] == pytest.approx(1 - 214 / 177)
-    assert (row["summary_tokens"], row["source"], row["tokens_source"]) == (20, "recorded", "derived")
+    assert (row["summary_tokens"], row["source"], row["tokens_source"]) == (
+        20,
+        "recorded",
+        "derived",
+    )
 
 
 def test_without_a_later_prompt_only_the_counted_difference_is_taken_off():
@@ -177,7 +212,9 @@ def test_without_a_later_prompt_only_the_counted_difference_is_taken_off():
 
 def test_recorded_sizes_of_a_compaction_are_taken_as_they_are():
     u = user("x" * 4000)
-    frame = ck.frame(session(u, summarised([u], tokens_before=900, tokens_after=1200)), per="compaction")
+    frame = ck.frame(
+        session(u, summarised([u], tokens_before=900, tokens_after=1200)), per="compaction"
+    )
     assert frame["token_savings"].iloc[0] == pytest.approx(1 - 1200 / 900)
     assert frame["tokens_source"].iloc[0] == "recorded"
     assert frame["call"].isna().all()
@@ -186,7 +223,14 @@ def test_recorded_sizes_of_a_compaction_are_taken_as_they_are():
 def test_edits_of_one_moment_of_a_replay_are_one_compaction():
     (a, r), u = step("bash", "y" * 400), user("x" * 40)
     short = result("y" * 40, a, id="short")
-    first = Edit(kind="shortened", id="rules-0.0", targets=(r.id,), inserted=(short,), source="derived", reason="old")
+    first = Edit(
+        kind="shortened",
+        id="rules-0.0",
+        targets=(r.id,),
+        inserted=(short,),
+        source="derived",
+        reason="old",
+    )
     second = Edit(kind="dropped", id="rules-0.1", targets=(u.id,), source="derived", reason="older")
     again = Edit(kind="dropped", id="rules-1.0", targets=("short", a.id), source="derived")
     s = session(u, a, r, first, second, again, assistant())
@@ -204,7 +248,11 @@ def test_recorded_edits_in_a_row_stay_apart():
 
 
 def test_usage_that_a_replay_modelled_is_derived():
-    s = session(user(), assistant(usage=usage(5), details={"usage_source": "derived"}), assistant(usage=usage(5)))
+    s = session(
+        user(),
+        assistant(usage=usage(5), details={"usage_source": "derived"}),
+        assistant(usage=usage(5)),
+    )
     assert ck.frame(s, per="call")["source"].tolist() == ["derived", "recorded"]
 
 
@@ -212,17 +260,30 @@ def test_a_size_after_that_no_log_has_is_told_by_the_next_prompt():
     u = user("x" * 4000)
     next_ = user("y" * 40)
     s = session(
-        u, assistant(usage=usage(9000)), summarised([u], tokens_before=9100), next_, assistant(usage=usage(3010))
+        u,
+        assistant(usage=usage(9000)),
+        summarised([u], tokens_before=9100),
+        next_,
+        assistant(usage=usage(3010)),
     )
     row = ck.frame(s, per="compaction").iloc[0]
-    assert (row["tokens_before"], row["tokens_after"], row["tokens_source"]) == (9100, 3000, "derived")
+    assert (row["tokens_before"], row["tokens_after"], row["tokens_source"]) == (
+        9100,
+        3000,
+        "derived",
+    )
 
 
 def test_a_session_row_says_what_its_log_can_say():
     row = ck.frame(some(), per="session").iloc[0]
     assert (row["messages_n"], row["calls_n"], row["turns_n"], row["compactions_n"]) == (7, 3, 2, 1)
     assert (row["prompt_tokens"], row["peak_tokens"], row["output_tokens"]) == (385, 215, 17)
-    assert (row["has_text"], row["has_usage"], row["has_cache"], row["has_time"]) == (True, True, True, True)
+    assert (row["has_text"], row["has_usage"], row["has_cache"], row["has_time"]) == (
+        True,
+        True,
+        True,
+        True,
+    )
     assert row["seconds"] == 100.5
     assert pd.isna(row["cost_usd"])
 
@@ -237,6 +298,6 @@ def test_children_come_only_when_asked_for():
 @given(st.lists(st.none() | st.integers() | st.floats() | st.text() | st.booleans(), max_size=8))
 def test_any_value_of_a_broken_log_becomes_a_column(values):
     for dtype in (INT, FLOAT, BOOL, TEXT, TIME):
-        frame = build([Column("c", dtype, "", "")], {"c": values})
+        frame = build([FrameColumn("c", dtype, "", "")], {"c": values})
         assert str(frame["c"].dtype) == dtype
         assert len(frame) == len(values)

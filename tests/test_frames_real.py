@@ -10,7 +10,17 @@ import ctxkit as ck
 from ctxkit.frames import COLUMNS
 from ctxkit.session import apart
 
-KINDS = ["aider", "atif", "claude-code", "codex", "gemini-cli", "inspect-ai", "kimi-cli", "mini-swe-agent", "opencode"]
+KINDS = [
+    "aider",
+    "atif",
+    "claude-code",
+    "codex",
+    "gemini-cli",
+    "inspect-ai",
+    "kimi-cli",
+    "mini-swe-agent",
+    "opencode",
+]
 KINDS += ["openhands", "pi", "swe-agent", "tau-bench"]
 
 
@@ -22,7 +32,11 @@ def sessions(request, real):
 def test_one_frame_over_all_is_the_frames_of_each_in_a_row(sessions):
     for per in COLUMNS:
         parts = [ck.frame(s, per=per) for s in apart(sessions)]
-        whole = pd.concat([p for p in parts if len(p)], ignore_index=True) if any(map(len, parts)) else parts[0]
+        whole = (
+            pd.concat([p for p in parts if len(p)], ignore_index=True)
+            if any(map(len, parts))
+            else parts[0]
+        )
         pd.testing.assert_frame_equal(ck.frame(sessions, per=per), whole)
 
 

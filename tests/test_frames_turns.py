@@ -42,7 +42,11 @@ def test_fuserafts_columns_stand_first_under_their_own_names():
 
 def test_a_turn_sums_its_calls_and_its_context_is_the_largest_prompt():
     s = session(
-        user(), assistant(usage=usage(100, 10)), assistant(usage=usage(40, 90)), user(), assistant(usage=usage(7))
+        user(),
+        assistant(usage=usage(100, 10)),
+        assistant(usage=usage(40, 90)),
+        user(),
+        assistant(usage=usage(7)),
     )
     frame = ck.frame(s)
     assert frame["turn_input_tokens"].tolist() == [240, 7]
@@ -83,7 +87,10 @@ def test_a_compaction_before_any_call_marks_nothing():
 
 def test_a_recorded_running_sum_is_kept():
     frame = ck.frame(
-        session(turn("D", 0, 10, cumulative_input_tokens=10), turn("D", 5, 20, cumulative_input_tokens=20))
+        session(
+            turn("D", 0, 10, cumulative_input_tokens=10),
+            turn("D", 5, 20, cumulative_input_tokens=20),
+        )
     )
     assert frame["cumulative_input_tokens"].tolist() == [10, 20]
 
@@ -101,10 +108,14 @@ def test_a_turn_whose_cost_is_partly_unknown_has_none():
     known, unknown = Usage(input_tokens=1, cost_usd=0.25), Usage(input_tokens=1)
     frame = ck.frame(session(user(), assistant(usage=known), assistant(usage=unknown)))
     assert frame["cost_usd"].isna().all()
-    assert ck.frame(session(user(), assistant(usage=known), assistant(usage=known)))["cost_usd"].tolist() == [0.5]
+    assert ck.frame(session(user(), assistant(usage=known), assistant(usage=known)))[
+        "cost_usd"
+    ].tolist() == [0.5]
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 10**6), st.booleans()), max_size=30))
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 10**6), st.booleans()), max_size=30)
+)
 def test_running_sums_keep_fuserafts_invariant(steps):
     log = []
     for number, (agent, tokens, cut) in enumerate(steps):

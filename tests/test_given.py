@@ -29,8 +29,16 @@ TALK = [
 ]
 CLAUDE = [
     {"role": "user", "content": "look at notes.md"},
-    {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "read", "input": {"path": "notes.md"}}]},
-    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "INV-4711"}]},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "tool_use", "id": "t1", "name": "read", "input": {"path": "notes.md"}}
+        ],
+    },
+    {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "INV-4711"}],
+    },
 ]
 
 ONE = {
@@ -40,15 +48,25 @@ ONE = {
     "score": lambda s: ck.score(s).to_dict(),
     "compare": lambda s: ck.compare(s, [PRESET, "none"], progress=False).to_text(),
     "sweep": lambda s: ck.sweep(s, [PRESET], progress=False).to_string(),
-    "explore": lambda s: ck.explore(s).heading.value,
+    "explore": lambda s: ck.explore(s).data["first"]["head"]["told"],
     "tune": lambda s: ck.tune(s, PRESET).trials.session,
-    "watch": lambda s: ck.watch(s).gauge.value,
+    "watch": lambda s: ck.watch(s).calls,
     "calibrate": lambda s: ck.calibrate(s).kinds.to_string(),
     "write": lambda s: ck.write(s, "out.jsonl") and Path("out.jsonl").read_text(),
     "export": lambda s: ck.export(s, "out.ipynb").read_text().count("cell_type"),
     **{
         f"plots.{n}": lambda s, n=n: getattr(ck.plots, n)(s).to_text()
-        for n in ("budget", "cache", "calibration", "composition", "diff", "growth", "loss", "savings", "thrash")
+        for n in (
+            "budget",
+            "cache",
+            "calibration",
+            "composition",
+            "diff",
+            "growth",
+            "loss",
+            "savings",
+            "thrash",
+        )
     },
     **{
         f"metrics.{n}": lambda s, n=n: repr(getattr(ck.metrics, n)(s))
@@ -57,7 +75,9 @@ ONE = {
     "metrics.loss.losses": lambda s: repr(ck.metrics.loss.losses(s)),
     "metrics.money.recorded": lambda s: repr(ck.metrics.money.recorded(s)),
     "metrics.savings.amplification": ck.metrics.savings.amplification,
-    "metrics.planted.plant": lambda s: len(ck.metrics.planted.plant(s, ck.metrics.planted.facts(3)).messages),
+    "metrics.planted.plant": lambda s: len(
+        ck.metrics.planted.plant(s, ck.metrics.planted.facts(3)).messages
+    ),
 }
 
 
@@ -70,7 +90,9 @@ def test_a_path_means_the_session_in_it(name: str, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("name", ONE)
-@pytest.mark.parametrize("wrong", [5, object(), None, {"role": "user"}], ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize(
+    "wrong", [5, object(), None, {"role": "user"}], ids=lambda x: type(x).__name__
+)
 def test_what_is_no_session_is_refused_in_a_sentence(name: str, wrong, monkeypatch, tmp_path):
     if name == "watch" and wrong is None:
         pytest.skip("None is the session of the magics")
@@ -130,7 +152,9 @@ def test_objects_of_an_sdk_are_read_as_the_dicts_they_were():
     ],
 )
 def test_lists_that_are_no_messages_are_refused_in_a_sentence(wrong):
-    with pytest.raises((ck.BadArguments, ck.ReadError), match=r"^expected .*messages?.*\.$|^expected dicts"):
+    with pytest.raises(
+        (ck.BadArguments, ck.ReadError), match=r"^expected .*messages?.*\.$|^expected dicts"
+    ):
         ck.read(wrong)
 
 

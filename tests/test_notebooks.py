@@ -42,12 +42,16 @@ def test_a_notebook_runs_with_warnings_as_errors(path: Path, tmp_path: Path, mon
     from nbclient import NotebookClient
 
     shutil.copytree(path.parent, tmp_path / "notebooks")
-    monkeypatch.setenv("PYTHONWARNINGS", "error::UserWarning,error::FutureWarning,error::RuntimeWarning")
+    monkeypatch.setenv(
+        "PYTHONWARNINGS", "error::UserWarning,error::FutureWarning,error::RuntimeWarning"
+    )
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
         notebook, timeout=120, kernel_name="python3", store_widget_state=False,
         resources={"metadata": {"path": str(tmp_path / "notebooks")}},
     )  # fmt: skip
     client.execute()
-    words = [o.text for c in notebook.cells for o in c.get("outputs", []) if o.get("name") == "stderr"]
+    words = [
+        o.text for c in notebook.cells for o in c.get("outputs", []) if o.get("name") == "stderr"
+    ]
     assert words == []  # a UsageError leaves no error output, only a line here

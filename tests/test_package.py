@@ -16,20 +16,28 @@ HEAVY = ("litellm", "plotly", "ipywidgets", "nbformat", "IPython", "pandas")
 def fresh(code: str, tmp_path) -> str:
     """Run code in a new interpreter in an empty folder; return what it printed."""
     command = [sys.executable, "-W", "error", "-c", code]
-    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
 
 def test_import_loads_nothing_heavy_says_nothing_and_makes_nothing(tmp_path):
-    out = fresh(f"import sys, ctxkit; sys.exit([m for m in {HEAVY!r} if m in sys.modules] or 0)", tmp_path)
+    out = fresh(
+        f"import sys, ctxkit; sys.exit([m for m in {HEAVY!r} if m in sys.modules] or 0)", tmp_path
+    )
     assert out == ""
     assert list(tmp_path.iterdir()) == []
 
 
 def test_dir_names_all_that_is_public_without_loading_it(tmp_path):
     assert (
-        fresh(f"import sys, ctxkit; dir(ctxkit); print([m for m in {HEAVY!r} if m in sys.modules])", tmp_path) == "[]\n"
+        fresh(
+            f"import sys, ctxkit; dir(ctxkit); print([m for m in {HEAVY!r} if m in sys.modules])",
+            tmp_path,
+        )
+        == "[]\n"
     )
     assert set(ctxkit.__all__) <= set(dir(ctxkit))
 

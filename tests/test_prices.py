@@ -19,7 +19,10 @@ from ctxkit.errors import BadArguments
 from ctxkit.messages import Usage
 
 TABLE = json.loads(
-    (Path(util.find_spec("litellm").origin).parent / "model_prices_and_context_window_backup.json").read_text()
+    (
+        Path(util.find_spec("litellm").origin).parent
+        / "model_prices_and_context_window_backup.json"
+    ).read_text()
 )
 
 
@@ -54,7 +57,18 @@ def test_spellings_of_a_name(name: str, entry: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [None, "", "gpt", "claude", "claude-opus-99", "ollama/deepseek-chat", "sample_spec", "<synthetic>", "/", "a/"],
+    [
+        None,
+        "",
+        "gpt",
+        "claude",
+        "claude-opus-99",
+        "ollama/deepseek-chat",
+        "sample_spec",
+        "<synthetic>",
+        "/",
+        "a/",
+    ],
 )
 def test_an_unknown_model_has_no_price(name: str | None) -> None:
     assert prices.price(name) is None
@@ -75,7 +89,11 @@ def test_a_claude_that_only_a_platform_lists_is_marked() -> None:
 
 
 def test_a_missing_hour_price_is_twice_the_input_and_marked() -> None:
-    row = {"input_cost_per_token": 3e-6, "output_cost_per_token": 1.5e-5, "cache_creation_input_token_cost": 3.75e-6}
+    row = {
+        "input_cost_per_token": 3e-6,
+        "output_cost_per_token": 1.5e-5,
+        "cache_creation_input_token_cost": 3.75e-6,
+    }
     price = prices._price("claude-x", row)
     assert price.cache_write_1h == 6e-6
     assert price.derived == ("cache_write_1h",)
@@ -105,13 +123,20 @@ def test_a_long_prompt_is_billed_whole_by_its_tier() -> None:
     price = prices.price("gemini/gemini-2.5-pro")
     (tier,) = price.tiers
     assert (tier.above, tier.input) == (200_000, 2 * price.input)
-    assert price.cost_usd(usage(200_000, output=10)) == pytest.approx(200_000 * price.input + 10 * price.output)
-    assert price.cost_usd(usage(200_001, output=10)) == pytest.approx(200_001 * tier.input + 10 * tier.output)
+    assert price.cost_usd(usage(200_000, output=10)) == pytest.approx(
+        200_000 * price.input + 10 * price.output
+    )
+    assert price.cost_usd(usage(200_001, output=10)) == pytest.approx(
+        200_001 * tier.input + 10 * tier.output
+    )
 
 
 def test_a_class_without_a_price_costs_as_fresh_input() -> None:
     price = prices.Price(input=1.0, output=2.0)
-    assert price.cost_usd(Usage(cache_read_tokens=3, cache_write_1h_tokens=4, output_tokens=1)) == 3 + 4 + 2
+    assert (
+        price.cost_usd(Usage(cache_read_tokens=3, cache_write_1h_tokens=4, output_tokens=1))
+        == 3 + 4 + 2
+    )
 
 
 def test_a_window_of_a_million_may_stand_in_the_name() -> None:
@@ -126,14 +151,25 @@ def test_own_prices_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     prices.register("gpt-4o", own)
     assert prices.price("local/mine") == prices.price("gpt-4o") == own
     assert prices.context_limit("local/mine") == 1234
-    with pytest.raises(BadArguments, match="not negative"):
-        prices.register("x", prices.Price(input=-1.0, output=0.0))
     prices._find.cache_clear()
+
+
+@pytest.mark.parametrize("wrong", [-1e-6, float("nan"), float("inf")])
+@pytest.mark.parametrize("of", ["input", "output", "cache_read", "cache_write", "cache_write_1h"])
+def test_no_price_is_negative_or_no_number(of: str, wrong: float) -> None:
+    own = prices.Price(**{"input": 0.0, "output": 0.0, of: wrong})
+    tier = prices.Price(input=0.0, output=0.0, tiers=(prices.Tier(1000, **{of: wrong}),))
+    for each in (own, tier):
+        with pytest.raises(BadArguments, match="not negative"):
+            prices.register("x", each)
+    assert "x" not in prices._registered
 
 
 def test_litellm_is_not_imported() -> None:
     script = "import sys; from ctxkit import prices; print(prices.context_limit('gpt-4o'), 'litellm' in sys.modules)"
-    run = subprocess.run([sys.executable, "-c", script], env=os.environ, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", script], env=os.environ, capture_output=True, text=True, check=True
+    )
     assert run.stdout.split() == ["128000", "False"]
 
 
@@ -147,10 +183,14 @@ def test_without_litellm_nothing_has_a_price(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_recorded_costs_come_out_again(real) -> None:
-    from ctxkit.readers import catalogue
+    from ctxkit.readers import reader_names
 
-    session = catalogue.read(real / "pi" / "before-compaction.jsonl")
-    billed = [(c.message.usage, c.message.model) for c in session.calls if c.message.usage and c.message.usage.cost_usd]
+    session = reader_names.read(real / "pi" / "before-compaction.jsonl")
+    billed = [
+        (c.message.usage, c.message.model)
+        for c in session.calls
+        if c.message.usage and c.message.usage.cost_usd
+    ]
     for used, model in billed:
         assert prices.cost_usd(used, model) == pytest.approx(used.cost_usd, rel=1e-6)
     assert sum(u.cost_usd for u, _ in billed) == pytest.approx(42.60, abs=0.01)

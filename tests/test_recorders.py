@@ -100,22 +100,34 @@ def test_a_plain_loop_is_one_session(provider):
 
 def test_after_the_block_nothing_is_recorded_and_litellm_is_as_it_was(provider):
     litellm = provider.litellm
-    before = [list(litellm.callbacks), list(litellm.success_callback), list(litellm._async_success_callback)]
+    before = [
+        list(litellm.callbacks),
+        list(litellm.success_callback),
+        list(litellm._async_success_callback),
+    ]
     with ck.record("short") as live:
         talk(provider, "a")
     talk(provider, "b")
     assert len(live.session.calls) == 1
-    assert [list(litellm.callbacks), list(litellm.success_callback), list(litellm._async_success_callback)] == before
+    assert [
+        list(litellm.callbacks),
+        list(litellm.success_callback),
+        list(litellm._async_success_callback),
+    ] == before
 
 
 def test_a_stream_and_an_async_call_are_recorded_once_each(provider):
     provider.replies[:] = [{"content": "a stream of words"}, {"content": "async"}]
     with ck.record("both") as live:
-        for _ in provider.litellm.completion(model=MODEL, messages=[{"role": "user", "content": "s"}], stream=True):
+        for _ in provider.litellm.completion(
+            model=MODEL, messages=[{"role": "user", "content": "s"}], stream=True
+        ):
             pass
 
         async def ask():
-            await provider.litellm.acompletion(model=MODEL, messages=[{"role": "user", "content": "t"}])
+            await provider.litellm.acompletion(
+                model=MODEL, messages=[{"role": "user", "content": "t"}]
+            )
             await asyncio.sleep(0.2)
 
         asyncio.run(ask())
@@ -136,9 +148,14 @@ def test_a_shortened_history_is_seen_as_a_compaction(provider):
 
 
 def test_a_call_from_before_the_recording_that_is_told_late_is_left_out():
-    live, asked = Recording("late"), {"messages": [{"role": "user", "content": "old"}], "model": "one"}
+    live, asked = (
+        Recording("late"),
+        {"messages": [{"role": "user", "content": "old"}], "model": "one"},
+    )
     now = datetime.now()  # noqa: DTZ005  LiteLLM's own times are naive
-    answer = {"choices": [{"message": {"role": "assistant", "content": "said"}, "finish_reason": "stop"}]}
+    answer = {
+        "choices": [{"message": {"role": "assistant", "content": "said"}, "finish_reason": "stop"}]
+    }
     old, new = (now - timedelta(seconds=60)).timestamp(), now.timestamp()
     live.end("1", asked, answer, (old, new), None)
     assert not live.session.calls
@@ -148,9 +165,17 @@ def test_a_call_from_before_the_recording_that_is_told_late_is_left_out():
 
 def test_calls_told_out_of_order_are_put_into_the_order_in_which_they_were_asked():
     live, now = Recording("order"), datetime.now()  # noqa: DTZ005  LiteLLM's own times are naive
-    talk = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "one"}, {"role": "user", "content": "b"}]
+    talk = [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "one"},
+        {"role": "user", "content": "b"},
+    ]
     for size, word in ((3, "two"), (1, "one")):
-        answer = {"choices": [{"message": {"role": "assistant", "content": word}, "finish_reason": "stop"}]}
+        answer = {
+            "choices": [
+                {"message": {"role": "assistant", "content": word}, "finish_reason": "stop"}
+            ]
+        }
         began = (now + timedelta(seconds=size)).timestamp()
         live.end(word, {"messages": talk[:size], "model": "one"}, answer, (began, began), None)
     assert [m.text for m in live.session.messages] == ["a", "one", "b", "two"]
@@ -181,14 +206,23 @@ def test_smolagents_is_recorded_with_its_tools(provider):
     def ask(name, arguments, ident):
         return {
             "content": None,
-            "tool_calls": [{"id": ident, "type": "function", "function": {"name": name, "arguments": arguments}}],
+            "tool_calls": [
+                {
+                    "id": ident,
+                    "type": "function",
+                    "function": {"name": name, "arguments": arguments},
+                }
+            ],
         }
 
-    provider.replies[:] = [ask("double", '{"x": 21}', "c1"), ask("final_answer", '{"answer": "42"}', "c2")]
+    provider.replies[:] = [
+        ask("double", '{"x": 21}', "c1"),
+        ask("final_answer", '{"answer": "42"}', "c2"),
+    ]
     with ck.record("smol") as live:
-        answer = ToolCallingAgent(tools=[double], model=LiteLLMModel(model_id=MODEL), verbosity_level=0).run(
-            "Double 21"
-        )
+        answer = ToolCallingAgent(
+            tools=[double], model=LiteLLMModel(model_id=MODEL), verbosity_level=0
+        ).run("Double 21")
     s = live.session
     assert str(answer) == "42"
     assert [c.name for m in s.messages for c in m.tool_calls] == ["double", "final_answer"]

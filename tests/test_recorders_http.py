@@ -19,7 +19,9 @@ from models.wires import OUT, PROMPT, Play, wire
 
 import ctxkit as ck
 from ctxkit.models.provider import load_litellm
+from ctxkit.recorders.recording import Recording
 from ctxkit.recorders.replies import call_of, kind_of
+from ctxkit.recorders.taps import Exchange
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM's libraries warn about each other
 LIBRARIES = [n for n in ("httpx", "httpx2") if find_spec(n)]
@@ -356,10 +358,10 @@ def test_other_requests_pass_unheard():
 
 
 def test_a_packed_stream_is_unpacked():
-    from ctxkit.recorders.taps import Heard
+    from ctxkit.recorders.taps import Exchange
 
     said = b'data: {"choices": [{"delta": {"content": "hi"}}]}\n\n'
-    heard = Heard("openai", "", {}, 0.0, False, data=[gzip.compress(said)], encoding="gzip")
+    heard = Exchange("openai", "", {}, 0.0, False, data=[gzip.compress(said)], encoding="gzip")
     assert heard.bytes == said
 
 
@@ -436,3 +438,42 @@ def test_litellm_is_not_imported_for_others_and_heard_where_it_is_imported_later
             env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "no_proxy": "*"},
         )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        ("ollama", {"message": {"content": {"a": 1}}}),
+        ("gemini", {"usageMetadata": {"promptTokenCount": "many"}}),
+        ("openai", 'data: {"choices": [{"delta": "x"}]}'),
+        ("anthropic", 'data: {"type": "message_start", "message": "x"}'),
+    ],
+)
+def test_an_answer_of_another_service_does_not_break_the_program(kind, answer):
+    data = answer if isinstance(answer, str) else json.dumps(answer)
+    said = [{"role": "user", "content": "hi", "parts": [{"text": "hi"}]}]
+    body = {"model": "m", "messages": said, "contents": said}
+    live = Recording("x")
+    heard = Exchange(kind, "http://h/x", body, 1.0, litellm=False, data=[data.encode()], status=200)
+    live.hear(heard, None)
+    (call,) = live.session.calls
+    assert call.message.is_error or call.message.stop == "error"
+
+
+@pytest.mark.parametrize("said", [5, None, {"role": "user"}])
+def test_messages_of_another_shape_are_no_call(said):
+    assert kind_of("http://h/api/chat", {"messages": said}) is None
+    assert kind_of("http://h/api/chat", {"messages": []}) == "ollama"
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic", "openai-responses", "gemini", "ollama"])
+@pytest.mark.parametrize("said", [[], ["hi"], "hi", [None]])
+def test_calls_of_another_service_do_not_hide_the_others(kind, said):
+    live = Recording("x")
+    odd = {"messages": said, "input": said, "contents": said}
+    asked = {"messages": [{"role": "user", "content": "hi"}]}
+    answer = json.dumps({"choices": [{"message": {"role": "assistant", "content": "ok"}}]}).encode()
+    for k, body, data in ((kind, odd, b"{}"), ("openai", asked, answer)):
+        heard = Exchange(k, "http://h/x", body, 1.0, litellm=False, data=[data], status=200)
+        live.hear(heard, None)
+    assert ["hi", "ok"] in [[m.text for m in s.messages] for s in live.sessions]

@@ -17,10 +17,18 @@ from ctxkit.sizes import sizes
 
 
 def pi(keep, at, **more):
-    return Rules(lambda h, room: h.summarise(h.safe(h.back(keep)), "So far.", "full"), triggers.Above(at), **more)
+    return Rules(
+        lambda h, room: h.summarise(h.safe(h.back(keep)), "So far.", "full"),
+        triggers.Above(at),
+        **more,
+    )
 
 
-RULES = {"none": Rules(), "pi": pi(800, 3000), "plain": lambda h, room: h.shorten(h.role("tool"), "[gone]")}
+RULES = {
+    "none": Rules(),
+    "pi": pi(800, 3000),
+    "plain": lambda h, room: h.shorten(h.role("tool"), "[gone]"),
+}
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -51,7 +59,9 @@ def test_recorded_compactions_are_lifted_out():
 
 
 def test_usage_is_modelled_and_output_recorded():
-    talk = session(user(), assistant(usage=usage(100, 0, 0, 7)), user(), assistant(usage=usage(20, 110, 0, 9)))
+    talk = session(
+        user(), assistant(usage=usage(100, 0, 0, 7)), user(), assistant(usage=usage(20, 110, 0, 9))
+    )
     again = replay(talk, Rules())
     assert [c.message.usage.output_tokens for c in again.calls] == [7, 9]
     assert [c.message.usage.prompt_tokens for c in again.calls] == [100, 130]
@@ -70,7 +80,9 @@ def test_what_was_held_back_and_warned_is_told():
         warnings=(triggers.Spent(500),),
         parameters={"keep": 10},
     )
-    told = replay(session(system(), user(), *(step(text="x" * 900) for _ in range(9))), rules).details["replay"]
+    told = replay(
+        session(system(), user(), *(step(text="x" * 900) for _ in range(9))), rules
+    ).details["replay"]
     assert {h["guard"] for h in told["held"]} == {"grace"}
     assert told["warned"][0]["trigger"] == "cumulative_budget"
     assert told["parameters"] == {"keep": 10}
@@ -87,7 +99,12 @@ def test_subagents_are_threads_of_their_own():
 
 def test_messages_without_ids_get_them():
     talk = session(user(id=""), assistant(id=""), user(id="twice"), assistant(id="twice"))
-    assert [m.id for m in identified(talk).messages] == ["message#0", "message#1", "twice", "twice#3"]
+    assert [m.id for m in identified(talk).messages] == [
+        "message#0",
+        "message#1",
+        "twice",
+        "twice#3",
+    ]
     assert identified(by_chance(1, 3)).messages == by_chance(1, 3).messages
     replay(talk, pi(1, 2))
 
@@ -116,7 +133,7 @@ def test_the_window_is_the_rules_the_logs_or_the_default():
 
 
 def files(real):
-    from ctxkit.readers.catalogue import read_all
+    from ctxkit.readers.reader_names import read_all
 
     return [s for s in read_all(real, progress=False) if s.calls]
 
@@ -127,12 +144,14 @@ def test_the_recorded_policy_reproduces_every_recorded_prompt(real):
 
 
 def test_pi_files_reproduce_what_the_provider_billed(real):
-    from ctxkit.readers.catalogue import read
+    from ctxkit.readers.reader_names import read
 
     talk = read(real / "pi" / "before-compaction.jsonl")
     done = replayed(talk, recorded())
     known = {
-        c.index: c.message.usage.prompt_tokens for c in talk.calls if c.message.usage and c.message.usage.prompt_tokens
+        c.index: c.message.usage.prompt_tokens
+        for c in talk.calls
+        if c.message.usage and c.message.usage.prompt_tokens
     }
     off = [abs(int(done.prompts[i]) - n) for i, n in known.items()]
     assert len(done.cuts) == 2
@@ -141,8 +160,12 @@ def test_pi_files_reproduce_what_the_provider_billed(real):
 
 
 def test_all_real_sessions_replay_soundly(real):
-    rules = Rules(lambda h, room: h.summarise(h.safe(h.back(h.tokens // 4)), 300, "x"), triggers.Above(20_000))
+    rules = Rules(
+        lambda h, room: h.summarise(h.safe(h.back(h.tokens // 4)), 300, "x"), triggers.Above(20_000)
+    )
     for talk in sample(files(real), 40):
         done = run(log_of(identified(talk), rules), rules)
         again = replay(talk, rules)
-        assert [m.id for m in again.view()] == [m.id for m in done.history.at(done.log.calls).messages], talk
+        assert [m.id for m in again.view()] == [
+            m.id for m in done.history.at(done.log.calls).messages
+        ], talk

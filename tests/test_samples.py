@@ -84,7 +84,9 @@ def test_its_cache_forgets_after_five_minutes_and_at_a_compaction(billing):
                 assert usage.cache_read_tokens == 0
             elif before is not None and start - asked < 299:
                 kept = before.cache_read_tokens + before.cache_write_tokens
-                assert (usage.cache_read_tokens < kept) if cut else (usage.cache_read_tokens == kept)
+                assert (
+                    (usage.cache_read_tokens < kept) if cut else (usage.cache_read_tokens == kept)
+                )
             before, asked, cut = usage, start, False
 
 

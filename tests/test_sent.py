@@ -60,7 +60,12 @@ def test_a_part_that_is_asked_call_by_call_is_named_too():
 
 
 def test_what_no_message_holds_stands_first():
-    log = log_of(by_chance(3, 5), Rules(counter=Fours()), tokens=[10] * len(by_chance(3, 5).messages), fixed=700)
+    log = log_of(
+        by_chance(3, 5),
+        Rules(counter=Fours()),
+        tokens=[10] * len(by_chance(3, 5).messages),
+        fixed=700,
+    )
     first, *rest = run(log, Rules(counter=Fours())).sent(2)
     assert (first.message.kind, first.tokens, first.changed_by) == ("fixed", 700, None)
     assert all(i.message.kind != "fixed" for i in rest)

@@ -11,7 +11,13 @@ from ctxkit.sheets import Box, Heading, Tabular, padded, width
 HEADS = (Heading("name", number=False), Heading("cost", "dollars"), Heading("spare", spare=True))
 
 
-@given(st.lists(st.tuples(st.text(max_size=200), st.text("0123456789,.$", max_size=12)), min_size=1, max_size=5))
+@given(
+    st.lists(
+        st.tuples(st.text(max_size=200), st.text("0123456789,.$", max_size=12)),
+        min_size=1,
+        max_size=5,
+    )
+)
 def test_a_text_is_never_wider_than_a_terminal(rows):
     made = Tabular(HEADS, tuple((Box(a), Box(b), Box(b)) for a, b in rows)).to_text()
     assert max(map(width, made.split("\n"))) <= 80
@@ -23,14 +29,20 @@ def test_wide_letters_take_two_columns():
 
 
 def test_spare_columns_go_first_and_firm_texts_stay():
-    heads = (Heading("a", number=False), Heading("b", spare=True), Heading("word", number=False, firm=True))
+    heads = (
+        Heading("a", number=False),
+        Heading("b", spare=True),
+        Heading("word", number=False, firm=True),
+    )
     made = Tabular(heads, ((Box("x" * 60), Box("9" * 40), Box("y" * 30)),)).to_text()
     assert "9" not in made
     assert "y" * 30 in made
 
 
 def test_nothing_of_a_log_leaves_its_cell():
-    made = Tabular(HEADS, ((Box(EVIL, None, EVIL), Box(EVIL, 1.0, EVIL, "bad"), Box(EVIL)),), EVIL, EVIL)
+    made = Tabular(
+        HEADS, ((Box(EVIL, None, EVIL), Box(EVIL, 1.0, EVIL, "bad"), Box(EVIL)),), EVIL, EVIL
+    )
     assert intruders(made.to_html(sorts=False)) == []
     assert not {"\x1b", "\u202e", "\x00"} & set(made.to_text())
 

@@ -74,7 +74,12 @@ def test_reasoning_that_is_not_sent_back_is_no_part_of_a_reply() -> None:
 def test_failed_calls_are_passed_over() -> None:
     failed = assistant("", is_error=True, visible=False, usage=usage(0, output=0))
     log = session(
-        user("x" * 10), reply("y" * 10, 110), failed, user("z" * 10), assistant("", visible=False), reply("w", 150)
+        user("x" * 10),
+        reply("y" * 10, 110),
+        failed,
+        user("z" * 10),
+        assistant("", visible=False),
+        reply("w", 150),
     )
     found = sizes(log, CHARS)
     assert found.recorded == (110, None, None, 150)
@@ -83,14 +88,28 @@ def test_failed_calls_are_passed_over() -> None:
 
 
 def test_a_number_that_falls_and_comes_back_says_nothing() -> None:
-    log = session(user("x" * 10), reply("y" * 10, 110), user("z" * 10), reply("", 3), user("v" * 10), reply("w", 150))
+    log = session(
+        user("x" * 10),
+        reply("y" * 10, 110),
+        user("z" * 10),
+        reply("", 3),
+        user("v" * 10),
+        reply("w", 150),
+    )
     found = sizes(log, CHARS)
     assert found.recorded == (110, None, 150)
     assert sum(found.tokens[1:5]) == 40
 
 
 def test_a_prompt_that_shrank_is_counted_and_leaves_the_fixed_part_as_it_was() -> None:
-    log = session(user("x" * 10), reply("y" * 10, 500), user("z" * 10), reply("w" * 5, 520), user("v"), reply("u", 300))
+    log = session(
+        user("x" * 10),
+        reply("y" * 10, 500),
+        user("z" * 10),
+        reply("w" * 5, 520),
+        user("v"),
+        reply("u", 300),
+    )
     found = sizes(log, CHARS)
     assert found.clamped == 1
     assert found.fixed_at[0] == 490
@@ -101,7 +120,14 @@ def test_a_prompt_that_shrank_is_counted_and_leaves_the_fixed_part_as_it_was() -
 
 
 def test_what_is_no_longer_sent_is_told() -> None:
-    log = session(user("x" * 10), reply("y" * 10, 12), user("z" * 10), reply("w" * 500, 40), user("v"), reply("u", 30))
+    log = session(
+        user("x" * 10),
+        reply("y" * 10, 12),
+        user("z" * 10),
+        reply("w" * 500, 40),
+        user("v"),
+        reply("u", 30),
+    )
     found = sizes(log, CHARS)
     assert found.clamped == 1
     assert (found.fixed_at[-1], found.unsent_at[:2]) == (0, (0, 0))
@@ -131,7 +157,13 @@ def test_a_summary_takes_what_is_left_after_a_compaction() -> None:
 
 def test_a_compaction_may_shrink_what_the_log_never_showed() -> None:
     old = [user("x" * 10), reply("y" * 10, 150_000)]
-    log = session(*old, user("z" * 10), reply("w" * 10, 150_020), summarised([*old], "s" * 100), reply("v", 50_000))
+    log = session(
+        *old,
+        user("z" * 10),
+        reply("w" * 10, 150_020),
+        summarised([*old], "s" * 100),
+        reply("v", 50_000),
+    )
     found = sizes(log, CHARS)
     assert found.fixed_at[0] == 149_990
     assert found.fixed_at[-1] < 50_000
@@ -178,7 +210,9 @@ def test_sizes_travel_to_other_processes() -> None:
     found = sizes(session(*old, summarised(old), user("z"), reply("w", 130)), CHARS)
     again = pickle.loads(pickle.dumps(found))
     assert again.shown() == found.shown()
-    assert [again.of(m) for m in again.session.view()] == [found.of(m) for m in found.session.view()]
+    assert [again.of(m) for m in again.session.view()] == [
+        found.of(m) for m in found.session.view()
+    ]
 
 
 @given(st.integers(0, 10**6), st.lists(st.integers(0, 1000), min_size=1, max_size=20))
@@ -187,11 +221,20 @@ def test_shares_sum_up_and_are_fair(total: int, weights: list[int]) -> None:
     assert sum(parts) == total
     assert min(parts) >= 0
     if sum(weights):
-        assert all(abs(p - total * w / sum(weights)) < 1 for p, w in zip(parts, weights, strict=True))
+        assert all(
+            abs(p - total * w / sum(weights)) < 1 for p, w in zip(parts, weights, strict=True)
+        )
 
 
-@given(st.lists(st.tuples(st.integers(0, 300), st.none() | st.integers(0, 2000), st.integers(0, 5)), max_size=25))
-def test_any_log_is_sized_and_prompts_that_grow_come_out_again(turns: list[tuple[int, int | None, int]]) -> None:
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 300), st.none() | st.integers(0, 2000), st.integers(0, 5)),
+        max_size=25,
+    )
+)
+def test_any_log_is_sized_and_prompts_that_grow_come_out_again(
+    turns: list[tuple[int, int | None, int]],
+) -> None:
     log, shown = [], []
     for chars, prompt, kind in turns:
         if kind == 0 and shown:
@@ -215,7 +258,9 @@ def test_growing_prompts_come_out_again_whatever_they_are() -> None:
     log, prompt = [user("go")], 50
     for i in range(40):
         prompt += 1 + (i * 7919) % 101
-        asked = assistant("a" * (i % 9), tool_call("read", path="p" * i), usage=usage(prompt, output=i * 13 % 50))
+        asked = assistant(
+            "a" * (i % 9), tool_call("read", path="p" * i), usage=usage(prompt, output=i * 13 % 50)
+        )
         log += [asked, result("r" * (i * 31 % 97), asked)]
     found = sizes(session(*log, *step(), call()), tokens.named("pi"))
     assert exactly(found)
@@ -226,22 +271,24 @@ def test_growing_prompts_come_out_again_whatever_they_are() -> None:
 
 
 def test_pis_real_session_is_reproduced_to_the_token(real) -> None:
-    from ctxkit.readers import catalogue
+    from ctxkit.readers import reader_names
 
-    log = catalogue.read(real / "pi" / "before-compaction.jsonl")
+    log = reader_names.read(real / "pi" / "before-compaction.jsonl")
     found = sizes(log, tokens.named("chars/4"))
     assert exactly(found)
     assert len(found.reproduction[0]) > 450
-    assert -0.30 < found.error < -0.20  # a quarter too low: the true sizes are 31 % above the estimate
+    assert (
+        -0.30 < found.error < -0.20
+    )  # a quarter too low: the true sizes are 31 % above the estimate
     first = next(r for r in found.recorded if r)
     assert 0 < found.fixed < first
     assert found.source.count("derived") > 0.95 * len(found.source)
 
 
 def test_the_estimate_of_the_last_prompt_is_a_quarter_too_low(real) -> None:
-    from ctxkit.readers import catalogue
+    from ctxkit.readers import reader_names
 
-    log = catalogue.read(real / "pi" / "before-compaction.jsonl")
+    log = reader_names.read(real / "pi" / "before-compaction.jsonl")
     last = [c for c in log.calls if c.message.usage and c.message.usage.prompt_tokens][-1]
     plain = sum(map(tokens.named("chars/4").message, log.view(last.index)))
     assert 0.70 < plain / last.message.usage.prompt_tokens < 0.75

@@ -16,14 +16,23 @@ from ctxkit.subjects import answered, command_of, path_of, subject, what
         (tool_call("Read", file_path="/w/src/a.py", offset=1, limit=900), "Read src/a.py 1-900"),
         (tool_call("Read", file_path="/w/src/a.py", offset=20), "Read src/a.py 20-"),
         (tool_call("view", path="/elsewhere/a.py", view_range=[5, -1]), "view /elsewhere/a.py 5-"),
-        (tool_call("str_replace_editor", command="view", path="/w/a.c"), "str_replace_editor view a.c"),
+        (
+            tool_call("str_replace_editor", command="view", path="/w/a.c"),
+            "str_replace_editor view a.c",
+        ),
         (tool_call("Bash", command="cd /w && go test ./..."), "Bash go test ./..."),
         (tool_call("shell", command=["bash", "-lc", "ls -la"]), "shell ls -la"),
         (tool_call("shell", command=["ls", "a b"]), "shell ls 'a b'"),
         (tool_call("open", command="open a.py"), "open a.py"),
-        (tool_call("WebFetch", url="https://x.example", prompt="What?"), "WebFetch https://x.example"),
+        (
+            tool_call("WebFetch", url="https://x.example", prompt="What?"),
+            "WebFetch https://x.example",
+        ),
         (tool_call("wait", seconds=3), "wait"),
-        (ToolCall("c", "apply_patch", raw="*** Begin Patch\n*** Update File: a.md\n+x"), "apply_patch a.md"),
+        (
+            ToolCall("c", "apply_patch", raw="*** Begin Patch\n*** Update File: a.md\n+x"),
+            "apply_patch a.md",
+        ),
         (
             ToolCall("c", "apply_patch", raw="*** Update File: a.md\n*** Add File: b.md\n"),
             "apply_patch a.md and 1 more",

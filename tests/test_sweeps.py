@@ -13,11 +13,15 @@ from test_sweeps_scores import talk
 import ctxkit as ck
 from ctxkit.policies.recorded import recorded
 from ctxkit.replays import replayed
-from ctxkit.sweeps.batches import Bench, Setting
-from ctxkit.sweeps.columns import NAMES
-from ctxkit.sweeps.spreads import Plan, Share
+from ctxkit.sweeps.batches import Bench, NamedRules
+from ctxkit.sweeps.score_columns import NAMES
+from ctxkit.sweeps.spreads import Plan, WorkShare
 
-GRID = {"context_window": [50_000, 60_000], "keep_recent_tokens": [2000, 6000, 90_000], "summariser": "fixed"}
+GRID = {
+    "context_window": [50_000, 60_000],
+    "keep_recent_tokens": [2000, 6000, 90_000],
+    "summariser": "fixed",
+}
 
 
 def small():
@@ -52,7 +56,11 @@ def test_rows_hold_what_the_engine_gives_to_the_token():
     for (_, row), rule in zip(runs.iterrows(), [*rules, *rules], strict=True):
         if pd.isna(row["error"]):
             done = replayed(s, rule)
-            assert (row["prompt_tokens"], row["peak_tokens"], row["cuts_n"]) == (done.total, done.peak, len(done.cuts))
+            assert (row["prompt_tokens"], row["peak_tokens"], row["cuts_n"]) == (
+                done.total,
+                done.peak,
+                len(done.cuts),
+            )
             assert row["cost_usd"] == ck.score(ck.replay(s, rule), loss=False)["cost_usd"]
     assert runs["error"].notna().sum() == 4
 
@@ -70,7 +78,9 @@ def test_a_run_that_fails_is_a_row_and_the_others_go_on():
 def test_an_executor_gives_the_same_rows(pool):
     s, rules = small()
     with pool(2) as executor:
-        assert ck.sweep([s, talk(7)], rules, executor=executor).equals(ck.sweep([s, talk(7)], rules))
+        assert ck.sweep([s, talk(7)], rules, executor=executor).equals(
+            ck.sweep([s, talk(7)], rules)
+        )
 
 
 class Dying(ThreadPoolExecutor):
@@ -122,11 +132,15 @@ def test_finished_runs_are_kept_and_not_made_again(tmp_path, monkeypatch):
 
     honest = batches.Bench.row
     monkeypatch.setattr(
-        batches.Bench, "row", lambda self, setting, o: made.append(setting.label) or honest(self, setting, o)
+        batches.Bench,
+        "row",
+        lambda self, setting, o: made.append(setting.label) or honest(self, setting, o),
     )
     again = ck.sweep(s, rules[:3], out=out)
     assert len(made) == 1
-    assert again.iloc[:2][["prompt_tokens", "cost_usd"]].equals(first[["prompt_tokens", "cost_usd"]])
+    assert again.iloc[:2][["prompt_tokens", "cost_usd"]].equals(
+        first[["prompt_tokens", "cost_usd"]]
+    )
     lines = [json.loads(x) for x in out.read_text().splitlines() if x.startswith('{"session')]
     assert len(lines) == 2  # the third was refused
 
@@ -176,7 +190,10 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path):
 
 
 def planned(*lengths, workers=2, run=None):
-    shares = [Share(i, talk(5), [Setting("x", None, f"{n}") for n in range(k)]) for i, k in enumerate(lengths)]
+    shares = [
+        WorkShare(i, talk(5), [NamedRules("x", None, f"{n}") for n in range(k)])
+        for i, k in enumerate(lengths)
+    ]
     plan = Plan(shares, workers)
     plan.run = run
     return plan
@@ -215,7 +232,12 @@ def test_whole_sessions_lie_ready_while_many_are_left():
 def test_all_settings_are_handed_out_once():
     plan, seen = planned(17, 1, 90, run=0.01), []
     while any(s.left for s in plan.shares):
-        seen += [(given[0].place, s.key) for w in "abc" if (given := plan.next(w)) is not None for s in given[1]]
+        seen += [
+            (given[0].place, s.key)
+            for w in "abc"
+            if (given := plan.next(w)) is not None
+            for s in given[1]
+        ]
     assert len(seen) == len(set(seen)) == 108
 
 

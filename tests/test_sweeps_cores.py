@@ -11,7 +11,7 @@ import pytest
 from test_sweeps_scores import talk
 
 import ctxkit as ck
-from ctxkit.sweeps import cores, runs
+from ctxkit.sweeps import cores, sweep_runs
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def at_once(monkeypatch):
     monkeypatch.setattr(cores, "at_a_prompt", lambda: True)
     monkeypatch.setattr(cores, "LOOKED_AT", 0.0)
     monkeypatch.setattr(cores, "WORTH", 0.0)
-    monkeypatch.setattr(runs, "pool", pool)
+    monkeypatch.setattr(sweep_runs, "pool", pool)
     return started
 
 
@@ -36,7 +36,7 @@ def test_rows_are_the_same_over_all_cores(at_once, monkeypatch):
     sessions = [talk(5), talk(7), talk(8)]
     found = ck.sweep(sessions, rules, loss=True)
     assert len(at_once) == 1
-    monkeypatch.setattr(runs, "pool", lambda travels: None)
+    monkeypatch.setattr(sweep_runs, "pool", lambda travels: None)
     assert found.equals(ck.sweep(sessions, rules, loss=True))
     assert ended()
 
@@ -63,9 +63,11 @@ def test_an_interrupt_keeps_what_is_done_and_leaves_no_worker(at_once, monkeypat
         raise KeyboardInterrupt
         yield
 
-    monkeypatch.setattr(runs, "spread", interrupted)
+    monkeypatch.setattr(sweep_runs, "spread", interrupted)
     with pytest.warns(UserWarning, match="1 of 12 runs"):
-        found = ck.sweep([talk(5), talk(7)], ck.grid("pi", context_window=range(20_000, 26_000, 1000)))
+        found = ck.sweep(
+            [talk(5), talk(7)], ck.grid("pi", context_window=range(20_000, 26_000, 1000))
+        )
     assert len(found) == 1
     assert at_once[0] is not None
     assert ended()
@@ -91,7 +93,7 @@ def test_one_core_needs_no_pool(monkeypatch):
 def test_only_what_takes_long_is_worth_a_start(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(cores, "perf_counter", lambda: now[0])
-    pace = cores.Pace(100)
+    pace = cores.CorePace(100)
     pace.took(10)
     now[0] = cores.LOOKED_AT / 2
     assert not pace.is_slow  # it is too early to say

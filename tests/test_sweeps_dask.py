@@ -32,10 +32,17 @@ class Slow:
 
 
 def test_a_cluster_in_this_process_gives_the_same_rows():
-    rules = ck.grid(ck.presets.pi, context_window=[50_000, 60_000], keep_recent_tokens=[2000, 4000], summariser="fixed")
+    rules = ck.grid(
+        ck.presets.pi,
+        context_window=[50_000, 60_000],
+        keep_recent_tokens=[2000, 4000],
+        summariser="fixed",
+    )
     sessions = [talk(8), talk(9)]
     with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, **QUIET) as cluster,
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, **QUIET
+        ) as cluster,
         distributed.Client(cluster) as client,
         client.get_executor() as executor,
     ):

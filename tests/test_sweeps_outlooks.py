@@ -9,7 +9,7 @@ from builders import assistant, result, session, summarised, usage, user
 import ctxkit as ck
 from ctxkit.messages import ToolCall
 from ctxkit.metrics.elongation import expected
-from ctxkit.sweeps.outlooks import recorded_kind
+from ctxkit.sweeps.expectations import recorded_kind
 
 MODEL = "claude-opus-4-5"
 RULES = ["none", "swe_agent_mask:n=2", "tyrum"]

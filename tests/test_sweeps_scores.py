@@ -11,14 +11,14 @@ from builders import assistant, session, step, user
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Usage
-from ctxkit.metrics.prompts import Sent
+from ctxkit.metrics.shared_prefixes import Sent
 from ctxkit.policies.recorded import recorded
 from ctxkit.prices import price
 from ctxkit.replays import replayed, shared_tokens
-from ctxkit.sweeps.columns import NAMES
 from ctxkit.sweeps.comparisons import SHOWN
-from ctxkit.sweeps.pages import page
+from ctxkit.sweeps.score_columns import NAMES
 from ctxkit.sweeps.scores import Base, row_of, run_row
+from ctxkit.sweeps.scores_page import page
 
 MODEL = "claude-sonnet-4-5"
 
@@ -28,7 +28,12 @@ def talk(n: int = 30, size: int = 2000, model: str | None = MODEL, first: int = 
     log, before = [], 0
     for i in range(n):
         now = first + size * i
-        u = Usage(input_tokens=0, cache_read_tokens=before, cache_write_tokens=now - before, output_tokens=100)
+        u = Usage(
+            input_tokens=0,
+            cache_read_tokens=before,
+            cache_write_tokens=now - before,
+            output_tokens=100,
+        )
         log += [
             user(f"step {i} in src/part{i % 7}/file.py " + "word " * size),
             assistant("ok", usage=u, model=model, time=10.0 * i, latency=1.0),
@@ -40,7 +45,13 @@ def talk(n: int = 30, size: int = 2000, model: str | None = MODEL, first: int = 
 def test_a_replay_without_compaction_costs_what_the_model_says_of_the_record():
     s = talk()
     one, none = ck.score(s, loss=False), ck.score(ck.replay(s, ck.presets.none()), loss=False)
-    for name in ("prompt_tokens", "peak_tokens", "cost_usd", "cache_read_tokens", "cache_write_tokens"):
+    for name in (
+        "prompt_tokens",
+        "peak_tokens",
+        "cost_usd",
+        "cache_read_tokens",
+        "cache_write_tokens",
+    ):
         assert none[name] == pytest.approx(one[name]), name
     assert (one["source"], none["source"]) == ("recorded", "derived")
     assert one["closure_error"] == pytest.approx(0)
@@ -61,9 +72,14 @@ def test_a_cut_rewrites_everything_behind_the_first_changed_token():
 def test_a_recorded_pause_is_carried_over_and_keeps_no_more_than_it_kept():
     s = talk(6)
     replies = [m for m in s.messages if m.role == "assistant"]
-    late = Usage(input_tokens=0, cache_read_tokens=3000, cache_write_tokens=15_000, output_tokens=100)
+    late = Usage(
+        input_tokens=0, cache_read_tokens=3000, cache_write_tokens=15_000, output_tokens=100
+    )
     log = [
-        e if e is not replies[4] else assistant("ok", usage=late, model=MODEL, time=9000.0, latency=1.0) for e in s.log
+        e
+        if e is not replies[4]
+        else assistant("ok", usage=late, model=MODEL, time=9000.0, latency=1.0)
+        for e in s.log
     ]
     cold = session(*log)
     a, b = (Base(x).sheet for x in (s, cold))
@@ -73,19 +89,27 @@ def test_a_recorded_pause_is_carried_over_and_keeps_no_more_than_it_kept():
 
 def test_the_call_that_writes_a_summary_is_billed_fresh_or_as_a_read():
     s, p = talk(), price(MODEL)
-    again = ck.replay(s, ck.presets.pi(context_window=50_000, keep_recent_tokens=4000, summariser="fixed:1000"))
+    again = ck.replay(
+        s, ck.presets.pi(context_window=50_000, keep_recent_tokens=4000, summariser="fixed:1000")
+    )
     edits = [e for e in again.edits if e.kind == "summarised"]
     fresh, reused = (ck.score(again, loss=False, reuse=r)["summaries_usd"] for r in (False, True))
     size = [e.details["summary_tokens"] for e in edits]
     source = [e.details["source_tokens"] for e in edits]
     assert fresh == pytest.approx(sum(source) * p.input + sum(size) * p.output)
-    assert reused == pytest.approx(sum(e.tokens_before for e in edits) * p.cache_read + sum(size) * p.output)
+    assert reused == pytest.approx(
+        sum(e.tokens_before for e in edits) * p.cache_read + sum(size) * p.output
+    )
 
 
 def test_without_price_or_usage_the_cost_is_missing_and_never_zero():
     unknown = ck.score(ck.replay(talk(model="nobody-knows-9"), ck.presets.none()), loss=False)
     silent = session(*(m for i in range(5) for m in (user("x" * 400), assistant("ok"))))
-    for row in (unknown, ck.score(silent, loss=False), ck.score(ck.replay(silent, ck.presets.none()), loss=False)):
+    for row in (
+        unknown,
+        ck.score(silent, loss=False),
+        ck.score(ck.replay(silent, ck.presets.none()), loss=False),
+    ):
         assert row["cost_usd"] is pd.NA
     assert unknown["prompt_tokens"] > 0
     assert ck.score(silent, loss=False)["source"] == "estimated"
@@ -98,15 +122,35 @@ def test_a_run_and_the_session_made_of_it_have_one_row():
         ck.presets.swe_agent_mask(n=3),
         ck.presets.none(),
     ):
-        a, b = run_row(Base(s), replayed(s, rules), rules.label), row_of(ck.replay(s, rules), loss=False)
+        a, b = (
+            run_row(Base(s), replayed(s, rules), rules.label),
+            row_of(ck.replay(s, rules), loss=False),
+        )
         assert a == b
 
 
 def test_a_comparison_begins_with_the_record_and_keeps_failures_as_rows():
-    s = session(*(m for i in range(4) for m in (user("word " * 50), *step(text="y" * 400), assistant("ok"))), id="s<1>")
-    found = ck.compare(s, ["none", ck.presets.pi, "clear:keep_last=1", ck.presets.none(context_window=1)], loss=False)
+    s = session(
+        *(
+            m
+            for i in range(4)
+            for m in (user("word " * 50), *step(text="y" * 400), assistant("ok"))
+        ),
+        id="s<1>",
+    )
+    found = ck.compare(
+        s,
+        ["none", ck.presets.pi, "clear:keep_last=1", ck.presets.none(context_window=1)],
+        loss=False,
+    )
     assert list(found.columns) == list(NAMES)
-    assert list(found.index) == ["recorded", "none", "pi", "clear:keep_last=1", "none(context_window=1)"]
+    assert list(found.index) == [
+        "recorded",
+        "none",
+        "pi",
+        "clear:keep_last=1",
+        "none(context_window=1)",
+    ]
     assert list(found.replays) == [r for r in found.index if pd.isna(found.loc[r, "error"])]
     assert type(found.head(2)) is pd.DataFrame
 
@@ -132,7 +176,9 @@ def test_every_cell_of_the_display_carries_the_figure_it_is_sorted_by():
     found = ck.compare(talk(8), ["none", "pi"], loss=False)
     shown = found.detail.to_html()
     assert shown.count("onclick=") == len(SHOWN) + 1
-    known = int(found[list(SHOWN)].notna().sum().sum())  # nothing is saved where nothing is cut, and that is not zero
+    known = int(
+        found[list(SHOWN)].notna().sum().sum()
+    )  # nothing is saved where nothing is cut, and that is not zero
     assert known < len(found) * len(SHOWN)
     assert shown.count("data-value=") == len(found) + known
     assert f'data-value="{found["prompt_tokens"].iloc[0]}"' in shown
@@ -170,14 +216,18 @@ def test_a_window_that_was_asked_for_and_cannot_hold_the_fixed_part_is_refused()
     s = talk(4, 200, first=70_000)
     assert "64,000" in ck.score(ck.replay(s, ck.presets.pulse_coder()), loss=False)["note"]
     assert pd.isna(ck.score(ck.replay(s, ck.presets.pi()), loss=False)["note"])
-    with pytest.raises(BadArguments, match=r"window of 60,000 tokens cannot hold the fixed part of the prompt"):
+    with pytest.raises(
+        BadArguments, match=r"window of 60,000 tokens cannot hold the fixed part of the prompt"
+    ):
         ck.replay(s, ck.presets.pulse_coder(context_window_tokens=60_000))
 
 
 def test_pis_session_replayed_as_recorded_costs_what_it_did(real):
     """$37.90 on the input side; the table of the field's study was 5.5 % off when it carried the misses over."""
     s = ck.read(real / "pi/before-compaction.jsonl")
-    assert ck.score(ck.replay(s, recorded()), loss=False)["input_usd"] == pytest.approx(37.90, rel=0.005)
+    assert ck.score(ck.replay(s, recorded()), loss=False)["input_usd"] == pytest.approx(
+        37.90, rel=0.005
+    )
     assert ck.score(s, loss=False)["prompt_tokens"] == 56_382_684
 
 
@@ -197,4 +247,6 @@ def test_every_real_session_replayed_as_recorded_costs_what_it_did(real):
 
 
 def test_the_page_on_scores_is_not_behind():
-    assert (Path(__file__).parent.parent / "docs" / "scores.md").read_text(encoding="utf-8") == page()
+    assert (Path(__file__).parent.parent / "docs" / "scores.md").read_text(
+        encoding="utf-8"
+    ) == page()

@@ -27,11 +27,16 @@ def test_each_setting_has_its_word(found):
 def test_the_call_is_the_first_that_does_not_fit(found):
     sizes = [c.message.usage.prompt_tokens for c in found.replays["none"].calls]
     assert next(i for i, n in enumerate(sizes) if n > 48_000) == found.loc["none", "over_call"]
-    assert found["over_call"].notna().tolist() == (found["peak_tokens"] > found["window_tokens"]).tolist()
+    assert (
+        found["over_call"].notna().tolist()
+        == (found["peak_tokens"] > found["window_tokens"]).tolist()
+    )
 
 
 def test_what_does_not_fit_is_on_no_front_and_grey(found):
-    assert not any(on for on, out in zip(on_front(found), found["over_call"].notna(), strict=True) if out)
+    assert not any(
+        on for on, out in zip(on_front(found), found["over_call"].notna(), strict=True) if out
+    )
     from ctxkit.plots._frontier import frontier_data
 
     (out,) = (p for p in frontier_data(found) if p.over)
@@ -58,7 +63,9 @@ def test_names_of_the_frontier_do_not_cover_each_other(found):
 
     drawn = ck.plots.frontier(found).to_html()
     boxes = []
-    for x, y, anchor, text in re.findall(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)"[^>]*>([^<]*)<', drawn):
+    for x, y, anchor, text in re.findall(
+        r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)"[^>]*>([^<]*)<', drawn
+    ):
         wide = 5.8 * len(text)
         left = float(x) - {"start": 0, "middle": wide / 2, "end": wide}[anchor]
         boxes.append((left, float(y) - 9, left + wide, float(y) + 2, text))

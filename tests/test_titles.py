@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from builders import assistant, session, user
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ctxkit.titles import title_of, titles
+from ctxkit.titles import title_of, titles, told_apart
+from ctxkit.widgets.byhand.feeds import feed
 
 
 def test_a_title_else_the_first_words_else_project_and_day_else_the_id():
@@ -36,4 +39,21 @@ def test_long_and_hostile_titles_are_one_bounded_line():
 
 
 def test_two_of_a_name_are_told_apart():
-    assert titles([session(title="a"), session(title="a"), session(title="b")]) == ["a", "a (2)", "b"]
+    assert titles([session(title="a"), session(title="a"), session(title="b")]) == [
+        "a",
+        "a (2)",
+        "b",
+    ]
+
+
+@given(st.lists(st.sampled_from(["a", "a (2)", "a (2) (2)", "a (3)", "b"]), max_size=12))
+def test_no_two_names_are_one_and_the_first_keeps_its_own(names):
+    own = told_apart(names)
+    assert len(set(own)) == len(names)
+    assert all(o.startswith(n) for o, n in zip(own, names, strict=True))
+    assert own[:1] == names[:1]
+
+
+def test_a_chart_turned_by_hand_calls_a_session_as_every_table_does():
+    two = [session(user("Mend the parser")), session(user("Mend the parser"))]
+    assert list(feed(two).titles.values()) == ["Mend the parser", "Mend the parser (2)"]

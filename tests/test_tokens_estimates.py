@@ -50,7 +50,9 @@ def test_ai_counts_bytes_as_go_writes_them() -> None:
 def test_tyrum_rounds_once_and_takes_the_json_of_what_is_no_text() -> None:
     tyrum = tokens.named("tyrum")
     assert [tyrum.message(user("abcde")), tyrum.total([user("abcde")] * 4)] == [2, 5]
-    as_json = '{"type":"tool-call","toolCallId":"c1","toolName":"read","input":{"path":"a b","n":1}}'
+    as_json = (
+        '{"type":"tool-call","toolCallId":"c1","toolName":"read","input":{"path":"a b","n":1}}'
+    )
     assert tyrum.total([system("abcd"), assistant("x", READ)]) == ceil((4 + 1 + len(as_json)) / 4)
     answer = '{"type":"tool-result","toolCallId":"c1","toolName":"read_file","output":{"type":"text","value":"a\\nb"}}'
     assert tyrum.message(result("a\nb", READ.id)) == ceil(len(answer) / 4)
@@ -59,7 +61,9 @@ def test_tyrum_rounds_once_and_takes_the_json_of_what_is_no_text() -> None:
 def test_pulse_coder_counts_the_role() -> None:
     pulse = tokens.named("pulse_coder")
     assert pulse.message(user("hello")) == 3  # ceil(9 / 4)
-    assert pulse.message(Message(role="assistant", parts=(Text("hi"), Text("hi")))) == ceil((9 + 2 * 27 + 3) / 4)
+    assert pulse.message(Message(role="assistant", parts=(Text("hi"), Text("hi")))) == ceil(
+        (9 + 2 * 27 + 3) / 4
+    )
     turns = [user("u" * 400), assistant("a" * 400)] * 5
     assert pulse.total(turns) == 1017
     assert pulse.total(turns * 2) == 2033
@@ -99,7 +103,9 @@ def test_content_known_by_its_size() -> None:
 def test_counters_by_name() -> None:
     for name in tokens.names():
         assert isinstance(tokens.named(name), tokens.Counter)
-        assert tokens.named(name).source == ("derived" if "k_" in name or name == "exact" else "estimated")
+        assert tokens.named(name).source == (
+            "derived" if "k_" in name or name == "exact" else "estimated"
+        )
     assert tokens.named("chars/3.5")("x" * 7) == 2
     assert tokens.named("pulse-coder") is tokens.named("Pulse_Coder") is tokens.PULSE_CODER
     assert tokens.named("exact") is tokens.exact() is tokens.named("o200k_base")
@@ -130,16 +136,20 @@ def test_room() -> None:
 
 def test_a_tool_name_may_go_uncounted() -> None:
     call = assistant("", tool_call("read_file", path="x"))
-    assert tokens.estimate(1, tool_name=False).message(call) == tokens.estimate(1).message(call) - len("read_file")
+    assert tokens.estimate(1, tool_name=False).message(call) == tokens.estimate(1).message(
+        call
+    ) - len("read_file")
 
 
 def test_pis_own_sums_on_its_own_session(real) -> None:
-    from ctxkit.readers import catalogue
+    from ctxkit.readers import reader_names
 
-    session = catalogue.read(real / "pi" / "before-compaction.jsonl")
+    session = reader_names.read(real / "pi" / "before-compaction.jsonl")
     bash = [
         m for m in session.messages if m.kind == "bash"
     ]  # three, of which Pi counts no more than command and output
     rest = [m for m in session.messages if m.kind != "bash"]
-    assert tokens.PI.total(rest) == 375_427 - 12_882  # Pi 0.58.3's own sums, of all and of the three
+    assert (
+        tokens.PI.total(rest) == 375_427 - 12_882
+    )  # Pi 0.58.3's own sums, of all and of the three
     assert 0 <= tokens.PI.total(bash) - 12_882 <= 5 * len(bash)

@@ -17,14 +17,18 @@ from hypothesis import strategies as st
 from ctxkit import tokens
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.messages import Image, Message, Sized, Thinking
-from ctxkit.tokens import encoders, runs, vocabularies
+from ctxkit.tokens import encoders, long_runs, vocabularies
 
 NAMES = ["o200k_base", "cl100k_base", "p50k_base"]
 ODD = st.text(
-    st.sampled_from("aB0 \n\t\r'/.s-é你\u0301\u3000\x1c\x85😀=<|>\ud83d\ude00") | st.characters(), max_size=60
+    st.sampled_from("aB0 \n\t\r'/.s-é你\u0301\u3000\x1c\x85😀=<|>\ud83d\ude00") | st.characters(),
+    max_size=60,
 )
 WORDS = st.lists(
-    st.sampled_from(["don't", "I'LL", " x", "12345", "\n\n", "  ", "}\n", "Ab", "é", "'", "/", "\r\n"]), max_size=30
+    st.sampled_from(
+        ["don't", "I'LL", " x", "12345", "\n\n", "  ", "}\n", "Ab", "é", "'", "/", "\r\n"]
+    ),
+    max_size=30,
 )
 
 
@@ -41,15 +45,18 @@ def test_counts_as_tiktoken_does(name: str, text: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @given(text=ODD | WORDS.map("".join))
 def test_splitting_by_ourselves_counts_the_same(name: str, text: str) -> None:
-    assert runs.count_by_pieces(vocabularies.encoding(name), runs.without_surrogates(text)) == reference(name, text)
+    assert long_runs.count_by_pieces(
+        vocabularies.encoding(name), long_runs.without_surrogates(text)
+    ) == reference(name, text)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
-    "text", ["a" * 60_000, "=" * 70_001 + "\n", "x\n" + " " * 60_007 + "y", "-" * 55_555, " \t" * 40_000]
+    "text",
+    ["a" * 60_000, "=" * 70_001 + "\n", "x\n" + " " * 60_007 + "y", "-" * 55_555, " \t" * 40_000],
 )
 def test_runs_are_counted_by_their_period(name: str, text: str) -> None:
-    assert runs.has_run(text) == (not text.startswith(" \t") or text.isspace())
+    assert long_runs.has_run(text) == (not text.startswith(" \t") or text.isspace())
     assert tokens.exact(name).fresh(text) == reference(name, text)
 
 
@@ -62,7 +69,9 @@ def test_no_text_stops_the_counter(text: str) -> None:
 
 
 def test_known_counts_of_a_million() -> None:
-    assert tokens.exact().fresh(" " * 1_000_000) == 7_813  # 128 spaces a token, as toktok-rs counts them
+    assert (
+        tokens.exact().fresh(" " * 1_000_000) == 7_813
+    )  # 128 spaces a token, as toktok-rs counts them
     assert tokens.exact().fresh("a" * 1_000_000) == 125_000
 
 
@@ -128,7 +137,9 @@ def test_threads_share_a_counter() -> None:
 def test_weight_of_a_message() -> None:
     count = tokens.exact()
     asked = assistant("Look.", tool_call("read", path="a b"), thinking="hm")
-    assert count.message(asked) == count("Look.") + count("hm") + count("read") + count('{"path":"a b"}')
+    assert count.message(asked) == count("Look.") + count("hm") + count("read") + count(
+        '{"path":"a b"}'
+    )
     assert count.message(result("abc")) == count("abc")
     parts = (
         Image(),
@@ -146,7 +157,9 @@ def test_arguments_that_are_no_json_are_counted_too() -> None:
 
     count = tokens.exact()
     call = ToolCall(id="c", name="run", raw='{"broken": ')
-    assert count.message(Message(role="assistant", parts=(call,))) == count("run") + count('{"broken": ')
+    assert count.message(Message(role="assistant", parts=(call,))) == count("run") + count(
+        '{"broken": '
+    )
     odd = ToolCall(id="c", name="run", arguments={"x": "\ud800", "y": 2**200})
     assert count.message(Message(role="assistant", parts=(odd,))) > 25
 
@@ -155,7 +168,9 @@ def test_names_of_models_and_encodings() -> None:
     assert tokens.encoding_for("gpt-4o-mini") == tokens.encoding_for("openai/gpt-5") == "o200k_base"
     assert tokens.encoding_for("gpt-4") == "cl100k_base"
     assert tokens.encoding_for("claude-opus-4-5") is None
-    assert tokens.exact("o200k_harmony")("<|start|>assistant") == tokens.exact()("<|start|>assistant")
+    assert tokens.exact("o200k_harmony")("<|start|>assistant") == tokens.exact()(
+        "<|start|>assistant"
+    )
     with pytest.raises(BadArguments, match="Did you mean 'o200k_base'"):
         tokens.exact("o200k")
 
@@ -180,7 +195,12 @@ print(tokens.exact("p50k_base")("hello world"), "litellm" in sys.modules, dict(o
 
 def fresh(script: str, **env: str) -> str:
     run = subprocess.run(
-        [sys.executable, "-c", script], env=os.environ | env, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", script],
+        env=os.environ | env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     return run.stdout.strip() + run.stderr.strip()[-300:]
 
@@ -191,13 +211,18 @@ def test_the_vocabulary_comes_from_litellms_wheel_without_running_it(tmp_path) -
     assert kept.name == "p50k_base.tiktoken"
 
 
-def test_a_damaged_cache_is_passed_over_and_a_users_cache_left_alone(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_cache_is_passed_over_and_a_users_cache_left_alone(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     users, ours = tmp_path / "users", tmp_path / "ours" / "vocabularies"
     users.mkdir(), ours.mkdir(parents=True)
     key = "ec7223a39ce59f226a68acc30dc1af2788490e15"  # the hash of p50k_base's address
     (users / key).write_text("damaged")
     (ours / "p50k_base.tiktoken").write_text("torn")
-    assert fresh(SCRIPT, CTXKIT_CACHE_DIR=str(tmp_path / "ours"), TIKTOKEN_CACHE_DIR=str(users)) == "2 False True"
+    assert (
+        fresh(SCRIPT, CTXKIT_CACHE_DIR=str(tmp_path / "ours"), TIKTOKEN_CACHE_DIR=str(users))
+        == "2 False True"
+    )
     assert (users / key).read_text() == "damaged"
     assert (ours / "p50k_base.tiktoken").stat().st_size > 500_000
 
@@ -207,7 +232,9 @@ def test_an_unwritable_cache_costs_nothing(tmp_path) -> None:
     assert fresh(SCRIPT, CTXKIT_CACHE_DIR=str(tmp_path / "file")) == "2 False True"
 
 
-def test_without_a_vocabulary_the_error_says_what_to_do(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_vocabulary_the_error_says_what_to_do(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CTXKIT_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(vocabularies, "bundle", lambda: None)
     monkeypatch.setattr(vocabularies, "_loaded", {})
@@ -237,7 +264,7 @@ def test_the_cache_folder_follows_the_platform(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize("name", NAMES)
 @given(parts=st.lists(ODD | WORDS.map("".join), max_size=12))
 def test_a_growing_text_is_exact_at_every_append(name: str, parts: list[str]) -> None:
-    parts = [runs.without_surrogates(p) for p in parts]
+    parts = [long_runs.without_surrogates(p) for p in parts]
     grows = tokens.Growing(tokens.exact(name))
     for i, part in enumerate(parts):
         assert grows.append(part) == reference(name, "".join(parts[: i + 1]))
@@ -259,26 +286,35 @@ def test_a_growing_text_counts_only_what_is_new(name: str) -> None:
 @pytest.mark.parametrize("name", ["anthropic", "chars/4", "ai"])
 def test_other_growing_texts_are_counted_whole(name: str) -> None:
     grows = tokens.Growing(tokens.named(name))
-    assert [grows.append(p) for p in ("hel", "lo wör", "ld")][-1] == tokens.named(name)("hello wörld")
+    assert [grows.append(p) for p in ("hel", "lo wör", "ld")][-1] == tokens.named(name)(
+        "hello wörld"
+    )
 
 
-ITEMS = st.lists(st.text(st.sampled_from("ab1'- \n\r/.é中\t)"), max_size=12), max_size=8)
+PIECES = st.lists(
+    st.sampled_from(
+        ["a", "B", "1", "'s", "-", "- ", " ", "  ", "\n", "\n\n", "\r\n", "\r", "/", "//", ".", "})",
+         "\t", "\x0b", "\x1c", "\x85", "\u2028", "é", "中", "\u0301", "ǅ", "\ud83d", "\ude00", "<|im_end|>"]
+    ),
+    max_size=24,
+).map("".join)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
-@given(items=ITEMS)
-@example(items=["a", "b \n", "", "c\n\n", " /d"])
-def test_a_list_counts_as_its_items_do(name: str, items: list[str]) -> None:
-    text = "\n- ".join(items)
-    assert tokens.exact(name).listed(text) == reference(name, text)  # type: ignore[attr-defined]
+@given(text=PIECES)
+@example(text="a\n- b \n- \n- c\n\n\n- /d\n- e")
+@example(text="*\n/home")
+@example(text="x\n  y\n")
+def test_a_text_counts_as_its_lines_do(name: str, text: str) -> None:
+    assert tokens.exact(name).by_lines(text) == reference(name, text)  # type: ignore[attr-defined]
 
 
-def test_of_a_list_only_new_items_are_counted() -> None:
+def test_of_a_list_only_new_lines_are_counted() -> None:
     counter, seen = encoders.Exact("o200k_base"), []
     whole = counter.fresh
     counter.fresh = lambda text: seen.append(text) or whole(text)  # type: ignore[method-assign]
     items = [f"- read(file{n}.py)" for n in range(9)]
-    counter.listed("\n".join(["A list:", *items]))
+    counter.by_lines("\n".join(["A list:", *items]))
     seen.clear()
-    counter.listed("\n".join(["A list:", *items[3:], "- write(b.py)"]))
+    counter.by_lines("\n".join(["A list:", *items[3:], "- write(b.py)"]))
     assert seen == ["- read(file8.py)\n", "- write(b.py)"]

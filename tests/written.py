@@ -9,7 +9,9 @@ from ctxkit.readers.source import Source
 
 
 def source(*records: Any, name: str = "session.jsonl") -> Source:
-    return Source(name, b"\n".join(r if isinstance(r, bytes) else json.dumps(r).encode() for r in records))
+    return Source(
+        name, b"\n".join(r if isinstance(r, bytes) else json.dumps(r).encode() for r in records)
+    )
 
 
 def document(value: Any, name: str = "session.json") -> Source:

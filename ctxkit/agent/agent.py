@@ -1,4 +1,6 @@
-"""An agent that works on a session: one turn asks the model and runs tools until it is answered or a limit holds it."""
+"""An agent that works on a session: one turn asks the model and runs tools until it is answered or
+a limit holds it.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,12 @@ from msgspec.structs import replace
 
 from ctxkit.agent.calls import Calls
 from ctxkit.agent.compactor import Compactor
-from ctxkit.agent.events import Event, Listener, deaf
-from ctxkit.agent.limits import Limits, Spent
+from ctxkit.agent.events import Listener, LiveEvent, deaf
+from ctxkit.agent.limits import Limits, SpentInTurn
 from ctxkit.agent.memories import Memory
 from ctxkit.agent.outcome import Ended, Outcome
-from ctxkit.agent.prompts import Prompts
 from ctxkit.agent.running import Approve, Offload, run_tool
+from ctxkit.agent.sent_prompts import Prompts
 from ctxkit.agent.transcript import INTERRUPTED, LOST, Keep, Transcript
 from ctxkit.agent.turn import LimitReached, Turn
 from ctxkit.errors import BadArguments, ModelError
@@ -62,11 +64,14 @@ class Agent:
         approve: asked before each tool call, given as the tool will run it; None: all may run.
             The time it takes counts for no limit.
         offload: keeps results that are too large.
-        summary_model: writes summaries; None: `model`, unless that is a scripted one (then the rules' own summariser).
+        summary_model: writes summaries; None: `model`, unless that is a scripted one (then the
+            rules' own summariser).
         summary_seconds: how long a summary may take.
-        save: keeps what the stubs of the pruning `offload` name (id, text); None: results stay whole.
+        save: keeps what the stubs of the pruning `offload` name (id, text); None: results stay
+            whole.
         prompts: what knows the prompts that were sent before; None: nothing was.
-        memory: the folder in which `memory/` lies, for rules that save before they compact; None: nothing is saved.
+        memory: the folder in which `memory/` lies, for rules that save before they compact; None:
+            nothing is saved.
         sections: what is put into prompts before anybody speaks; None: nothing.
     """
 
@@ -91,15 +96,28 @@ class Agent:
         sections: Sections | None = None,
     ) -> None:
         self.sections = sections
-        self.model, self.rules, self.limits = model, rules, limits or Limits()
+        self.model, self.limits = model, limits or Limits()
         self.tools = {t.name: t for t in (*tools, replace(COMPACT, run=self._asked_to_compact))}
         self.approve, self._hear, self._offload, self._clock = approve, hear, offload, clock
         self.writer = summary_model or (None if model.notice.startswith("scripted") else model)
         """The model that is asked beside the conversation; None: there is none."""
         self.writer_seconds = summary_seconds
-        self._memory = Memory(rules.flush, memory, self.writer, clock, self._tell) if rules.flush and memory else None
-        self._wanted, self._save, self.prompts = False, save, prompts or Prompts()
-        self._stand(Transcript(session, keep, clock))
+        self._place, self._wanted, self._save = memory, False, save
+        self.prompts = prompts or Prompts()
+        self._lead(rules, Transcript(session, keep, clock))
+
+    def take(self, rules: Rules) -> None:
+        """Keep the context by other rules from the next call on; what was done stays."""
+        self._lead(rules, self.transcript)
+
+    def _lead(self, rules: Rules, transcript: Transcript) -> None:
+        self.rules = rules
+        self._memory = (
+            Memory(rules.flush, self._place, self.writer, self._clock, self._tell)
+            if rules.flush and self._place
+            else None
+        )
+        self._stand(transcript)
 
     @property
     def session(self) -> Session:
@@ -115,7 +133,8 @@ class Agent:
 
         Raises:
             BadArguments: the prompt is empty, or a limit cannot be kept.
-            asyncio.CancelledError: the turn was interrupted; what was said so far is in the session, marked.
+            asyncio.CancelledError: the turn was interrupted; what was said so far is in the
+                session, marked.
         """
         if not prompt.strip():
             raise BadArguments("Say what the agent shall do.")
@@ -150,9 +169,13 @@ class Agent:
     async def compact(
         self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
     ) -> tuple[Edit, ...]:
-        """Compact by hand (see `Compactor.compact`); the limits of a turn hold for it as for a turn of its own."""
+        """Compact by hand (see `Compactor.compact`); the limits of a turn hold for it as for a turn
+        of its own.
+        """
         spent = self._fresh()
-        return await self.compactor.compact(spent, self.limits, policy, trigger="manual", focus=focus, instead=instead)
+        return await self.compactor.compact(
+            spent, self.limits, policy, trigger="manual", focus=focus, instead=instead
+        )
 
     def move(self, session: Session, keep: Keep | None = None) -> None:
         """Go on from another place: a branch, an earlier checkpoint, another session."""
@@ -162,13 +185,18 @@ class Agent:
         """Take a session of the same entries that says something else of itself."""
         self.transcript.session = session
 
-    # -- the turn ------------------------------------------------------------------------------------------------
+    # -- the turn
+    # ----------------------------------------------------------------------------------------------
 
     def _begin(self, prompt: str, heard: Sequence[Message] = ()) -> Turn:
         turn = Turn(self.limits, self._fresh(), began=self._clock())
-        turn.spent.exceeded(self.limits, self.model.name, 0)  # what cannot be kept is said before anything is written
+        turn.spent.exceeded(
+            self.limits, self.model.name, 0
+        )  # what cannot be kept is said before anything is written
         self.compactor.made, self._wanted = 0, False
-        for call in self.transcript.unanswered():  # the kernel was killed, or the kit failed, while a tool ran
+        for call in (
+            self.transcript.unanswered()
+        ):  # the kernel was killed, or the kit failed, while a tool ran
             self._said(self.transcript.unrun(call, LOST))
         self.transcript.begin()
         self.compactor.budget.begin()
@@ -202,9 +230,19 @@ class Agent:
     def _end(self, turn: Turn, ended: Ended, why: str) -> Outcome:
         s = turn.spent
         s.seconds = self._clock() - turn.began
-        counts = {"input_tokens": s.fresh + s.cached, "output_tokens": s.output, "cached_input_tokens": s.cached}
+        counts = {
+            "input_tokens": s.fresh + s.cached,
+            "output_tokens": s.output,
+            "cached_input_tokens": s.cached,
+        }
         self._tell(
-            "turn_end", {**counts, "elapsed_ms": round(s.seconds * 1000), "tool_rounds": s.calls, "ended": ended}
+            "turn_end",
+            {
+                **counts,
+                "elapsed_ms": round(s.seconds * 1000),
+                "tool_rounds": s.calls,
+                "ended": ended,
+            },
         )
         return Outcome(
             text=_answer(turn.last),
@@ -237,7 +275,8 @@ class Agent:
             result = replace(result, tool=call.name, call_id=call.id)
             kept = self._said(self.transcript.add(result, "r"))
             self._tell(
-                "tool_result", {"tool_name": call.name, "result_chars": len(kept.text), "is_error": kept.is_error}
+                "tool_result",
+                {"tool_name": call.name, "result_chars": len(kept.text), "is_error": kept.is_error},
             )
 
     def _put_in(self) -> dict[str, Any]:
@@ -249,7 +288,8 @@ class Agent:
         names = [name for name, _, _ in kept.sections]
         return {"names": names, "chars": len(kept.text), "top": kept.role == "system"}
 
-    # -- inside --------------------------------------------------------------------------------------------------
+    # -- inside
+    # ----------------------------------------------------------------------------------------------
 
     def _approver(self, turn: Turn) -> Approve | None:
         """Return what allows the calls of a turn; the time that it takes does not count."""
@@ -282,8 +322,8 @@ class Agent:
         )
         self._calls = Calls(self.model, schemas, self.compactor, self._tell)
 
-    def _fresh(self) -> Spent:
-        return Spent(free=bool(self.model.notice))
+    def _fresh(self) -> SpentInTurn:
+        return SpentInTurn(free=bool(self.model.notice))
 
     def _said(self, message: Message) -> Message:
         self.compactor.context.add(message)
@@ -294,7 +334,7 @@ class Agent:
         return compact_conversation()
 
     def _tell(self, kind: str, payload: dict[str, Any]) -> None:
-        self._hear(Event(kind, self._clock(), self.transcript.turn, payload))
+        self._hear(LiveEvent(kind, self._clock(), self.transcript.turn, payload))
 
 
 def _answer(reply: Message) -> str:
@@ -303,7 +343,9 @@ def _answer(reply: Message) -> str:
 
 
 def _silence(reply: Message) -> str:
-    """Return what must be said of a reply that ended in good order without a word; empty where it has words."""
+    """Return what must be said of a reply that ended in good order without a word; empty where it
+    has words.
+    """
     if _answer(reply).strip():
         return ""
     if any(isinstance(p, Thinking) for p in reply.parts):

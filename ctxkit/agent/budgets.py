@@ -1,4 +1,6 @@
-"""What the budgets of a live session say: warnings once between two compactions, cut-overs, the cap on messages."""
+"""What the budgets of a live session say: warnings once between two compactions, cut-overs, the cap
+on messages.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,19 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 
-class Budget:
+class LiveBudget:
     """Tokens sent since the last compaction and in this turn, beside the thresholds of the rules.
 
     Args:
-        rules: their settings `warn_at`, `cutover_at` and `max_single_turn_input_tokens`, as fuseraft names them, or a
-            trigger on tokens spent.
+        rules: their settings `warn_at`, `cutover_at` and `max_single_turn_input_tokens`, as
+            fuseraft names them, or a trigger on tokens spent.
         session: where it goes on.
         tell: is told what happens (event, payload).
     """
 
-    def __init__(self, rules: Rules, session: Session, tell: Callable[[str, dict[str, Any]], None]) -> None:
+    def __init__(
+        self, rules: Rules, session: Session, tell: Callable[[str, dict[str, Any]], None]
+    ) -> None:
         set_at = thresholds(rules)
         self.warn_at: int | None = set_at["warn_at"] or None
         self.cutover_at: int | None = set_at["cutover_at"] or None
@@ -46,7 +50,11 @@ class Budget:
 
     def warned(self, trigger: str, tokens: int) -> None:
         """Tell a warning that became due."""
-        sums = {"cumulative_input_tokens": self.cumulative, "warn_at": self.warn_at, "cutover_at": self.cutover_at}
+        sums = {
+            "cumulative_input_tokens": self.cumulative,
+            "warn_at": self.warn_at,
+            "cutover_at": self.cutover_at,
+        }
         self._tell("context_budget_warn", {**sums, "trigger": trigger, "tokens": tokens})
 
     def cut(self, trigger: str | None, tokens: int, window: int) -> None:

@@ -1,4 +1,6 @@
-"""Calls to the model: prepared, kept within the payload, recovered from an overflow, their replies kept and billed."""
+"""Calls to the model: prepared, kept within the payload, recovered from an overflow, their replies
+kept and billed.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit.agent.contents import Contents, payload_bytes
 from ctxkit.agent.hearing import Hearing, named_soundly
+from ctxkit.agent.payloads import Contents, payload_bytes
 from ctxkit.engine import COUNTED
 from ctxkit.errors import ModelError
 from ctxkit.messages import Message, Usage
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
 
 
 _AGAIN = 2
-"""How often a call is made again whose reply broke off, came empty or promised calls it did not send."""
+"""How often a call is made again whose reply broke off, came empty or promised calls it did not
+send.
+"""
 
 
 class Unheard(ModelError):
@@ -68,12 +72,14 @@ class Calls:
             compactor.learn(window)
 
     async def make(self, turn: Turn) -> Message:
-        """Make a call and recover from an overflow: compact and ask again, then trim for the call, then give up.
+        """Make a call and recover from an overflow: compact and ask again, then trim for the call,
+        then give up.
 
         Raises:
             LimitReached: the call would pass a limit of the turn.
             ModelError: the model failed, or the prompt does not fit whatever was done.
-            asyncio.CancelledError: the turn was stopped; what was said so far is in the session, marked.
+            asyncio.CancelledError: the turn was stopped; what was said so far is in the session,
+                marked.
         """
         stage, compacted, compactor, cut = -1, False, self._compactor, 0
         while True:
@@ -102,10 +108,16 @@ class Calls:
                 self._trimmed(stage)
 
     def _within_payload(self, stage: int, limit: int | None) -> tuple[History, int]:
-        """Trim to the stage, and further before the stream starts where the prompt has more bytes than may be sent."""
+        """Trim to the stage, and further before the stream starts where the prompt has more bytes
+        than may be sent.
+        """
         context = self._compactor.context
         prompt = context.trimmed(stage)
-        while limit is not None and payload_bytes(prompt.messages) > limit and stage + 1 < len(context.stages):
+        while (
+            limit is not None
+            and payload_bytes(prompt.messages) > limit
+            and stage + 1 < len(context.stages)
+        ):
             stage += 1
             prompt = context.trimmed(stage)
             self._trimmed(stage, payload=limit)
@@ -120,7 +132,9 @@ class Calls:
 
     async def _ask(self, messages: tuple[Message, ...], turn: Turn) -> Message:
         name, seq = self._name, turn.spent.calls + 1
-        request = Request(messages=messages, tools=self._tools, turn=self._transcript.turn, step=turn.steps)
+        request = Request(
+            messages=messages, tools=self._tools, turn=self._transcript.turn, step=turn.steps
+        )
         report = self._contents.of(messages, seq=seq, schema_chars=self._chars, tokens=turn.sent)
         self._tell("inner_call_context", report)
         self._tell("model_call", {"model": name, "message_count": len(messages), "call_seq": seq})
@@ -129,12 +143,16 @@ class Calls:
             reply = await self._model(request, hear)
         except asyncio.CancelledError:
             why = turn.over if turn.late else "interrupted by the user"
-            self._compactor.context.add(self._transcript.failed(name, why, "aborted", hear.words, self._window))
+            self._compactor.context.add(
+                self._transcript.failed(name, why, "aborted", hear.words, self._window)
+            )
             self._tell("cancelled", {"chars": len(hear.words), "why": why})
             raise
         except ModelError as e:
             why = redact(str(e))
-            raise Unheard(why, hear.words, overflow=e.overflow, again=e.again, window=e.window) from None
+            raise Unheard(
+                why, hear.words, overflow=e.overflow, again=e.again, window=e.window
+            ) from None
         except Exception as e:  # noqa: BLE001  a model of the user's may raise anything
             why = f"{name}: {type(e).__name__}: {redact(str(e))[:1000]}"
             raise Unheard(why, hear.words, overflow=is_overflow(e)) from None
@@ -143,7 +161,9 @@ class Calls:
         window = self._compactor.context.run.room.limit
         if overflowed_silently(reply, window):  # billed all the same
             turn.spent.add_summary(reply.usage or Usage(), name, free=turn.spent.free)
-            raise ModelError(f"{name} cut the prompt: it is larger than {window:,} tokens.", overflow=True)
+            raise ModelError(
+                f"{name} cut the prompt: it is larger than {window:,} tokens.", overflow=True
+            )
         self._compactor.answered(messages)
         return named_soundly(reply)
 
@@ -158,7 +178,10 @@ class Calls:
         turn.steps, usage = turn.steps + 1, kept.usage
         turn.spent.add(usage, self._model.name, turn.sent)
         self._compactor.budget.called(usage)
-        counts = {"input_tokens": usage and usage.prompt_tokens, "output_tokens": usage and usage.output_tokens}
+        counts = {
+            "input_tokens": usage and usage.prompt_tokens,
+            "output_tokens": usage and usage.output_tokens,
+        }
         ended = {"model": kept.model, "finish_reason": kept.stop, "call_seq": turn.spent.calls}
         self._tell("model_response", {**ended, **counts})
         return kept
@@ -172,7 +195,9 @@ class Calls:
 
     @property
     def _window(self) -> int | None:
-        """The window to be noted at a call: None where it is the one that the session began with."""
+        """The window to be noted at a call: None where it is the one that the session
+        began with.
+        """
         window = self._compactor.context.run.room.limit
         return None if window == self._transcript.session.context_window else window
 
@@ -196,7 +221,9 @@ def digest(tools: Sequence[ToolSchema]) -> str:
 
 
 def _learnt(log: Sequence[Message | Edit], model: str) -> int | None:
-    """Return the window that a model named when a prompt overflowed it, from its last error in a log."""
+    """Return the window that a model named when a prompt overflowed it, from its last error in a
+    log.
+    """
     for entry in reversed(log):
         failed = isinstance(entry, Message) and entry.error and entry.model == model
         if failed and isinstance(entry, Message) and is_overflow(entry.error or ""):

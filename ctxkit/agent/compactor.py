@@ -1,4 +1,6 @@
-"""Compaction in a live session: prepared by the engine, forced or by hand, with a model's summary if there is one."""
+"""Compaction in a live session: prepared by the engine, forced or by hand, with a model's summary
+if there is one.
+"""
 
 from __future__ import annotations
 
@@ -8,37 +10,39 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ctxkit.agent.budgets import Budget
+from ctxkit.agent.budgets import LiveBudget
 from ctxkit.agent.context import LiveContext
-from ctxkit.agent.prompts import Prompts
+from ctxkit.agent.model_summaries import Cached, ModelSummariser
 from ctxkit.agent.running import in_thread
-from ctxkit.agent.summaries import Cached, ModelSummariser
+from ctxkit.agent.sent_prompts import Prompts
 from ctxkit.engine import schemas
 from ctxkit.errors import BadArguments, ModelError
-from ctxkit.policies.chain import Joined
-from ctxkit.policies.plain import as_part
-from ctxkit.policies.reconstructions import failure
+from ctxkit.policies.chain import Joined, as_part
 from ctxkit.policies.summarisers import Extractive
 from ctxkit.policies.summary import Summary
 from ctxkit.redaction import redact
+from ctxkit.texts.reconstructions import failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ctxkit.agent.context import Prepared
-    from ctxkit.agent.limits import Limits, Spent
+    from ctxkit.agent.context import PreparedCall
+    from ctxkit.agent.limits import Limits, SpentInTurn
     from ctxkit.agent.memories import Memory
     from ctxkit.agent.offloads import Save
     from ctxkit.agent.transcript import Transcript
     from ctxkit.messages import Edit, Message, ToolSchema
     from ctxkit.models.model import Model
-    from ctxkit.policies.policy import Part, Policy
+    from ctxkit.policies.chain import Part
+    from ctxkit.policies.policy import Policy
     from ctxkit.policies.rules import Rules
 
 _BY_HAND = ("manual", "agent_requested")
 """Triggers that somebody pulled; all others are automatic."""
 NEWEST = Summary(keep_turns=1)
-"""What is done where the rules' own policy finds nothing to do: all but the newest turn is summarised."""
+"""What is done where the rules' own policy finds nothing to do: all but the newest turn is
+summarised.
+"""
 
 
 class Compactor:
@@ -79,7 +83,7 @@ class Compactor:
         self._model, self._seconds, self._memory = writer, seconds, memory
         self._writer: ModelSummariser | None = None
         self._tools, self._limit, self._begun, self._save_as = tools, limit, False, save
-        self.budget = Budget(rules, transcript.session, tell)
+        self.budget = LiveBudget(rules, transcript.session, tell)
         self.made = 0
         """Compactions made since the count was last set back."""
         self.stand()
@@ -98,7 +102,8 @@ class Compactor:
     def learn(self, window: int) -> None:
         """Take a model's window from what it said of it, where that is less than what was assumed.
 
-        The reserve becomes a quarter of it at most: the one that was set may be larger than the window.
+        The reserve becomes a quarter of it at most: the one that was set may be larger than the
+        window.
         """
         if window < self.context.run.room.limit:
             less = min(self.rules.reserve, window // 4)
@@ -110,7 +115,9 @@ class Compactor:
         self._last = self.transcript.clock(), messages
 
     def _held(self) -> Cached | None:
-        """Return the conversation as it stands, where the writer's cache holds the beginning of it."""
+        """Return the conversation as it stands, where the writer's cache holds the
+        beginning of it.
+        """
         at, last = self._last
         if not self._own or not last or self.transcript.clock() - at > self.rules.cache_life:
             return None
@@ -121,14 +128,16 @@ class Compactor:
         held = log.fixed + sum(map(log.measure, now[:same]))
         return Cached(now, self._tools, held, tokens, self.context.run.room.limit)
 
-    async def prepare(self, spent: Spent, limits: Limits) -> Prepared:
-        """Prepare the next call: save memory and compact where the rules say so, prune, and tell what was done."""
+    async def prepare(self, spent: SpentInTurn, limits: Limits) -> PreparedCall:
+        """Prepare the next call: save memory and compact where the rules say so, prune, and tell
+        what was done.
+        """
         before, run = self.context.tokens, self.context.run
         window, self._begun = self.context.run.room.limit, False
         if self._memory and self._memory.due(before, window, len(self.transcript.session.edits)):
             await self._save(self.context.preview()[0], spent, limits, self._tools)
         context, size = self.context, self.context.messages
-        prepared: Prepared = await self._off_loop(
+        prepared: PreparedCall = await self._off_loop(
             lambda: context.prepare(self.transcript.clock()),
             spent,
             limits,
@@ -143,14 +152,16 @@ class Compactor:
             await self._save_dropped(prepared.edits, spent, limits)
         elif prepared.failed:
             self._begin(run.due, before, size)
-            self._end({"outcome": "failed", "error": "; ".join(prepared.failed)}, run.due, before, size)
+            self._end(
+                {"outcome": "failed", "error": "; ".join(prepared.failed)}, run.due, before, size
+            )
         self._bill(spent)
         self.budget.shown(len(prepared.messages), limits)
         return prepared
 
     async def compact(
         self,
-        spent: Spent,
+        spent: SpentInTurn,
         limits: Limits,
         policy: Policy | None = None,
         *,
@@ -160,19 +171,29 @@ class Compactor:
     ) -> tuple[Edit, ...]:
         """Compact now; return the edits that were kept, none where there is too little to compact.
 
-        `policy` does it (None: the rules' own), and `instead` where that finds nothing to do (None: nobody).
+        `policy` does it (None: the rules' own), and `instead` where that finds nothing to do (None:
+        nobody).
 
         Raises:
             ModelError: the summariser failed; nothing was changed.
         """
         focus = redact(focus)
-        context, before, size, self._begun = self.context, self.context.tokens, self.context.messages, False
+        context, before, size, self._begun = (
+            self.context,
+            self.context.tokens,
+            self.context.messages,
+            False,
+        )
         self._begin(trigger, before, size, focus=focus)
         try:
             edits: tuple[Edit, ...] = await self._off_loop(
                 lambda: (
                     context.compact(self.chosen(policy, focus), trigger)
-                    or (() if instead is None else context.compact(self.chosen(instead, focus), trigger))
+                    or (
+                        ()
+                        if instead is None
+                        else context.compact(self.chosen(instead, focus), trigger)
+                    )
                 ),
                 spent,
                 limits,
@@ -189,11 +210,12 @@ class Compactor:
         self._bill(spent)
         return edits
 
-    async def force(self, spent: Spent, limits: Limits, trigger: str) -> bool:
+    async def force(self, spent: SpentInTurn, limits: Limits, trigger: str) -> bool:
         """Compact because it must be.
 
-        A failed summary takes nothing out; the marker of failure is said in the context, so that the model knows. What
-        did not fit is larger than it was counted: where the rules find too little, all but the newest turn goes.
+        A failed summary takes nothing out; the marker of failure is said in the context, so that
+        the model knows. What did not fit is larger than it was counted: where the rules find too
+        little, all but the newest turn goes.
         """
         instead = None if trigger == "length" else NEWEST
         try:
@@ -204,7 +226,9 @@ class Compactor:
             return False
 
     def chosen(self, policy: Policy | None = None, focus: str = "", *, draft: bool = False) -> Part:
-        """Return the policy of a compaction by hand, with its summariser and its focus; a draft asks no model."""
+        """Return the policy of a compaction by hand, with its summariser and its focus; a draft
+        asks no model.
+        """
         own = self.rules.bare if policy is None else as_part(policy)
         lent, writer = self.rules.summariser, None if draft else self._writer
         if policy is None and own is not None and not isinstance(lent, Extractive):
@@ -213,24 +237,41 @@ class Compactor:
         own = own.using(lent) if writer is None else _bare(own).using(writer)
         return own.focused(focus) if focus else own
 
-    # -- what was done -------------------------------------------------------------------------------------------
+    # -- what was done
+    # -------------------------------------------------------------------------------------------
 
     def _begin(self, trigger: str, tokens: int, messages: int, *, focus: str = "") -> None:
         if not self._begun:
             self._begun = True
-            told = {"auto": trigger not in _BY_HAND, "trigger": trigger, "before": messages, "tokens_before": tokens}
+            told = {
+                "auto": trigger not in _BY_HAND,
+                "trigger": trigger,
+                "before": messages,
+                "tokens_before": tokens,
+            }
             self._tell("compaction_start", {**told, "focus": focus or None})
 
     def _end(self, how: dict[str, Any], trigger: str | None, tokens: int, messages: int) -> None:
-        told = {"auto": trigger not in _BY_HAND, "trigger": trigger, "before": messages, "tokens_before": tokens}
+        told = {
+            "auto": trigger not in _BY_HAND,
+            "trigger": trigger,
+            "before": messages,
+            "tokens_before": tokens,
+        }
         after = {"after": self.context.messages, "tokens_after": self.context.tokens}
         self._tell("compaction_end", {**how, **told, **after})
 
-    def _kept(self, edits: tuple[Edit, ...], before: int, size: int, spent: Spent) -> tuple[Edit, ...]:
+    def _kept(
+        self, edits: tuple[Edit, ...], before: int, size: int, spent: SpentInTurn
+    ) -> tuple[Edit, ...]:
         """Keep the edits of a compaction; return them with what they cost."""
         usage = self._writer.take() if self._writer is not None else None
         if usage is not None and self._model is not None:
-            details = {**edits[0].details, "summary_calls": list(self._writer.ways)} if self._writer else {}
+            details = (
+                {**edits[0].details, "summary_calls": list(self._writer.ways)}
+                if self._writer
+                else {}
+            )
             first = replace(edits[0], usage=usage, model=redact(self._model.name), details=details)
             edits = (first, *edits[1:])
             spent.add_summary(usage, self._model.name, free=bool(self._model.notice))
@@ -239,24 +280,35 @@ class Compactor:
         self.budget.compacted()
         gone = sum(len(e.targets) for e in edits)
         ways = edits[0].details.get("summary_calls")
-        how = {"outcome": "compacted", "messages": gone, **({"summary_calls": ways} if ways else {})}
+        how = {
+            "outcome": "compacted",
+            "messages": gone,
+            **({"summary_calls": ways} if ways else {}),
+        }
         self._end(how, edits[0].trigger, before, size)
         return edits
 
-    def _bill(self, spent: Spent) -> None:
+    def _bill(self, spent: SpentInTurn) -> None:
         """Bill summaries that came to nothing: they were written, and cost what they cost."""
         usage = self._writer.take() if self._writer is not None else None
         if usage is not None and self._model is not None:
             spent.add_summary(usage, self._model.name, free=bool(self._model.notice))
 
-    # -- memory --------------------------------------------------------------------------------------------------
+    # -- memory
+    # ----------------------------------------------------------------------------------------------
 
-    async def _save_dropped(self, edits: tuple[Edit, ...], spent: Spent, limits: Limits) -> None:
+    async def _save_dropped(
+        self, edits: tuple[Edit, ...], spent: SpentInTurn, limits: Limits
+    ) -> None:
         if self._memory is not None and self._memory.flush.below is None:
             gone = {t for e in edits for t in e.targets}
-            await self._save([m for m in self.transcript.session.messages if m.id in gone], spent, limits, ())
+            await self._save(
+                [m for m in self.transcript.session.messages if m.id in gone], spent, limits, ()
+            )
 
-    async def _save(self, messages: Any, spent: Spent, limits: Limits, tools: tuple[ToolSchema, ...]) -> None:
+    async def _save(
+        self, messages: Any, spent: SpentInTurn, limits: Limits, tools: tuple[ToolSchema, ...]
+    ) -> None:
         assert self._memory is not None  # noqa: S101  for the type checker: whoever calls has looked
         if self._model is not None and _passed(spent, limits, self._model, self.context.tokens):
             return
@@ -264,14 +316,21 @@ class Compactor:
         if reply is not None and reply.usage is not None and self._model is not None:
             spent.add_summary(reply.usage, self._model.name, free=bool(self._model.notice))
 
-    # -- off the loop --------------------------------------------------------------------------------------------
+    # -- off the loop
+    # --------------------------------------------------------------------------------------------
 
     async def _off_loop(
-        self, work: Callable[[], Any], spent: Spent, limits: Limits, begun: Callable[[], None] | None = None
+        self,
+        work: Callable[[], Any],
+        spent: SpentInTurn,
+        limits: Limits,
+        begun: Callable[[], None] | None = None,
     ) -> Any:
-        """Do what may summarise in a thread, so that a summary model can run on this loop meanwhile.
+        """Do what may summarise in a thread, so that a summary model can run on this loop
+        meanwhile.
 
-        What it has done to the context by the time it is cancelled was not kept: the context is then taken anew.
+        What it has done to the context by the time it is cancelled was not kept: the context is
+        then taken anew.
         """
         model = self._model
         if model is not None:
@@ -294,7 +353,7 @@ class Compactor:
             raise
 
 
-def _passed(spent: Spent, limits: Limits, model: Model, tokens: int) -> str | None:
+def _passed(spent: SpentInTurn, limits: Limits, model: Model, tokens: int) -> str | None:
     """Return which limit a call to the writer would pass, in words, or None."""
     try:
         return spent.exceeded(limits, model.name, tokens, free=bool(model.notice))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ctxkit.agent.offloads import Offloads, Save
-from ctxkit.agent.prompts import Prompts
+from ctxkit.agent.sent_prompts import Prompts
 from ctxkit.engine import COUNTED, Kept, Run, advance, believed, billed, log_of
 from ctxkit.errors import ModelError
 from ctxkit.policies.adaptive import last_resort
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _replace = msgspec.structs.replace
 
 
-class Prepared(NamedTuple):
+class PreparedCall(NamedTuple):
     """What the next call is sent, and what was done for it."""
 
     messages: tuple[Message, ...]
@@ -39,7 +39,8 @@ class Prepared(NamedTuple):
 
 
 class LiveContext:
-    """A session's context while it runs: messages are added, calls prepared by the same engine that replays.
+    """A session's context while it runs: messages are added, calls prepared by the same engine that
+    replays.
 
     Args:
         session: what is there already, its edits in force.
@@ -74,8 +75,12 @@ class LiveContext:
         self._label = rules.label
 
     def _stand(self) -> None:
-        """Bring the run to the end of the log with the recorded edits in force, also those after the last call."""
-        past = self.rules.but(policy=AsRecorded(), trigger=None, guards=(), pruning=None, on_compacted=None)
+        """Bring the run to the end of the log with the recorded edits in force, also those after
+        the last call.
+        """
+        past = self.rules.but(
+            policy=AsRecorded(), trigger=None, guards=(), pruning=None, on_compacted=None
+        )
         then = Run(self.log, past, self.run.room.limit)
         advance(then, past, self.log.calls)
         was = history = then.history.at(self.log.calls)
@@ -94,7 +99,9 @@ class LiveContext:
             self.log.fixed = self._fixed + believed(reply, counted)
 
     def add(self, message: Message) -> None:
-        """Write a message that was said; the bill of a reply corrects the count of the prompts to come."""
+        """Write a message that was said; the bill of a reply corrects the count of the prompts to
+        come.
+        """
         self.log.append(message)
         if message.role == "assistant" and self.run.call == self.log.calls:
             call, before = self.run.call - 1, self.log.fixed - self._fixed
@@ -107,9 +114,14 @@ class LiveContext:
         """Tokens of the messages that the last call was sent, as counted."""
         return self._went.tokens - self.log.fixed_at[self.run.call - 1]
 
-    def prepare(self, time: float, agent: str | None = None) -> Prepared:
+    def prepare(self, time: float, agent: str | None = None) -> PreparedCall:
         """Open the next call: compact where the rules say so, prune, and return what is sent."""
-        run, cuts, warned, held = self.run, len(self.run.cuts), len(self.run.warned), len(self.run.held)
+        run, cuts, warned, held = (
+            self.run,
+            len(self.run.cuts),
+            len(self.run.warned),
+            len(self.run.held),
+        )
         self.log.open(time, agent)
         advance(run, self.rules, self.log.calls)
         if len(run.cuts) > cuts:
@@ -118,7 +130,7 @@ class LiveContext:
         self._shown = self._went = self._offloads.settled(run, shown)
         if self._shown is not shown:
             self.prompts.changed(self._shown.messages, "not offloaded")
-        return Prepared(
+        return PreparedCall(
             self._shown.messages,
             self._shown.tokens,
             self._edits(run.cuts[cuts:]),
@@ -141,7 +153,9 @@ class LiveContext:
         return self._went
 
     def preview(self) -> tuple[tuple[Message, ...], int]:
-        """Return what the next call would be sent without a compaction, and its tokens; nothing changes."""
+        """Return what the next call would be sent without a compaction, and its tokens; nothing
+        changes.
+        """
         view = self.run.coming()
         return view.messages, view.tokens
 
@@ -193,7 +207,11 @@ class LiveContext:
             for i, edit in enumerate(cut.edits):
                 name = f"{self._label}-{self._numbered}.{i}"
                 out.append(
-                    _replace(edit, id=name, inserted=tuple(_named(m, name, k) for k, m in enumerate(edit.inserted)))
+                    _replace(
+                        edit,
+                        id=name,
+                        inserted=tuple(_named(m, name, k) for k, m in enumerate(edit.inserted)),
+                    )
                 )
             self._numbered += 1
         return tuple(out)

@@ -1,4 +1,6 @@
-"""What happens in a turn, as events with fuseraft's and ai's names and payloads; anybody may listen."""
+"""What happens in a turn, as events with fuseraft's and ai's names and payloads; anybody may
+listen.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,13 @@ from typing import Any
 import msgspec
 
 
-class Event(msgspec.Struct, frozen=True):
+class LiveEvent(msgspec.Struct, frozen=True):
     """One event: its name, when it was, in which turn, and what it says.
 
-    Names: `turn_start turn_end model_call model_wait model_response model_error delta tool_call tool_result
-    inner_call_context compaction_start compaction_end context_budget_warn context_budget_cutover context_window_warn
-    context_exceeded_recovery limit_reached memory_flush sections_said memory_promoted
-    memory_failed cancelled moved`; a live session
+    Names: `turn_start turn_end model_call model_wait model_response model_error delta tool_call
+    tool_result inner_call_context compaction_start compaction_end context_budget_warn
+    context_budget_cutover context_window_warn context_exceeded_recovery limit_reached memory_flush
+    sections_said memory_promoted memory_failed cancelled moved`; a live session
     writes `listener_failed`, too.
     """
 
@@ -24,8 +26,8 @@ class Event(msgspec.Struct, frozen=True):
     payload: dict[str, Any]
 
 
-Listener = Callable[[Event], None]
+Listener = Callable[[LiveEvent], None]
 
 
-def deaf(_: Event) -> None:
+def deaf(_: LiveEvent) -> None:
     """Listen to nothing."""

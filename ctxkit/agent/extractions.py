@@ -11,8 +11,8 @@ from ctxkit.markup import line
 from ctxkit.memory.entry import TYPES, entry
 from ctxkit.messages import Message, Text
 from ctxkit.models.model import Request, silent
-from ctxkit.policies import contents
 from ctxkit.redaction import redact
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,8 @@ async def extracted(
     """
     index = "\n".join(e.head for e in known)[:INDEX]
     asked = _ASK.format(types=", ".join(TYPES))
-    text = f"{asked}\n\n<known>\n{index}\n</known>\n\n<conversation>\n{_excerpt(messages)}\n</conversation>"
+    told = f"<known>\n{index}\n</known>\n\n<conversation>\n{_excerpt(messages)}\n</conversation>"
+    text = f"{asked}\n\n{told}"
     request = Request(messages=(Message(role="user", id="extract", parts=(Text(text),)),), tools=())
     try:
         async with asyncio.timeout(seconds):
@@ -60,7 +61,10 @@ def billed(reply: Message, model: Model) -> str:
     """Return in words what a reply cost; empty where nobody says so."""
     if reply.usage is None or model.notice:
         return ""
-    used = f"{reply.usage.prompt_tokens or 0:,} tokens read, {reply.usage.output_tokens or 0:,} written"
+    used = (
+        f"{reply.usage.prompt_tokens or 0:,} tokens read, {reply.usage.output_tokens or 0:,}"
+        " written"
+    )
     return f"It was asked of {line(redact(model.name), 80)}: {used}."
 
 
@@ -102,6 +106,7 @@ def _entry(told: Any) -> MemoryEntry:
     if not isinstance(told, dict):
         raise BadArguments("It is no object.")
     name, about, kind, body = (
-        v if isinstance(v := told.get(k), str) else "" for k in ("name", "description", "type", "body")
+        v if isinstance(v := told.get(k), str) else ""
+        for k in ("name", "description", "type", "body")
     )
     return entry(name, about, kind if kind.lower() in TYPES else "project", body)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ctxkit.messages import Message, ToolCall
 from ctxkit.redaction import MARK, redact, secrets
-from ctxkit.redaction.streams import Stream
+from ctxkit.redaction.redacted_streams import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,11 +25,15 @@ class Limits:
     seconds: float | None = None
     """Seconds on the clock."""
     attempts: int = 4
-    """Compactions and trims that may answer overflows and cut replies, in a turn: one and three stages."""
+    """Compactions and trims that may answer overflows and cut replies, in a turn: one and three
+    stages.
+    """
     payload_bytes: int | None = None
     """Bytes of the messages sent; larger prompts are trimmed for the call before they are sent."""
     messages: int | None = None
-    """Messages of a prompt; nothing is held back, but a warning is told, once between two compactions."""
+    """Messages of a prompt; nothing is held back, but a warning is told, once between two
+    compactions.
+    """
     messages_share: float = 0.8
     """Share of `messages` above which it is told (fuseraft's fraction of its cap)."""
 
@@ -47,7 +51,7 @@ class Limits:
 
 
 @dataclass(slots=True)
-class Spent:
+class SpentInTurn:
     """What a turn has used so far."""
 
     calls: int = 0
@@ -60,7 +64,9 @@ class Spent:
     free: bool = False
     """True for a model that costs nothing: the scripted one, a local one."""
     unbilled: int = 0
-    """Prompt tokens, counted here, of replies for which no usage was told: the limits count them too."""
+    """Prompt tokens, counted here, of replies for which no usage was told: the limits count them
+    too.
+    """
     models: dict[str, Price | None] = field(default_factory=dict)
 
     @property
@@ -88,11 +94,20 @@ class Spent:
         if free or self.cost_usd is None:
             return
         known = self._price(model)
-        cost = usage.cost_usd if usage.cost_usd is not None else known.cost_usd(usage) if known else None
+        cost = (
+            usage.cost_usd
+            if usage.cost_usd is not None
+            else known.cost_usd(usage)
+            if known
+            else None
+        )
         self.cost_usd = None if cost is None else self.cost_usd + cost
 
-    def exceeded(self, limits: Limits, model: str, prompt: int, *, free: bool | None = None) -> str | None:
-        """Return which limit the next call would pass, in words, or None; `free`: whether that model costs nothing.
+    def exceeded(
+        self, limits: Limits, model: str, prompt: int, *, free: bool | None = None
+    ) -> str | None:
+        """Return which limit the next call would pass, in words, or None; `free`: whether that
+        model costs nothing.
 
         Raises:
             BadArguments: there is a limit in dollars and no price for the model.
@@ -106,7 +121,9 @@ class Spent:
         if limits.cost_usd is not None and not (self.free if free is None else free):
             known = self._price(model)
             if known is None or self.cost_usd is None:
-                raise BadArguments(f"No price is known for {model}, so a limit in dollars cannot be kept: drop it.")
+                raise BadArguments(
+                    f"No price is known for {model}, so a limit in dollars cannot be kept: drop it."
+                )
             dearest = known.at(prompt).cache_write or known.at(prompt).input
             if self.cost_usd + (self.unbilled + prompt) * dearest > limits.cost_usd:
                 return f"the limit of ${limits.cost_usd:g}"

@@ -1,11 +1,13 @@
-"""A live session: an agent whose every word is on disk before it is shown, with its snapshots, events and artifacts."""
+"""A live session: an agent whose every word is on disk before it is shown, with its snapshots,
+events and artifacts.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import traceback
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -13,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec.structs import replace
 
 from ctxkit.agent.agent import COMPACT, Agent
-from ctxkit.agent.events import Event, Listener, deaf
+from ctxkit.agent.events import Listener, LiveEvent, deaf
 from ctxkit.agent.limits import Limits
 from ctxkit.agent.promotions import Promotions
 from ctxkit.agent.resumes import check, differences, kept, led, limits_of, noted, tools_differ
-from ctxkit.agent.turns import Turns
+from ctxkit.agent.turn_log import TurnLog
 from ctxkit.agent.work_files import WorkFiles
 from ctxkit.errors import BadArguments, CtxkitError, StoreError
 from ctxkit.injected import Sections, Surroundings, chosen
@@ -32,7 +34,7 @@ from ctxkit.store.events_log import EventsLog
 from ctxkit.store.session_log import SessionLog
 from ctxkit.store.workspace import Workspace, checked
 from ctxkit.tools.documents import document_tool
-from ctxkit.tools.files import file_tools
+from ctxkit.tools.file_tools import file_tools
 from ctxkit.tools.kernel import python_tool, shell_tool
 from ctxkit.tools.root import Root
 from ctxkit.tools.tool import Tool
@@ -43,9 +45,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.agent.outcome import Outcome
-    from ctxkit.agent.prompts import Prompts
     from ctxkit.agent.remembering import SessionMemory
     from ctxkit.agent.running import Approve
+    from ctxkit.agent.sent_prompts import Prompts
     from ctxkit.engine.sent import SentItem
     from ctxkit.memory import MemoryEntry
     from ctxkit.messages import Edit, Message, ToolSchema
@@ -66,7 +68,8 @@ class LiveSession:
         name: its name; one that exists is resumed.
         model: answers.
         rules: the context manager.
-        tools: names out of `files`, `document`, `work`, `shell`, `python`, or tools of the user's own.
+        tools: names out of `files`, `document`, `work`, `shell`, `python`, or tools of the user's
+            own.
         root: folder of the tools; None: a scratch folder of the session.
         allow: names of `tools.protected` that its tools may write all the same.
         workspace: where it is kept.
@@ -119,16 +122,33 @@ class LiveSession:
         self._named, self.store = root is not None, Library(self.workspace.folder.parent)
         files = WorkFiles(self.workspace, clock)
         work = files.tools(lambda: self.id)
-        own = tools_of(tools, self.root, namespace if namespace is not None else {}, self.store, work)
+        own = tools_of(
+            tools, self.root, namespace if namespace is not None else {}, self.store, work
+        )
         offered = tuple(t.schema for t in (*own, COMPACT))
-        self.settings = {"model": model.name, "rules": rules.label, "root": str(root or ""),
-                         "tools": ",".join(each if isinstance(each, str) else each.name for each in tools),
-                         "allow": ",".join(allow), **(words or {})}  # fmt: skip
+        self.settings = {
+            "model": model.name,
+            "rules": rules.label,
+            "root": str(root or ""),
+            "tools": ",".join(each if isinstance(each, str) else each.name for each in tools),
+            "allow": ",".join(allow),
+            **(words or {}),
+        }
         """How its parts were named."""
-        fresh = Session(id=self.workspace.new_id(name, seed), format="live", title=name, product="ctxkit",
-                        agent=agent, parent=parent, model=redact(model.name), started=clock(), cwd=str(Path.cwd()),
-                        context_window=rules.window or model.context_window,
-                        tools=offered, details={k: n for k, n in thresholds(rules).items() if n})  # fmt: skip
+        fresh = Session(
+            id=self.workspace.new_id(name, seed),
+            format="live",
+            title=name,
+            product="ctxkit",
+            agent=agent,
+            parent=parent,
+            model=redact(model.name),
+            started=clock(),
+            cwd=str(Path.cwd()),
+            context_window=rules.window or model.context_window,
+            tools=offered,
+            details={k: n for k, n in thresholds(rules).items() if n},
+        )
         fresh = noted(fresh, led(self.settings, rules, limits or Limits()))
         self.notes: tuple[str, ...] = ()
         """What must be said of how it goes on: sentences for the user."""
@@ -139,24 +159,56 @@ class LiveSession:
             events = self.workspace.open(self.workspace.events(self.id), _ADDED)
             self._events = EventsLog(events, self.id, agent)
             results = self.workspace.results(self.id)
-            artifacts = Artifacts(self.root, lambda name, text: self.workspace.keep(results, name, text))
+            artifacts = Artifacts(
+                self.root, lambda name, text: self.workspace.keep(results, name, text)
+            )
             self._work = files
             self.agent = Agent(
-                self.log.session, model=model, rules=rules, tools=own, keep=self.log.append, limits=limits,
-                clock=clock, hear=self._told, approve=approve, offload=artifacts.keep, save=artifacts.save,
-                summary_model=summary_model, summary_seconds=summary_seconds, memory=self.root, prompts=prompts,
-            )  # fmt: skip
+                self.log.session,
+                model=model,
+                rules=rules,
+                tools=own,
+                keep=self.log.append,
+                limits=limits,
+                clock=clock,
+                hear=self._told,
+                approve=approve,
+                offload=artifacts.keep,
+                save=artifacts.save,
+                summary_model=summary_model,
+                summary_seconds=summary_seconds,
+                memory=self.root,
+                prompts=prompts,
+            )
             set_at = thresholds(rules)
             self._snapshots = SnapshotWriter(
                 self.workspace.snapshots(self.id), self.id, warn_at=set_at["warn_at"],
                 cutover_at=set_at["cutover_at"], opener=self.workspace.open,
                 now=lambda: datetime.fromtimestamp(clock(), UTC),
             )  # fmt: skip
-            self._turns = Turns(self._snapshots, self.session)
+            self._turns = TurnLog(self._snapshots, self.session)
             self._promotions = Promotions(memory, lambda: self.session, self._say)
         except BaseException:
             self.log.close()
             raise
+
+    def take(self, rules: Rules, words: str) -> None:
+        """Go on under other rules from here; what was done stays, and so does the log of it.
+
+        Args:
+            rules: the context manager from the next call on.
+            words: what names it, as `%%agent --rules` takes it: kept in the session.
+
+        Raises:
+            BadArguments: a turn runs.
+        """
+        if self._busy:
+            raise BadArguments(f"Session {self.name!r} is busy: wait for its turn to end.")
+        offered = tuple(tool.schema for tool in self.agent.tools.values())
+        self.settings["rules"] = words
+        self._lead(self.agent.model, rules, self.agent.limits, offered)
+        self.agent.take(rules)
+        self._say("moved", {"rules": words})
 
     @property
     def session(self) -> Session:
@@ -167,10 +219,9 @@ class LiveSession:
         """Return what went out at a call, as `session.sent` does; None: what would go out next."""
         return self.session.sent(call)
 
-    def inject(
-        self, words: str, own: str = "", memory: Callable[[], str] | None = None
-    ) -> None:
-        """Set what is put into prompts from the next turn on: sections as `injected.chosen` names them.
+    def inject(self, words: str, own: str = "", memory: Callable[[], str] | None = None) -> None:
+        """Set what is put into prompts from the next turn on: sections as `injected.chosen` names
+        them.
 
         Without any, `own` is all that the session begins with.
 
@@ -219,8 +270,10 @@ class LiveSession:
         `heard` is what other agents said since the last turn: it is written before the prompt.
 
         Raises:
-            StoreError: the kit itself failed; the session is whole, and the sentence names the file that says more.
-            BadArguments: a turn or a compaction of it is running: also where one of its own tools asks.
+            StoreError: the kit itself failed; the session is whole, and the sentence names the file
+                that says more.
+            BadArguments: a turn or a compaction of it is running: also where one of its own tools
+                asks.
         """
         try:
             with self.alone():
@@ -240,18 +293,21 @@ class LiveSession:
 
     @property
     def turns(self) -> pd.DataFrame:
-        """The turns so far as one DataFrame, with the columns of ``ctxkit.frame(per="turn")``; it grows.
+        """The turns so far as one DataFrame, with the columns of ``ctxkit.frame(per="turn")``; it
+        grows.
 
-        It is the same object each time, a row more at each turn's end, as its log of snapshots has a
-        line more. After a branch or a restore it holds the turns that stand, as its log does: there, lines of turns
-        that were left are taken back; the session's own log keeps them.
+        It is the same object each time, a row more at each turn's end, as its log of snapshots has
+        a line more. After a branch or a restore it holds the turns that stand, as its log does:
+        there, lines of turns that were left are taken back; the session's own log keeps them.
         """
         return self._turns.frame
 
     async def compact(
         self, policy: Policy | None = None, *, focus: str = "", instead: Policy | None = None
     ) -> tuple[Edit, ...]:
-        """Compact by hand; empty where there is too little, also for the policy that is tried `instead`."""
+        """Compact by hand; empty where there is too little, also for the policy that is tried
+        `instead`.
+        """
         with self.alone():
             return await self.agent.compact(policy, focus=focus, instead=instead)
 
@@ -269,8 +325,8 @@ class LiveSession:
         """
         if self._busy:
             raise BadArguments(
-                f"Session {self.name!r} is busy: wait for its turn, or stop it, before the next one. "
-                "A tool cannot ask the session that runs it: give it another one."
+                f"Session {self.name!r} is busy: wait for its turn, or stop it, before the next"
+                " one. A tool cannot ask the session that runs it: give it another one."
             )
         self._busy = True
         try:
@@ -301,7 +357,8 @@ class LiveSession:
         with self.alone():
             return await self._promotions.remember(self.agent.writer, self.agent.writer_seconds)
 
-    # -- branch and restore ----------------------------------------------------------------------------------------
+    # -- branch and restore
+    # ----------------------------------------------------------------------------------------
 
     def restore(self, number: int) -> Session:
         """Go back to just before a compaction; what came after stays in the log as a branch.
@@ -311,7 +368,10 @@ class LiveSession:
         """
         place = checkpoint(self.session, number)
         if place.entry < 0:
-            raise BadArguments(f"Checkpoint {number} lies before the first message; use `reset` for a fresh session.")
+            raise BadArguments(
+                f"Checkpoint {number} lies before the first message; use `reset` for a fresh"
+                " session."
+            )
         return self.move(place.entry)
 
     def move(self, entry: int) -> Session:
@@ -325,14 +385,15 @@ class LiveSession:
         return moved
 
     def close(self) -> None:
-        """Give the session free, and the memory that its model holds; what may outlive the talk is remembered."""
-        self._promotions.end()
-        free = getattr(self.agent.model, "close", None)
-        if callable(free):
-            free()
-        self._events.close()
-        self._snapshots.close()
-        self.log.close()
+        """Give the session free, and the memory that its model holds; what may outlive the talk is
+        remembered.
+        """
+        with ExitStack() as closing:  # the session is free at the end, whatever else fails
+            closing.callback(self.log.close)
+            closing.callback(self._snapshots.close)
+            closing.callback(self._events.close)
+            closing.callback(getattr(self.agent.model, "close", lambda: None))
+            self._promotions.end()
 
     def __enter__(self) -> Self:
         return self
@@ -340,12 +401,15 @@ class LiveSession:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- inside ------------------------------------------------------------------------------------------------------
+    # -- inside
+    # ----------------------------------------------------------------------------------------------
 
     def _lead(
         self, model: Model, rules: Rules, limits: Limits | None, offered: tuple[ToolSchema, ...]
     ) -> Limits:
-        """Keep how the session is led from now on; note what differs, and return the limits of a turn."""
+        """Keep how the session is led from now on; note what differs, and return the limits of a
+        turn.
+        """
         was = self.log.session
         check(was, model, self.name)
         before = kept(was)
@@ -359,9 +423,9 @@ class LiveSession:
         return limits
 
     def _say(self, kind: str, payload: dict[str, Any]) -> None:
-        self._told(Event(kind, self._clock(), self.agent.transcript.turn, payload))
+        self._told(LiveEvent(kind, self._clock(), self.agent.transcript.turn, payload))
 
-    def _told(self, event: Event) -> None:
+    def _told(self, event: LiveEvent) -> None:
         if event.kind != "delta":  # those are clean already, piece by piece
             event = replace(event, payload=redacted(event.payload))
         if event.kind != "delta":
@@ -400,8 +464,8 @@ class LiveSession:
         except StoreError as e:
             more = f"What happened could not be written down: {e}"
         return (
-            f"The kit failed in this turn ({type(error).__name__}); session {self.name!r} is whole, send the prompt "
-            f"again to go on. {more}"
+            f"The kit failed in this turn ({type(error).__name__}); session {self.name!r} is whole,"
+            f" send the prompt again to go on. {more}"
         )
 
 
@@ -435,6 +499,7 @@ def tools_of(
             out.append(python_tool(namespace))
         else:
             raise BadArguments(
-                f"There is no tool {each!r}; name some of {', '.join(TOOLS)}, or give tools of your own."
+                f"There is no tool {each!r}; name some of {', '.join(TOOLS)}, or give tools of your"
+                " own."
             )
     return out

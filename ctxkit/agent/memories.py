@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from ctxkit.errors import ModelError, StoreError
 from ctxkit.messages import Message, Text
 from ctxkit.models.model import Request, silent
-from ctxkit.policies import prompts
 from ctxkit.policies.summarisers import Extractive
 from ctxkit.redaction import redact
+from ctxkit.texts import summary_passages
 from ctxkit.tools.tool import tool
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ class Memory:
     Args:
         flush: when and how.
         root: the agent's root folder.
-        writer: the model that is asked; None: the most telling sentences are extracted, and no model is asked.
+        writer: the model that is asked; None: the most telling sentences are extracted, and no
+            model is asked.
         clock: seconds since 1970.
         tell: is told how it ended (event, payload).
     """
@@ -60,28 +61,43 @@ class Memory:
         clock: Callable[[], float],
         tell: Callable[[str, dict[str, Any]], None],
     ) -> None:
-        self.flush, self._root, self._writer, self._clock, self._tell = flush, root, writer, clock, tell
+        self.flush, self._root, self._writer, self._clock, self._tell = (
+            flush,
+            root,
+            writer,
+            clock,
+            tell,
+        )
         self._saved: dict[str, None] = {}
         self._cycle = -1
 
     def due(self, tokens: int, window: int, compactions: int) -> bool:
-        """Return True where it is due before the next call; asked again in the same cycle, it is not."""
+        """Return True where it is due before the next call; asked again in the same cycle, it is
+        not.
+        """
         if not self.flush.due(tokens, window) or compactions == self._cycle:
             return False
         self._cycle = compactions
         return True
 
     async def save(
-        self, messages: Sequence[Message], *, tools: tuple[ToolSchema, ...] = (), seconds: float | None = None
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: tuple[ToolSchema, ...] = (),
+        seconds: float | None = None,
     ) -> Message | None:
-        """Save what a model finds worth it; return its reply, for its cost. Failures are told, never raised.
+        """Save what a model finds worth it; return its reply, for its cost. Failures are told,
+        never raised.
 
         Args:
             messages: the context as it stands, or what is about to go.
             tools: what the agent's calls carry besides, so that the provider's cache still holds.
             seconds: the turn's own limit.
         """
-        name = sha256(repr([(m.id, m.text) for m in messages]).encode("utf-8", "replace")).hexdigest()
+        name = sha256(
+            repr([(m.id, m.text) for m in messages]).encode("utf-8", "replace")
+        ).hexdigest()
         if not messages or name in self._saved:
             return None
         most = self.flush.seconds
@@ -92,7 +108,9 @@ class Memory:
                 reply = await self._asked(messages, tools)
             written = self._written(self._notes(messages, reply))
         except TimeoutError:
-            self._tell("memory_flush", {"outcome": "failed", "error": f"took longer than {most:g} s"})
+            self._tell(
+                "memory_flush", {"outcome": "failed", "error": f"took longer than {most:g} s"}
+            )
             return None
         except (ModelError, StoreError, OSError) as e:
             self._tell("memory_flush", {"outcome": "failed", "error": redact(str(e))})
@@ -100,19 +118,28 @@ class Memory:
         self._saved[name] = None
         if len(self._saved) > _KNOWN:
             del self._saved[next(iter(self._saved))]
-        self._tell("memory_flush", {"outcome": "saved" if written else "nothing to save", **written})
+        self._tell(
+            "memory_flush", {"outcome": "saved" if written else "nothing to save", **written}
+        )
         return reply
 
-    async def _asked(self, messages: Sequence[Message], tools: tuple[ToolSchema, ...]) -> Message | None:
+    async def _asked(
+        self, messages: Sequence[Message], tools: tuple[ToolSchema, ...]
+    ) -> Message | None:
         if self._writer is None:
             return None
         told = Message(role="user", id="flush", kind="injected", parts=(Text(self.flush.told),))
         sent = (*messages, told)
         limit = self.flush.message_chars
         if limit is not None:
-            cut = [replace(m, parts=(Text(_short(prompts.plain(m), limit)),)) for m in messages]
+            cut = [
+                replace(m, parts=(Text(_short(summary_passages.plain(m), limit)),))
+                for m in messages
+            ]
             said = "\n\n".join(f"{m.role}: {m.text}" for m in cut)
-            passage = Message(role="user", id="passage", parts=(Text(f"<conversation>\n{said}\n</conversation>"),))
+            passage = Message(
+                role="user", id="passage", parts=(Text(f"<conversation>\n{said}\n</conversation>"),)
+            )
             sent, tools = (passage, told), ()
         try:
             return await self._writer(Request(messages=sent, tools=(*tools, SAVE.schema)), silent)
@@ -136,7 +163,12 @@ class Memory:
         path = f"{FOLDER}/{now:%Y-%m-%d}.md"
         text = "".join(f"## {now:%H:%M:%S}\n\n{redact(note)}\n\n" for note in notes)
         self._root.write(path, text.encode("utf-8", "replace"), append=True, private=True)
-        return {"path": path, "notes": len(notes), "chars": len(text), "by": "model" if self._writer else "extract"}
+        return {
+            "path": path,
+            "notes": len(notes),
+            "chars": len(text),
+            "by": "model" if self._writer else "extract",
+        }
 
 
 def _short(text: str, limit: int) -> str:

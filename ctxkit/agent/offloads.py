@@ -1,4 +1,6 @@
-"""What the stubs of a prompt name is kept before the prompt goes out; else the result goes whole."""
+"""What the stubs of a prompt name is kept before the prompt goes out; else the result
+goes whole.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,12 @@ if TYPE_CHECKING:
     from ctxkit.engine import Run
     from ctxkit.history import History
     from ctxkit.messages import Message, ToolCall
-    from ctxkit.policies.policy import Part
+    from ctxkit.policies.chain import Part
 
 Save = Callable[[str, str, str, str], None]
-"""Keeps an artifact (id, text, tool, what it worked on); raises `StoreError` or `OSError` where it cannot."""
+"""Keeps an artifact (id, text, tool, what it worked on); raises `StoreError` or `OSError` where it
+cannot.
+"""
 
 
 class Offloads:
@@ -33,7 +37,9 @@ class Offloads:
         self._kept: set[str] = set()
 
     def settled(self, run: Run, shown: History) -> History:
-        """Return what the last call is sent, without stubs that would name nothing; `shown` where it has none."""
+        """Return what the last call is sent, without stubs that would name nothing; `shown` where
+        it has none.
+        """
         call = max(run.call - 1, 0)
         named = {p: name for p, m in enumerate(shown.messages) if (name := artifact_named(m))}
         missing = set(named.values()) - self._kept
@@ -43,7 +49,9 @@ class Offloads:
         said = {m.call_id: m for m in run.history.at(call).messages if m.role == "tool"}
         calls = {c.id: c for m in run.history.at(call).messages for c in m.tool_calls}
         self._kept.update(
-            n for n in missing if n in given and self._saved(n, given[n], calls.get(given[n].call_id or ""))
+            n
+            for n in missing
+            if n in given and self._saved(n, given[n], calls.get(given[n].call_id or ""))
         )
         sent = list(shown.messages)
         for p, name in named.items():
@@ -57,7 +65,9 @@ class Offloads:
         if self._save is None:
             return False
         try:
-            self._save(artifact, result.text, result.tool or (call.name if call else "unknown"), hint(call))
+            self._save(
+                artifact, result.text, result.tool or (call.name if call else "unknown"), hint(call)
+            )
         except (StoreError, OSError):
             return False
         return True

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from ctxkit.markup import line
 
 if TYPE_CHECKING:
-    from ctxkit.agent.limits import Spent
+    from ctxkit.agent.limits import SpentInTurn
 
 Ended = Literal["answered", "limit", "error"]
 
@@ -22,7 +22,7 @@ class Outcome:
     ended: Ended
     why: str
     """For a limit or an error: one sentence."""
-    spent: Spent
+    spent: SpentInTurn
     compactions: int
     """Compactions made in the turn."""
     context_tokens: int
@@ -34,7 +34,13 @@ class Outcome:
     def account(self) -> str:
         """Return one line: calls, tokens, dollars, how full the context is, compactions."""
         s = self.spent
-        cost = "no price known" if s.cost_usd is None else "free" if s.free and not s.cost_usd else f"${s.cost_usd:.4f}"
+        cost = (
+            "no price known"
+            if s.cost_usd is None
+            else "free"
+            if s.free and not s.cost_usd
+            else f"${s.cost_usd:.4f}"
+        )
         full = self.context_tokens / self.context_window if self.context_window else 0.0
         parts = [
             counted(s.calls, "call"),

@@ -1,8 +1,8 @@
 """Memory in a live session: blocks for its prompts, and what compactions and its end leave behind.
 
 Two blocks are put in, and both may be: the one that was made when the session was opened, and what
-providers give before each turn. What is kept is never kept silently: each promotion is told, and has
-a row in the audit. No failure of a memory costs a turn.
+providers give before each turn. What is kept is never kept silently: each promotion is told, and
+has a row in the audit. No failure of a memory costs a turn.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from ctxkit.errors import BadArguments, StoreError
 from ctxkit.markup import line
 from ctxkit.memory import Budgets, Memories, Webhook, digest, memory_block
 from ctxkit.messages import INJECTED
-from ctxkit.policies import contents
-from ctxkit.policies.lessons import lessons
 from ctxkit.redaction import redact
 from ctxkit.store.trust import place
+from ctxkit.texts import contents
+from ctxkit.texts.lessons import lessons
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,8 @@ class MemoryProvider(Protocol):
 
 
 class LocalMemory:
-    """Entries read anew before each turn; another process may have written some (fuseraft's `local`).
+    """Entries read anew before each turn; another process may have written some (fuseraft's
+    `local`).
 
     Args:
         memories: the entries.
@@ -87,7 +88,9 @@ class SessionMemory:
         return "\n\n".join(dict.fromkeys(filter(None, [self._baked, *self._fresh])))
 
     async def before(self, agent: str, prompt: str) -> list[str]:
-        """Ask the providers; return in sentences what failed. Of one that fails nothing is put in."""
+        """Ask the providers; return in sentences what failed. Of one that fails nothing
+        is put in.
+        """
         self._fresh, failed = [], []
         for provider in self.providers:
             try:
@@ -113,7 +116,7 @@ class SessionMemory:
     def promote(self, session: str, messages: Sequence[Message], why: str) -> list[MemoryEntry]:
         """Keep what messages say that may outlive them; return what is new.
 
-        What was forgotten by hand stays forgotten.
+        What was forgotten by hand stays forgotten, and what anybody else wrote stays as it is.
 
         Args:
             session: id of the session.
@@ -123,13 +126,17 @@ class SessionMemory:
         Raises:
             StoreError: it cannot be kept.
         """
-        gone = self.memories.forgotten()
-        known = {(e.type, e.description) for e in self.memories.entries()}
+        held, rows = self.memories.entries(), self.memories.newest_rows()
+        known = {(e.type, e.description) for e in held}
+        others = [e for e in held if rows.get(e.guid.casefold(), {}).get("by") != EXTRACT]
+        taken = self.memories.forgotten().union(*((e.guid, e.name.casefold()) for e in others))
         found = [(x, x.entry()) for x in lessons(messages)]
         fresh = [(x, e) for x, e in found if (e.type, e.description) not in known]
-        wanted = [(x, e) for x, e in fresh if e.guid not in gone][-MOST:]
+        wanted = [(x, e) for x, e in fresh if taken.isdisjoint((e.guid, e.name.casefold()))][-MOST:]
         return [
-            self.memories.add(e, session=session, by=EXTRACT, why=why, messages=list(x.sources[:20]))
+            self.memories.add(
+                e, session=session, by=EXTRACT, why=why, messages=list(x.sources[:20])
+            )
             for x, e in wanted
         ]
 

@@ -1,4 +1,5 @@
-"""How a session is led, kept in it: so that another kernel goes on the same way, or says what differs.
+"""How a session is led, kept in it: so that another kernel goes on the same way, or says what
+differs.
 
 It is kept under the user's own seal, as the file may be another's: a model, a folder and tools that
 somebody else wrote into it are never taken over by themselves (docs/decisions/007).
@@ -129,8 +130,10 @@ def differences(session: Session, before: Led | None, now: Led, model: Model) ->
     for key, value in now.words.items():
         was = before.words.get(key)
         if was is not None and was != value:
-            notes.append(f"Note: {key.replace('_', ' ')}: {was or 'none'} before, {value or 'none'} "
-                         "from here on.")  # fmt: skip
+            notes.append(
+                f"Note: {key.replace('_', ' ')}: {was or 'none'} before, {value or 'none'} "
+                "from here on."
+            )
     if before.rules != now.rules and before.words.get("rules") == now.words.get("rules"):
         notes.append(f"Note: its rules are called as before ({now.words.get('rules')}), and are "
                      "others now.")  # fmt: skip

@@ -1,4 +1,6 @@
-"""Running a tool call: checked, approved, off the event loop, cancelled with the turn, its result bounded."""
+"""Running a tool call: checked, approved, off the event loop, cancelled with the turn, its result
+bounded.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ import msgspec
 
 from ctxkit.errors import CtxkitError, did_you_mean
 from ctxkit.messages import Message, Text
-from ctxkit.policies import trims
+from ctxkit.texts import trims
 from ctxkit.tools.tool import arguments_for
 
 if TYPE_CHECKING:
@@ -42,12 +44,16 @@ async def run_tool(
     offload: Offload | None = None,
     offload_chars: int = 204_800,
 ) -> Message:
-    """Return the result of a tool call as a message; what goes wrong in the tool is its result, not an exception."""
+    """Return the result of a tool call as a message; what goes wrong in the tool is its result, not
+    an exception.
+    """
     text, failed = await _outcome(call, tools, approve)
     if offload is not None and len(text) > offload_chars:
         text = offload(call.name, text)
     else:
-        text = trims.output(text, max_lines=2000, max_chars=204_800, max_bytes=51_200, mode="head_tail")
+        text = trims.output(
+            text, max_lines=2000, max_chars=204_800, max_bytes=51_200, mode="head_tail"
+        )
     return Message(
         role="tool",
         parts=(Text(text),),
@@ -57,10 +63,18 @@ async def run_tool(
     )
 
 
-async def _outcome(call: ToolCall, tools: Mapping[str, Tool], approve: Approve | None) -> tuple[str, bool]:
+async def _outcome(
+    call: ToolCall, tools: Mapping[str, Tool], approve: Approve | None
+) -> tuple[str, bool]:
     tool = tools.get(call.name)
     if tool is None:
-        return f"There is no tool {call.name!r}.{did_you_mean(call.name, tools)} Known: {', '.join(tools)}.", True
+        return (
+            (
+                f"There is no tool {call.name!r}.{did_you_mean(call.name, tools)} Known:"
+                f" {', '.join(tools)}."
+            ),
+            True,
+        )
     if call.raw is not None:
         return "The arguments are no JSON object; send them again as one.", True
     try:
@@ -72,7 +86,8 @@ async def _outcome(call: ToolCall, tools: Mapping[str, Tool], approve: Approve |
         return _text(await _called(tool, arguments)), False
     except CtxkitError as e:
         return str(e), True
-    except (Exception, SystemExit) as e:  # noqa: BLE001  a tool may raise anything; the model is told
+    # a tool may raise anything; the model is told
+    except (Exception, SystemExit) as e:  # noqa: BLE001
         return f"{type(e).__name__}: {e}", True
 
 
@@ -100,9 +115,11 @@ async def _called(tool: Tool, arguments: dict[str, Any]) -> Any:
 
 
 async def in_thread(work: Callable[[], Any]) -> Any:
-    """Do blocking work in a thread of its own; when its task is cancelled, the thread is told to end too.
+    """Do blocking work in a thread of its own; when its task is cancelled, the thread is told to
+    end too.
 
-    The default executor would not do: its threads are waited for when the loop ends, however long they take.
+    The default executor would not do: its threads are waited for when the loop ends, however long
+    they take.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
@@ -144,6 +161,10 @@ async def in_thread(work: Callable[[], Any]) -> Any:
 
 
 def _stop(thread: threading.Thread) -> None:
-    """Raise `Stopped` in a thread; it arrives when the thread next runs Python, not while it waits outside of it."""
+    """Raise `Stopped` in a thread; it arrives when the thread next runs Python, not while it waits
+    outside of it.
+    """
     if thread.ident is not None and thread.is_alive():
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Stopped))
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(thread.ident), ctypes.py_object(Stopped)
+        )

@@ -1,8 +1,10 @@
-"""Running a turn from a notebook: a worker thread with its own loop, so that it streams, and an interrupt reaches it.
+"""Running a turn from a notebook: a worker thread with its own loop, so that it streams, and an
+interrupt reaches it.
 
-A kernel's own loop is busy while a cell runs, so `asyncio.run` fails there; and a coroutine on that loop could not be
-interrupted promptly. The waiting thread waits on an event, never in `Thread.join`: on Python 3.11 a join that was
-interrupted marks the thread as stopped while it still runs.
+A kernel's own loop is busy while a cell runs, so `asyncio.run` fails there; and a coroutine on that
+loop could not be interrupted promptly. The waiting thread waits on an event, never in
+`Thread.join`: on Python 3.11 a join that was interrupted marks the thread as stopped while it still
+runs.
 """
 
 from __future__ import annotations
@@ -29,7 +31,11 @@ class Background(Generic[T]):
     """
 
     def __init__(
-        self, coroutine: Coroutine[Any, Any, T], ended: Callable[[], None] | None = None, *, begin: bool = True
+        self,
+        coroutine: Coroutine[Any, Any, T],
+        ended: Callable[[], None] | None = None,
+        *,
+        begin: bool = True,
     ) -> None:
         self._done, self._started = threading.Event(), threading.Event()
         self._result: T | None = None
@@ -37,9 +43,13 @@ class Background(Generic[T]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
         self._stopped = False
-        context = contextvars.copy_context()  # what is printed and displayed stays in the cell that began it
+        context = (
+            contextvars.copy_context()
+        )  # what is printed and displayed stays in the cell that began it
         work = (self._work, coroutine, ended)
-        self._thread = threading.Thread(target=context.run, args=work, daemon=True, name="ctxkit-agent")
+        self._thread = threading.Thread(
+            target=context.run, args=work, daemon=True, name="ctxkit-agent"
+        )
         if begin:
             self.begin()
 
@@ -60,7 +70,8 @@ class Background(Generic[T]):
                     ended()
             except Exception as e:  # noqa: BLE001  as above
                 self._error = self._error or e
-            self._done.set()  # before the loop is closed: that waits for tools that cannot be cancelled
+            # before the loop is closed: that waits for tools that cannot be cancelled
+            self._done.set()
 
         try:
             asyncio.run(main())
@@ -87,7 +98,9 @@ class Background(Generic[T]):
             self._loop.call_soon_threadsafe(self._task.cancel)
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until it is over, at most so long; return whether it is. An interrupt reaches the waiting thread."""
+        """Wait until it is over, at most so long; return whether it is. An interrupt reaches the
+        waiting thread.
+        """
         left = float("inf") if seconds is None else seconds
         while left > 0:
             if self._done.wait(min(_TICK, left)):
@@ -113,7 +126,8 @@ def run(coroutine: Coroutine[Any, Any, T], *, grace: float = 5.0) -> T:
     """Run a coroutine to its end from any thread, in a kernel, a terminal or a test.
 
     Raises:
-        KeyboardInterrupt: the user interrupted it; it was cancelled and given `grace` seconds to leave things whole.
+        KeyboardInterrupt: the user interrupted it; it was cancelled and given `grace` seconds to
+            leave things whole.
     """
     running = Background(coroutine, begin=False)
     try:

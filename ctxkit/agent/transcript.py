@@ -1,4 +1,5 @@
-"""The session as an agent writes it: every message under an id and a turn of its own, kept before it is shown.
+"""The session as an agent writes it: every message under an id and a turn of its own, kept before
+it is shown.
 
 Nothing that has the shape of a key is kept, whoever said it: what stands in the session goes to
 providers, frames and reports. What is kept is for reading only: tools run on what the model said,
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 Keep = Callable[..., "Session"]
-"""Writes entries at the end of the session (in memory, or a `SessionLog.append`) and returns the session."""
+"""Writes entries at the end of the session (in memory, or a `SessionLog.append`) and returns the
+session.
+"""
 LOST = "The session ended before this call's result was kept; whether it ran is not known."
 INTERRUPTED = "Interrupted by the user before it ended."
 
@@ -42,9 +45,13 @@ class Transcript:
         self.clock = clock
         self._keep = keep or self._in_memory
         self.turn = self.session.turns[-1] if self.session.path else -1
-        """The turn under way, or the last one: what is written before the next begins belongs to it."""
+        """The turn under way, or the last one: what is written before the next begins belongs to
+        it.
+        """
         self._ids = {e.id for e in self.session.log}
-        self._calls = {c.id for e in self.session.path if isinstance(e, Message) for c in e.tool_calls}
+        self._calls = {
+            c.id for e in self.session.path if isinstance(e, Message) for c in e.tool_calls
+        }
 
     def _in_memory(self, *entries: Message | Edit) -> Session:
         return self.session.append(*entries)
@@ -108,20 +115,37 @@ class Transcript:
             return None
         began = "other instructions" if self.instructions else "no instructions"
         raise BadArguments(
-            f"The session began with {began}, and they stay: begin another one, or `%context reset`."
+            f"The session began with {began}, and they stay: begin another one, or `%context"
+            " reset`."
         )
 
-    def failed(self, model: str, why: str, stop: str = "error", text: str = "", window: int | None = None) -> Message:
+    def failed(
+        self, model: str, why: str, stop: str = "error", text: str = "", window: int | None = None
+    ) -> Message:
         """Write a reply that failed or was interrupted: in the log, never sent again."""
         parts: tuple[Part, ...] = (Text(text),) if text else ()
-        lost = Message(role="assistant", parts=parts, model=model, stop=stop, error=why, is_error=True, visible=False)
+        lost = Message(
+            role="assistant",
+            parts=parts,
+            model=model,
+            stop=stop,
+            error=why,
+            is_error=True,
+            visible=False,
+        )
         return self.add(replace(lost, context_window=window), "a")
 
     def unrun(self, call: ToolCall, why: str = INTERRUPTED) -> Message:
         """Write the result of a tool call that did not end: no call stays without one."""
-        return self.add(Message(role="tool", tool=call.name, call_id=call.id, parts=(Text(why),), is_error=True), "r")
+        return self.add(
+            Message(
+                role="tool", tool=call.name, call_id=call.id, parts=(Text(why),), is_error=True
+            ),
+            "r",
+        )
 
-    # -- inside --------------------------------------------------------------------------------------------------
+    # -- inside
+    # ----------------------------------------------------------------------------------------------
 
     def _new(self, kind: str) -> str:
         name = f"{kind}{len(self.session.log)}"
@@ -144,24 +168,35 @@ class Transcript:
         return tuple(out)
 
     def _called(self, call: ToolCall, known: list[str]) -> ToolCall:
-        """Give a call an id that no other call of the session has: providers refuse two of one id."""
+        """Give a call an id that no other call of the session has: providers refuse two
+        of one id.
+        """
         name, n = call.id or "call", 1
         while name in self._calls:
             n += 1
             name = f"{call.id or 'call'}_{n}"
         self._calls.add(name)
         arguments: dict[str, Any] = redacted(_sound(call.arguments), known)
-        return replace(call, id=name, arguments=arguments, raw=None if call.raw is None else _text(call.raw, known))
+        return replace(
+            call,
+            id=name,
+            arguments=arguments,
+            raw=None if call.raw is None else _text(call.raw, known),
+        )
 
 
 def _thought(part: Thinking, known: list[str]) -> Thinking:
-    """Return thinking as it is kept; its signature holds only for the words that it was made for."""
+    """Return thinking as it is kept; its signature holds only for the words that it was
+    made for.
+    """
     text = _text(part.text, known)
     return part if text == part.text else Thinking(text)
 
 
 def _text(text: str, known: list[str]) -> str:
-    """Return text as it is kept: without keys, and without halves of characters, which no file can hold."""
+    """Return text as it is kept: without keys, and without halves of characters, which no file can
+    hold.
+    """
     return str(redacted(_sound(text), known))
 
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ctxkit.agent.limits import Limits, Spent
+from ctxkit.agent.limits import Limits, SpentInTurn
 from ctxkit.messages import Message, ToolCall
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Turn:
     """One turn of an agent."""
 
     limits: Limits = field(default_factory=Limits)
-    spent: Spent = field(default_factory=Spent)
+    spent: SpentInTurn = field(default_factory=SpentInTurn)
     began: float = 0.0
     """Seconds since 1970."""
     last: Message = field(default_factory=lambda: Message(role="assistant"))

@@ -1,4 +1,5 @@
-"""The files of an agent's work, written while it works: intents as calls begin and end, the rest at a turn's end.
+"""The files of an agent's work, written while it works: intents as calls begin and end, the rest at
+a turn's end.
 
 They are made from the session's record, so they say what it says; where one cannot be written, the
 session goes on without it.
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from ctxkit.tools.tool import Tool
 
 EVERY = 1.0
-"""Seconds between two writings of the intents within a turn: each takes as long as the session is long."""
+"""Seconds between two writings of the intents within a turn: each takes as long as the session is
+long.
+"""
 CHANGES, INTENTS, EVIDENCE = "changes.json", "intents.json", "evidence.json"
 
 
@@ -58,7 +61,10 @@ class WorkFiles:
         def held(name: str) -> str:
             return self._workspace.held(self._workspace.state(session()), name)
 
-        return work_tools(lambda name, text: self._workspace.keep(self._workspace.state(session()), name, text), held)
+        return work_tools(
+            lambda name, text: self._workspace.keep(self._workspace.state(session()), name, text),
+            held,
+        )
 
     def _intents(self, held: Session) -> bool:
         """Write the intents; return whether there are any."""

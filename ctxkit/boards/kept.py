@@ -1,34 +1,30 @@
-"""What a board has read, kept between sittings: figures by file, size and time of its last change."""
+"""What was worked out of files, kept between sittings: a file is read again when it has changed."""
 
 from __future__ import annotations
 
 import os
-import tempfile
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from ctxkit.boards.tallied import Tallied
-
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
+    from pathlib import Path
 
-VERSION = 1
-"""Of what a row means; a file of another version is not read."""
-_MOST = 256 << 20
-"""Bytes of a file that is read."""
+_MOST = 100_000
+"""Files that are remembered, those that were read last."""
+_LARGEST = 256 << 20
+"""Bytes of notes that are read."""
 
 
-class Stamp(msgspec.Struct, frozen=True, gc=False):
+class Stamp(msgspec.Struct, frozen=True, kw_only=True):
     """A file as it was when it was read."""
 
     path: str
+    modified: float
+    """When it was written to last, in seconds since 1970."""
     size: int
-    changed: int
-    """Nanoseconds since 1970."""
+    """Bytes."""
 
     @classmethod
     def of(cls, path: Path) -> Stamp | None:
@@ -37,60 +33,74 @@ class Stamp(msgspec.Struct, frozen=True, gc=False):
             told = path.stat()
         except (OSError, ValueError):
             return None
-        return cls(str(path.absolute()), told.st_size, told.st_mtime_ns)
+        where = os.path.abspath(path)  # noqa: PTH100  without `..`
+        return cls(path=where, modified=told.st_mtime, size=told.st_size)
 
 
-class _File(msgspec.Struct):
-    version: int
-    rows: dict[str, tuple[int, int, tuple[Tallied, ...]]]
+S = TypeVar("S", bound=Stamp)
 
 
-class Kept:
-    """Rows by file. As a context it is read when entered, and written when left where something was added.
+class FileNotes(Generic[S]):
+    """What is known of files, in a file of JSON lines for its owner only.
 
-    A file that cannot be read or written is done without: it only saves time.
+    The first line names what the others mean and the kit that wrote them; those of another kit are
+    not read. Notes that cannot be read or written are done without: they only save time.
+
+    Args:
+        path: the file of the notes.
+        kind: what a line is: a stamp, and what was worked out.
+        version: of what a line means.
+        kit: the version of the kit.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
-        self.path = path or place() / "board.msgpack"
-        self._rows: dict[str, tuple[int, int, tuple[Tallied, ...]]] = {}
+    def __init__(self, path: Path, kind: type[S], version: int, kit: str) -> None:
+        self.path = path
+        self._head = {path.stem: version, "ctxkit": kit}
+        self._known: dict[str, S] = {}
         self._new = False
+        with suppress(OSError, ValueError, RecursionError, msgspec.MsgspecError):
+            self._load(kind)
 
-    def get(self, stamp: Stamp) -> tuple[Tallied, ...] | None:
-        """Return the rows of a file; None where it was not read as it is now."""
-        size, changed, rows = self._rows.get(stamp.path, (-1, -1, ()))
-        return rows if (size, changed) == (stamp.size, stamp.changed) else None
+    def _load(self, kind: type[S]) -> None:
+        if self.path.stat().st_size > _LARGEST:
+            return
+        first, _, rest = self.path.read_bytes().partition(b"\n")
+        if msgspec.json.decode(first) == self._head:
+            lines = msgspec.json.Decoder(kind).decode_lines(rest)
+            self._known = {each.path: each for each in lines}
 
-    def put(self, stamp: Stamp, rows: tuple[Tallied, ...]) -> None:
-        """Keep the rows of a file."""
-        self._rows[stamp.path] = (stamp.size, stamp.changed, rows)
+    def get(self, stamp: Stamp) -> S | None:
+        """Return what is known of a file; None where it was not read as it is now."""
+        was = self._known.get(stamp.path)
+        same = was is not None and (was.modified, was.size) == (stamp.modified, stamp.size)
+        return was if same else None
+
+    def put(self, entry: S) -> None:
+        """Note what was worked out of a file."""
+        self._known.pop(entry.path, None)
+        self._known[entry.path] = entry
         self._new = True
 
-    def __enter__(self) -> Self:
-        with suppress(OSError, msgspec.MsgspecError, ValueError):
-            if self.path.stat().st_size <= _MOST:
-                found = msgspec.msgpack.decode(self.path.read_bytes(), type=_File)
-                self._rows = found.rows if found.version == VERSION else {}
-        return self
+    def all(self) -> list[S]:
+        """Return what is known of all files that were ever read."""
+        return list(self._known.values())
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def write(self) -> None:
+        """Write the notes for the next sitting, whole or not at all, where something is new."""
         if not self._new:
             return
+        from ctxkit.tools.held_folders import Folder
+
+        told: list[Any] = [self._head, *self.all()[-_MOST:]]
         with suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=".board-")
-            try:
-                with os.fdopen(handle, "wb") as f:
-                    f.write(msgspec.msgpack.encode(_File(VERSION, self._rows)))
-                Path(name).replace(self.path)  # whole or not at all; only the user may read it
-            except OSError:
-                Path(name).unlink(missing_ok=True)
+            with Folder(self.path.parent.resolve()) as folder:
+                folder.write(self.path.name, map(_line, told))
+        self._new = False
 
 
-def place() -> Path:
-    """Return the folder of what is kept: `CTXKIT_CACHE`, else `ctxkit` in the user's caches."""
-    told = os.environ.get("CTXKIT_CACHE")
-    if told:
-        return Path(told).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "ctxkit"
+def _line(entry: Any) -> bytes:
+    try:
+        return msgspec.json.encode(entry) + b"\n"
+    except UnicodeEncodeError:  # of a path that is no UTF-8: its file is read each time
+        return b""

@@ -1,29 +1,41 @@
-"""`ctxkit.board`: all sessions of a folder in one table, grouped and filtered by hand, read once."""
+"""`ctxkit.board`: all sessions of a folder in one table, grouped and filtered by hand,
+read once.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.amounts import MISSING, counted, dollars, known, number, tokens
-from ctxkit.boards.kept import Kept, Stamp
+import msgspec
+
+from ctxkit.amounts import MISSING, counted, dollars, number, tokens
+from ctxkit.boards.kept import FileNotes, Stamp
 from ctxkit.boards.tallied import Tallied, family, tallied
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
 from ctxkit.markup import escape, line
-from ctxkit.readers.catalogue import read_all
-from ctxkit.readers.folders import LOGS, find
+from ctxkit.readers.log_folders import LOGS, find
+from ctxkit.readers.reader_names import read_all
 from ctxkit.sheets import INK, Box, Heading, Tabular
+from ctxkit.tokens.vocabularies import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     import pandas as pd
 
+    from ctxkit.boards.board_view import BoardView
     from ctxkit.session import Session
+
+    Holds = Callable[[Tallied], bool]
 
 WAYS: dict[str, Callable[[Tallied], str]] = {
     "day": lambda r: _day(r.started),
@@ -33,14 +45,18 @@ WAYS: dict[str, Callable[[Tallied], str]] = {
     "agent": lambda r: r.agent,
 }
 """How sessions are put together."""
-_TEXT, _PAGE = 12, 300
+_TEXT, _PAGE = 12, 100
 _HIGH = 520
-_FIRST = 3.5
+_FIRST = 2.0
 """Seconds that the first look reads; what is left is read by `go_on`."""
 _LAST = 253_402_300_799
-_HEADS = (
+FILE, VERSION = "board.jsonl", 1
+"""The notes of what was read, and of what their lines mean."""
+HEADS = (
     Heading("#", "its number: board.open(number) reads it"),
-    Heading("session", "its title, else what was asked first; id and file when pointed at", number=False),
+    Heading(
+        "session", "its title, else what was asked first; id and file when pointed at", number=False
+    ),
     Heading("day", "when it began, UTC", number=False),
     Heading("calls", "requests to a model", spare=True),
     Heading("spend", "dollars, compactions included, subagents apart"),
@@ -71,14 +87,33 @@ _FILTER = (
 """Shows the rows that hold every word."""
 
 
-class Board:
-    """Rows of sessions, newest first. `where` and `by` make smaller boards and sums; `open` reads one whole."""
+class FileRows(Stamp, frozen=True, kw_only=True):
+    """A file, and the rows of its sessions; none where it cannot be read."""
 
-    def __init__(self, rows: list[Tallied], *, waiting: list[Stamp] | None = None, failed_n: int = 0) -> None:
+    rows: tuple[Tallied, ...]
+
+
+class Board:
+    """Rows of sessions, newest first. `where` and `by` make smaller boards and sums; `open` reads
+    one whole.
+    """
+
+    def __init__(
+        self,
+        rows: list[Tallied],
+        *,
+        waiting: list[Stamp] | None = None,
+        failed_n: int = 0,
+        holds: Holds = lambda _: True,
+    ) -> None:
         self.rows = rows
         self.failed_n = failed_n
         """Files that could not be read."""
         self._waiting = waiting or []
+        self._holds = holds
+        self.again: Callable[[], Board] | None = None
+        """Looks again at the files that it was made of."""
+        self.follows = False
 
     @property
     def waiting_n(self) -> int:
@@ -97,30 +132,28 @@ class Board:
         """
         if not 0 <= number < len(self.rows):
             raise BadArguments(f"The board has rows 0 to {len(self.rows) - 1}, not {number}.")
-        row = self.rows[number]
-        for session in read_all(row.path, progress=False):
-            for each in family(session):
-                if line(each.id, 200) == row.id:
-                    return each
-        raise BadArguments(f"{row.path!r} does not hold the session {row.id!r} any more: make the board again.")
+        return opened(self.rows[number])
 
     def where(self, words: str = "", **columns: str) -> Board:
-        """Return the rows that hold every word, and whose columns are as given: ``where(project="cli")``.
+        """Return the rows that hold every word, and whose columns are as given:
+        ``where(project="cli")``.
 
         Raises:
             BadArguments: there is no such column.
         """
         for name in columns:
             if name not in WAYS:
-                raise BadArguments(f"where() takes {', '.join(WAYS)}, not {name!r}.{did_you_mean(name, WAYS)}")
+                raise BadArguments(
+                    f"where() takes {', '.join(WAYS)}, not {name!r}.{did_you_mean(name, WAYS)}"
+                )
         asked = words.lower().split()
-        rows = [
-            r
-            for r in self.rows
-            if all(WAYS[name](r) == value for name, value in columns.items())
-            and all(word in _said(r) for word in asked)
-        ]
-        return Board(rows, waiting=self._waiting, failed_n=self.failed_n)
+
+        def holds(r: Tallied) -> bool:
+            same = all(WAYS[name](r) == value for name, value in columns.items())
+            return same and self._holds(r) and all(word in _said(r) for word in asked)
+
+        rows = list(filter(holds, self.rows))
+        return Board(rows, waiting=self._waiting, failed_n=self.failed_n, holds=holds)
 
     def by(self, way: str) -> Tabular:
         """Return one row a day, project, tool, model or agent, the dearest first.
@@ -129,7 +162,9 @@ class Board:
             BadArguments: there is no such way.
         """
         if way not in WAYS:
-            raise BadArguments(f"by() takes one of {', '.join(WAYS)}, not {way!r}.{did_you_mean(str(way), WAYS)}")
+            raise BadArguments(
+                f"by() takes one of {', '.join(WAYS)}, not {way!r}.{did_you_mean(str(way), WAYS)}"
+            )
         groups: dict[str, list[Tallied]] = defaultdict(list)
         for row in self.rows:
             groups[WAYS[way](row)].append(row)
@@ -139,17 +174,41 @@ class Board:
 
     def frame(self) -> pd.DataFrame:
         """Return the rows as a DataFrame."""
-        import msgspec
         import pandas as pd
 
         columns = [n for n in Tallied.__struct_fields__ if n != "spark"]
         made = pd.DataFrame([msgspec.structs.asdict(r) for r in self.rows], columns=columns)
         made["started"] = pd.to_datetime(made["started"].astype("float64"), unit="s", utc=True)
-        return made.astype({c: "Int64" for c in columns if c.endswith("_n") or c == "peak"} | {"usd": "Float64"})
+        return made.astype(
+            {c: "Int64" for c in columns if c.endswith("_n") or c == "peak"} | {"usd": "Float64"}
+        )
 
     def go_on(self, seconds: float | None = None) -> Board:
-        """Read on where the first look stopped, for so many seconds or to the end, and return the whole board."""
-        return _read(self._waiting, list(self.rows), seconds, self.failed_n)
+        """Read on where the first look stopped, for so many seconds or to the end; return all rows.
+
+        Of a board that `where` made, those that it asked for.
+        """
+        until = None if seconds is None else time.monotonic() + seconds
+        rows, waiting, failed_n = list(self.rows), list[Stamp](), self.failed_n
+        kept = FileNotes(cache_folder() / FILE, FileRows, VERSION, version("ctxkit"))
+        try:
+            for stamp in self._waiting:
+                found = kept.get(stamp)
+                if found is None and until is not None and time.monotonic() > until:
+                    waiting.append(stamp)
+                    continue
+                if found is None:
+                    found = FileRows(**msgspec.structs.asdict(stamp), rows=_rows(stamp))
+                    kept.put(found)
+                failed_n += not found.rows and Path(stamp.path).suffix.lower() in LOGS
+                rows += filter(self._holds, found.rows)
+        finally:
+            kept.write()
+        unique = {(r.path, r.id): r for r in rows}
+        newest = sorted(unique.values(), key=lambda r: -(r.started or 0.0))
+        made = Board(newest, waiting=waiting, failed_n=failed_n, holds=self._holds)
+        made.again, made.follows = self.again, self.follows
+        return made
 
     @property
     def head(self) -> str:
@@ -159,18 +218,31 @@ class Board:
         unknown = len(self.rows) - len(usd)
         told += f" ({number(unknown)} without a price)" if usd and unknown else ""
         told += f"; {counted(self.failed_n, 'file')} could not be read" if self.failed_n else ""
-        return told + (f"; {number(self.waiting_n)} files wait: board.go_on() reads them" if self._waiting else "")
+        return told + (
+            f"; {number(self.waiting_n)} files wait: board.go_on() reads them"
+            if self._waiting
+            else ""
+        )
 
     def table(self, rows: int = _PAGE) -> Tabular:
         """Return the newest rows as a table."""
-        made = tuple(_row(i, r) for i, r in enumerate(self.rows[:rows]))
+        made = tuple(row_of(i, r) for i, r in enumerate(self.rows[:rows]))
         more = len(self.rows) - len(made)
-        return Tabular(_HEADS, made, legend=f"and {number(more)} more: where() and by() see them all" if more else "")
+        return Tabular(
+            HEADS,
+            made,
+            legend=f"and {number(more)} more: where() and by() see them all" if more else "",
+        )
 
     def to_text(self) -> str:
         """Return the display as lines of text, 80 columns wide."""
         made = self.table(_TEXT)
-        parts = [self.head, made.to_text(), made.legend, self.by("project").to_text() if self.rows else ""]
+        parts = [
+            self.head,
+            made.to_text(),
+            made.legend,
+            self.by("project").to_text() if self.rows else "",
+        ]
         return "\n\n".join(filter(None, parts))
 
     def _repr_html_(self) -> str:
@@ -178,78 +250,121 @@ class Board:
         if not self.rows:
             return f'<div class="ctxkit-board" style="{INK}">{head}</div>'
         sums = "".join(
-            f"<details><summary>by {way}</summary>{self.by(way).to_html(high=300)}</details>" for way in WAYS
+            f"<details><summary>by {way}</summary>{_first(self.by(way)).to_html(high=300)}</details>"
+            for way in WAYS
         )
         box = (
-            '<input type="search" placeholder="words that a row must hold" aria-label="words that a row must hold" '
-            f'style="width:24em;margin:4px 0" oninput="{escape(_FILTER)}">'
+            '<input type="search" placeholder="words that a row must hold" aria-label="words that'
+            f' a row must hold" style="width:24em;margin:4px 0" oninput="{escape(_FILTER)}">'
         )
         rows = f"<div>{box}{self.table().to_html(high=_HIGH)}</div>"
         return f'<div class="ctxkit-board" style="{INK}">{head}{sums}{rows}</div>'
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002
-        return {"text/plain": self.to_text(), "text/html": self._repr_html_()}
+    def view(self) -> BoardView:
+        """Return the widget that shows it: filters, sorted heads, a click that reads a session.
+
+        Read on and followed it has more rows than this board: they are in its `board`.
+        """
+        from ctxkit.boards.board_view import BoardView
+
+        return BoardView(self)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:  # noqa: ARG002
+        if "ipykernel" not in sys.modules:
+            return {"text/plain": self.to_text(), "text/html": self._repr_html_()}
+        return self.view()._repr_mimebundle_()
 
     def __repr__(self) -> str:
         return self.to_text()
 
 
-def board(where: str | os.PathLike[str], *, seconds: float | None = _FIRST) -> Board:
+def board(
+    where: str | os.PathLike[str] | None = None,
+    *,
+    seconds: float | None = _FIRST,
+    follow: bool = False,
+) -> Board:
     """Return all sessions of a folder or a glob in one table, the newest first.
 
-    What was read is kept beside the user's other caches (`CTXKIT_CACHE`, else `~/.cache/ctxkit`: figures and titles,
-    no messages), so that only files that changed are read again.
+    In a notebook it is filtered, sorted and grouped by hand, a click reads a session, and what was
+    not read yet comes by itself. What was read is kept in the cache folder (`CTXKIT_CACHE_DIR`,
+    else the user's own: figures and titles, no messages), so that only files that changed are read
+    again.
 
     Args:
-        where: a folder (everything below it), a file or a glob.
-        seconds: how long the newest files are read before the table is shown; None: until all are. The rest is read
-            by `Board.go_on`.
+        where: a folder (everything below it), a file or a glob; None: what the tools of this
+            machine keep, as `ctxkit.discover` finds it.
+        seconds: how long the newest files are read before the table is shown; None: until all are.
+            The rest is read by `Board.go_on`.
+        follow: whether its display goes on looking for files that are new or have changed.
 
     Raises:
         BadArguments: there is no file.
     """
-    place = Path(os.fspath(where)).expanduser()
-    stamps = [s for f in find(place, lambda _: None) if not f.why and (s := Stamp.of(f.path)) is not None]
+    made = Board([], waiting=_stamps(where)).go_on(seconds)
+    made.again = lambda: Board([], waiting=_stamps(where)).go_on(_FIRST)
+    made.follows = follow
+    return made
+
+
+def _stamps(where: str | os.PathLike[str] | None) -> list[Stamp]:
+    """Return the files that may be sessions, the newest first.
+
+    Raises:
+        BadArguments: there is none.
+    """
+    if where is None:
+        from ctxkit.discoveries import found
+
+        paths = [Path(entry.path) for _, entry, _ in found()]
+    else:
+        place = Path(os.fspath(where)).expanduser()
+        paths = [f.path for f in find(place, lambda _: None) if not f.why]
+    stamps = [s for path in paths if (s := Stamp.of(path)) is not None]
     if not stamps:
-        raise BadArguments(f"There is no file at {str(where)!r}.")
-    return _read(sorted(stamps, key=lambda s: -s.changed), [], seconds, 0)
+        raise BadArguments(
+            f"There is no file at {str(where)!r}."
+            if where is not None
+            else "No tool keeps sessions on this machine: give a folder."
+        )
+    return sorted(stamps, key=lambda s: -s.modified)
 
 
-def _read(stamps: list[Stamp], rows: list[Tallied], seconds: float | None, failed_n: int) -> Board:
-    """Return the board of some files: from what was kept, else read, as long as there is time."""
-    until = None if seconds is None else time.monotonic() + seconds
-    waiting: list[Stamp] = []
-    with Kept() as kept:
-        for stamp in stamps:
-            found = kept.get(stamp)
-            if found is None and until is not None and time.monotonic() > until:
-                waiting.append(stamp)
-                continue
-            if found is None:
-                found = _rows(stamp)
-                kept.put(stamp, found)
-            failed_n += not found and Path(stamp.path).suffix.lower() in LOGS
-            rows.extend(found)
-    unique = {(r.path, r.id): r for r in rows}
-    newest = sorted(unique.values(), key=lambda r: -(r.started or 0.0))
-    return Board(newest, waiting=waiting, failed_n=failed_n)
+def opened(row: Tallied) -> Session:
+    """Return the session of a row, read from its file.
 
-
-_NONE: tuple[Tallied, ...] = ()
+    Raises:
+        BadArguments: its file holds it no more.
+        ReadError: the file cannot be read.
+    """
+    for session in read_all(row.path, progress=False):
+        for each in family(session):
+            if line(each.id, 200) == row.id:
+                return each
+    raise BadArguments(
+        f"{row.path!r} does not hold the session {row.id!r} any more: make the board again."
+    )
 
 
 def _rows(stamp: Stamp) -> tuple[Tallied, ...]:
     try:
-        return tuple(tallied(each, stamp.path) for s in read_all(stamp.path, progress=False) for each in family(s))
+        return tuple(
+            tallied(each, stamp.path)
+            for s in read_all(stamp.path, progress=False)
+            for each in family(s)
+        )
     except (CtxkitError, OSError, ValueError, ArithmeticError, LookupError):
-        return _NONE
+        return ()
 
 
 def _said(r: Tallied) -> str:
-    return " ".join(filter(None, (r.title, r.project, r.tool, r.model, r.agent, r.id, r.path))).lower()
+    return " ".join(
+        filter(None, (r.title, r.project, r.tool, r.model, r.agent, r.id, r.path))
+    ).lower()
 
 
-def _row(i: int, r: Tallied) -> tuple[Box, ...]:
+def row_of(i: int, r: Tallied) -> tuple[Box, ...]:
+    """Return a row as cells under `HEADS`."""
     cuts = number(r.compactions_n) + " thrashes" * bool(r.thrash)
     return (
         Box(number(i), float(i)),
@@ -268,10 +383,20 @@ def _row(i: int, r: Tallied) -> tuple[Box, ...]:
     )
 
 
+def _first(table: Tabular) -> Tabular:
+    """Return the dearest rows of sums."""
+    more = len(table.rows) - _PAGE
+    legend = f"and {number(more)} more" if more > 0 else ""
+    return replace(table, rows=table.rows[:_PAGE], legend=legend)
+
+
 def _group(name: str, rows: list[Tallied]) -> tuple[Box, ...]:
     usd = _sum(r.usd for r in rows)
     peak = max((r.peak for r in rows if r.peak is not None), default=None)
-    sums = [_sum(getattr(r, c) for r in rows) for c in ("compactions_n", "misses_n", "thrash", "errors_n")]
+    sums = [
+        _sum(getattr(r, c) for r in rows)
+        for c in ("compactions_n", "misses_n", "thrash", "errors_n")
+    ]
     return (
         Box(name),
         Box(number(len(rows)), float(len(rows))),
@@ -282,18 +407,23 @@ def _group(name: str, rows: list[Tallied]) -> tuple[Box, ...]:
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    known_ = [v for v in values if v is not None]
-    return float(sum(known_)) if known_ else None
+    known = [v for v in values if v is not None]
+    return float(sum(known)) if known else None
 
 
 def _float(value: float | None) -> float | None:
-    return float(value) if known(value) and value is not None else None
+    return None if value is None else float(value)
 
 
 def _day(at: float | None) -> str:
     if at is None or not 0 <= at < _LAST:
         return MISSING
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
+    return _date(int(at) // 86_400)
+
+
+@cache
+def _date(days: int) -> str:
+    return datetime.fromtimestamp(days * 86_400, UTC).strftime("%Y-%m-%d")
 
 
 def _spark(sizes: tuple[int, ...]) -> str:
@@ -303,6 +433,7 @@ def _spark(sizes: tuple[int, ...]) -> str:
     top, step = max(sizes) or 1, 80 / max(len(sizes) - 1, 1)
     points = " ".join(f"{i * step:.0f},{17 - 15 * n / top:.0f}" for i, n in enumerate(sizes))
     return (
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 80 18" width="80" height="18" aria-hidden="true">'
-        f'<polyline points="{points}" fill="none" stroke="#3a93cc" stroke-width="1.5"/></svg>'
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 80 18" width="80" height="18"'
+        f' aria-hidden="true"><polyline points="{points}" fill="none" stroke="#3a93cc"'
+        ' stroke-width="1.5"/></svg>'
     )

@@ -6,21 +6,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ctxkit.frames import frame
+from ctxkit.frames.per_session import rows
 from ctxkit.markup import line
 from ctxkit.metrics.accounts import accounts
 from ctxkit.metrics.misses import misses
 from ctxkit.metrics.thrash import thrash
 from ctxkit.redaction import redact
-from ctxkit.titles import began, project_of, title_of
+from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ctxkit.session import Session
 
-_RUN, _PAID = 3, 0.5
-"""As the column `thrash` of a score has it: cuts in a row without progress, or most did not pay."""
 POINTS = 24
 """Points of a sparkline."""
 
@@ -54,34 +52,35 @@ class Tallied(msgspec.Struct, frozen=True, gc=False):
 
 
 def tallied(session: Session, path: str = "") -> Tallied:
-    """Return the row of a session; `path`: the file that it was read from, where it does not say."""
-    (row,) = frame(session, per="session").to_dict("records")
+    """Return the row of a session; `path`: the file that it was read from, where it does
+    not say.
+    """
+    row = {name: values[0] for name, values in rows([session]).items()}
     bill = accounts(session)
     whole = not (bill.unpriced_n or bill.unpriced_summaries_n)
     usd = bill.total_usd if whole else None
-    own = row["cost_usd"]
     found = misses(session) if session.has_cache else ()
-    failed = [_plain(row[c]) for c in ("tool_errors_n", "failed_calls_n")]
+    failed = row["tool_errors_n"], row["failed_calls_n"]
     held = thrash(session) if session.edits and session.calls else None
-    said = 0 if held is None else sum(c.unpaid is not None for c in held.cuts)
-    idle = said > 1 and held is not None and (held.anti_thrash or 0.0) < _PAID
     return Tallied(
         id=line(session.id, 200),
         title=line(redact(title_of(session, 200)), 120),
         path=path or session.path_ or "",
-        started=began(session),
-        project=project_of(session),
+        started=row["ts"],
+        project=row["project"],
         tool=line(session.product or session.format, 40),
-        model=line(str(row["model"]), 60) if isinstance(row["model"], str) else None,
+        model=None if row["model"] is None else line(row["model"], 60),
         agent=line(session.agent, 40),
         parent=session.parent,
         calls_n=len(session.calls),
-        turns_n=int(row["turns_n"]),
-        usd=usd if usd is not None or session.has_usage else _dollars(own),
-        peak=_plain(row["peak_tokens"]),
-        compactions_n=_plain(row["compactions_n"]),
-        misses_n=sum(m is not None and m.kind != "cold_start" for m in found) if session.has_cache else None,
-        thrash=None if held is None else idle or held.no_progress_run >= _RUN,
+        turns_n=row["turns_n"],
+        usd=usd if usd is not None or session.has_usage else row["cost_usd"],
+        peak=row["peak_tokens"],
+        compactions_n=row["compactions_n"],
+        misses_n=sum(m is not None and m.kind != "cold_start" for m in found)
+        if session.has_cache
+        else None,
+        thrash=None if held is None else held.thrash,
         errors_n=None if failed[0] is None else sum(n or 0 for n in failed),
         spark=_spark(session),
     )
@@ -100,11 +99,3 @@ def _spark(session: Session) -> tuple[int, ...]:
     sizes = [n for u in usages if u is not None and (n := u.prompt_tokens)]
     step = -(-len(sizes) // POINTS) or 1
     return tuple(max(sizes[i : i + step]) for i in range(0, len(sizes), step))
-
-
-def _plain(value: object) -> int | None:
-    return int(value) if isinstance(value, (int, float)) and value == value else None  # noqa: PLR0124
-
-
-def _dollars(value: object) -> float | None:
-    return float(value) if isinstance(value, float) and value == value else None  # noqa: PLR0124

@@ -12,22 +12,26 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ctxkit.cache.calls import Asked
+    from ctxkit.cache.cached_calls import ForeseenCall
 
 Cause = Literal[
     "cold_start",
     "prefix_change",
     "compaction",
     "too_short",
+    "ttl_expiry_prefix",
     "ttl_expiry",
     "effort_change",
     "resumed",
+    "tools_loaded",
     "reasoning_dropped",
     "changed_earlier",
     "retry",
     "unexplained",
 ]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
+PAUSES: tuple[Cause, ...] = ("ttl_expiry", "ttl_expiry_prefix")
+"""Causes that are a pause longer than the cache lives."""
 _FALL = 1000
 """A prompt smaller by this many tokens than the one before has lost earlier messages."""
 _BLOCKS = {"openai": 128, "deepseek": 64, "kimi": 256}
@@ -36,60 +40,74 @@ _REPLIES = frozenset({"deepseek"})
 """Providers that cache the reply with its prompt."""
 
 
-class Rule(NamedTuple):
+class MissRule(NamedTuple):
     """One cause."""
 
     name: Cause
     words: str
     """What the log shows, for a person to read."""
-    holds: Callable[[Asked], bool]
+    holds: Callable[[ForeseenCall], bool]
 
 
 RULES = (
-    Rule("prefix_change", "the first call of another model", lambda a: a.switched),
-    Rule("cold_start", "the first call of an agent", lambda a: a.before is None),
-    Rule("compaction", "a compaction since the call before", lambda a: a.edited),
-    Rule(
+    MissRule("prefix_change", "the first call of another model", lambda a: a.switched),
+    MissRule("cold_start", "the first call of an agent", lambda a: a.before is None),
+    MissRule("compaction", "a compaction since the call before", lambda a: a.edited),
+    MissRule(
         "too_short",
         "the prompt before was shorter than what the provider caches",
         lambda a: (a.before or 0) < a.least,
     ),
-    Rule(
+    MissRule(
+        "ttl_expiry_prefix",
+        "such a pause in Claude Code from 2.1 on: of the prompt, what all its sessions begin with "
+        "can still be there",
+        lambda a: a.expired and a.common,
+    ),
+    MissRule(
         "ttl_expiry",
         "a pause longer than the cache lives (five minutes, or an hour by the class of its writes)",
-        lambda a: a.gap is not None and a.gap >= a.life,
+        lambda a: a.expired,
     ),
-    Rule(
+    MissRule(
         "effort_change",
         "the model was set to think more or less (Claude)",
         lambda a: a.other_effort and a.family == "anthropic",
     ),
-    Rule(
+    MissRule(
         "resumed",
         "the program was started anew, or given another model, tools or plugins",
         lambda a: a.restarted,
     ),
-    Rule(
+    MissRule(
+        "tools_loaded",
+        "the first search for further tools (Claude Code): what it finds is laid before the "
+        "messages",
+        lambda a: a.tools_loaded,
+    ),
+    MissRule(
         "reasoning_dropped",
         "a turn starts with a smaller prompt: old reasoning was taken out (OpenAI)",
         lambda a: a.family == "openai" and a.turn_starts and a.prompt < (a.before or 0),
     ),
-    Rule(
+    MissRule(
         "changed_earlier",
         "earlier messages were changed or left out: the prompt fell without a mark",
         lambda a: a.prompt < (a.before or 0) - _FALL,
     ),
-    Rule("retry", "a call was refused since the call before, or before that", lambda a: a.retried),
+    MissRule(
+        "retry", "a call was refused since the call before, or before that", lambda a: a.retried
+    ),
 )
 """In the order in which they are tried; the first that holds is the cause."""
 
 
-def cause(asked: Asked) -> Cause:
+def cause(asked: ForeseenCall) -> Cause:
     """Return the cause that a miss at this call would have, `unexplained` where no rule holds."""
     return next((r.name for r in RULES if r.holds(asked)), "unexplained")
 
 
-def warm(asked: Asked) -> int:
+def warm(asked: ForeseenCall) -> int:
     """Return what a call reads whose cache is there: what it shares with the one before.
 
     Measured: Anthropic reads all of it, OpenAI whole blocks of 128 tokens, Kimi of 256, and
@@ -105,7 +123,7 @@ def floored(tokens: int, family: str) -> int:
     return tokens // block * block
 
 
-def before_reasoning(asked: Asked) -> int:
+def before_reasoning(asked: ForeseenCall) -> int:
     """Return what is read where old reasoning was taken out: up to where the turn before began."""
     return floored(min(asked.turn_before or 0, asked.prompt), asked.family)
 
@@ -120,6 +138,7 @@ def missed(expected: int, read: int) -> bool:
 
 
 UNNAMED = (
+    "second call",
     "turn start",
     "inside a turn",
     "turn start, no clock",
@@ -128,7 +147,7 @@ UNNAMED = (
 """Classes of calls that no rule speaks of. Without a clock the pauses are among their misses."""
 
 
-def kind(asked: Asked) -> str:
+def kind(asked: ForeseenCall) -> str:
     """Return the class whose rate of misses a call shares: its cause, finer where that tells more.
 
     A first call counts by the line of versions: from 2.1 on Claude Code's mostly find a prefix
@@ -138,9 +157,13 @@ def kind(asked: Asked) -> str:
     name = cause(asked)
     if name == "cold_start":
         return f"{name} {asked.line}"
+    if name == "compaction" and asked.expired:
+        return f"{name} later"
     if name == "ttl_expiry":
         gap = asked.gap or 0.0
         return f"{name} {'10m' if gap < 600 else '60m' if gap < 3600 else 'later'}"
-    if name == "unexplained":
-        return UNNAMED[(not asked.turn_starts) + 2 * (asked.gap is None)]
-    return name
+    if name != "unexplained":
+        return name
+    if asked.second and asked.gap is not None:
+        return UNNAMED[0]
+    return UNNAMED[1 + (not asked.turn_starts) + 2 * (asked.gap is None)]

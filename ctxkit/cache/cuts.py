@@ -5,9 +5,9 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.cache.calls import asked
+from ctxkit.cache.cache_counts import recorded_reads
+from ctxkit.cache.cached_calls import asked
 from ctxkit.cache.causes import cause
-from ctxkit.cache.counts import recorded_reads
 from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def after_cuts(session: Session) -> tuple[AfterCut, ...]:
     """
     pairs = zip(asked(session), recorded_reads(session), strict=True)
     cut = [(a, read) for a, read in pairs if cause(a) == "compaction"]
-    dead = [a.gap is not None and a.gap >= a.life for a, _ in cut]
+    dead = [a.expired for a, _ in cut]
     found = []
     for i, (a, read) in enumerate(cut):
         others = [r for k, (_, r) in enumerate(cut) if k != i and not dead[k]]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ctxkit.cache.calls import HOUR, cache_life
+from ctxkit.cache.cached_calls import HOUR, cache_life
 from ctxkit.prices import price
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.cache.calls import Asked
+    from ctxkit.cache.cached_calls import ForeseenCall
     from ctxkit.session import Session
 
 
@@ -31,7 +31,7 @@ class Dollars(NamedTuple):
         return np.asarray((self.whole - self.saved * reads).sum(axis=-1))
 
 
-def dollars(session: Session, known: Sequence[Asked]) -> Dollars | None:
+def dollars(session: Session, known: Sequence[ForeseenCall]) -> Dollars | None:
     """Return what calls cost by the table of prices; None where one has no price.
 
     What is not read is written, at the price of the life that the session's writes have, or sent

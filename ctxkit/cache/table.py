@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ctxkit.cache.counts import HEAD, Taught, recorded_reads
+from ctxkit.cache.cache_counts import HEAD, Taught, recorded_reads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

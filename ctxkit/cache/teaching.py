@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ctxkit.cache.calls import asked
-from ctxkit.cache.counts import taught
+from ctxkit.cache.cache_counts import taught
+from ctxkit.cache.cached_calls import asked
 from ctxkit.cache.predictions import STRETCH, prediction
 from ctxkit.cache.rates import LONG
 from ctxkit.cache.table import others, teaches
@@ -15,7 +15,7 @@ from ctxkit.cache.table import others, teaches
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ctxkit.cache.counts import Taught
+    from ctxkit.cache.cache_counts import Taught
     from ctxkit.cache.predictions import Prediction
     from ctxkit.session import Session
 
@@ -44,11 +44,12 @@ def teach(sessions: Sequence[Session]) -> tuple[Taught, ...]:
 
 
 def _stretch(found: Prediction) -> float | None:
-    """Return how many unstretched half widths the record lies from what was foretold."""
+    """Return how many unstretched half widths the record lies above what was foretold."""
     if found.error is None or found.low is None or found.high is None:
         return None
     half = found.error - found.low if found.error > 0 else found.high - found.error
-    return min(abs(found.error) * STRETCH / half, _MOST) if half else None
+    off = -found.error * STRETCH / half if half else None
+    return None if off is None else min(max(off, -_MOST), _MOST)
 
 
 def left_out(

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import click
 
 from ctxkit.commands import options
-from ctxkit.commands.printing import Head, Out
+from ctxkit.commands.printing import Out, TableHead, records
 from ctxkit.keeping import keep
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 HEADS = (
-    Head("tool", "tool", most=11),
-    Head("path", "file", wide=True),
-    Head("what", "what"),
-    Head("size_bytes", "bytes", "count"),
-    Head("packed_bytes", "packed", "count"),
+    TableHead("tool", "tool", most=11),
+    TableHead("path", "file", wide=True),
+    TableHead("what", "what"),
+    TableHead("size_bytes", "bytes", "count"),
+    TableHead("packed_bytes", "packed", "count"),
 )
 
 
@@ -27,10 +23,9 @@ HEADS = (
 @click.argument("folder", type=click.Path(file_okay=False))
 @options.tool
 @options.answer
-def keep_(out: Out, *, folder: Path, tool: str | None) -> None:
+def keep_(out: Out, *, folder: str, tool: str | None) -> None:
     """Copy the sessions of known tools into FOLDER: only what is new of them, when called again."""
-    frame = keep(folder, tools=tool)
-    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    rows = records(keep(folder, tools=tool))
     told = Counter(row["what"] for row in rows)
     note = ", ".join(f"{n:,} {what}" for what, n in told.items()) or "no session was found"
     shown = rows if out.json else [r for r in rows if r["what"] != "same"]

@@ -38,9 +38,13 @@ def doctor_(context: click.Context, out: Out) -> None:
     """Say whether notebook, widgets, tokenizer, folders and models are ready."""
     found = [check() for check in CHECKS]
     if out.json or out.html:
-        from ctxkit.commands.printing import Head
+        from ctxkit.commands.printing import TableHead
 
-        heads = (Head("about", "about"), Head("state", "state"), Head("told", "what"))
+        heads = (
+            TableHead("about", "about"),
+            TableHead("state", "state"),
+            TableHead("told", "what"),
+        )
         out.table("ctxkit doctor", heads, [f._asdict() for f in found])
     else:
         show((), (), [f"{_SIGNS[f.state]:<3} {f.about}: {f.told}" for f in found])

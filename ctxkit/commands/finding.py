@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,29 +26,12 @@ _LEAST = 4
 _SHOWN = 5
 
 
-class SessionName(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
-    """A word that names a session, completed by files and by what was listed before."""
+class Word(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
+    """A word of the command line, with what a shell may complete it to."""
 
-    name = "session"
-
-    def shell_complete(
-        self,
-        ctx: Any,  # noqa: ARG002
-        param: Any,  # noqa: ARG002
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        """Return sessions by id; files are left to the shell."""
-        from ctxkit.commands.seen import Seen
-
-        ids = [(s.id, s.title) for log in Seen().logs() for s in log.sessions or ()]
-        found = [CompletionItem(i, help=t) for i, t in ids if i.startswith(incomplete)][:50]
-        return [*found, CompletionItem(incomplete, type="file")]
-
-
-class RulesName(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
-    """Words for rules, completed by the presets."""
-
-    name = "rules"
+    def __init__(self, name: str, offered: Callable[[str], list[CompletionItem]]) -> None:
+        self.name = name
+        self._offered = offered
 
     def shell_complete(
         self,
@@ -55,10 +39,26 @@ class RulesName(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has non
         param: Any,  # noqa: ARG002
         incomplete: str,
     ) -> list[CompletionItem]:
-        """Return the presets."""
-        from ctxkit.presets.catalogue import names
+        """Return what begins so."""
+        return self._offered(incomplete)
 
-        return [CompletionItem(n) for n in ("all", *names()) if n.startswith(incomplete)]
+
+def _listed(incomplete: str) -> list[CompletionItem]:
+    """Return sessions that were listed before, by id; files are left to the shell."""
+    from ctxkit.commands.seen import Seen
+
+    ids = [(s.id, s.title) for log in Seen().logs() for s in log.sessions or ()]
+    found = [CompletionItem(i, help=t) for i, t in ids if i.startswith(incomplete)][:50]
+    return [*found, CompletionItem(incomplete, type="file")]
+
+
+def _presets(incomplete: str) -> list[CompletionItem]:
+    from ctxkit.presets.preset_names import names
+
+    return [CompletionItem(n) for n in ("all", *names()) if n.startswith(incomplete)]
+
+
+SESSION_WORD, RULES_WORD = Word("session", _listed), Word("rules", _presets)
 
 
 def session_of(word: str, seen: Seen | None = None) -> Session:
@@ -85,7 +85,7 @@ def meant(word: str, seen: Seen | None = None) -> tuple[str, Sighting | None]:
 
 def opened(path: str, sighting: Sighting | None) -> Session:
     """Return the session of a path; of several the one that was meant."""
-    from ctxkit.readers.catalogue import read, read_all
+    from ctxkit.readers.reader_names import read, read_all
 
     if sighting is not None:
         for session in read_all(path, progress=False):
@@ -108,7 +108,8 @@ def sighted(word: str, seen: Seen | None = None) -> tuple[LogFile, Sighting]:
 
     seen, here = seen or Seen(), files()
     if word == LAST:
-        found = [(log, s) for log in seen.read(here[:1]) for s in log.sessions or ()][:1]
+        newest = ((log, s) for f in here for log in seen.read([f]) for s in log.sessions or ())
+        found = list(islice(newest, 1))
     else:
         paths = {f.path for f in here}
         known = [seen.known(f) for f in here] + [e for e in seen.logs() if e.path not in paths]

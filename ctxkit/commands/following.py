@@ -69,7 +69,7 @@ def _stamp(path: str) -> tuple[float, int]:
 
 def told(session: Session) -> Iterator[str]:
     """Yield a line for each call and each compaction, in their order."""
-    from ctxkit.frames.calls import rows
+    from ctxkit.frames.per_call import rows
     from ctxkit.messages import Edit
 
     of: dict[str, list[Any]] = rows([session])

@@ -8,25 +8,33 @@ from typing import TYPE_CHECKING
 import click
 
 from ctxkit.commands import WORSE, options
-from ctxkit.commands.finding import SessionName
-from ctxkit.commands.printing import Head, Out, dump, lines
+from ctxkit.commands.finding import SESSION_WORD
+from ctxkit.commands.printing import Out, TableHead, dump, lines
 
 if TYPE_CHECKING:
-    from ctxkit.gates.verdicts import GateReport
+    from collections.abc import Callable
+
+    from ctxkit.gates.gate_verdicts import GateReport
 
 HEADS = (
-    Head("rules", "rules", wide=True),
-    Head("figure", "figure"),
-    Head("sessions_n", "sessions", "count"),
-    Head("before", "before"),
-    Head("now", "now"),
-    Head("floor", "noise"),
-    Head("state", "state"),
+    TableHead("rules", "rules", wide=True),
+    TableHead("figure", "figure"),
+    TableHead("sessions_n", "sessions", "count"),
+    TableHead("before", "before"),
+    TableHead("now", "now"),
+    TableHead("floor", "noise"),
+    TableHead("state", "state"),
 )
 
 
+def _number(
+    name: str, default: float, kind: click.IntRange | click.FloatRange, told: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(name, default=default, show_default=True, type=kind, help=told)
+
+
 @click.command()
-@click.argument("sessions", type=SessionName(), nargs=-1)
+@click.argument("sessions", type=SESSION_WORD, nargs=-1)
 @options.some_rules
 @click.option(
     "--baseline",
@@ -35,46 +43,21 @@ HEADS = (
     help="The JSON file of figures to hold against.",
 )
 @click.option("--update", is_flag=True, help="Write the figures of now into the baseline.")
-@click.option(
+@_number(
     "--tolerance",
-    default=0.0,
-    show_default=True,
-    type=click.FloatRange(0, 1, max_open=True),
-    help="Share that a figure may get worse by.",
+    0.0,
+    click.FloatRange(0, 1, max_open=True),
+    "Share that a figure may get worse by.",
 )
 @click.option(
     "--compacted",
     metavar="COMMAND",
     help="Judge a program: messages on stdin, what is left on stdout.",
 )
-@click.option(
-    "--rounds",
-    default=6,
-    show_default=True,
-    type=click.IntRange(1, 100),
-    help="How often the program is asked.",
-)
-@click.option(
-    "--repeat",
-    default=1,
-    show_default=True,
-    type=click.IntRange(1, 100),
-    help="How often all is done, to see the noise.",
-)
-@click.option(
-    "--timeout",
-    default=120.0,
-    show_default=True,
-    type=click.FloatRange(min=0.1),
-    help="Seconds for one answer.",
-)
-@click.option(
-    "--least",
-    default=0.0,
-    show_default=True,
-    type=click.FloatRange(0, 1),
-    help="Share of facts that must outlive all rounds.",
-)
+@_number("--rounds", 6, click.IntRange(1, 100), "How often the program is asked.")
+@_number("--repeat", 1, click.IntRange(1, 100), "How often all is done, to see the noise.")
+@_number("--timeout", 120.0, click.FloatRange(min=0.1), "Seconds for one answer.")
+@_number("--least", 0.0, click.FloatRange(0, 1), "Share of facts that must outlive all rounds.")
 @options.answer
 @click.pass_context
 def gate_(
@@ -107,10 +90,9 @@ def gate_(
     if compacted is not None:
         if rules:
             raise click.UsageError("Give --rules or --compacted, not both.")
-        given = options.sessions_of(sessions) if sessions else None
         report: GateReport = gate_compactor(
             compacted,
-            given,
+            options.sessions_of(sessions) if sessions else None,
             baseline,
             rounds=rounds,
             repeat=repeat,
@@ -124,8 +106,8 @@ def gate_(
             raise click.UsageError(
                 "Give sessions, --rules and --baseline, or a program with --compacted."
             )
-        given = options.sessions_of(sessions)
-        report = gate(given, list(rules), baseline, update=update, tolerance=tolerance)
+        given, chosen = options.sessions_of(sessions), list(rules)
+        report = gate(given, chosen, baseline, update=update, tolerance=tolerance)
     _tell(out, report)
     if not report.ok:
         context.exit(WORSE)

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ctxkit.commands import options
-from ctxkit.commands.printing import Head, Out, dump, lines, say, written
+from ctxkit.commands.printing import CALLS, COST, PEAK, Out, TableHead, dump, lines, say, written
 from ctxkit.markup import line
-from ctxkit.readers.folders import LOGS
+from ctxkit.readers.log_folders import LOGS
 
 if TYPE_CHECKING:
     from ctxkit.commands.seen import LogFile, Sighting
 
 HEADS = (
-    Head("modified", "last", "when"),
-    Head("tool", "tool", most=11),
-    Head("title", "title or id", wide=True),
-    Head("calls_n", "calls", "count"),
-    Head("compactions_n", "cuts", "count"),
-    Head("peak_tokens", "peak", "count"),
-    Head("cost_usd", "cost", "usd"),
+    TableHead("modified", "last", "when"),
+    TableHead("tool", "tool", most=11),
+    TableHead("title", "title or id", wide=True),
+    CALLS,
+    TableHead("compactions_n", "cuts", "count"),
+    PEAK,
+    COST,
 )
 MOST = 20
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ctxkit.commands.finding import RulesName, SessionName, is_path, session_of
+from ctxkit.commands.finding import RULES_WORD, SESSION_WORD, is_path, session_of
 from ctxkit.commands.printing import Out
 from ctxkit.errors import BadArguments
 
@@ -63,12 +63,12 @@ class Since(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has none
 since = click.option("--since", type=Since(), help="Only from then on: 2026-08-31, 12h, 7d, 2w.")
 project = click.option("--project", help="Only of projects with this in their name.")
 tool = click.option("--tool", help="Only of this tool: claude-code, codex, pi, ...")
-one_session = click.argument("session", type=SessionName())
-some_sessions = click.argument("sessions", type=SessionName(), nargs=-1, required=True)
+one_session = click.argument("session", type=SESSION_WORD)
+some_sessions = click.argument("sessions", type=SESSION_WORD, nargs=-1, required=True)
 some_rules = click.option(
     "--rules",
     "-r",
-    type=RulesName(),
+    type=RULES_WORD,
     multiple=True,
     help="A preset (`pi`, `pi:reserve_tokens=8000`), a chain, or `all`; again for more.",
 )

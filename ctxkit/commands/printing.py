@@ -23,7 +23,7 @@ NARROW = 80
 """Columns of a table where the width of the screen is unknown, as in a pipe."""
 
 
-class Head(NamedTuple):
+class TableHead(NamedTuple):
     """A column of a table: which figure, under what head, and how it is written."""
 
     key: str
@@ -35,6 +35,16 @@ class Head(NamedTuple):
     """At most so many characters."""
 
 
+RULES = TableHead("rules", "rules", wide=True)
+SESSIONS = TableHead("sessions_n", "sessions", "count")
+CALLS = TableHead("calls_n", "calls", "count")
+PROMPTS = TableHead("prompt_tokens", "prompts", "count")
+PEAK = TableHead("peak_tokens", "peak", "count")
+COST = TableHead("cost_usd", "cost", "usd")
+LOSS = TableHead("needed_later_loss", "lost", "share")
+UNPAID = TableHead("unpaid_cuts_n", "unpaid", "count")
+
+
 @dataclass(frozen=True)
 class Out:
     """Where a command's answer goes: the screen, JSON on stdout, or a page."""
@@ -43,7 +53,7 @@ class Out:
     html: Path | None = None
 
     def table(
-        self, title: str, heads: Sequence[Head], rows: Iterable[Row], notes: Sequence[str] = ()
+        self, title: str, heads: Sequence[TableHead], rows: Iterable[Row], notes: Sequence[str] = ()
     ) -> None:
         """Give the rows: all that they hold as JSON, else the columns asked for, and the notes."""
         rows = list(rows)
@@ -55,15 +65,20 @@ class Out:
             show(heads, rows, notes)
 
     def page(
-        self, path: Path, title: str, heads: Sequence[Head], rows: list[Row], notes: Sequence[str]
+        self,
+        path: Path,
+        title: str,
+        heads: Sequence[TableHead],
+        rows: list[Row],
+        notes: Sequence[str],
     ) -> None:
         """Write the rows as one HTML file that opens offline."""
-        from ctxkit.reports.page import Section, items, page, table
+        from ctxkit.reports.page import PageSection, items, page, table
 
         numbers = frozenset(i for i, h in enumerate(heads) if h.kind not in ("text", "when"))
         cells = [[written(r.get(h.key), h.kind) for h in heads] for r in rows]
         body = table([h.title for h in heads], cells, numbers=numbers) + items(notes)
-        keep(path, page(title, "", [Section("", body)], plotly=False))
+        keep(path, page(title, "", [PageSection("", body)], plotly=False))
 
 
 def keep(path: Path, text: str) -> None:
@@ -98,7 +113,7 @@ def width() -> int:
     return shutil.get_terminal_size((NARROW, 24)).columns
 
 
-def show(heads: Sequence[Head], rows: Sequence[Row], notes: Sequence[str] = ()) -> None:
+def show(heads: Sequence[TableHead], rows: Sequence[Row], notes: Sequence[str] = ()) -> None:
     """Print a table no wider than the screen, and sentences below it."""
     cells = [[written(r.get(h.key), h.kind) for h in heads] for r in rows]
     if cells:
@@ -111,7 +126,7 @@ def show(heads: Sequence[Head], rows: Sequence[Row], notes: Sequence[str] = ()) 
         lines(note)
 
 
-def _line(heads: Sequence[Head], row: Sequence[str], wide: Sequence[int]) -> None:
+def _line(heads: Sequence[TableHead], row: Sequence[str], wide: Sequence[int]) -> None:
     out = [
         fitted(cell, n, left=head.kind in ("text", "when"))
         for head, cell, n in zip(heads, row, wide, strict=True)
@@ -119,7 +134,7 @@ def _line(heads: Sequence[Head], row: Sequence[str], wide: Sequence[int]) -> Non
     sys.stdout.write("  ".join(out).rstrip() + "\n")
 
 
-def widths(heads: Sequence[Head], cells: Sequence[Sequence[str]], room: int) -> list[int]:
+def widths(heads: Sequence[TableHead], cells: Sequence[Sequence[str]], room: int) -> list[int]:
     """Return how wide each column is: as wide as its cells, the wide one no more than is left."""
     needed = [
         max(map(cells_of, (head.title, *(row[i] for row in cells)))) for i, head in enumerate(heads)

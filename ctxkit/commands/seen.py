@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 import ctxkit
+from ctxkit.boards.kept import FileNotes, Stamp
 from ctxkit.errors import CtxkitError
 from ctxkit.markup import line
 
@@ -25,15 +26,16 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 FILE = "seen.jsonl"
-VERSION = 1
+VERSION = 2
 """Of what a line means; with that of the kit it stands in the first line."""
-_MOST = 100_000
+_CHARS = 2000
+"""Characters of a title that are looked at."""
 _SOME = 500
 """Sessions of one file that are kept; a file with more is read again."""
 
 
 class DaySpent(NamedTuple):
-    """What the calls of a day to a model cost."""
+    """What the calls of a day to a model cost; a summary without a price stands by itself."""
 
     day: str
     """UTC, as 2026-08-31; empty where the log has no times."""
@@ -64,12 +66,9 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     spent: tuple[DaySpent, ...] = ()
 
 
-class LogFile(msgspec.Struct, frozen=True, kw_only=True):
+class LogFile(Stamp, frozen=True, kw_only=True):
     """One file, and what is known of the sessions in it."""
 
-    path: str
-    modified: float
-    size: int
     tool: str = ""
     project: str | None = None
     sessions: tuple[Sighting, ...] | None = None
@@ -88,23 +87,12 @@ class Seen:
             from ctxkit.store.trust import place
 
             folder = place()
-        self.folder = folder
-        self._known: dict[str, LogFile] = {}
-        self._new = False
-        with suppress(OSError, ValueError, RecursionError, msgspec.MsgspecError):
-            self._load()
-
-    def _load(self) -> None:
-        first, _, rest = (self.folder / FILE).read_bytes().partition(b"\n")
-        if msgspec.json.decode(first) == _head():
-            self._known = {
-                each.path: each for each in msgspec.json.Decoder(LogFile).decode_lines(rest)
-            }
+        self._kept = FileNotes(folder / FILE, LogFile, VERSION, ctxkit.__version__)
 
     def known(self, file: LogFile) -> LogFile:
         """Return a file with its sessions, if it was read before and has not changed since."""
-        was = self._known.get(file.path)
-        if was is None or (was.modified, was.size) != (file.modified, file.size):
+        was = self._kept.get(file)
+        if was is None:
             return file
         return msgspec.structs.replace(was, tool=file.tool, project=file.project)
 
@@ -114,7 +102,7 @@ class Seen:
         A file that was read with another one, as its subagent's, is left out.
         """
         out = [self._read(self.known(file)) for file in bar(list(logs))]
-        others = {path for each in self._known.values() for path in each.others}
+        others = {path for each in self.logs() for path in each.others}
         return [each for each in out if each.path not in others]
 
     def _read(self, file: LogFile) -> LogFile:
@@ -122,26 +110,16 @@ class Seen:
             return file
         file = looked_at(file)
         if len(file.sessions or ()) <= _SOME:
-            self._known[file.path] = file
-            self._new = True
+            self._kept.put(file)
         return file
 
     def logs(self) -> list[LogFile]:
         """Return all files that were ever read."""
-        return list(self._known.values())
+        return self._kept.all()
 
     def keep(self) -> None:
         """Write the notes for the next look; where that fails, nothing is lost but time."""
-        if not self._new:
-            return
-        from ctxkit.tools.folders import Folder
-
-        told = [*self._known.values()][-_MOST:]
-        with suppress(OSError):
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with Folder(self.folder.resolve()) as folder:
-                folder.write(FILE, (msgspec.json.encode(e) + b"\n" for e in (_head(), *told)))
-        self._new = False
+        self._kept.write()
 
 
 def bar(work: list[LogFile]) -> Iterable[LogFile]:
@@ -155,13 +133,9 @@ def bar(work: list[LogFile]) -> Iterable[LogFile]:
     return tqdm(work, "reading", unit="file", leave=False, delay=1)
 
 
-def _head() -> dict[str, Any]:
-    return {"seen": VERSION, "ctxkit": ctxkit.__version__}
-
-
 def looked_at(file: LogFile) -> LogFile:
     """Return a file with its sessions, or with why it cannot be read."""
-    from ctxkit.readers.catalogue import places, read_all
+    from ctxkit.readers.reader_names import places, read_all
 
     try:
         found = read_all(file.path, progress=False)
@@ -177,7 +151,8 @@ def looked_at(file: LogFile) -> LogFile:
 
 def sighting(session: Session) -> Sighting:
     """Return what a list shows of a session."""
-    from ctxkit.frames.sessions import rows
+    from ctxkit.frames.per_session import rows
+    from ctxkit.redaction import redact
 
     row = {name: values[0] for name, values in rows([session]).items()}
     spent = tuple(_spent(session, row))
@@ -185,7 +160,7 @@ def sighting(session: Session) -> Sighting:
     known = bool(prices) and None not in prices
     return Sighting(
         id=session.id,
-        title=line(session.title, 200) if session.title else None,
+        title=line(redact(session.title[:_CHARS]), 200) if session.title else None,
         format=session.format,
         model=row["model"],
         began=row["ts"],
@@ -201,35 +176,38 @@ def sighting(session: Session) -> Sighting:
 
 
 def _spent(session: Session, row: dict[str, Any]) -> Iterator[DaySpent]:
-    """Yield what a session and its subagents spent, by day and model."""
-    from ctxkit.frames import calls, sessions
+    """Yield what a session and its subagents spent, by day and model.
 
-    of = calls.rows([session])
-    billed = [i for i, n in enumerate(of["prompt_tokens"]) if n is not None]
-    whole = row["cost_usd"] is not None
-    extra = row["summaries_usd"] or 0.0
-    sums: dict[tuple[str, str], list[Any]] = {}
-    for i in billed:
-        day, model = _day(of["ts"][i] or row["ts"]), of["model"][i] or session.model or ""
-        found = sums.setdefault((day, model), [0.0, 0, 0, 0])
-        cost = of["cost_usd"][i]
-        found[0] = None if cost is None or found[0] is None else found[0] + cost
-        for at, n in enumerate((1, of["prompt_tokens"][i], of["output_tokens"][i] or 0), 1):
-            found[at] += n
-    if not billed and (whole or row["prompt_tokens"]):
-        told = [
-            row["cost_usd"],
-            row["calls_n"],
-            row["prompt_tokens"] or 0,
-            row["output_tokens"] or 0,
-        ]
-        sums[(_day(row["ts"]), row["model"] or "")] = told
-    if extra and sums:
-        last = [*sums.values()][-1]
-        last[0] = None if last[0] is None else last[0] + extra
-    yield from (DaySpent(day, model, *found) for (day, model), found in sums.items())
+    A summary counts on the day of the call that was shown it first, else of the last call.
+    """
+    from ctxkit.frames import per_session
+    from ctxkit.metrics.accounts import accounts
+
+    bill, sums = accounts(session), dict[tuple[str, str], DaySpent]()
+
+    def add(at: tuple[str, str], usd: float | None, *counts: int) -> None:
+        was = sums.get(at, DaySpent(*at, 0.0, 0, 0, 0))
+        both = None if usd is None or was.usd is None else was.usd + usd
+        sums[at] = DaySpent(*at, both, *map(sum, zip(was[3:], counts or (0, 0, 0), strict=True)))
+
+    def of(call: int) -> tuple[str, str]:
+        reply = session.calls[call].message
+        return _day(reply.time or row["ts"]), reply.model or session.model or ""
+
+    for charge in bill.charges:
+        add(of(charge.call), charge.usd, 1, charge.prompt, charge.output)
+    if not sums and (row["cost_usd"] is not None or row["prompt_tokens"]):  # the log's own totals
+        told = row["calls_n"], row["prompt_tokens"] or 0, row["output_tokens"] or 0
+        add((_day(row["ts"]), row["model"] or ""), row["cost_usd"], *told)
+    if sums:
+        last = next(reversed(sums))
+        for summary in bill.summaries:
+            day = last if summary.call is None else of(summary.call)
+            add(day if day in sums else last, summary.usd)
+        yield from sums.values()  # what has no price, beside what has
+        yield from [DaySpent(*last, None, 0, 0, 0)] * bill.unpriced_summaries_n
     for child in session.children:
-        about = {name: values[0] for name, values in sessions.rows([child]).items()}
+        about = {name: values[0] for name, values in per_session.rows([child]).items()}
         yield from _spent(child, about)
 
 
@@ -260,7 +238,7 @@ def file(path: str) -> LogFile:
 
 
 def _below(place: Path) -> Iterator[LogFile]:
-    from ctxkit.readers.catalogue import logs_at
+    from ctxkit.readers.reader_names import logs_at
 
     for each in logs_at(place):
         with suppress(OSError):

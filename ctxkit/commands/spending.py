@@ -10,7 +10,7 @@ import click
 
 from ctxkit.commands import options
 from ctxkit.commands.looking import notes, wanted
-from ctxkit.commands.printing import Head, Out
+from ctxkit.commands.printing import CALLS, COST, PROMPTS, SESSIONS, Out, TableHead
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,22 +95,16 @@ def _empty(by: str, name: str) -> dict[str, Any]:
 def _add(row: dict[str, Any], session: Sighting, spent: DaySpent) -> None:
     row["ids"].add(session.id)
     row["cost_usd"] += spent.usd or 0.0
-    row["unpriced_n"] += spent.calls_n if spent.usd is None else 0
+    row["unpriced_n"] += (spent.calls_n or 1) if spent.usd is None else 0
     row["calls_n"] += spent.calls_n
     row["prompt_tokens"] += spent.prompt_tokens
     row["output_tokens"] += spent.output_tokens
 
 
-def _heads(by: str) -> tuple[Head, ...]:
-    return (
-        Head(by, by, wide=True),
-        Head("sessions_n", "sessions", "count"),
-        Head("calls_n", "calls", "count"),
-        Head("prompt_tokens", "prompts", "count"),
-        Head("output_tokens", "output", "count"),
-        Head("cost_usd", "cost", "usd"),
-        Head("unpriced_n", "no price", "count"),
-    )
+def _heads(by: str) -> tuple[TableHead, ...]:
+    output = TableHead("output_tokens", "output", "count")
+    unpriced = TableHead("unpriced_n", "no price", "count")
+    return (TableHead(by, by, wide=True), SESSIONS, CALLS, PROMPTS, output, COST, unpriced)
 
 
 def _total(rows: list[dict[str, Any]]) -> list[str]:

@@ -9,27 +9,25 @@ import click
 
 from ctxkit.commands import options
 from ctxkit.commands.finding import session_of
-from ctxkit.commands.printing import Head, Out, dump, records, say
+from ctxkit.commands.printing import (
+    COST,
+    LOSS,
+    PEAK,
+    PROMPTS,
+    RULES,
+    SESSIONS,
+    UNPAID,
+    Out,
+    TableHead,
+    dump,
+    records,
+    say,
+)
 
-COMPARED = (
-    Head("rules", "rules", wide=True),
-    Head("prompt_tokens", "prompts", "count"),
-    Head("peak_tokens", "peak", "count"),
-    Head("cost_usd", "cost", "usd"),
-    Head("cuts_n", "cuts", "count"),
-    Head("unpaid_cuts_n", "unpaid", "count"),
-    Head("needed_later_loss", "lost", "share"),
-    Head("thrash", "thrash", "yes"),
-)
-SWEPT = (
-    Head("rules", "rules", wide=True),
-    Head("sessions_n", "sessions", "count"),
-    Head("cost_usd", "cost", "usd"),
-    Head("cost_usd_low", "from", "usd"),
-    Head("cost_usd_high", "to", "usd"),
-    Head("needed_later_loss", "lost", "share"),
-    Head("unpaid_cuts_n", "unpaid", "count"),
-)
+CUTS, THRASH = TableHead("cuts_n", "cuts", "count"), TableHead("thrash", "thrash", "yes")
+COMPARED = (RULES, PROMPTS, PEAK, COST, CUTS, UNPAID, LOSS, THRASH)
+LOW, HIGH = TableHead("cost_usd_low", "from", "usd"), TableHead("cost_usd_high", "to", "usd")
+SWEPT = (RULES, SESSIONS, COST, LOW, HIGH, LOSS, UNPAID)
 LOST = "lost: share of what was used again that a cut had taken before (docs/scores.md)."
 
 
@@ -70,7 +68,7 @@ def sweep_(
 
     Money and loss are means over sessions with their 90 % interval; --json has every run.
     """
-    from ctxkit.metrics.cells import summary
+    from ctxkit.metrics.pooled import summary
     from ctxkit.sweeps import sweep
 
     given = options.sessions_of(sessions)
@@ -96,5 +94,6 @@ def advise_(out: Out, *, sessions: tuple[str, ...], rules: tuple[str, ...]) -> N
     """Say which RULES (of all presets) no other beats on SESSIONS, each with price and risk."""
     from ctxkit.sweeps import advise
 
-    found = advise(options.sessions_of(sessions), list(rules) or "all")
+    bar = sys.stderr.isatty()
+    found = advise(options.sessions_of(sessions), list(rules) or "all", progress=bar)
     out.table("Advice", SWEPT, records(found), [*found["advice"], LOST])

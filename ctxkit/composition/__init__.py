@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ctxkit.composition.groups import GONE, GROUPS, LATER, TOOLS, UNSEEN, share, shares
-from ctxkit.composition.layers import Layers, layers, scaled, schema_chars
-from ctxkit.composition.reports import ContextReport, Contributor, Part
+from ctxkit.composition.groups_by_call import Layers, layers, scaled, schema_chars
+from ctxkit.composition.prompt_contents import PromptWindow, ShownMessage, window
+from ctxkit.composition.reports import ContextReport, Contributor, WindowPart
 from ctxkit.composition.sections import Section, sections
-from ctxkit.composition.windows import Shown, Window, window
-from ctxkit.faces import listed
+from ctxkit.faces import listed, renamed
 from ctxkit.frames.costs import Costs
 from ctxkit.frames.lengths import measure
 from ctxkit.markup import line
@@ -29,15 +29,17 @@ __all__ = [
     "ContextReport",
     "Contributor",
     "Layers",
-    "Part",
+    "PromptWindow",
     "Section",
-    "Window",
+    "WindowPart",
     "layers",
     "report",
     "sections",
     "window",
 ]
 __dir__ = listed(__all__)
+if not TYPE_CHECKING:
+    __getattr__ = renamed(__name__, {"Part": "WindowPart", "Window": "PromptWindow"})
 
 DEFAULT_LIMIT = 200_000
 """The window of a model that neither the log nor the table of prices knows; marked estimated."""
@@ -45,19 +47,22 @@ _TOP = 10
 
 
 @of_session
-def report(session: Session, call: int | None = -1, *, counter: Counter | None = None) -> ContextReport:
+def report(
+    session: Session, call: int | None = -1, *, counter: Counter | None = None
+) -> ContextReport:
     """Return what fills the window at a call.
 
-    The parts add up to the prompt that went out. Of a replay and a live session they are what `session.sent(call)`
-    gives, so that what a rule left out is not among them and what it shortened has both sizes. Of a record, sizes are
-    anchored on the usage that it recorded.
+    The parts add up to the prompt that went out. Of a replay and a live session they are what
+    `session.sent(call)` gives, so that what a rule left out is not among them and what it shortened
+    has both sizes. Of a record, sizes are anchored on the usage that it recorded.
 
     Args:
         session: any session, the path of a log, or a list of messages.
-        call: number of the call, negatives from the end; None for the prompt that comes next. A session without calls
-            is reported as it would be sent.
-        counter: counts of a record what usage does not tell; by default the exact o200k_base where its vocabulary is
-            here. A replay and a live session were counted by their rules' counter.
+        call: number of the call, negatives from the end; None for the prompt that comes next. A
+            session without calls is reported as it would be sent.
+        counter: counts of a record what usage does not tell; by default the exact o200k_base where
+            its vocabulary is here. A replay and a live session were counted by their rules'
+            counter.
 
     Raises:
         BadArguments: the session has no such call.
@@ -69,14 +74,16 @@ def report(session: Session, call: int | None = -1, *, counter: Counter | None =
     if held.excess:
         parts = _scaled(parts, held.visible - held.excess)
     for tool, tokens in zip(session.tools, held.schemas, strict=True):
-        parts.append(Part(TOOLS, tool.name, tokens, tokens, schema_chars(tool), 0, "estimated"))
+        parts.append(
+            WindowPart(TOOLS, tool.name, tokens, tokens, schema_chars(tool), 0, "estimated")
+        )
     if held.rest:
-        parts.append(Part(UNSEEN, "", held.rest, held.rest, None, 0, held.source))
+        parts.append(WindowPart(UNSEEN, "", held.rest, held.rest, None, 0, held.source))
     if held.later:
-        parts.append(Part(LATER, "", held.later, held.later, None, 0, held.source))
+        parts.append(WindowPart(LATER, "", held.later, held.later, None, 0, held.source))
     if held.fell:
         told = f"{held.excess:,} tokens fewer than shown"
-        parts.append(Part(GONE, told, 0, held.excess, None, 0, held.source))
+        parts.append(WindowPart(GONE, told, 0, held.excess, None, 0, held.source))
     limit, limit_source = _limit(session, at)
     return ContextReport(
         session=session.id,
@@ -100,7 +107,7 @@ def report(session: Session, call: int | None = -1, *, counter: Counter | None =
     )
 
 
-def _parts(shown: tuple[Shown, ...]) -> list[Part]:
+def _parts(shown: tuple[ShownMessage, ...]) -> list[WindowPart]:
     """Parts of what was sent, by group and name."""
     rows: dict[tuple[str, str], list[int]] = {}
     estimated: set[tuple[str, str]] = set()
@@ -118,13 +125,15 @@ def _parts(shown: tuple[Shown, ...]) -> list[Part]:
         if each.source != "derived":
             estimated |= keys
     return [
-        Part(*key, n, m, c, k, "estimated" if key in estimated else "derived")
+        WindowPart(*key, n, m, c, k, "estimated" if key in estimated else "derived")
         for key, (n, m, c, k) in rows.items()
     ]
 
 
-def _scaled(parts: list[Part], total: int) -> list[Part]:
-    """The parts made smaller together: their counts were more than the provider billed for all of them."""
+def _scaled(parts: list[WindowPart], total: int) -> list[WindowPart]:
+    """The parts made smaller together: their counts were more than the provider billed for all of
+    them.
+    """
     before: dict[str, int] = {}
     for part in parts:
         before[part.group] = before.get(part.group, 0) + part.tokens
@@ -132,14 +141,22 @@ def _scaled(parts: list[Part], total: int) -> list[Part]:
     for group, tokens in scaled(before, total).items():
         members = [p for p in parts if p.group == group]
         shares = share(tokens, [p.tokens for p in members])
-        raws = [max(p.raw_tokens * tokens // max(before[group], 1), n) for p, n in zip(members, shares, strict=True)]
-        out += [replace(p, tokens=n, raw_tokens=r) for p, n, r in zip(members, shares, raws, strict=True)]
+        raws = [
+            max(p.raw_tokens * tokens // max(before[group], 1), n)
+            for p, n in zip(members, shares, strict=True)
+        ]
+        out += [
+            replace(p, tokens=n, raw_tokens=r)
+            for p, n, r in zip(members, shares, raws, strict=True)
+        ]
     return out
 
 
-def _contributors(shown: tuple[Shown, ...], folder: str | None) -> tuple[Contributor, ...]:
+def _contributors(shown: tuple[ShownMessage, ...], folder: str | None) -> tuple[Contributor, ...]:
     calls = {id(m): c for m, c in answered(s.message for s in shown)}
-    largest = sorted((s for s in shown if s.message.parts and s.tokens), key=lambda s: -s.tokens)[:_TOP]
+    largest = sorted((s for s in shown if s.message.parts and s.tokens), key=lambda s: -s.tokens)[
+        :_TOP
+    ]
     return tuple(
         Contributor(
             position=s.position,
@@ -183,7 +200,9 @@ def _limit(session: Session, at: Call | None) -> tuple[int, Source]:
     limit, where = costs.limit(session, at.message if at else Message(role="user"), model)
     if limit is None:
         prompts = (
-            c.message.usage.prompt_tokens or 0 for c in session.calls if c.message.usage and c.message.kind != "turn"
+            c.message.usage.prompt_tokens or 0
+            for c in session.calls
+            if c.message.usage and c.message.kind != "turn"
         )
         return max(DEFAULT_LIMIT, *prompts, 0), "estimated"
     return limit, "recorded" if where == "recorded" else "derived"

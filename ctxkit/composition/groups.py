@@ -15,8 +15,20 @@ if TYPE_CHECKING:
     from ctxkit.messages import Message, Part
 
 SYSTEM, TOOLS, MEMORY, SUMMARY = "system prompt", "tool schemas", "memory", "summaries"
-USER, INJECTED, SAID, THOUGHT, ASKED = "user", "injected", "assistant text", "thinking", "tool calls"
-RESULTS, IMAGES, AUDIO, DOCUMENTS, UNSEEN = "tool results", "images", "audio", "documents", "not in the log"
+USER, INJECTED, SAID, THOUGHT, ASKED = (
+    "user",
+    "injected",
+    "assistant text",
+    "thinking",
+    "tool calls",
+)
+RESULTS, IMAGES, AUDIO, DOCUMENTS, UNSEEN = (
+    "tool results",
+    "images",
+    "audio",
+    "documents",
+    "not in the log",
+)
 BEFORE = "lost with the log's head"
 """A conversation's beginning that is not in its file."""
 LATER = "not in the log, since"
@@ -24,15 +36,30 @@ LATER = "not in the log, since"
 GONE = "dropped without a mark"
 """What the log shows and the prompt no longer held: no tokens, but a size before."""
 GROUPS = (
-    SYSTEM, TOOLS, MEMORY, SUMMARY, USER, INJECTED, SAID, THOUGHT, ASKED, RESULTS, IMAGES, AUDIO, DOCUMENTS, UNSEEN,
-    BEFORE, LATER, GONE,
-)  # fmt: skip
+    SYSTEM,
+    TOOLS,
+    MEMORY,
+    SUMMARY,
+    USER,
+    INJECTED,
+    SAID,
+    THOUGHT,
+    ASKED,
+    RESULTS,
+    IMAGES,
+    AUDIO,
+    DOCUMENTS,
+    UNSEEN,
+    BEFORE,
+    LATER,
+    GONE,
+)
 """All groups, in the order in which they are shown."""
 _BINARY = {"image": IMAGES, "audio": AUDIO, "document": DOCUMENTS}
 _INJECTED = frozenset({"wrapper", "injected", "custom", "hook", "reminder", "attachment"})
 
 
-class Piece(NamedTuple):
+class GroupedPiece(NamedTuple):
     """A piece of a message: where it counts, and how much of the message it is."""
 
     group: str
@@ -49,36 +76,38 @@ class Piece(NamedTuple):
         return max(tokens, tokens * self.raw_chars // max(self.chars, 1))
 
 
-def pieces(message: Message) -> list[Piece]:
+def pieces(message: Message) -> list[GroupedPiece]:
     """Return what a message adds, piece by piece."""
     if message.sections:
         return [_section(message, *each) for each in message.sections]
     return [piece for part in message.parts for piece in _pieces(message, part)]
 
 
-def shares(message: Message, tokens: int) -> list[tuple[Piece, int]]:
-    """Return the pieces of a message, each with its share of the message's tokens; all are shared out."""
+def shares(message: Message, tokens: int) -> list[tuple[GroupedPiece, int]]:
+    """Return the pieces of a message, each with its share of the message's tokens; all are shared
+    out.
+    """
     found = pieces(message)
     if not found and tokens:  # only its size is known
-        found = [Piece(*_group(message, Text("")), 0, 1)]
+        found = [GroupedPiece(*_group(message, Text("")), 0, 1)]
     return list(zip(found, share(tokens, [p.weight for p in found]), strict=True))
 
 
-def _pieces(message: Message, part: Part) -> Iterator[Piece]:
+def _pieces(message: Message, part: Part) -> Iterator[GroupedPiece]:
     if message.role == "system" and isinstance(part, Text):
         for name, text in sections(part.text):
             group = MEMORY if "memor" in name.lower() else SYSTEM
-            yield Piece(group, name, len(text), -(-len(text) // 4))
+            yield GroupedPiece(group, name, len(text), -(-len(text) // 4))
     else:
         group, name = _group(message, part)
-        yield Piece(group, name, part_chars(part), part_tokens(part))
+        yield GroupedPiece(group, name, part_chars(part), part_tokens(part))
 
 
-def _section(message: Message, name: str, text: str, raw_chars: int) -> Piece:
+def _section(message: Message, name: str, text: str, raw_chars: int) -> GroupedPiece:
     """Return a section that the message names itself."""
     group = MEMORY if name == "memory" else SYSTEM if message.role == "system" else INJECTED
     raw = raw_chars if raw_chars > len(text) else 0
-    return Piece(group, line(name, 60), len(text), max(-(-len(text) // 4), 1), raw)
+    return GroupedPiece(group, line(name, 60), len(text), max(-(-len(text) // 4), 1), raw)
 
 
 def _group(message: Message, part: Part) -> tuple[str, str]:
@@ -108,7 +137,9 @@ def _spoken(message: Message) -> tuple[str, str]:
 
 
 def share(total: int, weights: Sequence[int]) -> list[int]:
-    """Share a whole number by weights, so that the shares sum up to it; the largest remainders are rounded up."""
+    """Share a whole number by weights, so that the shares sum up to it; the largest remainders are
+    rounded up.
+    """
     whole = sum(weights)
     if not whole:
         return [total if i == 0 else 0 for i in range(len(weights))]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.frames.columns import FLOAT, INT, TEXT, Column, build
+from ctxkit.frames.frame_columns import FLOAT, INT, TEXT, FrameColumn, build
 from ctxkit.markup import escape, line
 from ctxkit.messages import Source
 
@@ -14,22 +14,27 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = (
-    Column("session", TEXT, "", "id of the session"),
-    Column("call", INT, "", "number of the call; missing for the prompt that comes next"),
-    Column("part", TEXT, "", "what it is: system prompt, tool schemas, user, tool results, ..."),
-    Column("name", TEXT, "", "the section or the tool, where a part has several"),
-    Column("tokens", INT, "tokens", "as shown to the model"),
-    Column("raw_tokens", INT, "tokens", "the same before anything was shortened"),
-    Column("chars", INT, "characters", "as shown to the model; missing where the log holds no content"),
-    Column("messages_n", INT, "messages", "messages that it is spread over"),
-    Column("share", FLOAT, "share", "of the whole prompt"),
-    Column("source", TEXT, "", "derived from recorded usage, or estimated"),
+    FrameColumn("session", TEXT, "", "id of the session"),
+    FrameColumn("call", INT, "", "number of the call; missing for the prompt that comes next"),
+    FrameColumn(
+        "part", TEXT, "", "what it is: system prompt, tool schemas, user, tool results, ..."
+    ),
+    FrameColumn("name", TEXT, "", "the section or the tool, where a part has several"),
+    FrameColumn("tokens", INT, "tokens", "as shown to the model"),
+    FrameColumn("raw_tokens", INT, "tokens", "the same before anything was shortened"),
+    FrameColumn(
+        "chars", INT, "characters", "as shown to the model; missing where the log holds no content"
+    ),
+    FrameColumn("messages_n", INT, "messages", "messages that it is spread over"),
+    FrameColumn("share", FLOAT, "share", "of the whole prompt"),
+    FrameColumn("source", TEXT, "", "derived from recorded usage, or estimated"),
 )
 _CELL, _NUMBER = "text-align:left;padding:1px 10px 1px 0", "text-align:right;padding:1px 10px 1px 0"
+_HEADS = ("part", "tokens", "share", "", "unshortened", "messages")
 _BAR = "display:inline-block;height:9px;background:#3a93cc;vertical-align:middle"
 
 
-class Part(msgspec.Struct, frozen=True):
+class WindowPart(msgspec.Struct, frozen=True):
     """A part of the window."""
 
     group: str
@@ -72,19 +77,23 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None
     limit: int
     limit_source: Source
-    """`recorded`, `derived` from the table of prices, or `estimated` where neither knows the model."""
+    """`recorded`, `derived` from the table of prices, or `estimated` where neither knows
+    the model.
+    """
     prompt_tokens: int
     prompt_source: Source
     residue: int
     """Tokens of the recorded prompt that no log shows; 0 without recorded usage."""
     excess: int
-    """Tokens by which the counts of what is shown exceed the recorded prompt; the parts are scaled down by them."""
+    """Tokens by which the counts of what is shown exceed the recorded prompt; the parts are scaled
+    down by them.
+    """
     messages_n: int
     counter: str
     """Name of the counter that shared recorded sizes among messages, or counted them."""
     count_error: float | None
     """How far its plain count is off the recorded growth, as a share; None without usage."""
-    parts: tuple[Part, ...]
+    parts: tuple[WindowPart, ...]
     contributors: tuple[Contributor, ...]
     notes: tuple[str, ...] = ()
     """What the session's log cannot say or says wrongly."""
@@ -108,7 +117,16 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         whole = self.prompt_tokens
         rows = [
             (
-                *(self.session, self.call, p.group, p.name or None, p.tokens, p.raw_tokens, p.chars, p.messages_n),
+                *(
+                    self.session,
+                    self.call,
+                    p.group,
+                    p.name or None,
+                    p.tokens,
+                    p.raw_tokens,
+                    p.chars,
+                    p.messages_n,
+                ),
                 *(p.tokens / whole if whole else None, p.source),
             )
             for p in self.parts
@@ -117,7 +135,13 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_text(self, *, parts: int = 40, contributors: int = 10) -> str:
         """Return the report as lines of text."""
-        out = [self._title(), self._fullness(), self._honesty(), *(f"Note: {line(n, 400)}" for n in self.notes), ""]
+        out = [
+            self._title(),
+            self._fullness(),
+            self._honesty(),
+            *(f"Note: {line(n, 400)}" for n in self.notes),
+            "",
+        ]
         out += [f"{'tokens':>10}  {'share':>6}  part"]
         for group, tokens in self.groups().items():
             out.append(f"{tokens:>10,}  {self._share(tokens):>6}  {group}")
@@ -131,7 +155,9 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(out)
 
     def to_html(self) -> str:
-        """Return the report as HTML that reads on light and dark and runs nothing; all text of the log is escaped."""
+        """Return the report as HTML that reads on light and dark and runs nothing; all text of the
+        log is escaped.
+        """
         rows = "".join(self._group_rows(group, tokens) for group, tokens in self.groups().items())
         largest = "".join(
             f'<tr><td style="{_NUMBER}">{c.tokens:,}</td><td style="{_NUMBER}">{_place(c)}</td>'
@@ -143,11 +169,12 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
             '<div class="ctxkit-report" style="color:var(--jp-content-font-color1,inherit)">'
             f'<strong title="id {escape(self.session, 120)}">{escape(self._title(), 300)}</strong>'
             f"<br>{escape(self._fullness())}"
-            '<div aria-hidden="true" style="max-width:420px;border:1px solid #777777;height:11px;margin:4px 0">'
+            '<div aria-hidden="true" style="max-width:420px;border:1px solid'
+            ' #777777;height:11px;margin:4px 0">'
             f'<span style="{_BAR};display:block;height:11px;width:{width:.1f}%"></span></div>'
             f"<small>{escape(self._honesty(), 400)}</small>"
             f"{''.join(f'<br><small>Note: {escape(n, 400)}</small>' for n in self.notes)}"
-            f"{_table('What fills the window', ('part', 'tokens', 'share', '', 'unshortened', 'messages'), rows)}"
+            f"{_table('What fills the window', _HEADS, rows)}"
             f"{_table('The largest messages', ('tokens', 'position', 'what'), largest)}</div>"
         )
 
@@ -158,25 +185,40 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.to_text()
 
     def _title(self) -> str:
-        where = "before the next call" if self.call is None else f"at call {self.call}, turn {self.turn}"
+        where = (
+            "before the next call"
+            if self.call is None
+            else f"at call {self.call}, turn {self.turn}"
+        )
         model = f", {line(self.model, 60)}" if self.model else ""
         return f"Context of {line(self.title or self.session, 60)} {where}{model}"
 
     def _fullness(self) -> str:
         known = f"{self.prompt_tokens:,} tokens ({self.prompt_source})"
-        return f"{known} of {self.limit:,} ({self.limit_source}): {self.full:.0%} full, {self.messages_n} messages"
+        return (
+            f"{known} of {self.limit:,} ({self.limit_source}): {self.full:.0%} full,"
+            f" {self.messages_n} messages"
+        )
 
     def _honesty(self) -> str:
         if not self.parts:
-            return "Nothing is known of what filled the window: the log holds neither content nor the size of a prompt."
+            return (
+                "Nothing is known of what filled the window: the log holds neither content nor the"
+                " size of a prompt."
+            )
         if self.prompt_source == "estimated":
             return f"No usage was recorded: all sizes are counts by {self.counter}."
         if self.excess:
             more = f"{self.excess:,} tokens more are shown than were recorded"
             return f"By {self.counter} {more}: the parts are scaled down."
-        off = "" if self.count_error is None else f"; the plain count is off by {self.count_error:+.0%}"
+        off = (
+            ""
+            if self.count_error is None
+            else f"; the plain count is off by {self.count_error:+.0%}"
+        )
         return (
-            f"Sizes are scaled to recorded usage, shared by {self.counter}{off}. {self.residue:,} tokens are in no log."
+            f"Sizes are scaled to recorded usage, shared by {self.counter}{off}. {self.residue:,}"
+            " tokens are in no log."
         )
 
     def _share(self, tokens: int) -> str:
@@ -187,21 +229,34 @@ class ContextReport(msgspec.Struct, frozen=True, kw_only=True):
         raw, n = sum(p.raw_tokens for p in named), sum(p.messages_n for p in named)
         wide = 160 * tokens / self.prompt_tokens if self.prompt_tokens else 0.0
         bar = f'<span aria-hidden="true" style="{_BAR};width:{wide:.0f}px"></span>'
-        cells = (f"<strong>{group}</strong>", f"{tokens:,}", self._share(tokens), bar, _raw(raw, tokens), f"{n or ''}")
+        cells = (
+            f"<strong>{group}</strong>",
+            f"{tokens:,}",
+            self._share(tokens),
+            bar,
+            _raw(raw, tokens),
+            f"{n or ''}",
+        )
         inner = "".join(_row(_cells(p)) for p in named[:40] if p.name)
         return _row(cells) + inner
 
 
-def _cells(part: Part) -> tuple[str, ...]:
+def _cells(part: WindowPart) -> tuple[str, ...]:
     raw = _raw(part.raw_tokens, part.tokens)
-    return (f"&emsp;{escape(part.name, 80)}", f"{part.tokens:,}", "", "", raw, f"{part.messages_n or ''}")
+    return (
+        f"&emsp;{escape(part.name, 80)}",
+        f"{part.tokens:,}",
+        "",
+        "",
+        raw,
+        f"{part.messages_n or ''}",
+    )
 
 
 def _row(cells: tuple[str, ...]) -> str:
     styles = (_CELL, _NUMBER, _NUMBER, _CELL, _NUMBER, _NUMBER)
-    return (
-        f"<tr>{''.join(f'<td style={chr(34)}{s}{chr(34)}>{c}</td>' for s, c in zip(styles, cells, strict=True))}</tr>"
-    )
+    told = (f'<td style="{s}">{c}</td>' for s, c in zip(styles, cells, strict=True))
+    return f"<tr>{''.join(told)}</tr>"
 
 
 def _table(caption: str, heads: tuple[str, ...], rows: str) -> str:
@@ -217,11 +272,11 @@ def _raw(raw: int, tokens: int) -> str:
     return f"{raw:,}" if raw != tokens else ""
 
 
-def _name(part: Part) -> str:
+def _name(part: WindowPart) -> str:
     return line(part.name, 60)
 
 
-def _shortened(part: Part) -> str:
+def _shortened(part: WindowPart) -> str:
     return f" (before shortening {part.raw_tokens:,})" if part.raw_tokens != part.tokens else ""
 
 

@@ -22,9 +22,10 @@ class Section(NamedTuple):
 def sections(text: str) -> tuple[Section, ...]:
     """Return the sections of a prompt, in order; their texts joined are the prompt.
 
-    A section begins at a Markdown heading of the two topmost levels that the prompt uses, or at a line that opens an
-    XML block, which reaches to its closing tag whatever stands inside. What stands before the first is called
-    ``preamble``; a prompt without sections is one section of that name.
+    A section begins at a Markdown heading of the two topmost levels that the prompt uses, or at a
+    line that opens an XML block, which reaches to its closing tag whatever stands inside. What
+    stands before the first is called ``preamble``; a prompt without sections is one section of that
+    name.
     """
     lines = text.splitlines(keepends=True)
     starts = list(_starts(lines))[:_MAX]
@@ -46,7 +47,11 @@ def _starts(lines: list[str]) -> list[tuple[int, str]]:
             fenced = "" if fenced == fence[1] else fenced or fence[1]
         elif not fenced and (heading := _HEADING.match(line.rstrip("\r\n"))):
             found.append((i, len(heading[1]), heading[2][:80]))
-        elif not fenced and (tag := _OPEN.match(line)) and (end := _closing(lines, i, tag[1])) is not None:
+        elif (
+            not fenced
+            and (tag := _OPEN.match(line))
+            and (end := _closing(lines, i, tag[1])) is not None
+        ):
             found.append((i, 0, tag[1]))
             if end + 1 < len(lines):
                 found.append((end + 1, 0, "text"))
@@ -54,7 +59,11 @@ def _starts(lines: list[str]) -> list[tuple[int, str]]:
         i += 1
     levels = sorted({level for _, level, _ in found if level})[:2]
     kept = {start: name for start, level, name in found if level == 0 or level in levels}
-    named = {start: name for start, level, name in found if level in levels or (level == 0 and name != "text")}
+    named = {
+        start: name
+        for start, level, name in found
+        if level in levels or (level == 0 and name != "text")
+    }
     return sorted((kept | named).items())
 
 

@@ -38,7 +38,8 @@ class Mark:
         head, _, rest = str(self).partition(": ")
         ink = {True: "#009e73", False: "#d55e00", None: "#3a93cc"}[self.right]
         return (
-            f'<div class="{NO_MATH}" style="{INK};border-left:4px solid {ink};padding:2px 10px;margin:4px 0;'
+            f'<div class="{NO_MATH}" style="{INK};border-left:4px solid {ink};'
+            "padding:2px 10px;margin:4px 0;"
             f'max-width:52em"><strong>{escape(head)}</strong>: {escape(rest, 2000)}</div>'
         )
 
@@ -115,9 +116,10 @@ def guessed(given: Any, right: float, unit: str = "") -> str:
         return f"It is {_told(right, unit)}. Next time guess first: a number, before you run it."
     off = abs(float(given) - right)
     near = off <= 0.1 * abs(right)
+    away = _told(off, "points" if unit == "%" else unit)
     return (
         f"You said {_told(float(given), unit)}, it is {_told(right, unit)}: "
-        f"{'well guessed.' if near else 'off by ' + _told(off, 'points' if unit == '%' else unit) + '.'}"
+        f"{'well guessed.' if near else f'off by {away}.'}"
     )
 
 

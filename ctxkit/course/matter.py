@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ctxkit import samples
 from ctxkit.errors import BadArguments
 from ctxkit.presets.naming import as_rules
-from ctxkit.readers.catalogue import read
 from ctxkit.readers.given import as_session
+from ctxkit.readers.reader_names import read
 
 if TYPE_CHECKING:
     from ctxkit.policies.rules import Rules

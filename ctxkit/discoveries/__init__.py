@@ -1,4 +1,6 @@
-"""Sessions of known tools on this machine: where they lie, how large and how old; no file is read whole."""
+"""Sessions of known tools on this machine: where they lie, how large and how old; no file is read
+whole.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,14 @@ _MOST = 100_000
 """Files listed; a home with more is cut, and the frame says so in `attrs`."""
 __all__ = ["COLUMNS", "PLACES", "Place", "discover"]
 __dir__ = listed(__all__)
-
-
-_SKIPPED = {"index.json", "changes.json", "intents.json", "evidence.json", "brief.json", "read_cache.json"}
+_SKIPPED = {
+    "index.json",
+    "changes.json",
+    "intents.json",
+    "evidence.json",
+    "brief.json",
+    "read_cache.json",
+}
 _FOLDERS = {"base_state.json", "api_conversation_history.json"}
 """Files that mark a folder as one session."""
 
@@ -42,20 +49,23 @@ COLUMNS = {
     "keeps_days": "Float64",
     "goes": "datetime64[ns, UTC]",
 }
-"""The columns of `discover`. `messages` is the number of lines: counted in small files (recorded), else worked out from
-the first 64 KiB (estimated), missing for files that are not lines. `compactions` only where the whole file was seen.
-`keeps_days`: for how long the tool keeps a session after its last change, as its settings or else its own default say;
-missing where it keeps them for good, or says nothing. `goes`: when this one is due."""
+"""The columns of `discover`. `messages` is the number of lines: counted in small files (recorded),
+else worked out from the first 64 KiB (estimated), missing for files that are not lines.
+`compactions` only where the whole file was seen. `keeps_days`: for how long the tool keeps a
+session after its last change, as its settings or else its own default say; missing where it keeps
+them for good, or says nothing. `goes`: when this one is due."""
 
 
 def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     """Return the sessions of known tools below a home directory, the newest first.
 
-    Reads at most the first 64 KiB of a file; links are not followed. Environment variables that move a tool's folder
-    (`CLAUDE_CONFIG_DIR`, `CODEX_HOME`, `XDG_DATA_HOME`) count where `home` is not given.
+    Reads at most the first 64 KiB of a file; links are not followed. Environment variables that
+    move a tool's folder (`CLAUDE_CONFIG_DIR`, `CODEX_HOME`, `XDG_DATA_HOME`) count where `home` is
+    not given.
 
     Returns:
-        One row a file (columns: `COLUMNS`); `.attrs["truncated"]` is True where more than 100,000 were found. What is
+        One row a file (columns: `COLUMNS`); `.attrs["truncated"]` is True where more than 100,000
+        were found. What is
         deleted next: `ck.discover().sort_values("goes")`; `ck.keep(folder)` copies it before.
 
     Raises:
@@ -68,7 +78,9 @@ def discover(home: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     rows = list(islice(_rows(home), _MOST))
     columns: dict[str, Any] = {name: [r[name] for r in rows] for name in COLUMNS}
     for name in ("modified", "goes"):
-        columns[name] = pd.to_datetime(columns[name], unit="s", utc=True, errors="coerce").as_unit("ns")
+        columns[name] = pd.to_datetime(columns[name], unit="s", utc=True, errors="coerce").as_unit(
+            "ns"
+        )
     frame = pd.DataFrame(columns).astype(COLUMNS)
     frame = frame.sort_values("modified", ascending=False, ignore_index=True, kind="stable")
     frame.attrs["truncated"] = len(rows) >= _MOST
@@ -86,7 +98,9 @@ def _rows(home: str | os.PathLike[str] | None) -> Iterator[dict[str, Any]]:
 def found(
     home: str | os.PathLike[str] | None = None,
 ) -> Iterator[tuple[Place, os.DirEntry[str], tuple[str, ...]]]:
-    """Yield the files of known tools, each with its place and the folders between; none is opened."""
+    """Yield the files of known tools, each with its place and the folders between; none
+    is opened.
+    """
     return ((place, entry, folders) for place, entry, folders, _ in _dated(home))
 
 
@@ -118,15 +132,15 @@ def _tops(place: Place, home: str | os.PathLike[str] | None) -> list[Path]:
     if moved:
         return [Path(moved).expanduser() / place.moved]
     base = Path(home) if home is not None else Path.home()
-    if place.tool == "ctxkit" and home is None:
-        return list(dict.fromkeys([base / place.below, Path.cwd() / place.below]))
-    if place.tool in ("aider", "crush") and home is None:
+    if place.tool in ("aider", "crush", "ctxkit") and home is None:
         return list(dict.fromkeys([base / place.below, Path.cwd() / place.below]))
     return [base / place.below]
 
 
 def _files(top: Path, place: Place) -> Iterator[tuple[os.DirEntry[str], tuple[str, ...]]]:
-    """Yield the files of a place with the folders between; without following links, and not too deep."""
+    """Yield the files of a place with the folders between; without following links, and not too
+    deep.
+    """
     waiting: list[tuple[str, tuple[str, ...]]] = [(str(top), ())]
     while waiting:
         folder, between = waiting.pop()
@@ -171,7 +185,9 @@ def _row(place: Place, entry: os.DirEntry[str], folders: tuple[str, ...]) -> dic
         "size_bytes": stat.st_size,
         "messages": messages,
         "messages_source": source,
-        "compactions": sum(start.count(m) for m in place.marks) if whole and lines and place.marks else None,
+        "compactions": (
+            sum(start.count(m) for m in place.marks) if whole and lines and place.marks else None
+        ),
     }
 
 

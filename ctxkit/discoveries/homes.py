@@ -37,25 +37,18 @@ PLACES = (
         moved="projects",
         marks=(b'"subtype":"compact_boundary"',),
     ),
-    Place(
-        tool="codex",
-        below=".codex/sessions",
-        variable="CODEX_HOME",
-        moved="sessions",
-        marks=(b'"type":"compacted"',),
-        starts=("rollout-",),
-        endings=(".jsonl", ".jsonl.zst"),
-        project=-1,
-    ),
-    Place(
-        tool="codex",
-        below=".codex/archived_sessions",
-        variable="CODEX_HOME",
-        moved="archived_sessions",
-        marks=(b'"type":"compacted"',),
-        starts=("rollout-",),
-        endings=(".jsonl", ".jsonl.zst"),
-        project=-1,
+    *(
+        Place(
+            tool="codex",
+            below=f".codex/{folder}",
+            variable="CODEX_HOME",
+            moved=folder,
+            marks=(b'"type":"compacted"',),
+            starts=("rollout-",),
+            endings=(".jsonl", ".jsonl.zst"),
+            project=-1,
+        )
+        for folder in ("sessions", "archived_sessions")
     ),
     Place(
         tool="gemini-cli", below=".gemini/tmp", endings=(".json", ".jsonl"), starts=("session-",)
@@ -150,4 +143,6 @@ PLACES = (
     Place(tool="ctxkit", below=".ctxkit/sessions", project=-1),
     Place(tool="aider", below="", endings=(".md",), starts=(".aider.chat.history",), project=-1),
 )
-"""The places of tools that keep their sessions on disk; aider's is the home itself and is not searched below it."""
+"""The places of tools that keep their sessions on disk; aider's is the home itself and is not
+searched below it.
+"""

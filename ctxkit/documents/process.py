@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     """Names of pieces, each with what gives its text, asked only where the piece is wanted."""
 
 
+_NAME = 200
+"""Characters of a piece's name; Excel's sheets have 31, a bomb's millions."""
 _BLANK = 3
 """Empty rows in a row that are written as they are; more are counted."""
 
 
-class Refused(Exception):
+class RefusedDocument(Exception):
     """A document that is not read; its words are for the user."""
 
 
@@ -40,25 +42,28 @@ def main() -> None:
         for line in lines(data, asked):
             sys.stdout.write(json.dumps(line) + "\n")
             sys.stdout.flush()
-    except Refused as e:
+    except RefusedDocument as e:
         _fail(str(e))
     except MemoryError:
         _fail("it needs more memory than a document may take")
     except RecursionError:
         _fail("it is nested too deep")
     except Exception as e:  # noqa: BLE001  a library may raise anything on a damaged file
-        _fail(f"it is damaged, too large, or no {asked['kind']} ({type(e).__name__}: {str(e)[:200]})")
+        _fail(
+            f"it is damaged, too large, or no {asked['kind']} ({type(e).__name__}: {str(e)[:200]})"
+        )
 
 
 def lines(data: bytes, asked: dict[str, Any]) -> Iterator[dict[str, str]]:
     """Yield the pieces of a document, and a note where not all was taken."""
     if len(data) > asked["file_bytes"]:
-        raise Refused(f"it is larger than {asked['file_bytes']:,} bytes")
+        raise RefusedDocument(f"it is larger than {asked['file_bytes']:,} bytes")
     kind, wanted = asked["kind"], asked["wanted"]
     if kind != "pdf":
         _check_archive(data, asked)
     left, found = asked["chars"], READERS[kind](data, asked)
-    for name, text in islice(found, asked["pieces"]):
+    for called, text in islice(found, asked["pieces"]):
+        name = called[:_NAME]
         if wanted is not None and name not in wanted:
             continue
         said = text()
@@ -77,7 +82,7 @@ def pdf(data: bytes, _: dict[str, Any]) -> Pieces:
 
     reader = pypdf.PdfReader(io.BytesIO(data))
     if reader.is_encrypted and not reader.decrypt(""):
-        raise Refused("it asks for a password")
+        raise RefusedDocument("it asks for a password")
     for n in range(len(reader.pages)):
         yield f"page {n + 1}", lambda n=n: reader.pages[n].extract_text()  # type: ignore[misc]
 
@@ -168,7 +173,7 @@ def _check_archive(data: bytes, asked: dict[str, Any]) -> None:
     held = zipfile.ZipFile(io.BytesIO(data)).infolist()
     size = sum(i.file_size for i in held)
     if size > asked["unpacked_bytes"] or len(held) > asked["entries"]:
-        raise Refused(f"it would unpack to {size:,} bytes in {len(held):,} files")
+        raise RefusedDocument(f"it would unpack to {size:,} bytes in {len(held):,} files")
 
 
 def _hold(asked: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ _PASSED = ("PATH", "PYTHONPATH", "PYTHONHOME", "SYSTEMROOT", "VIRTUAL_ENV", "HOM
 """What the process gets of the environment: no key is among it."""
 
 
-class Piece(NamedTuple):
+class DocumentPiece(NamedTuple):
     """A page, a slide, a sheet, or the whole text of a document that has none of these."""
 
     name: str
@@ -35,7 +35,7 @@ class Piece(NamedTuple):
 class Document(NamedTuple):
     """What was read of a document."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[DocumentPiece, ...]
     raw_bytes: int
     """Size of the file."""
     note: str = ""
@@ -101,7 +101,7 @@ def document(
         elif "note" in told:
             note = told["note"]
         else:
-            pieces.append(Piece(told["name"], told["text"]))
+            pieces.append(DocumentPiece(told["name"], told["text"]))
     if why or (note and not pieces):
         raise StoreError(f"{line(name, 200)!r} was not read: {line(why or note, 300)}.")
     return Document(tuple(pieces), size, note)

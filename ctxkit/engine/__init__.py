@@ -1,7 +1,11 @@
 """The one engine for live sessions, replays and sweeps."""
 
+from typing import TYPE_CHECKING
+
 from ctxkit.engine.advances import advance, run
-from ctxkit.engine.logs import (
+from ctxkit.engine.marks import Held, HookEvent, Kept
+from ctxkit.engine.replayed import Run
+from ctxkit.engine.run_logs import (
     COUNTED,
     as_known,
     believed,
@@ -13,14 +17,12 @@ from ctxkit.engine.logs import (
     sent_at,
     woven,
 )
-from ctxkit.engine.marks import Event, Held, Kept
-from ctxkit.engine.runs import Run
-from ctxkit.faces import listed
+from ctxkit.faces import listed, renamed
 
 __all__ = [
     "COUNTED",
-    "Event",
     "Held",
+    "HookEvent",
     "Kept",
     "Run",
     "advance",
@@ -36,3 +38,5 @@ __all__ = [
     "woven",
 ]
 __dir__ = listed(__all__)
+if not TYPE_CHECKING:
+    __getattr__ = renamed(__name__, {"Event": "HookEvent"})

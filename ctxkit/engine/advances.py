@@ -1,4 +1,6 @@
-"""Bring a run up to a call by jumping from trigger to trigger: live stops at the next call, a replay at the end."""
+"""Bring a run up to a call by jumping from trigger to trigger: live stops at the next call, a
+replay at the end.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ctxkit.engine.marks import Held, Kept
-from ctxkit.engine.runs import Run
+from ctxkit.engine.replayed import Run
 from ctxkit.errors import ModelError
 from ctxkit.history import History
-from ctxkit.policies.chain import as_history
+from ctxkit.policies.chain import Part, as_history
 from ctxkit.policies.dues import Never
 from ctxkit.policies.guards import called, held_by
-from ctxkit.policies.policy import Part, call_alone, name_of
+from ctxkit.policies.policy import call_alone, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,12 +30,16 @@ if TYPE_CHECKING:
 
 
 def run(log: Log, rules: Rules, limit: int | None = None) -> Run:
-    """Return the run of a whole log under rules; `limit` is the window where the rules name none."""
+    """Return the run of a whole log under rules; `limit` is the window where the rules
+    name none.
+    """
     return advance(Run(log, rules, limit), rules, log.calls)
 
 
 def advance(run: Run, rules: Rules, stop: int) -> Run:
-    """Bring a run up to the call `stop` (exclusive): bill what comes before a compaction, do it, go on."""
+    """Bring a run up to the call `stop` (exclusive): bill what comes before a compaction, do it, go
+    on.
+    """
     call, policy = run.call, rules.policy
     if stop > call:
         run.clock.sync()
@@ -68,7 +74,9 @@ def _first(run: Run, rules: Rules) -> First:
     if policy is None or trigger is None or not rules.auto:
         return Never().first
     wanted: First = partial(_wanted, policy, trigger)
-    if type(policy).first is Part.first or call_alone(policy, "first"):  # it may always do something
+    if type(policy).first is Part.first or call_alone(
+        policy, "first"
+    ):  # it may always do something
         wanted = trigger.first
     return partial(_unguarded, run, guards, wanted) if guards else wanted
 

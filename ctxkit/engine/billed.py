@@ -1,4 +1,6 @@
-"""What the calls of a run were sent, kept as the places where their sizes stop following from the calls before."""
+"""What the calls of a run were sent, kept as the places where their sizes stop following from the
+calls before.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +20,28 @@ if TYPE_CHECKING:
 Mark = tuple[int, Any, Any]
 """First call, what its size is and what of it was sent before; it holds until the next mark.
 
-The size is an offset to add to the log's own sizes, or an array of sizes. Beside an offset stands how many tokens at
-the front of the first call are as they were in the call before (None: all of them; what the calls after it have in
-common follows from the log); beside an array, the tokens of each call that were no cached prefix.
+The size is an offset to add to the log's own sizes, or an array of sizes. Beside an offset stands
+how many tokens at the front of the first call are as they were in the call before (None: all of
+them; what the calls after it have in common follows from the log); beside an array, the tokens of
+each call that were no cached prefix.
 """
 
 
 _sum, _max = np.add.reduce, np.maximum.reduce
-"""As the methods `sum` and `max`, which take twice as long for as few calls as lie between two edits."""
+"""As the methods `sum` and `max`, which take twice as long for as few calls as lie between two
+edits.
+"""
 
 Sums = tuple[int, int, int, int]
-"""Tokens of all prompts, those of them that were no cached prefix, of the largest prompt, and of the last one."""
+"""Tokens of all prompts, those of them that were no cached prefix, of the largest prompt, and of
+the last one.
+"""
 
 
 class Billed:
-    """The marks of a run, and what follows from them. Everywhere `upto` is one past the last call that was billed."""
+    """The marks of a run, and what follows from them. Everywhere `upto` is one past the last call
+    that was billed.
+    """
 
     __slots__ = ("_asked", "_known", "_summed", "clock", "log", "marks")
 
@@ -51,7 +60,9 @@ class Billed:
         return other
 
     def stretches(self, upto: int) -> Iterator[tuple[int, int, Any, Any]]:
-        """Yield each mark with the call before which it ends: first, one past the last, size, fresh."""
+        """Yield each mark with the call before which it ends: first, one past the last, size,
+        fresh.
+        """
         ends = [*(start for start, _, _ in self.marks[1:]), upto]
         for (start, size, fresh), end in zip(self.marks, ends, strict=False):
             if end > start:
@@ -96,7 +107,9 @@ class Billed:
         return found
 
     def sums(self, upto: int) -> Sums:
-        """Return the sums: O(1) a mark, and each mark that another one followed is looked at once."""
+        """Return the sums: O(1) a mark, and each mark that another one followed is
+        looked at once.
+        """
         marks, to, known = self._asked
         if marks == len(self.marks) and to == upto:
             return known
@@ -112,7 +125,8 @@ class Billed:
         """Return sums with those of some marks; `upto` is where the last of them ends."""
         total, fresh, peak, prompt = sums
         tokens, clock, rising = self.log.tokens, self.clock, self.log.tokens.rising
-        Q, C, F, N, cold = tokens.Q, tokens.C, clock.F, clock.N, clock.cold  # noqa: N806  as they are called there
+        Q, C = tokens.Q, tokens.C  # noqa: N806  as they are called there
+        F, N, cold = clock.F, clock.N, clock.cold  # noqa: N806  the same
         marks = self.marks[first:last]
         marks.append((upto, 0, None))
         start, size, kept = marks[0]

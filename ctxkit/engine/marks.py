@@ -1,4 +1,6 @@
-"""What a run leaves behind: compactions that were kept, those that were held back, the events of a policy."""
+"""What a run leaves behind: compactions that were kept, those that were held back, the events of a
+policy.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,7 @@ class Held(NamedTuple):
         return self.why if self.why.startswith("held back: ") else f"{self.guard}: {self.why}"
 
 
-class Event(NamedTuple):
+class HookEvent(NamedTuple):
     """The start or the end of a policy's work, for hooks and logs."""
 
     kind: str

@@ -73,7 +73,9 @@ class Prefixes:
         return self._back and not self._clock.cold[call]
 
     def shared(self, call: int, last: Numbers, now: Numbers) -> int:
-        """Return how many first messages a prompt shares with the last one, or any that is alive."""
+        """Return how many first messages a prompt shares with the last one, or any that
+        is alive.
+        """
         same = alike(last, now)
         if same < len(last):
             says = int(now[same]) if same < len(now) else 0
@@ -107,7 +109,7 @@ class Prefixes:
         return best
 
 
-class Past(NamedTuple):
+class PastPrompts(NamedTuple):
     """What came before a run of prompts: the last one, and those before it that parted."""
 
     prefixes: Prefixes

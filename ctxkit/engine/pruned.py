@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.engine.prefixes import Past, Prefixes, contents
+from ctxkit.engine.prefixes import PastPrompts, Prefixes, contents
 from ctxkit.engine.tracks import Tracks
 from ctxkit.history import History
-from ctxkit.policies.chain import applied, in_a_row
+from ctxkit.policies.chain import Called, applied, in_a_row
 from ctxkit.policies.hinges import written
 from ctxkit.policies.outlooks import Straight
-from ctxkit.policies.plain import Called
 from ctxkit.policies.scheduled import split
 from ctxkit.schedules import Schedule
 
@@ -23,12 +22,14 @@ if TYPE_CHECKING:
 
     from ctxkit.history import Log
     from ctxkit.history.clock import Clock
+    from ctxkit.policies.chain import Part
     from ctxkit.policies.outlooks import Sent
-    from ctxkit.policies.policy import Part
     from ctxkit.tokens.counters import Room
 
 _FIRST = 16
-"""Calls that are worked out at once, ahead of what is asked: so many, later half of those that are."""
+"""Calls that are worked out at once, ahead of what is asked: so many, later half of
+those that are.
+"""
 _KEPT = 16
 """Prunings of which a log remembers what they made of it."""
 
@@ -59,7 +60,7 @@ class Pruned(Straight):
         start: int,
         *,
         sent: Sent | None = None,
-        past: Past | None = None,
+        past: PastPrompts | None = None,
     ) -> None:
         super().__init__(history, room, sent)
         self.pruning = pruning
@@ -67,7 +68,11 @@ class Pruned(Straight):
         self.called = bool(rest)
         """True where each call is asked by itself."""
         schedule = Schedule(history.at(start), known, room)
-        bill = _Called(schedule, rest, room, clock, past) if rest else _Scheduled(schedule, clock, past)
+        bill = (
+            _Called(schedule, rest, room, clock, past)
+            if rest
+            else _Scheduled(schedule, clock, past)
+        )
         self._bill: _Called | _Scheduled = bill
         self.start = start
         self._prompts: list[int] = []
@@ -79,17 +84,21 @@ class Pruned(Straight):
         return self.start + len(self._prompts)
 
     def _reach(self, call: int, stop: int) -> None:
-        """Work out all before a call; where schedules say it, some more, but none from `stop` on."""
+        """Work out all before a call; where schedules say it, some more, but none from
+        `stop` on.
+        """
         while self.end < call:
-            ahead = 0 if self.called else max(len(self._prompts) // 2, _FIRST)
-            prompts, shared = self._bill.extend(max(min(self.end + ahead, stop), call))
+            ahead = min(self.end + max(len(self._prompts) // 2, _FIRST), stop)
+            prompts, shared = self._bill.extend(call, max(ahead, call))
             self._prompts += prompts
             self._shared += shared
 
     # -- searches of triggers ----------------------------------------------------------------------
 
     def above(self, limit: float, start: int, stop: int, estimated: bool = False) -> int:
-        """Return the first call whose pruned prompt is larger; estimates are those before pruning."""
+        """Return the first call whose pruned prompt is larger; estimates are those
+        before pruning.
+        """
         if estimated:
             return super().above(limit, start, stop, estimated=True)
         for call in range(start, stop):
@@ -139,9 +148,9 @@ class Pruned(Straight):
         """Return what a call is sent."""
         return self._bill.left(call)
 
-    def past(self, call: int) -> Past:
+    def past(self, call: int) -> PastPrompts:
         """Return the prompts before a call, for what comes after an edit there."""
-        return Past(self._bill.prefixes.upto(call), self._bill.sequence(call - 1))
+        return PastPrompts(self._bill.prefixes.upto(call), self._bill.sequence(call - 1))
 
     def knows(self, history: History, call: int) -> bool:
         """Return True where it has worked out what a call is sent of a history."""
@@ -183,13 +192,13 @@ def _identity(part: Part) -> Any:
 class _Scheduled:
     """The bill of parts that all say a schedule."""
 
-    def __init__(self, schedule: Schedule, clock: Clock, past: Past | None) -> None:
+    def __init__(self, schedule: Schedule, clock: Clock, past: PastPrompts | None) -> None:
         self._schedule = schedule
         self._tracks = Tracks(schedule, clock, past)
         self.prefixes = self._tracks.prefixes
 
-    def extend(self, stop: int) -> tuple[list[int], list[int]]:
-        self._schedule.extend(stop)
+    def extend(self, _call: int, ahead: int) -> tuple[list[int], list[int]]:
+        self._schedule.extend(ahead)
         return self._tracks.extend()
 
     def left(self, call: int) -> History:
@@ -208,14 +217,15 @@ class _Called:
         rest: Sequence[Part],
         room: Room,
         clock: Clock,
-        past: Past | None,
+        past: PastPrompts | None,
     ) -> None:
         self._schedule, self._rest = schedule, rest
         self._room, self._call = room, schedule.rows.begin
         self.prefixes = past.prefixes if past else Prefixes(clock)
         self._last = past.last if past else None
 
-    def extend(self, stop: int) -> tuple[list[int], list[int]]:
+    def extend(self, stop: int, ahead: int) -> tuple[list[int], list[int]]:
+        self._schedule.extend(ahead)
         out: tuple[list[int], list[int]] = ([], [])
         for call in range(self._call, stop):
             view = self.left(call)
@@ -226,7 +236,9 @@ class _Called:
         return out
 
     def _same(self, call: int, now: NDArray[Any]) -> int | None:
-        """Return how many first messages a prompt shares, as `Tracks` does; None: it is the first."""
+        """Return how many first messages a prompt shares, as `Tracks` does; None: it is
+        the first.
+        """
         last, self._last = self._last, now
         return None if last is None else self.prefixes.shared(call, last, now)
 

@@ -1,13 +1,15 @@
-"""What went out at a call of a run: each message as it was sent, what it was before, who changed it."""
+"""What went out at a call of a run: each message as it was sent, what it was before, who changed
+it.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ctxkit.history import History
-from ctxkit.history.items import content_at, content_key
+from ctxkit.history.head_items import content_at, content_key
 from ctxkit.messages import Message, Sized
 from ctxkit.policies.chain import applied
 from ctxkit.policies.policy import name_of
@@ -18,7 +20,10 @@ from ctxkit.schedules.rows import State
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.engine.runs import Run
+    from ctxkit.engine.marks import Kept
+    from ctxkit.history import Log
+    from ctxkit.policies.rules import Rules
+    from ctxkit.tokens.counters import Room
 
 FIXED = "fixed"
 """The kind of the item that stands for all that no message of the log holds."""
@@ -51,10 +56,24 @@ class Turnover(NamedTuple):
     """Tokens that no message holds."""
 
 
-class SentCalls:
-    """The prompts of a run, worked out when they are asked for; the log and the run stay as they are."""
+class SentRun(Protocol):
+    """What a run tells of itself."""
 
-    def __init__(self, run: Run) -> None:
+    log: Log
+    rules: Rules
+    room: Room
+    history: History
+    cuts: list[Kept]
+    begin: int
+    call: int
+
+
+class SentCalls:
+    """The prompts of a run, worked out when they are asked for; the log and the run stay as they
+    are.
+    """
+
+    def __init__(self, run: SentRun) -> None:
         self._run = run
         self._schedules: dict[tuple[int, int], Schedule] = {}
 
@@ -72,7 +91,9 @@ class SentCalls:
         return tuple(items)
 
     def left_out(self, call: int | None) -> dict[int, str]:
-        """Return the rows that stood at a call and that prunings left out, with the part that did."""
+        """Return the rows that stood at a call and that prunings left out, with the part
+        that did.
+        """
         return self._found(call)[1]
 
     def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[Turnover]:
@@ -170,7 +191,9 @@ def _turnovers(schedule: Schedule, stop: int) -> Iterator[Turnover]:
 def _scheduled(
     schedule: Schedule, call: int, policy: str, out: dict[int, str]
 ) -> Iterator[SentItem]:
-    """Yield what a schedule leaves of a call's messages; note in `out` the rows that it leaves out."""
+    """Yield what a schedule leaves of a call's messages; note in `out` the rows that it
+    leaves out.
+    """
     rows, log = schedule.rows, schedule.rows.log
     changed = dict(schedule.changed(call))
     for p in range(rows.shown(call)):
@@ -181,7 +204,9 @@ def _scheduled(
         if state.message is None:
             out[row] = name_of(part)
             continue
-        edited = row < 0 or said.content != -row - 1  # by a compaction, that also puts in what is new
+        edited = (
+            row < 0 or said.content != -row - 1
+        )  # by a compaction, that also puts in what is new
         by = name_of(part) if part is not None else policy if edited else None
         raw = log.tokens.sizes[row] if row >= 0 else 0 if by else said.tokens
         yield SentItem(state.message, state.tokens, raw, by, row, part is not None)
@@ -191,7 +216,7 @@ def _scheduled(
 
 
 def _called(
-    view: History, parts: Sequence[Any], items: list[SentItem], run: Run, out: dict[int, str]
+    view: History, parts: Sequence[Any], items: list[SentItem], run: SentRun, out: dict[int, str]
 ) -> list[SentItem]:
     """Return what parts leave that are asked call by call."""
     for part in parts:

@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.engine.prefixes import Past
+    from ctxkit.engine.prefixes import PastPrompts
     from ctxkit.history.clock import Clock
     from ctxkit.schedules import Layer, Rows, Schedule
-    from ctxkit.schedules.layers import Event
-
+    from ctxkit.schedules.layers import Changed
 
 
 class Track:
@@ -35,7 +34,7 @@ class Track:
         """How many positions are there."""
         self.hides = False
         """True where a position was hidden at some call."""
-        self._events: Sequence[Event] = ()
+        self._events: Sequence[Changed] = ()
         self._next = 0
         """What the extension changes, and how much of it is done."""
 
@@ -98,7 +97,9 @@ class Track:
         return int(np.add.reduce(self._sizes[p : self.n]))
 
     def past(self, p: int, n: int, gone: Sequence[tuple[int, int]]) -> NDArray[Any]:
-        """Return the contents of what was not hidden from a position to the n-th, before some gave way."""
+        """Return the contents of what was not hidden from a position to the n-th, before some gave
+        way.
+        """
         found: NDArray[Any] = self._contents[p:n].copy()
         for q, content in gone:
             found[q - p] = content
@@ -108,7 +109,7 @@ class Track:
 class Tracks:
     """The bill of a schedule: one track for each layer of which a call may be given one."""
 
-    def __init__(self, schedule: Schedule, clock: Clock, past: Past | None = None) -> None:
+    def __init__(self, schedule: Schedule, clock: Clock, past: PastPrompts | None = None) -> None:
         self._schedule, self._past = schedule, past
         self.prefixes = past.prefixes if past else Prefixes(clock)
         self._tracks: list[Track] = []
@@ -141,7 +142,10 @@ class Tracks:
     def sequence(self, call: int) -> NDArray[Any]:
         """Return the contents of what a call was sent, in order."""
         self._adds = self._schedule.top.adds
-        n, found = self._schedule.rows.shown(call), Track(Said(self._schedule.rows), self._schedule.rows)
+        n, found = (
+            self._schedule.rows.shown(call),
+            Track(Said(self._schedule.rows), self._schedule.rows),
+        )
         found.begin(call + 1)
         found.step(call)
         contents = found.contents[:n].copy()

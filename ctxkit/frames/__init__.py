@@ -1,4 +1,6 @@
-"""Sessions as DataFrames with fixed columns: one observation a row, every number with its source."""
+"""Sessions as DataFrames with fixed columns: one observation a row, every number with
+its source.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +8,34 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.faces import listed
-from ctxkit.frames import calls, compactions, messages, sessions, turns
-from ctxkit.frames.columns import build
+from ctxkit.frames import per_call, per_compaction, per_message, per_session, per_turn
+from ctxkit.frames.frame_columns import build
 from ctxkit.readers.given import as_sessions
-from ctxkit.session import Session, apart
+from ctxkit.session import apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import pandas as pd
 
-    from ctxkit.frames.columns import Column
     from ctxkit.frames.counts import Count
+    from ctxkit.frames.frame_columns import FrameColumn
     from ctxkit.readers.given import GivenAll
     from ctxkit.session import Session
 
 __all__ = ["COLUMNS", "frame"]
 __dir__ = listed(__all__)
 
-_FRAMES = {"message": messages, "call": calls, "turn": turns, "compaction": compactions, "session": sessions}
-COLUMNS: dict[str, tuple[Column, ...]] = {name: module.COLUMNS for name, module in _FRAMES.items()}
+_FRAMES = {
+    "message": per_message,
+    "call": per_call,
+    "turn": per_turn,
+    "compaction": per_compaction,
+    "session": per_session,
+}
+COLUMNS: dict[str, tuple[FrameColumn, ...]] = {
+    name: module.COLUMNS for name, module in _FRAMES.items()
+}
 """The columns of each frame: name, dtype, unit, meaning."""
 
 
@@ -36,15 +46,17 @@ def frame(
     count: Count = None,
     children: bool = False,
 ) -> pd.DataFrame:
-    """Return one frame over all sessions given, with the columns of ``COLUMNS[per]`` whatever the sessions hold.
+    """Return one frame over all sessions given, with the columns of ``COLUMNS[per]`` whatever the
+    sessions hold.
 
     Args:
         of: a session, or any number of them; a path, a folder or a list of messages means the
             sessions in it.
         per: what a row is: "message", "call", "turn", "compaction" or "session".
-        count: how messages are counted: None for a quarter of their characters, "exact" for the tokenizer, "anchored"
-            for sizes scaled to recorded usage, the name of an estimate ("pi", "fuseraft", ...), or a token counter.
-            Calls, turns and sessions are never counted: they hold what the log recorded.
+        count: how messages are counted: None for a quarter of their characters, "exact" for the
+            tokenizer, "anchored" for sizes scaled to recorded usage, the name of an estimate ("pi",
+            "fuseraft", ...), or a token counter. Calls, turns and sessions are never counted: they
+            hold what the log recorded.
         children: take the sessions of subagents too, each after its parent.
 
     Raises:
@@ -52,14 +64,18 @@ def frame(
         ReadError: a file cannot be read, or holds no session.
     """
     if per not in _FRAMES:
-        raise BadArguments(f"per= takes one of {', '.join(_FRAMES)}, not {per!r}.{did_you_mean(str(per), _FRAMES)}")
+        raise BadArguments(
+            f"per= takes one of {', '.join(_FRAMES)}, not {per!r}.{did_you_mean(str(per), _FRAMES)}"
+        )
     given = apart(list(_all(as_sessions(of), children=children)))
     if per == "message":
-        data = messages.rows(given, count)
+        data = per_message.rows(given, count)
     elif per == "compaction":
-        data = compactions.rows(given, count, unmarked=True)
+        data = per_compaction.rows(given, count, unmarked=True)
     else:
-        data = (calls if per == "call" else turns if per == "turn" else sessions).rows(given)
+        data = (per_call if per == "call" else per_turn if per == "turn" else per_session).rows(
+            given
+        )
     return build(COLUMNS[per], data)
 
 

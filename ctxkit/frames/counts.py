@@ -1,4 +1,6 @@
-"""How a frame is told to count: by the plain estimate, exactly, anchored on recorded usage, or by a user's counter."""
+"""How a frame is told to count: by the plain estimate, exactly, anchored on recorded usage, or by a
+user's counter.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 Count = Any
-"""None, ``"exact"``, ``"anchored"``, the name of an estimate such as ``"pi"``, or a counter of the user's."""
+"""None, ``"exact"``, ``"anchored"``, the name of an estimate such as ``"pi"``, or a counter of the
+user's.
+"""
 
 
 def counter(count: Count) -> Any:
@@ -31,19 +35,27 @@ def counter(count: Count) -> Any:
         return tokens.named(count)
     if callable(getattr(count, "message", None)) and hasattr(count, "source"):
         return count
-    raise BadArguments('count= takes None, "exact", "anchored", the name of an estimate, or a token counter.')
+    raise BadArguments(
+        'count= takes None, "exact", "anchored", the name of an estimate, or a token counter.'
+    )
 
 
 def counting(
     session: Session, count: Count, chars: list[int | None] | None = None
 ) -> tuple[list[int | None], list[str | None], Callable[[Message], int]]:
-    """Return the tokens of each message of a session, where each comes from, and a counter for inserted messages.
+    """Return the tokens of each message of a session, where each comes from, and a counter for
+    inserted messages.
 
-    Tokens and sources are missing where the log holds no content. `chars` takes the characters of each message besides.
+    Tokens and sources are missing where the log holds no content. `chars` takes the characters of
+    each message besides.
     """
     messages = session.messages
     measured = [lengths.measure(m) for m in messages] if count is None or chars is not None else []
-    unknown = [i for i, m in enumerate(messages) if not m.parts and (m.kind == "turn" or not session.has_sizes)]
+    unknown = [
+        i
+        for i, m in enumerate(messages)
+        if not m.parts and (m.kind == "turn" or not session.has_sizes)
+    ]
     if chars is not None:
         chars += _without([n for n, _ in measured], unknown)
     sizes: Iterable[int]
@@ -55,16 +67,25 @@ def counting(
         sizes, sources, of = _anchored(session)
     else:
         named = counter(count)
-        sizes, sources, of = map(named.message, messages), [named.source] * len(messages), named.message
+        sizes, sources, of = (
+            map(named.message, messages),
+            [named.source] * len(messages),
+            named.message,
+        )
     return _without(list(sizes), unknown), _without(sources, unknown), of
 
 
 def _anchored(session: Session) -> tuple[list[int], list[str | None], Callable[[Message], int]]:
-    """Return sizes scaled to the recorded usage; those of a replay are the sizes that it was made with."""
+    """Return sizes scaled to the recorded usage; those of a replay are the sizes that it was made
+    with.
+    """
     from ctxkit.sizes import sizes
 
     found = sizes(session.origin or session)
-    by_id = {m.id: (n, s) for m, n, s in zip(found.session.messages, found.tokens, found.source, strict=True)}
+    by_id = {
+        m.id: (n, s)
+        for m, n, s in zip(found.session.messages, found.tokens, found.source, strict=True)
+    }
     scale = 1.0 if found.error is None else 1 / (1 + found.error)
     plain: list[tuple[int, str]] = [(0, "estimated")] * len(session.messages)
     same = len(found.session.messages) == len(session.messages)

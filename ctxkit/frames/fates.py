@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ctxkit.frames.cuts import cuts
+from ctxkit.frames.recorded_cuts import cuts
 
 if TYPE_CHECKING:
     from ctxkit.messages import Edit, Message
@@ -35,7 +35,8 @@ class Fate(NamedTuple):
 
 
 def fates(session: Session, upto: int | None = None) -> dict[str, Fate]:
-    """Return the fate of each message that an edit touched, by its id; `upto` takes only the first edits.
+    """Return the fate of each message that an edit touched, by its id; `upto` takes only the first
+    edits.
 
     A message that is not in the answer is shown as it was written, unless it is never sent at all.
     """

@@ -16,12 +16,16 @@ _encode = msgspec.json.Encoder().encode
 
 
 def part_chars(part: Part) -> int:
-    """Characters of one part: text as it stands, a tool call as its name and compact JSON arguments; 0 for an image."""
+    """Characters of one part: text as it stands, a tool call as its name and compact JSON
+    arguments; 0 for an image.
+    """
     kind = type(part)
     if kind is Text or kind is Thinking:
         return len(part.text)  # type: ignore[union-attr]
     if isinstance(part, ToolCall):
-        return len(part.name) + (len(part.raw) if part.raw is not None else json_chars(part.arguments))
+        return len(part.name) + (
+            len(part.raw) if part.raw is not None else json_chars(part.arguments)
+        )
     if isinstance(part, Sized):
         return part.chars or 0
     return 0
@@ -39,7 +43,9 @@ def json_chars(value: object) -> int:
 
 
 def part_tokens(part: Part) -> int:
-    """The plain estimate of one part: a quarter of its characters, or the size that the log gives; images by weight."""
+    """The plain estimate of one part: a quarter of its characters, or the size that the log gives;
+    images by weight.
+    """
     if isinstance(part, Sized) and part.tokens is not None:
         return part.tokens
     if isinstance(part, Image):
@@ -48,10 +54,11 @@ def part_tokens(part: Part) -> int:
 
 
 def measure(message: Message) -> tuple[int, int]:
-    """Return characters and plain estimate of a message: a quarter of its characters, rounded up once.
+    """Return characters and plain estimate of a message: a quarter of its characters, rounded up
+    once.
 
-    The estimate equals ``tokens.named("chars/4").message``; it is kept lean, as frames ask it of every message of many
-    files, and walks the parts once for both numbers.
+    The estimate equals ``tokens.named("chars/4").message``; it is kept lean, as frames ask it of
+    every message of many files, and walks the parts once for both numbers.
     """
     parts = message.parts
     if len(parts) == 1 and type(parts[0]) is Text:
@@ -63,7 +70,9 @@ def measure(message: Message) -> tuple[int, int]:
         if kind is Text or kind is Thinking:
             chars += len(part.text)  # type: ignore[union-attr]
         elif isinstance(part, ToolCall):
-            chars += len(part.name) + (len(part.raw) if part.raw is not None else json_chars(part.arguments))
+            chars += len(part.name) + (
+                len(part.raw) if part.raw is not None else json_chars(part.arguments)
+            )
         else:
             known += part_tokens(part) if (exact := _is_known(part)) else 0
             counted += part_chars(part) if exact else 0

@@ -1,4 +1,6 @@
-"""How large each call's prompt was: as recorded, or by the plain estimate where the log has no usage at all."""
+"""How large each call's prompt was: as recorded, or by the plain estimate where the log has no
+usage at all.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,16 @@ if TYPE_CHECKING:
 
 
 def prompts(session: Session) -> tuple[list[int | None], Source | None]:
-    """Return the prompt size of each call and where the sizes come from; None throughout where the log cannot tell.
+    """Return the prompt size of each call and where the sizes come from; None throughout where the
+    log cannot tell.
 
-    Calls that failed before they were billed are missing. Sums over whole turns are no sizes of a prompt.
+    Calls that failed before they were billed are missing. Sums over whole turns are no sizes of a
+    prompt.
     """
     recorded = [
-        None if c.message.usage is None or c.message.kind == "turn" else c.message.usage.prompt_tokens
+        None
+        if c.message.usage is None or c.message.kind == "turn"
+        else c.message.usage.prompt_tokens
         for c in session.calls
     ]
     if any(recorded):
@@ -38,9 +44,11 @@ def prompts(session: Session) -> tuple[list[int | None], Source | None]:
 
 
 def estimated(session: Session) -> list[int]:
-    """Return the plain estimate of what each call was shown: edits applied, without what no log shows.
+    """Return the plain estimate of what each call was shown: edits applied, without what no log
+    shows.
 
-    Where a history processor is known to have masked older results (see `readers.processors`), they are masked.
+    Where a history processor is known to have masked older results (see `readers.processors`), they
+    are masked.
     """
     out: list[int] = []
     shown: list[Message] = []
@@ -64,7 +72,9 @@ def estimated(session: Session) -> list[int]:
 
 
 def _scaled(sizes: list[int], sent: object) -> list[int | None]:
-    """Return sizes that sum up to what the run says it sent, where counting alone explains the difference."""
+    """Return sizes that sum up to what the run says it sent, where counting alone explains the
+    difference.
+    """
     whole = sum(sizes)
     if not isinstance(sent, int) or not whole or not 1 / _TELLS < sent / whole < _TELLS:
         return list(sizes)

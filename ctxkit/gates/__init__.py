@@ -6,7 +6,7 @@ from ctxkit.faces import face
 
 _NAMES = {
     "gate": "holding",
-    "gate_compactor": "compacted",
+    "gate_compactor": "compactors",
     "survival": "rounds",
     "command": "programs",
     "FIGURES": "readings",

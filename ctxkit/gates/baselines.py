@@ -51,8 +51,8 @@ def load(path: str | os.PathLike[str]) -> Entries | None:
         raise BadArguments(f"{str(place)!r} is no baseline of a gate: {again}") from None
     if versions != [VERSION, SCORES]:
         raise BadArguments(
-            f"The baseline {str(place)!r} was made by another version, whose figures "
-            f"mean something else (gate {versions[0]}, scores {versions[1]}; here {VERSION}, {SCORES}): {again}"
+            f"The baseline {str(place)!r} was made by another version, whose figures mean something"
+            f" else (gate {versions[0]}, scores {versions[1]}; here {VERSION}, {SCORES}): {again}"
         )
     try:
         return msgspec.json.decode(data, type=Baseline).entries

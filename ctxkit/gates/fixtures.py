@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ctxkit.gates.verdicts import GateReport
+    from ctxkit.gates.gate_verdicts import GateReport
 
 FOLDER = "baselines"
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
 from ctxkit.gates.baselines import load, save
+from ctxkit.gates.gate_verdicts import GateReport, compared
 from ctxkit.gates.readings import Entries, measured
-from ctxkit.gates.verdicts import GateReport, compared
 
 if TYPE_CHECKING:
     import os
@@ -42,15 +42,24 @@ def gate(
         BadArguments: there is no baseline and none is to be made, or it is of another version.
         StoreError: it cannot be written.
     """
-    from ctxkit.sweeps.runs import sessions_of
+    from ctxkit.session import apart
+    from ctxkit.sweeps.sweep_runs import sessions_of
 
+    before = kept(baseline, tolerance, update=update)
+    now = measured(apart(sessions_of(sessions)), rules)
+    return held(before, now, baseline, tolerance)
+
+
+def kept(baseline: str | os.PathLike[str], tolerance: float, *, update: bool) -> Entries | None:
+    """Return the figures to hold against, before anything is measured; None: they are made anew.
+
+    Raises:
+        BadArguments: there are none, or the tolerance is no share.
+    """
     if not 0 <= tolerance < 1:
         raise BadArguments(f"tolerance= is a share between 0 and 1, not {tolerance}.")
-    before = None if update else _kept(baseline)
-    return held(before, measured(sessions_of(sessions), rules), baseline, tolerance)
-
-
-def _kept(baseline: str | os.PathLike[str]) -> Entries:
+    if update:
+        return None
     found = load(baseline)
     if found is None:
         raise BadArguments(

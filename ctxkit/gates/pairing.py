@@ -25,7 +25,8 @@ def _pairs(back: Talk) -> list[str]:
             name = str(message.get("tool_call_id", ""))
             if waiting.pop(name, None) is None:
                 out.append(
-                    f"Message {i} is the result of {line(name, 40)!r}, a call that is not before it."
+                    f"Message {i} is the result of {line(name, 40)!r}, a call that is not"
+                    " before it."
                 )
             continue
         out += _unanswered(waiting)

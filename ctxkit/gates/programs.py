@@ -68,14 +68,17 @@ def _run(arguments: list[str], files: tuple[BinaryIO, BinaryIO, BinaryIO], secon
         raise BadArguments(f"The compactor {name!r} cannot be started: {why}.") from None
     end = time.monotonic() + seconds
     try:
-        while (code := running.poll()) is None:
+        while True:
+            code = running.poll()  # asked first: what it printed until then is looked at
+            if max(os.fstat(f.fileno()).st_size for f in (out, told)) > LARGEST:
+                raise BadArguments(f"The compactor {name!r} printed more than {LARGEST >> 20} MB.")
+            if code is not None:
+                break
             if time.monotonic() > end:
                 raise BadArguments(
                     f"The compactor {name!r} did not answer within {seconds:g} s: --timeout gives "
                     "it longer."
                 )
-            if max(os.fstat(f.fileno()).st_size for f in (out, told)) > LARGEST:
-                raise BadArguments(f"The compactor {name!r} printed more than {LARGEST >> 20} MB.")
             time.sleep(_PAUSE)
     finally:
         if running.poll() is None:

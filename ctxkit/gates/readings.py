@@ -76,11 +76,11 @@ def measured(sessions: Sequence[Session], rules: Several) -> Entries:
     The noise of a figure is how far it moves when the window is 1 % smaller or larger (cuts then
     fall elsewhere), of facts how far it moves with the places at which they are said.
     """
-    from ctxkit.sweeps.batches import Bench, Setting
+    from ctxkit.sweeps.batches import Bench, NamedRules
     from ctxkit.sweeps.grids import labels, rules_of
 
     given = rules_of(rules)
-    settings = [Setting.of(label, r) for label, r in zip(labels(given), given, strict=True)]
+    settings = [NamedRules.of(label, r) for label, r in zip(labels(given), given, strict=True)]
     out: Entries = {s.label: {} for s in settings}
     for session in sessions:
         bench = Bench(session)

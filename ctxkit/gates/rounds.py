@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from ctxkit.errors import BadArguments
 from ctxkit.gates.pairing import faults
 from ctxkit.gates.programs import checked
-from ctxkit.tokens.catalogue import default
+from ctxkit.tokens.counter_names import default
 from ctxkit.tokens.counters import as_json
+from ctxkit.writers.as_openai import to_message
 from ctxkit.writers.losses import visible
-from ctxkit.writers.openai import to_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,5 +6,16 @@ from ctxkit.history.log import Log
 from ctxkit.history.steps import Step
 from ctxkit.history.verbs import History
 
-__all__ = ["ASSISTANT", "ROLES", "SUMMARY", "SYSTEM", "TOOL", "USER", "History", "Log", "Measure", "Step"]
+__all__ = [
+    "ASSISTANT",
+    "ROLES",
+    "SUMMARY",
+    "SYSTEM",
+    "TOOL",
+    "USER",
+    "History",
+    "Log",
+    "Measure",
+    "Step",
+]
 __dir__ = listed(__all__)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.history.columns import Column
+from ctxkit.history.columns import GrowingColumn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,24 +17,39 @@ if TYPE_CHECKING:
 
 
 class Clock:
-    """Calls that found the cache cold, and running sums over the calls before each, as they would be without edits.
+    """Calls that found the cache cold, and running sums over the calls before each, as they would
+    be without edits.
 
-    The first call is cold; another one where it was sent `life` seconds or more after the one before was done. Where
-    a time is unknown the cache counts as warm. `N[c]` cold calls come before call `c`; `F[c]` is what the calls before
-    it were sent that no cache held: all that a cold one was sent, and what a warm one had more than the one before.
+    The first call is cold; another one where it was sent `life` seconds or more after the one
+    before was done. Where a time is unknown the cache counts as warm. `N[c]` cold calls come before
+    call `c`; `F[c]` is what the calls before it were sent that no cache held: all that a cold one
+    was sent, and what a warm one had more than the one before.
     """
 
     __slots__ = ("F", "N", "_fresh", "calls", "cold", "life", "log")
 
     def __init__(self, log: Log, life: float) -> None:
         if not life > 0:
-            raise BadArguments(f"A cache that lives {life} seconds is none; give a number above 0, or infinity.")
+            raise BadArguments(
+                f"A cache that lives {life} seconds is none; give a number above 0, or infinity."
+            )
         self.log, self.life = log, life
         self.cold: list[bool] = []
         self.calls: list[int] = []
         self.N: list[int] = [0]
         self.F: list[int] = [0]
-        self._fresh = Column(lambda a, b: [new - old for old, new in pairwise(self.F[a : b + 1])], np.int64)
+        self._fresh = GrowingColumn(
+            lambda a, b: [new - old for old, new in pairwise(self.F[a : b + 1])], np.int64
+        )
+
+    @classmethod
+    def of(cls, log: Log, life: float) -> Clock:
+        """Return the clock of a log, made once for each `life` and brought up to its calls."""
+        key = ("clock", life)
+        clock: Clock | None = log.memo.get(key)
+        if clock is None:
+            clock = log.memo[key] = cls(log, life)
+        return clock.sync()
 
     def sync(self) -> Clock:
         """Bring the columns up to the calls that the log has by now."""
@@ -58,5 +73,7 @@ class Clock:
         return not self.log.sent[call] - self.log.done[before] >= self.life
 
     def fresh(self, upto: int) -> NDArray[Any]:
-        """Return the tokens that each call before `upto` was sent and no cache held, not to be written to."""
+        """Return the tokens that each call before `upto` was sent and no cache held, not to be
+        written to.
+        """
         return self._fresh.upto(upto)

@@ -28,10 +28,10 @@ IMAGE_CHARS = 4800
 class Measure:
     """Sizes of the rows in one measure, with running sums over rows and over calls.
 
-    `P[r]` is the size of all rows before `r`, `C[c]` that of the rows before call `c` with the call's fixed part,
-    `Q[c]` what the calls before `c` were billed: the sum of their `C`, and what `owe` says. Sizes
-    are whole and never negative, so `P` and `Q` never fall and can be searched by halves; so can
-    `C` while it is `rising` (a fixed part may shrink).
+    `P[r]` is the size of all rows before `r`, `C[c]` that of the rows before call `c` with the
+    call's fixed part, `Q[c]` what the calls before `c` were billed: the sum of their `C`, and what
+    `owe` says. Sizes are whole and never negative, so `P` and `Q` never fall and can be searched by
+    halves; so can `C` while it is `rising` (a fixed part may shrink).
     """
 
     __slots__ = ("C", "P", "Q", "_array", "owing", "rising", "sizes")
@@ -44,7 +44,7 @@ class Measure:
         self.rising = True
         self.owing = False
         """Calls were billed otherwise than they were known to be when they were sent."""
-        self._array = Column(lambda a, b: self.C[a:b], np.int64)
+        self._array = GrowingColumn(lambda a, b: self.C[a:b], np.int64)
 
     def row(self, size: int) -> None:
         """Write the next row.
@@ -53,7 +53,9 @@ class Measure:
             BadArguments: the size is negative.
         """
         if size < 0:
-            raise BadArguments(f"Row {len(self.sizes)} has {size} tokens; a message has none or more.")
+            raise BadArguments(
+                f"Row {len(self.sizes)} has {size} tokens; a message has none or more."
+            )
         self.sizes.append(size)
         self.P.append(self.P[-1] + size)
 
@@ -91,8 +93,10 @@ class Measure:
         return self._array.upto(stop)[start:stop]
 
 
-class Column:
-    """One value a row as a NumPy array that is brought up to date only when asked for: O(new rows)."""
+class GrowingColumn:
+    """One value a row as a NumPy array that is brought up to date only when asked for:
+    O(new rows).
+    """
 
     __slots__ = ("_array", "_done", "_make", "_type")
 
@@ -110,7 +114,9 @@ class Column:
                 self._array = grown
             self._array.flags.writeable = True
             self._array[self._done : n] = self._make(self._done, n)
-            self._array.flags.writeable = False  # a policy that writes into a column would change the log for all
+            self._array.flags.writeable = (
+                False  # a policy that writes into a column would change the log for all
+            )
             self._done = n
         return self._array[:n]
 
@@ -121,7 +127,9 @@ class Column:
 
 
 def chars(message: Message) -> int:
-    """Return the characters of a message: text, thinking, tool names and compact arguments; an image counts 4,800."""
+    """Return the characters of a message: text, thinking, tool names and compact arguments; an
+    image counts 4,800.
+    """
     total = 0
     for part in message.parts:
         if isinstance(part, Text):

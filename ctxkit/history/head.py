@@ -1,4 +1,6 @@
-"""The edited head of a history: rows that still stand, rows that were changed, and messages that stand for others."""
+"""The edited head of a history: rows that still stand, rows that were changed, and messages that
+stand for others.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxkit.history.items import Item, Maker, content_at
+from ctxkit.history.head_items import Item, Maker, content_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +25,9 @@ _KNOWN = 1 << 16
 
 
 class Front(msgspec.Struct, frozen=True, gc=False):
-    """The items at the front of a head that no policy may remove; a cut behind them keeps them as they are."""
+    """The items at the front of a head that no policy may remove; a cut behind them keeps them as
+    they are.
+    """
 
     items: tuple[Item, ...] = ()
     tokens: int = 0
@@ -36,7 +40,9 @@ class Front(msgspec.Struct, frozen=True, gc=False):
 
 
 class Head(msgspec.Struct, gc=False):
-    """The items of a head, either as a tuple (few) or as arrays (many); each is made from the other on demand."""
+    """The items of a head, either as a tuple (few) or as arrays (many); each is made from the other
+    on demand.
+    """
 
     size: int = 0
     tokens: int = 0
@@ -54,13 +60,19 @@ class Head(msgspec.Struct, gc=False):
     @classmethod
     def of(cls, items: tuple[Item, ...]) -> Head:
         """Return the head of some items."""
-        return cls(len(items), sum([i.tokens for i in items]), sum([i.estimate for i in items]), items)
+        return cls(
+            len(items), sum([i.tokens for i in items]), sum([i.estimate for i in items]), items
+        )
 
     @classmethod
     def of_columns(cls, columns: dict[str, NDArray[Any]], makers: dict[int, Maker]) -> Head:
-        """Return a head from arrays `rows stands keys tokens estimates` and the makers of the keys that are not 0."""
+        """Return a head from arrays `rows stands keys tokens estimates` and the makers of the keys
+        that are not 0.
+        """
         tokens = int(columns["tokens"].sum())
-        estimate = tokens if columns["estimates"] is columns["tokens"] else int(columns["estimates"].sum())
+        estimate = (
+            tokens if columns["estimates"] is columns["tokens"] else int(columns["estimates"].sum())
+        )
         return cls(len(columns["rows"]), tokens, estimate, None, columns_=columns, makers_=makers)
 
     @property
@@ -68,9 +80,12 @@ class Head(msgspec.Struct, gc=False):
         """The items, one by one."""
         if self.tuple_ is None:
             c, makers = self.columns_ or {}, self.makers
-            columns = (c[name].tolist() for name in ("rows", "tokens", "estimates", "keys", "stands"))
+            columns = (
+                c[name].tolist() for name in ("rows", "tokens", "estimates", "keys", "stands")
+            )
             self.tuple_ = tuple(
-                Item(r, t, e, makers[k] if k else None, s) for r, t, e, k, s in zip(*columns, strict=True)
+                Item(r, t, e, makers[k] if k else None, s)
+                for r, t, e, k, s in zip(*columns, strict=True)
             )
         return self.tuple_
 
@@ -87,7 +102,11 @@ class Head(msgspec.Struct, gc=False):
             return self.items[place]
         c, key = self.columns_, int(self.columns_["keys"][place])
         maker = self.makers[key] if key else None
-        row, tokens, estimate = int(c["rows"][place]), int(c["tokens"][place]), int(c["estimates"][place])
+        row, tokens, estimate = (
+            int(c["rows"][place]),
+            int(c["tokens"][place]),
+            int(c["estimates"][place]),
+        )
         return Item(row, tokens, estimate, maker, int(c["stands"][place]))
 
     def message(self, log: Log, place: int) -> Message:
@@ -112,7 +131,9 @@ class Head(msgspec.Struct, gc=False):
         return int(self.columns_["rows"][place])
 
     def front(self, log: Log, call: int) -> Front | None:
-        """Return what stays as of a call, where all of it stands first; None where some stands behind what may go."""
+        """Return what stays as of a call, where all of it stands first; None where some stands
+        behind what may go.
+        """
         if log.late_stays and self.size:
             return self._front_of(self.firm(log, call))
         if self.front_ is None:
@@ -145,7 +166,9 @@ class Head(msgspec.Struct, gc=False):
         return tuple(np.flatnonzero(firm).tolist())
 
     def column(self, log: Log, name: str) -> NDArray[Any]:
-        """Return one value an item; beside the log's columns: `rows`, `stands`, `keys`, `contents`."""
+        """Return one value an item; beside the log's columns: `rows`, `stands`, `keys`,
+        `contents`.
+        """
         if self.columns_ is None:
             self.columns_ = {}
         found = self.columns_.get(name)
@@ -176,7 +199,9 @@ class Head(msgspec.Struct, gc=False):
         return values
 
     def _contents(self, log: Log) -> NDArray[Any]:
-        """Return a number an item, equal where the same is said at the same row; below 0: as said."""
+        """Return a number an item, equal where the same is said at the same row; below
+        0: as said.
+        """
         rows, keys, makers = self.column(log, "rows"), self.column(log, "keys"), self.makers
         found: NDArray[Any] = -rows - 1
         known: dict[tuple[int, int], int] = log.memo.setdefault("contents", {})
@@ -191,9 +216,14 @@ class Head(msgspec.Struct, gc=False):
         return found
 
     def _values(self, log: Log, name: str, at: NDArray[Any], was: list[Any]) -> list[Any]:
-        """Return what changed and new messages have in a column; `was` is what the rows had that they stand for."""
+        """Return what changed and new messages have in a column; `was` is what the rows had that
+        they stand for.
+        """
         makers, rows = self.makers, self.column(log, "rows")[at].tolist()
-        made = [(makers[key], row) for key, row in zip(self.column(log, "keys")[at].tolist(), rows, strict=True)]
+        made = [
+            (makers[key], row)
+            for key, row in zip(self.column(log, "keys")[at].tolist(), rows, strict=True)
+        ]
         if name == "roles":
             return [maker.role(log, row) for maker, row in made]
         if name == "chars":
@@ -215,10 +245,14 @@ class Head(msgspec.Struct, gc=False):
         return n
 
     def sums(self, estimated: bool) -> list[int]:
-        """Return running sums of the tokens, or the estimates, before each item and after the last."""
+        """Return running sums of the tokens, or the estimates, before each item and
+        after the last.
+        """
         if self.sums_ is None:
             if self.tuple_ is None and self.columns_ is not None:
-                tokens, estimates = (self.columns_[name].tolist() for name in ("tokens", "estimates"))
+                tokens, estimates = (
+                    self.columns_[name].tolist() for name in ("tokens", "estimates")
+                )
             else:
                 tokens, estimates = [i.tokens for i in self.items], [i.estimate for i in self.items]
             self.sums_ = ([0, *accumulate(tokens)], [0, *accumulate(estimates)])

@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.history.clock import Clock
-from ctxkit.history.columns import ASSISTANT, ROLE_CODES, SYSTEM, TOOL, USER, Column, Measure, chars
+from ctxkit.history.columns import (
+    ASSISTANT,
+    ROLE_CODES,
+    SYSTEM,
+    TOOL,
+    USER,
+    GrowingColumn,
+    Measure,
+    chars,
+)
+from ctxkit.tokens.encoders import Remembering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -20,21 +29,29 @@ if TYPE_CHECKING:
 
 
 class Log:
-    """What was said, as columns; recorded compactions are lifted out (`recorded`), invisible messages left out.
+    """What was said, as columns; recorded compactions are lifted out (`recorded`), invisible
+    messages left out.
 
-    Rows count from 0. A *group* is an assistant message with the results of its tool calls: it stays together or goes
-    together. A *cut* before a row is safe where no group lies on both sides. Rows that *stay* are those of role
-    `system`, pinned and pending ones, with their groups.
+    Rows count from 0. A *group* is an assistant message with the results of its tool calls: it
+    stays together or goes together. A *cut* before a row is safe where no group lies on both sides.
+    Rows that *stay* are those of role `system`, pinned and pending ones, with their groups.
 
     Args:
         counter: counts the tokens of what is written new (summaries, shortened messages).
-        fixed: tokens of each prompt that no message holds (system prompt, tool schemas), as far as known.
+        fixed: tokens of each prompt that no message holds (system prompt, tool schemas), as far as
+            known.
         agent: name of the agent of all messages that name none.
-        estimated: True where a second measure is kept beside the tokens: the sizes a system believes in.
+        estimated: True where a second measure is kept beside the tokens: the sizes a system
+            believes in.
     """
 
     def __init__(
-        self, counter: Counter, *, fixed: int = 0, agent: str = "main", estimator: Counter | None = None
+        self,
+        counter: Counter,
+        *,
+        fixed: int = 0,
+        agent: str = "main",
+        estimator: Counter | None = None,
     ) -> None:
         self.counter, self.agent = counter, agent
         self.fixed = fixed
@@ -102,9 +119,12 @@ class Log:
         fixed = self.fixed_at
         return min(fixed[max(call - 1, 0)], fixed[call])
 
-    # -- growing -------------------------------------------------------------------------------------------------
+    # -- growing
+    # ----------------------------------------------------------------------------------------------
 
-    def open(self, time: float | None = None, agent: str | None = None, fixed: int | None = None) -> int:
+    def open(
+        self, time: float | None = None, agent: str | None = None, fixed: int | None = None
+    ) -> int:
         """Write that a call is about to be sent all the rows so far; return its number.
 
         Args:
@@ -150,7 +170,7 @@ class Log:
         row = len(self.messages)
         self.messages.append(message)
         self.index.setdefault(message.id, row)
-        self.tokens.row(self.measure(message) if tokens is None else tokens)
+        self.tokens.row(self._counted(message, self.counter.message) if tokens is None else tokens)
         if self.estimates is not self.tokens:
             own = self.estimator.message(message) if estimate is None else estimate
             self.estimates.row(own + self._unsent)
@@ -174,20 +194,29 @@ class Log:
             self._unsent += self.estimator.message(message)
 
     def measure(self, message: Message, row: int = -1) -> int:
-        """Return the tokens of a message that is no row: one text has one size, whoever put it there.
+        """Return the tokens of a message that is no row: one text has one size, whoever put it
+        there.
 
         It is counted, and corrected by the log's `scale`. What has no more characters than the row
         that it was made from has no more tokens either, whatever that row was recorded with.
         """
+        count = self.counter.message
+        if row < 0 and isinstance(self.counter, Remembering):
+            count = self.counter.composed  # rules say the same lines again and again
+        new = self._counted(message, count)
+        if (
+            row >= 0
+            and new > self.tokens.sizes[row]
+            and chars(message) <= chars(self.messages[row])
+        ):
+            return self.tokens.sizes[row]
+        return new
+
+    def _counted(self, message: Message, count: Callable[[Message], int]) -> int:
         known = self.known(message)
         if known is not None:
             return known
-        new = self.counter.message(message)
-        if self.scale != 1.0:
-            new = round(new * self.scale)
-        if row >= 0 and new > self.tokens.sizes[row] and chars(message) <= chars(self.messages[row]):
-            return self.tokens.sizes[row]
-        return new
+        return count(message) if self.scale == 1.0 else round(count(message) * self.scale)
 
     def _reply(self, message: Message) -> None:
         if not self._open:
@@ -230,7 +259,9 @@ class Log:
             self._keep(group)
 
     def _asker(self, message: Message, row: int) -> int:
-        """Return the row of the call that a result answers; the row itself where the log has none."""
+        """Return the row of the call that a result answers; the row itself where the log
+        has none.
+        """
         if message.call_id:
             return self._asked.get(message.call_id, row)
         asked = self.of_role[ASSISTANT]
@@ -254,14 +285,17 @@ class Log:
         self.tokens.owe(tokens)
         self.memo.pop("spending", None)
 
-    # -- reading -------------------------------------------------------------------------------------------------
+    # -- reading
+    # ----------------------------------------------------------------------------------------------
 
     def column(self, name: str, n: int | None = None) -> NDArray[Any]:
-        """Return one value a row for the first `n` rows (None: all), as an array that must not be written to.
+        """Return one value a row for the first `n` rows (None: all), as an array that must not be
+        written to.
 
-        Names: `tokens estimates chars roles turns calls groups agents tools times errors stays`. `calls` is the call
-        at which a row was first in the prompt, `groups` the row of the reply that a row belongs to, `agents` and
-        `tools` are codes (see `code`), `times` are seconds since 1970 (NaN: unknown).
+        Names: `tokens estimates chars roles turns calls groups agents tools times errors stays`.
+        `calls` is the call at which a row was first in the prompt, `groups` the row of the reply
+        that a row belongs to, `agents` and `tools` are codes (see `code`), `times` are seconds
+        since 1970 (NaN: unknown).
         """
         return self._columns[name].upto(len(self.messages) if n is None else n)
 
@@ -271,7 +305,9 @@ class Log:
         return names.setdefault(name, len(names))
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """Return the names of the `agent`s or `tool`s by their codes; a message without a tool has ``""``."""
+        """Return the names of the `agent`s or `tool`s by their codes; a message without a tool has
+        ``""``.
+        """
         self.column(f"{kind}s")
         return tuple(self._names[kind])
 
@@ -280,7 +316,9 @@ class Log:
         return row in self._stay and self.late_stays.get(row, 0) <= call
 
     def stays_at(self, call: int) -> list[int]:
-        """Return the rows that stay as of a call, rising; rows that come later may be among them."""
+        """Return the rows that stay as of a call, rising; rows that come later may be
+        among them.
+        """
         if not self._later(self.late_stays, call):
             return self.stays
         return [r for r in self.stays if self.late_stays.get(r, 0) <= call]
@@ -299,7 +337,9 @@ class Log:
 
     @staticmethod
     def _later(late: dict[int, int], call: int) -> bool:
-        """Return True where something came late, after a call: marks are written in the order of calls."""
+        """Return True where something came late, after a call: marks are written in the order of
+        calls.
+        """
         return bool(late) and next(reversed(late.values())) > call
 
     def tool(self, row: int) -> str:
@@ -316,7 +356,9 @@ class Log:
         return len(self.callers) <= 1
 
     def spending(self) -> dict[str, tuple[list[int], list[int]]]:
-        """Return for each agent running sums over the calls before each: how many were its own, and their sizes."""
+        """Return for each agent running sums over the calls before each: how many were its own, and
+        their sizes.
+        """
         Q = self.tokens.Q  # noqa: N806  as it is called there
         known: dict[str, tuple[list[int], list[int]]] = self.memo.setdefault("spending", {})
         for name in self.callers:
@@ -328,16 +370,8 @@ class Log:
                 sizes.append(sizes[-1] + (Q[call + 1] - Q[call] if own else 0))
         return known
 
-    def clock(self, life: float) -> Clock:
-        """Return which calls found the provider's cache cold, if it lives `life` seconds."""
-        key = ("clock", life)
-        clock = self.memo.get(key)
-        if clock is None:
-            clock = self.memo[key] = Clock(self, life)
-        return clock.sync()
 
-
-def _columns(log: Log) -> dict[str, Column]:
+def _columns(log: Log) -> dict[str, GrowingColumn]:
     """Return the columns of a log, each made from its rows on demand."""
     part = {
         "tokens": (log.tokens.sizes, np.int64),
@@ -347,14 +381,19 @@ def _columns(log: Log) -> dict[str, Column]:
         "calls": (log.first_calls, np.int64),
         "groups": (log.groups, np.int64),
     }
-    columns = {name: Column(lambda a, b, x=values: x[a:b], kind) for name, (values, kind) in part.items()}  # type: ignore[misc]
+    columns = {
+        name: GrowingColumn(lambda a, b, x=values: x[a:b], kind)  # type: ignore[misc]
+        for name, (values, kind) in part.items()
+    }
 
-    def made(each: Any, kind: Any) -> Column:
-        return Column(lambda a, b: [each(row) for row in range(a, b)], kind)
+    def made(each: Any, kind: Any) -> GrowingColumn:
+        return GrowingColumn(lambda a, b: [each(row) for row in range(a, b)], kind)
 
     messages = log.messages
-    columns["chars"] = Column(lambda a, b: [chars(m) for m in messages[a:b]], np.int64)
-    columns["times"] = made(lambda r: nan if messages[r].time is None else messages[r].time, np.float64)
+    columns["chars"] = GrowingColumn(lambda a, b: [chars(m) for m in messages[a:b]], np.int64)
+    columns["times"] = made(
+        lambda r: nan if messages[r].time is None else messages[r].time, np.float64
+    )
     columns["errors"] = made(lambda r: messages[r].is_error, np.bool_)
     columns["agents"] = made(lambda r: log.code("agent", messages[r].agent or log.agent), np.int64)
     columns["tools"] = made(lambda r: log.code("tool", log.tool(r)), np.int64)

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from ctxkit.history.head import Front, Head
-from ctxkit.history.items import Given, Item, Tokens
+from ctxkit.history.head_items import Given, Item, Tokens
 from ctxkit.history.searches import Searches
 from ctxkit.history.steps import Step, Words
 from ctxkit.messages import Edit, Message, Text, Usage
@@ -46,9 +46,11 @@ class Ranges(Searches, frozen=True, gc=False):
         """Put a summary in the place of all messages at positions start..before; what stays, stays.
 
         Args:
-            before: first position that is kept as it is; 0 (or not above `start`) changes nothing. One that lies
-                between a call and its result is moved to the next safe cut (the last one before where there is none).
-            summary: its text, a message of role `summary`, several messages, or only its size in tokens.
+            before: first position that is kept as it is; 0 (or not above `start`) changes nothing.
+                One that lies between a call and its result is moved to the next safe cut (the last
+                one before where there is none).
+            summary: its text, a message of role `summary`, several messages, or only its size in
+                tokens.
             reason: why, for a person to read.
             start: first position that is summarised.
             tokens: size of the summary where it is known better than by counting.
@@ -59,15 +61,23 @@ class Ranges(Searches, frozen=True, gc=False):
             return self
         return self._cut(start, before, summary, tokens, ("summarised", reason, method, usage))
 
-    # -- inside ------------------------------------------------------------------------------------------------------
+    # -- inside
+    # ----------------------------------------------------------------------------------------------
 
     def _cut(  # noqa: PLR0917  as its callers have them
-        self, start: int, before: int, summary: Any, tokens: int | None, words: Words, front: Front | None = None
+        self,
+        start: int,
+        before: int,
+        summary: Any,
+        tokens: int | None,
+        words: Words,
+        front: Front | None = None,
     ) -> Self:
-        """Return the history without the positions start..before; what came for them stands where the first stood.
+        """Return the history without the positions start..before; what came for them stands where
+        the first stood.
 
-        `front`: all that stays of the head and of the range, where it is known to stand first. This is the way of
-        nearly every compaction, so it is kept short.
+        `front`: all that stays of the head and of the range, where it is known to stand first. This
+        is the way of nearly every compaction, so it is kept short.
         """
         log, was, lo, call, steps = self.log, self.head, self.lo, self.call, self.steps
         row = lo + before - was.size
@@ -82,8 +92,12 @@ class Ranges(Searches, frozen=True, gc=False):
                 front = self._lead()
         items, size = front.items, front.tokens
         if type(summary) is int and row > lo:
-            new: tuple[Item, ...] = (Item(-1, summary, summary, Tokens(summary, call, len(steps)), row - 1),)
-            head = Head(len(items) + 1, size + summary, front.estimate + summary, items + new, front)
+            new: tuple[Item, ...] = (
+                Item(-1, summary, summary, Tokens(summary, call, len(steps)), row - 1),
+            )
+            head = Head(
+                len(items) + 1, size + summary, front.estimate + summary, items + new, front
+            )
         elif summary == () and len(items) == was.size:
             new, head = (), was
         else:
@@ -104,7 +118,9 @@ class Ranges(Searches, frozen=True, gc=False):
         lead: Front = log.memo[key]
         return lead
 
-    def _cut_safely(self, start: int, before: int, summary: Any, tokens: int | None, words: Words) -> Self:
+    def _cut_safely(
+        self, start: int, before: int, summary: Any, tokens: int | None, words: Words
+    ) -> Self:
         """Move the range to safe cuts, and look what stays in it."""
         log, head, lo = self.log, self.head, self.lo
         nh, stays = head.size, log.stays_at(self.call)
@@ -118,15 +134,30 @@ class Ranges(Searches, frozen=True, gc=False):
             return self
         rows: list[int] = []
         if row > lo and stays and stays[-1] >= lo:
-            rows = stays[bisect_left(stays, lo + start - nh if start > nh else lo) : bisect_left(stays, row)]
+            rows = stays[
+                bisect_left(stays, lo + start - nh if start > nh else lo) : bisect_left(stays, row)
+            ]
         front = head.front(log, self.call)
-        if front is None or start or row < lo or (rows and (len(front.items) < nh or rows[-1] - lo >= len(rows))):
-            return self._cut_around(start, before, (head.firm(log, self.call), rows), (summary, tokens), words)
+        if (
+            front is None
+            or start
+            or row < lo
+            or (rows and (len(front.items) < nh or rows[-1] - lo >= len(rows)))
+        ):
+            return self._cut_around(
+                start, before, (head.firm(log, self.call), rows), (summary, tokens), words
+            )
         if rows:  # all of the head stays, and the first rows behind it
             front = front.then(tuple([self.item(nh + r - lo) for r in rows]))
-        return self if before <= len(front.items) else self._cut(0, before, summary, tokens, words, front)
+        return (
+            self
+            if before <= len(front.items)
+            else self._cut(0, before, summary, tokens, words, front)
+        )
 
-    def _cut_around(self, start: int, before: int, stay: Any, summary: tuple[Any, int | None], words: Words) -> Self:
+    def _cut_around(
+        self, start: int, before: int, stay: Any, summary: tuple[Any, int | None], words: Words
+    ) -> Self:
         """Cut where something stays: before the range, in it, or of the head after it."""
         firm, rows = stay
         items, nh, lo = self.head.items, self.head.size, self.lo
@@ -149,8 +180,11 @@ class Ranges(Searches, frozen=True, gc=False):
         head = Head.of((*prefix, *kept[:lead], *new, *kept[lead:], *items[before:]))
         return self._with(head, before, first, words, ((first, before), new))
 
-    def _with(self, head: Head, upto: int, first: int, words: Words, done: Any, *, added: bool = False) -> Self:
-        """Return the history with a head that swallowed all positions before `upto`; `first` is not as before.
+    def _with(
+        self, head: Head, upto: int, first: int, words: Words, done: Any, *, added: bool = False
+    ) -> Self:
+        """Return the history with a head that swallowed all positions before `upto`; `first` is not
+        as before.
 
         `done`: what a step holds as `at` and `new`.
         """
@@ -176,13 +210,17 @@ class Ranges(Searches, frozen=True, gc=False):
         if isinstance(summary, str):
             summary = Message(role="summary", parts=(Text(summary),))
         many = (summary,) if isinstance(summary, Message) else tuple(summary)
-        return tuple(self._made(m, stands, tokens if len(many) == 1 else None, n) for n, m in enumerate(many))
+        return tuple(
+            self._made(m, stands, tokens if len(many) == 1 else None, n) for n, m in enumerate(many)
+        )
 
     def _made(self, message: Message, stands: int, tokens: int | None = None, n: int = 0) -> Item:
         """Return a new message as an item under an id that the log does not have."""
         if not message.id or message.id in self.log.index:
             name = (
-                f"{message.role}@{self.call}" + (f".{len(self.steps)}" if self.steps else "") + (f"-{n}" if n else "")
+                f"{message.role}@{self.call}"
+                + (f".{len(self.steps)}" if self.steps else "")
+                + (f"-{n}" if n else "")
             )
             message = _replace(message, id=name)
         size, estimate = self._size(message, -1)
@@ -204,4 +242,6 @@ def _headed(front: Front, new: tuple[Item, ...]) -> Head:
         return Head(n, front.tokens, front.estimate, front.items, front)
     tokens, estimate = sum([i.tokens for i in new]), sum([i.estimate for i in new])
     stay = front if all(i.maker is not None and not i.maker.pinned for i in new) else None
-    return Head(n + len(new), front.tokens + tokens, front.estimate + estimate, front.items + new, stay)
+    return Head(
+        n + len(new), front.tokens + tokens, front.estimate + estimate, front.items + new, stay
+    )

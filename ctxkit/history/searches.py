@@ -1,4 +1,6 @@
-"""Where: searches over what is shown, from running sums and lists of rows; they return positions."""
+"""Where: searches over what is shown, from running sums and lists of rows; they return
+positions.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,14 @@ if TYPE_CHECKING:
 
 
 class Searches(View, frozen=True, gc=False):
-    """A view with its searches: O(log n) over the untouched tail (`safe`: O(group)), O(items) over the head."""
+    """A view with its searches: O(log n) over the untouched tail (`safe`: O(group)), O(items) over
+    the head.
+    """
 
     def back(self, tokens: int, estimated: bool = False) -> int:
-        """Return the last position from which at least `tokens` are shown (Pi's walk back); 0 where there are fewer."""
+        """Return the last position from which at least `tokens` are shown (Pi's walk back); 0 where
+        there are fewer.
+        """
         sums = (self.log.estimates if estimated else self.log.tokens).P
         lo, hi, nh = self.lo, self.hi, self.head.size
         aim = sums[hi] - tokens
@@ -28,9 +34,11 @@ class Searches(View, frozen=True, gc=False):
         return max(bisect_right(head, head[-1] + aim - sums[lo]) - 1, 0)
 
     def fitting(self, budget: int, *, start: int = 0, estimated: bool = False) -> int:
-        """Return the first position from which the messages fit the budget, together with what remains before them.
+        """Return the first position from which the messages fit the budget, together with what
+        remains before them.
 
-        What remains: the first `start` messages, everything that `stays`, and in tokens (not estimates) the fixed part.
+        What remains: the first `start` messages, everything that `stays`, and in tokens (not
+        estimates) the fixed part.
         """
         if not estimated:
             budget -= self.fixed
@@ -65,7 +73,9 @@ class Searches(View, frozen=True, gc=False):
         return whole + sums[self.lo + position - nh] - sums[self.lo]
 
     def safe(self, position: int) -> int:
-        """Return the first safe cut at or after a position; 0 where none is left (a verb then changes nothing)."""
+        """Return the first safe cut at or after a position; 0 where none is left (a verb then
+        changes nothing).
+        """
         nh = self.head.size
         if position >= nh:
             ahead = self.lo - nh
@@ -93,7 +103,9 @@ class Searches(View, frozen=True, gc=False):
         return row >= self.hi or bool(self.log.cuts_at(self.call)[row])
 
     def nth_last(self, role: str, n: int) -> int:
-        """Return the position of the n-th last message of a role (1: the last); -1 where there are fewer."""
+        """Return the position of the n-th last message of a role (1: the last); -1 where there are
+        fewer.
+        """
         if n < 1:
             raise BadArguments(f"The {n}-th last message is none; count from 1.")
         rows = self.log.of_role[role_code(role)]
@@ -104,7 +116,9 @@ class Searches(View, frozen=True, gc=False):
         return self._nth_last_head(role_code(role), left)
 
     def next(self, position: int, *roles: str) -> int:
-        """Return the first position at or after one that has one of these roles; -1 where there is none."""
+        """Return the first position at or after one that has one of these roles; -1 where there is
+        none.
+        """
         codes = [role_code(r) for r in roles]
         for p in range(position, self.head.size):
             if self.head.items[p].role(self.log) in codes:
@@ -117,7 +131,8 @@ class Searches(View, frozen=True, gc=False):
             found = min(found, rows[at] if at < len(rows) else found)
         return self.head.size + found - self.lo if found < self.hi else -1
 
-    # -- inside ----------------------------------------------------------------------------------------------------
+    # -- inside
+    # ----------------------------------------------------------------------------------------------
 
     def _measure(self, estimated: bool) -> Measure:
         return self.log.estimates if estimated else self.log.tokens

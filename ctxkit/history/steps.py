@@ -1,4 +1,6 @@
-"""What one verb did to a history, kept light: the edit that a session holds is made from it when asked for."""
+"""What one verb did to a history, kept light: the edit that a session holds is made from it when
+asked for.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.history.columns import SUMMARY
-from ctxkit.history.items import Item
+from ctxkit.history.head_items import Item
 from ctxkit.messages import Edit, EditKind, Usage
 
 if TYPE_CHECKING:
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 
 
 Words = tuple[EditKind, str, str | None, Usage | None]
-"""Kind and reason of a step, its policy's own word for how it was done, and what the call of a summariser cost."""
+"""Kind and reason of a step, its policy's own word for how it was done, and what the call of a
+summariser cost.
+"""
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
@@ -26,7 +30,9 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     was: Any
     """The history before."""
     at: Any
-    """Positions that went or changed: a pair (first, one past the last; without what stays there), or an array."""
+    """Positions that went or changed: a pair (first, one past the last; without what stays there),
+    or an array.
+    """
     new: tuple[Item, ...] | None
     """What came in their place; None: read it off the history after."""
     added: bool = False
@@ -68,14 +74,18 @@ class Step(msgspec.Struct, frozen=True, gc=False):
         return sum(told) if told else sum(i.tokens for i in new)
 
     def edit(self, now: View) -> Edit:
-        """Return the step that led to `now` as an edit with ids and messages; targets stood in the view before."""
+        """Return the step that led to `now` as an edit with ids and messages; targets stood in the
+        view before.
+        """
         log = self.was.log
         positions = self.positions()
         targets = tuple(self.was[p].id for p in positions)
         new = self.new if self.new is not None else tuple(now.head.item(p) for p in positions)
         inserted = tuple(i.message(log) for i in new)
         source = sum(self.was.item(p).tokens for p in positions)
-        if self.added and self.at[0] < len(self.was):  # an edit puts messages where a target stood: so one is put back
+        if self.added and self.at[0] < len(
+            self.was
+        ):  # an edit puts messages where a target stood: so one is put back
             neighbour = self.was[int(self.at[0])]
             targets, inserted = (neighbour.id,), (*inserted, neighbour)
         kind, reason, method, usage = self.words

@@ -1,4 +1,6 @@
-"""What is shown: an edited head and an untouched tail of the log, as messages, sizes, counts and columns."""
+"""What is shown: an edited head and an untouched tail of the log, as messages, sizes, counts and
+columns.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import numpy as np
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.history.columns import ROLE_CODES
 from ctxkit.history.head import EMPTY, Head
-from ctxkit.history.items import Item
+from ctxkit.history.head_items import Item
 from ctxkit.history.log import Log
 
 if TYPE_CHECKING:
@@ -24,13 +26,27 @@ if TYPE_CHECKING:
 Mask = Any
 """Booleans, one a shown message: an array, a list; or the positions themselves."""
 
-COLUMNS = ("tokens", "estimates", "chars", "roles", "turns", "calls", "groups", "agents", "tools", "times", "errors")
+COLUMNS = (
+    "tokens",
+    "estimates",
+    "chars",
+    "roles",
+    "turns",
+    "calls",
+    "groups",
+    "agents",
+    "tools",
+    "times",
+    "errors",
+)
 
 
 class View(msgspec.Struct, frozen=True, gc=False):
-    """The messages shown at one call. A message's *position* is its place among them, a *row* its place in the log.
+    """The messages shown at one call. A message's *position* is its place among them, a *row* its
+    place in the log.
 
-    Positions below `len(head.items)` are edited; those after it are rows `lo` to `hi` of the log as they were said.
+    Positions below `len(head.items)` are edited; those after it are rows `lo` to `hi` of the log as
+    they were said.
     """
 
     log: Log
@@ -44,16 +60,21 @@ class View(msgspec.Struct, frozen=True, gc=False):
     since: int = 0
     """The call of the last edit that is kept (0: none yet)."""
     stable: int = 0
-    """Tokens at the front that no edit of this call touched: a cache may still hold at least these."""
+    """Tokens at the front that no edit of this call touched: a cache may still hold at
+    least these.
+    """
 
-    # -- sizes: O(1) -------------------------------------------------------------------------------------------------
+    # -- sizes: O(1)
+    # ----------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return self.head.size + self.hi - self.lo
 
     @property
     def tokens(self) -> int:
-        """Tokens of the whole prompt, the fixed part (system prompt and tools outside the log) included."""
+        """Tokens of the whole prompt, the fixed part (system prompt and tools outside the log)
+        included.
+        """
         measure = self.log.tokens
         off = self.head.tokens - measure.P[self.lo]
         if self.call < len(measure.C):
@@ -62,7 +83,9 @@ class View(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def estimated(self) -> int:
-        """Size of all messages in the measure that the system itself believes in (`Rules.estimator`); no fixed part."""
+        """Size of all messages in the measure that the system itself believes in
+        (`Rules.estimator`); no fixed part.
+        """
         sums = self.log.estimates.P
         return self.head.estimate + sums[self.hi] - sums[self.lo]
 
@@ -81,7 +104,8 @@ class View(msgspec.Struct, frozen=True, gc=False):
             total += counts[self.hi] - counts[self.lo] + self.head.count(self.log, code)
         return total
 
-    # -- messages: made only when asked for ----------------------------------------------------------------------------
+    # -- messages: made only when asked for
+    # ----------------------------------------------------------------------------
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -94,7 +118,11 @@ class View(msgspec.Struct, frozen=True, gc=False):
         nh = self.head.size
         if not 0 <= position < nh + self.hi - self.lo:
             position = range(len(self))[position]
-        return self.head.message(self.log, position) if position < nh else self.log.messages[self.lo + position - nh]
+        return (
+            self.head.message(self.log, position)
+            if position < nh
+            else self.log.messages[self.lo + position - nh]
+        )
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages)
@@ -120,10 +148,13 @@ class View(msgspec.Struct, frozen=True, gc=False):
                 return p
         raise BadArguments(f"Row {row} is not shown at call {self.call}.")
 
-    # -- columns: one value a shown message, arrays that must not be written to ----------------------------------------
+    # -- columns: one value a shown message, arrays that must not be written to
+    # ----------------------------------------
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return a column: one of `COLUMNS`, or `rows` (-1: stands for others), `keys` (0: as said), `stays`."""
+        """Return a column: one of `COLUMNS`, or `rows` (-1: stands for others), `keys` (0: as
+        said), `stays`.
+        """
         tail: NDArray[Any]
         if name == "stays":
             return self._stays()
@@ -198,14 +229,18 @@ class View(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def stays(self) -> NDArray[Any]:
-        """True where no policy may remove the message: system, pinned, pending, and what is grouped with them."""
+        """True where no policy may remove the message: system, pinned, pending, and what is grouped
+        with them.
+        """
         return self.column("stays")
 
     def role(self, *roles: str) -> NDArray[Any]:
         """Return a mask of the messages of these roles."""
         codes = self.column("roles")
         mask: NDArray[Any] = (
-            codes == role_code(roles[0]) if len(roles) == 1 else np.isin(codes, [*map(role_code, roles)])
+            codes == role_code(roles[0])
+            if len(roles) == 1
+            else np.isin(codes, [*map(role_code, roles)])
         )
         return mask
 

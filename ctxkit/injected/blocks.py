@@ -47,8 +47,11 @@ def block(name: str, text: str, raw_chars: int | None = None) -> Block | None:
 
 
 def fenced(text: str) -> str:
-    """Return a text between fences that are longer than any in it, so that it cannot end them."""
-    ticks = "```"
+    """Return a text between fences that are longer than any in it, so that it cannot end them.
+
+    Control characters go first: without one between them, ticks may be a fence.
+    """
+    text, ticks = plain(text), "```"
     while ticks in text:
         ticks += "`"
     return f"{ticks}\n{text.rstrip()}\n{ticks}"

@@ -10,15 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
+from ctxkit.injected.blocks import Block, block
 from ctxkit.injected.catalogue import BEGINNING, SECTIONS
+from ctxkit.markup import plain
 from ctxkit.messages import INJECTED, Message, Text
 from ctxkit.messages import SECTIONS as KEY
-from ctxkit.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ctxkit.injected.blocks import Block, Surroundings
+    from ctxkit.injected.blocks import Surroundings
     from ctxkit.session import Session
 
 HOUR = 3600.0
@@ -30,7 +31,8 @@ class Sections:
     """The sections of a session.
 
     Args:
-        names: those that are switched on; instructions of its own are among them where there are any.
+        names: those that are switched on; instructions of its own are among them where there are
+            any.
         around: what they are made of.
     """
 
@@ -56,9 +58,10 @@ class Sections:
             BadArguments: it began with others.
         """
         began = dict(_said(session.messages[:1])) if session.messages else None
-        if began is None or not self.around.own:
+        own = block("own", self.around.own)
+        if began is None or own is None:
             return
-        if redact(self.around.own).strip() != began.get("own", ("", None))[0]:
+        if own.text != plain(began.get("own", ("", None))[0]):
             which = "other" if "own" in began else "no"
             raise BadArguments(
                 f"The session began with {which} instructions, and they stay: begin another one, "
@@ -71,8 +74,6 @@ class Sections:
 
     def _changed(self, session: Session, now: float) -> Iterator[Block]:
         """Yield the sections that say something else than what is shown of them."""
-        from ctxkit.injected.blocks import Block
-
         shown = dict(_said(session.view()))
         for name in self.names:
             if name in BEGINNING:

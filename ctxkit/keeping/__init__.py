@@ -1,4 +1,6 @@
-"""An archive of sessions: copied before their tools delete them, read and searched like any folder of logs."""
+"""An archive of sessions: copied before their tools delete them, read and searched like any folder
+of logs.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,16 @@
-"""The archive on disk: packed copies beside an index of what they are copies of; whole or not there."""
+"""The archive on disk: packed copies beside an index of what they are copies of; whole or not
+there.
+"""
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import os
+from collections import Counter
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from posixpath import splitext
 from typing import TYPE_CHECKING, Any, Self
 
 import filelock
@@ -13,9 +18,9 @@ import msgspec
 
 from ctxkit.errors import CtxkitError
 from ctxkit.keeping.originals import Original, whole
-from ctxkit.readers.catalogue import read_all
 from ctxkit.readers.packed import is_packed
-from ctxkit.writers.native import lines
+from ctxkit.readers.reader_names import read_all
+from ctxkit.writers.as_native import lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -45,8 +50,10 @@ class Archive:
         self.folder = folder
         self._known: dict[str, dict[str, Any]] = {}
         """The newest line of the index for each original."""
+        self._owners: dict[str, str] = {}
+        """Each copy to the original that it is of."""
         self._held: dict[str, str] = {}
-        """Hash of a content to the copy that holds it."""
+        """Hash of a content to a copy that held it."""
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -58,7 +65,7 @@ class Archive:
                 "Another keep is writing into this archive: wait for it to end."
             ) from None
         for line in _read_index(self.folder / INDEX):
-            self._known[line["path"]] = line
+            self._learn(line)
             self._held[line["hash"]] = line["kept"]
         return self
 
@@ -77,77 +84,87 @@ class Archive:
         with suppress(OSError):  # what a database's tool has written lately lies beside it
             beside = original.path.with_name(original.path.name + "-wal").lstat()
             stamp += [beside.st_size, beside.st_mtime_ns]
-        known = self._known.get(key)
-        if known and known["stamp"] == stamp and (self.folder / known["kept"]).exists():
-            return Copied(what="same", kept=known["kept"], size=about.st_size)
+        known = self._newest(key)
+        name = known["kept"] if known else self._free(original.name, key)
+        if known and known["stamp"] == stamp and (self.folder / name).exists():
+            return Copied(what="same", kept=name, size=about.st_size)
         if original.is_database:
-            return self._sessions(original, stamp)
-        return self._file(original, key, stamp, known)
+            return self._sessions(original, name, stamp)
+        return self._copy(key, name, whole(original.path), stamp)
 
-    def _file(
-        self, original: Original, key: str, stamp: list[int], known: dict[str, Any] | None
+    def _newest(self, key: str) -> dict[str, Any] | None:
+        """Return the line of an original whose copy is still its own."""
+        known = self._known.get(key)
+        return known if known and self._owners[known["kept"]] == key else None
+
+    def _free(self, name: str, key: str) -> str:
+        """Return the name for a copy; marked where another folder's file has it."""
+        if self._owners.get(name, key) == key:
+            return name
+        return _marked(name, hashlib.sha256(key.encode()).hexdigest())
+
+    def _copy(
+        self, key: str, name: str, chunks: Iterable[bytes], stamp: list[int], *, once: bool = False
     ) -> Copied:
-        target = self.folder / original.name
+        """Copy one content; `once`: the copy before it does not stay."""
+        known, target = self._newest(key), self.folder / name
         part = target.with_name(target.name + _PART)
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         old = (known["size"], known["hash"]) if known else (-1, "")
         try:
-            size, digest, grown = _pack(whole(original.path), part, *old)
+            size, digest, grown = _pack(chunks, part, *old)
             if known and digest == known["hash"] and target.exists():
-                part.unlink()
-                self._note(key, original.name, stamp, size, digest)
-                return Copied(what="same", kept=original.name, size=size)
-            if target.exists() and not grown:
-                tag = (known["hash"] if known else "older")[:12]
-                target.replace(target.with_name(f"{target.stem}~{tag}{target.suffix}"))
-            packed = self._placed(part, target, digest)
+                done = Copied(what="same", kept=name, size=size)
+            else:
+                if not (grown or once) and target.exists() and not _same(part, target):
+                    mark = known["hash"] if known else "older"
+                    target.replace(target.with_name(_marked(target.name, mark)))
+                packed = self._placed(part, target, digest)
+                what = "new" if known is None else "grown" if grown else "changed"
+                done = Copied(what=what, kept=name, size=size, packed=packed)
         finally:
             with suppress(OSError):
                 part.unlink()
-        self._note(key, original.name, stamp, size, digest)
-        what = "new" if known is None else "grown" if grown else "changed"
-        return Copied(what=what, kept=original.name, size=size, packed=packed)
+        if not known or (known["stamp"], known["hash"]) != (stamp, digest):
+            self._note(key, name, stamp, size, digest)
+        return done
 
     def _placed(self, part: Path, target: Path, digest: str) -> int:
-        """Put a copy in its place; where the archive holds the same content, as one file under two names."""
-        held = self._held.get(digest)
-        twin = self.folder / held if held else None
-        if twin is not None and twin != target and twin.is_file():
-            with suppress(OSError):
-                other = part.with_name(part.name + "2")
-                os.link(twin, other)
-                other.replace(target)
-                return 0
-        packed = part.stat().st_size
+        """Put a copy in its place; where the archive holds the same content, as one file under two
+        names.
+        """
+        packed, twin = part.stat().st_size, self.folder / self._held.get(digest, "")
+        with suppress(OSError):  # no such copy any more, or no links here
+            if _same(part, twin):
+                link = part.with_name(part.name + "2")
+                os.link(twin, link)
+                link.replace(part)
+                packed = 0
         part.replace(target)
         self._held[digest] = target.relative_to(self.folder).as_posix()
         return packed
 
-    def _sessions(self, original: Original, stamp: list[int]) -> Copied:
-        """Keep a database as one log of our own format a session; those that did not change are left alone."""
+    def _sessions(self, original: Original, folder: str, stamp: list[int]) -> Copied:
+        """Keep a database as one log of our own format a session; those that did not change are
+        left alone.
+        """
         found = read_all(original.path, progress=False)
         if not found:
             raise CtxkitError(
                 str(found.failed["why"].iloc[0]) if len(found.failed) else "no session is in it."
             )
-        folder, changed, packed, size = original.name, 0, 0, 0
-        for n, session in enumerate(found):
-            name = f"{folder}/{hashlib.sha256(session.id.encode()).hexdigest()[:16]}-{n}.jsonl"
-            target = self.folder / name
-            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            part = target.with_name(target.name + _PART)
-            known = self._known.get(f"{original.path}#{session.id}")
-            length, digest, _ = _pack(lines(session), part, -1, "")
-            size += length
-            if known and known["hash"] == digest and target.exists():
-                part.unlink()
-                continue
-            packed += self._placed(part, target, digest)
-            changed += 1
-            self._note(f"{original.path}#{session.id}", name, [0, 0], length, digest)
-        before = self._known.get(str(original.path))
+        copies, times = list[Copied](), Counter[str]()
+        for session in found:
+            key = f"{original.path}#{session.id}" + "#" * times[session.id]
+            times[session.id] += 1
+            name = f"{folder}/{hashlib.sha256(key.encode()).hexdigest()[:16]}.jsonl"
+            copies.append(self._copy(key, name, lines(session), [0, 0], once=True))
+        before = self._newest(str(original.path))
+        size = sum(c.size or 0 for c in copies)
         self._note(str(original.path), folder, stamp, size, "")
+        changed = any(c.what != "same" for c in copies)
         what = "new" if before is None else "changed" if changed else "same"
+        packed = sum(c.packed or 0 for c in copies)
         return Copied(what=what, kept=folder, size=stamp[0], packed=packed)
 
     def _note(self, key: str, kept: str, stamp: list[int], size: int, digest: str) -> None:
@@ -155,10 +172,23 @@ class Archive:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         fd = os.open(self.folder / INDEX, flags, 0o600)
         try:
-            os.write(fd, msgspec.json.encode(line) + b"\n")
+            os.write(fd, b"\n" + msgspec.json.encode(line))  # what was torn before stays alone
         finally:
             os.close(fd)
-        self._known[key] = line
+        self._learn(line)
+
+    def _learn(self, line: dict[str, Any]) -> None:
+        self._known[line["path"]] = line
+        self._owners[line["kept"]] = line["path"]
+
+
+def _marked(name: str, mark: str) -> str:
+    stem, ending = splitext(name)
+    return f"{stem}~{mark[:12]}{ending}"
+
+
+def _same(one: Path, other: Path) -> bool:
+    return filecmp.cmp(one, other, shallow=False)
 
 
 def _read_index(file: Path) -> Iterator[dict[str, Any]]:
@@ -190,7 +220,8 @@ def _read_index(file: Path) -> Iterator[dict[str, Any]]:
 def _pack(
     chunks: Iterable[bytes], part: Path, old_size: int, old_hash: str
 ) -> tuple[int, str, bool]:
-    """Write chunks packed with zstd; return their size, their hash, and whether they begin with the older content.
+    """Write chunks packed with zstd; return their size, their hash, and whether they begin with the
+    older content.
 
     The older content is known by its size and hash alone.
     """

@@ -1,4 +1,6 @@
-"""Copy the sessions of known tools into an archive: packed, by content, resumable; the originals are only read."""
+"""Copy the sessions of known tools into an archive: packed, by content, resumable; the originals
+are only read.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,10 @@ COLUMNS = {
     "packed_bytes": "Int64",
     "why": "string",
 }
-"""The columns of `keep`. `what`: `new`, `grown` (its older copy is part of it), `changed` (the older copy stays beside
-it), `same` (not copied again) or `failed` (`why` says why). `size_bytes` of the original, `packed_bytes` of the copy
-(missing where nothing was copied)."""
+"""The columns of `keep`. `what`: `new`, `grown` (its older copy is part of it), `changed` (the
+older copy stays beside it; of a database's sessions only the newest), `same` (not copied again) or
+`failed` (`why` says why). `size_bytes` of the original, `packed_bytes` of the copy (missing where
+nothing was copied)."""
 
 
 def keep(
@@ -40,16 +43,19 @@ def keep(
     home: str | os.PathLike[str] | None = None,
     tools: str | Iterable[str] | None = None,
 ) -> pd.DataFrame:
-    """Copy the sessions that `ck.discover` finds into an archive, and what is new of them when called again.
+    """Copy the sessions that `ck.discover` finds into an archive, and what is new of them when
+    called again.
 
-    A file keeps its name and its place below the tool's folder, so that readers find what belongs together; its bytes
-    are packed with zstd, which every reader unpacks (`ck.read_all(folder)`, `ck.find(folder, text)`). Databases are
-    kept as one log of the kit's own format a session. Files are readable by their owner alone. A copy that is broken
-    off goes on at the next call; an archive holds what the logs hold, secrets included.
+    A file keeps its name and its place below the tool's folder, so that readers find what belongs
+    together; its bytes are packed with zstd, which every reader unpacks (`ck.read_all(folder)`,
+    `ck.find(folder, text)`). Databases are kept as one log of the kit's own format a session. Files
+    are readable by their owner alone. A copy that is broken off goes on at the next call; an
+    archive holds what the logs hold, secrets included.
 
     Args:
         folder: the archive; made where it is missing.
-        home: the home directory to look in; None: this user's, and where environment variables point.
+        home: the home directory to look in; None: this user's, and where environment variables
+            point.
         tools: names as in the `tool` column of `ck.discover`; None: all.
 
     Returns:

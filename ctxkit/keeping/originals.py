@@ -1,4 +1,6 @@
-"""What there is to keep: the files of a tool's sessions as they are, databases as one log a session."""
+"""What there is to keep: the files of a tool's sessions as they are, databases as one log a
+session.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Original:
     tool: str
     path: Path
     name: str
-    """Relative to the archive; its parts are names of folders as they were found, never of the file's content."""
+    """Relative to the archive; its parts are names of folders as they were found, never of the
+    file's content.
+    """
 
     @property
     def is_database(self) -> bool:
@@ -52,7 +56,8 @@ class _Opened:
 
 
 def whole(path: Path) -> Iterator[bytes]:
-    """Yield the bytes of a file as long as it was when it was opened; what is appended meanwhile is for the next time.
+    """Yield the bytes of a file as long as it was when it was opened; what is appended meanwhile is
+    for the next time.
 
     Raises:
         OSError: it is gone, forbidden, or a link.
@@ -85,7 +90,9 @@ def originals(place: Place, top: Path) -> Iterator[Original]:
 
 
 def _word(root: Path) -> str:
-    """The name of a place in the archive: its own, with what lies above where that alone says little."""
+    """The name of a place in the archive: its own, with what lies above where that alone says
+    little.
+    """
     above, own = root.parent.name.lstrip("."), root.name.lstrip(".")
     return f"{above}-{own}" if above and own in _COMMON else own or "home"
 

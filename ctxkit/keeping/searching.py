@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments, ReadError
 from ctxkit.markup import line
 from ctxkit.messages import ToolCall
-from ctxkit.readers.catalogue import read_all
 from ctxkit.readers.fields import as_text
+from ctxkit.readers.reader_names import read_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,11 +30,14 @@ FOUND = {
     "time": "datetime64[ns, UTC]",
     "text": "string",
 }
-"""The columns of `find`. `message` is the index among the session's messages, `text` what stands around the words."""
+"""The columns of `find`. `message` is the index among the session's messages, `text` what stands
+around the words.
+"""
 
 
 def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.DataFrame:
-    """Return the messages that hold a text, in whatever case, in what the model said, was told and called.
+    """Return the messages that hold a text, in whatever case, in what the model said, was told and
+    called.
 
     Args:
         folder: an archive of `ck.keep`, or any file, folder or glob that `ck.read_all` takes.
@@ -42,8 +45,8 @@ def find(folder: str | os.PathLike[str], text: str, most: int = 1_000) -> pd.Dat
         most: rows at most.
 
     Returns:
-        One row a message (columns: `FOUND`); `.attrs["truncated"]` is True where there are more, `.attrs["failed"]`
-        the number of files that could not be read.
+        One row a message (columns: `FOUND`); `.attrs["truncated"]` is True where there are more,
+        `.attrs["failed"]` the number of files that could not be read.
 
     Raises:
         BadArguments: no text is given.

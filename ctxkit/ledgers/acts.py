@@ -1,4 +1,5 @@
-"""Change log and intents, made from a session's record: what tools did, not what a model said of it.
+"""Change log and intents, made from a session's record: what tools did, not what a model said of
+it.
 
 The same record is what the policies `intents` and `evidence` write their texts from.
 """
@@ -20,9 +21,9 @@ from ctxkit.ledgers.kinds import (
     Operation,
     Status,
 )
-from ctxkit.policies import contents, records
 from ctxkit.redaction import redact
-from ctxkit.tools.names import writes
+from ctxkit.texts import contents, records
+from ctxkit.tools.tool_names import writes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,8 +33,18 @@ if TYPE_CHECKING:
 
 _PATHS = ("path", "destination", "source", "file_path", "filepath", "filename")
 """Arguments that name what is changed: fuseraft's three first, then what other agents call them."""
-_TRACKED = ("writefile", "patchfile", "deletefile", "deletedirectory", "copyfile", "movefile", "shellrun", "gitcommit")
-_COMMIT = "git commit"
+_COMMIT, _COMMITS = "git commit", "gitcommit"
+"""In a command, and in a tool's name without underscores."""
+_TRACKED = (
+    "writefile",
+    "patchfile",
+    "deletefile",
+    "deletedirectory",
+    "copyfile",
+    "movefile",
+    "shellrun",
+    _COMMITS,
+)
 _COMMANDS = ("command", "cmd", "script")
 
 
@@ -49,7 +60,13 @@ class Act(NamedTuple):
     @property
     def outcome(self) -> records.Outcome:
         """How it ended."""
-        return "pending" if self.result is None else "failed" if records.failed(self.result) else "done"
+        return (
+            "pending"
+            if self.result is None
+            else "failed"
+            if records.failed(self.result)
+            else "done"
+        )
 
     @property
     def output(self) -> str:
@@ -73,10 +90,25 @@ class Act(NamedTuple):
         return "delete" in self.call.name.lower() or "remove" in self.call.name.lower()
 
     @property
+    def commit(self) -> str:
+        """The command or the message of the commit that it makes, without keys; empty: it makes
+        none.
+        """
+        if self.is_command:
+            said = command_of(self)
+            return said if _COMMIT in said else ""
+        if _COMMITS not in self._flat:
+            return ""
+        return redact(contents.written(self.call.arguments.get("message") or self.call.name))
+
+    @property
     def tracked(self) -> bool:
         """True for what a change log holds: writes, deletions, commands, commits."""
-        flat = self.call.name.lower().replace("_", "")
-        return any(t in flat for t in _TRACKED) or self.is_command or writes(self.call.name)
+        return any(t in self._flat for t in _TRACKED) or self.is_command or writes(self.call.name)
+
+    @property
+    def _flat(self) -> str:
+        return self.call.name.lower().replace("_", "")
 
 
 def acts(session: Session) -> Iterator[Act]:
@@ -90,7 +122,9 @@ def acts(session: Session) -> Iterator[Act]:
 
 
 def changes_of(session: Session) -> ChangeLog:
-    """Return the change log of a session: an entry for each turn of an agent that changed anything."""
+    """Return the change log of a session: an entry for each turn of an agent that
+    changed anything.
+    """
     by_turn: dict[tuple[int, str], list[Act]] = {}
     for act in acts(session):
         if act.tracked and act.outcome != "pending":
@@ -121,7 +155,6 @@ def command_of(act: Act) -> str:
 def _entry(session: Session, turn: int, agent: str, done: Sequence[Act]) -> ChangeEntry:
     kept = [a for a in done if a.outcome == "done" and a.path and not a.is_command]
     commands = [a for a in done if a.is_command]
-    told = [c for a in commands if a.outcome == "done" and _COMMIT in (c := command_of(a))]
     runs = (
         CommandRun(command=command_of(a), succeeded=a.outcome == "done",
                    output=redact(a.output)[:MOST_OUTPUT] or None)
@@ -135,11 +168,15 @@ def _entry(session: Session, turn: int, agent: str, done: Sequence[Act]) -> Chan
         files_written=tuple(dict.fromkeys(a.path for a in kept if a.path and not a.deletes)),
         files_deleted=tuple(dict.fromkeys(a.path for a in kept if a.path and a.deletes)),
         commands_run=tuple(runs),
-        git_commits=tuple(told),
+        git_commits=tuple(a.commit for a in done if a.outcome == "done" and a.commit),
     )
 
 
-_STATUS: dict[records.Outcome, Status] = {"pending": "Pending", "done": "Applied", "failed": "Failed"}
+_STATUS: dict[records.Outcome, Status] = {
+    "pending": "Pending",
+    "done": "Applied",
+    "failed": "Failed",
+}
 
 
 def _intent(session: Session, act: Act) -> IntentEntry:
@@ -147,7 +184,9 @@ def _intent(session: Session, act: Act) -> IntentEntry:
     named = {str(k): redact(contents.written(v)) for k, v in act.call.arguments.items()}
     cut = {k: v if len(v) <= MOST_ARGUMENT else v[:MOST_ARGUMENT] + "…" for k, v in named.items()}
     return IntentEntry(
-        intent_id=sha256(f"{session.id}\0{act.call.id}".encode("utf-8", "replace")).hexdigest()[:16],
+        intent_id=sha256(f"{session.id}\0{act.call.id}".encode("utf-8", "replace")).hexdigest()[
+            :16
+        ],
         timestamp=stamp(act.reply.time),
         agent=act.agent,
         turn_index=act.turn,

@@ -1,4 +1,6 @@
-"""Evidence as a graph: files written, commands with their exit codes, symbols and what refers to them."""
+"""Evidence as a graph: files written, commands with their exit codes, symbols and what refers to
+them.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from ctxkit.ledgers.acts import Act, acts, command_of, stamp
 from ctxkit.ledgers.kinds import MOST_OUTPUT, EvidenceEdge, EvidenceGraph, EvidenceNode
-from ctxkit.policies import records
 from ctxkit.redaction import redact
+from ctxkit.texts import records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +72,9 @@ def symbols(
         for kind, name in records.definitions(text):
             if name not in defined:
                 defined[name] = put(file, "SymbolDefinition", symbol_name=name, symbol_kind=kind)
-                edges.append(EvidenceEdge(from_=defined[name].id, to=file.id, relation="produced_by"))
+                edges.append(
+                    EvidenceEdge(from_=defined[name].id, to=file.id, relation="produced_by")
+                )
     for file, text in written:
         for name in dict.fromkeys(re.findall(r"[A-Za-z_]\w{0,80}", text)):
             home = defined.get(name)
@@ -84,9 +88,11 @@ def _node(session: Session, act: Act, number: int) -> EvidenceNode:
     output = redact(act.output)[:MOST_OUTPUT]
     command = command_of(act) if act.is_command else None
     kind = "FileDelete" if act.deletes else "FileWrite"
-    if command is not None:
-        kind = "GitCommit" if "git commit" in command else "TestResult" if _TEST.search(command) else "CommandRun"
-    text = "" if command is not None else _text(act)
+    if act.commit:
+        kind = "GitCommit"
+    elif command is not None:
+        kind = "TestResult" if _TEST.search(command) else "CommandRun"
+    text = "" if command is not None or act.commit else _text(act)
     return EvidenceNode(
         id=f"n{number}",
         node_type=kind,
@@ -100,7 +106,7 @@ def _node(session: Session, act: Act, number: int) -> EvidenceNode:
         exit_code=_exit(act) if command is not None else None,
         output_hash=_hash(act.output) if command is not None and act.output else None,
         output=output or None if command is not None else None,
-        commit_message=command if kind == "GitCommit" else None,
+        commit_message=act.commit or None,
         status="passed" if act.outcome == "done" else "failed",
     )
 
@@ -118,4 +124,3 @@ def _exit(act: Act) -> int | None:
     """Return the exit code that the output names, where it does."""
     done = records.Action(act.call.name, "", "", act.outcome, act.output, act.turn, act.agent, 0)
     return done.exit
-

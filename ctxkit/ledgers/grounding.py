@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from ctxkit.ledgers.kinds import ChangeLog, CommandRun
     from ctxkit.session import Session
 
-_FILE = r"[`'\"*]{0,3}((?:[\w.@-]{1,100}/){0,12}[\w@-][\w.@-]{0,100}\.[A-Za-z][A-Za-z0-9]{0,4})(?!\w)"
+_FILE = (
+    r"[`'\"*]{0,3}((?:[\w.@-]{1,100}/){0,12}[\w@-][\w.@-]{0,100}\.[A-Za-z][A-Za-z0-9]{0,4})(?!\w)"
+)
 _WROTE = re.compile(
     r"(?<!\w)(?:wrote|created|added|updated|changed|modified|patched|edited|fixed|rewrote)"
     rf"(?: (?:a|an|the|new|file|files|it in|in|to))*[ :]+{_FILE}", re.IGNORECASE)  # fmt: skip
@@ -28,7 +30,9 @@ _RAN = re.compile(r"(?<!\w)(?:ran|executed) `([^`\n]{2,200})`", re.IGNORECASE)
 _PASSED = re.compile(
     r"(?<!\w)(?:(?:all )?(?:the )?(?:\d+ )?tests? (?:now )?(?:pass|passed|are green|succeed)|"
     r"test suite (?:passes|passed|is green))(?!\w)", re.IGNORECASE)  # fmt: skip
-_NOT = re.compile(r"(?<!\w)(?:not|never|no|n't|if|once|until|should|will|would|to)\s+(?:\w+\s+){0,2}$")
+_NOT = re.compile(
+    r"(?<!\w)(?:not|never|no|n't|if|once|until|should|will|would|to)\s+(?:\w+\s+){0,2}$"
+)
 _TEST = re.compile(r"test|tox|jest|check", re.IGNORECASE)
 _LONGEST = 200_000
 COLUMNS = ["turn", "message", "kind", "claim", "target", "grounded", "why"]
@@ -48,8 +52,8 @@ def grounding(session: Session, changes: ChangeLog | None = None) -> pd.DataFram
     """Return one row a claim of an agent: whether the change log holds it by then.
 
     Claims are found by their words ("I created a.py", "ran `pytest`", "all tests pass"), so this
-    finds some and not all; a claim that nothing proves need not be untrue, and the column `why` says
-    what was looked for. What is denied, wished for or to come is no claim.
+    finds some and not all; a claim that nothing proves need not be untrue, and the column `why`
+    says what was looked for. What is denied, wished for or to come is no claim.
 
     Args:
         session: any session, the path of a log, or a list of messages.
@@ -62,14 +66,21 @@ def grounding(session: Session, changes: ChangeLog | None = None) -> pd.DataFram
         text = "\n".join(p.text[:_LONGEST] for p in call.message.parts if isinstance(p, Text))
         for claim in claims(text):
             held, why = _held(claim, log, call.turn)
-            rows.append((call.turn, call.message.id, claim.kind, claim.words, claim.target, held, why))
+            rows.append(
+                (call.turn, call.message.id, claim.kind, claim.words, claim.target, held, why)
+            )
     made = pd.DataFrame(rows, columns=COLUMNS)
     return made.astype({"turn": "Int64", "grounded": "boolean"})
 
 
 def claims(text: str) -> Iterator[Claim]:
     """Yield what a text says was done."""
-    for kind, found in (("wrote", _WROTE), ("deleted", _DELETED), ("ran", _RAN), ("passed", _PASSED)):
+    for kind, found in (
+        ("wrote", _WROTE),
+        ("deleted", _DELETED),
+        ("ran", _RAN),
+        ("passed", _PASSED),
+    ):
         for hit in found.finditer(text):
             if not _NOT.search(text[max(hit.start() - 40, 0) : hit.start()].lower()):
                 target = hit[1].rstrip(".") if hit.re.groups else ""
@@ -84,11 +95,16 @@ def _held(claim: Claim, log: ChangeLog, turn: int) -> tuple[bool, str]:
         paths = {p for e in past for p in (e.files_written if written else e.files_deleted)}
         if any(_same(claim.target, p) for p in paths):
             return True, "the change log has the file"
-        runs = [c for e in past for c in e.commands_run if c.succeeded and claim.target in c.command]
-        return (True, "a command names it") if runs else (False, "no change of that file, no command")
+        runs = [
+            c for e in past for c in e.commands_run if c.succeeded and claim.target in c.command
+        ]
+        return (
+            (True, "a command names it") if runs else (False, "no change of that file, no command")
+        )
     runs = [c for e in past for c in e.commands_run]
     if claim.kind == "ran":
-        same = [c for c in runs if claim.target in c.command or c.command in claim.target]
+        known = [c.command for c in runs if c.command]  # a call may name none
+        same = [c for c in known if claim.target in c or c in claim.target]
         return (True, "the command was run") if same else (False, "no such command")
     return _passed(runs)
 

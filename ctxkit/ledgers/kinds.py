@@ -1,4 +1,5 @@
-"""What `changes.json`, `intents.json` and `evidence.json` hold, and how they are read (fuseraft's models).
+"""What `changes.json`, `intents.json` and `evidence.json` hold, and how they are read (fuseraft's
+models).
 
 A file may be anybody's: it is read to a bound, and what is no ledger is an error in a sentence.
 """

@@ -9,7 +9,7 @@ from ctxkit.markup import line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ctxkit.library.index import Item
+    from ctxkit.library.index import StoreItem
 
 HEAD = "CONTEXT — reference material imported for this session (use read_file to access):"
 MOST_CHARS = 8_000
@@ -18,7 +18,7 @@ MOST_FILES = 20
 """Files of an item that are named (`shelves.LOOKED_AT`)."""
 
 
-def index_block(items: Mapping[str, Item]) -> str:
+def index_block(items: Mapping[str, StoreItem]) -> str:
     """Return the block that says what is in the store; empty where nothing is.
 
     Args:
@@ -37,7 +37,7 @@ def index_block(items: Mapping[str, Item]) -> str:
     return "\n".join(lines)
 
 
-def _item(path: str, item: Item) -> list[str]:
+def _item(path: str, item: StoreItem) -> list[str]:
     about = line(item.description or "", 300)
     head = f"  [{item.name}]" + (f" — {about}" if about else "")
     names = [line(f"{path}/{f.relative_path}", 300) for f in item.files]

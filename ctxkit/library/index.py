@@ -24,7 +24,7 @@ _PART = re.compile(r"[^/\\\x00-\x1f\x7f]{1,200}")
 _DEEP = 32
 
 
-class Kept(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class StoreFile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A file of an item."""
 
     relative_path: str
@@ -34,7 +34,7 @@ class Kept(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Of the file that it was taken from, where that is another one; fuseraft has no such key."""
 
 
-class Item(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class StoreItem(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Something that was imported: one file, or the files of a folder."""
 
     name: str
@@ -42,7 +42,7 @@ class Item(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     source_path: str = ""
     imported_at: str = ""
     """ISO 8601."""
-    files: tuple[Kept, ...] = ()
+    files: tuple[StoreFile, ...] = ()
     extraction_info: Any = None
     """What was said of how its text was taken: a sentence, from us."""
 
@@ -55,6 +55,10 @@ class Item(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     def raw_bytes(self) -> int:
         """Bytes of the files that it was taken from."""
         return sum(f.size_bytes if f.raw_bytes is None else f.raw_bytes for f in self.files)
+
+
+_Told = dict[str, msgspec.Raw]
+_NONE = msgspec.Raw(b"{}")
 
 
 class _Index(msgspec.Struct, frozen=True):
@@ -82,7 +86,7 @@ def parts_of(path: str) -> tuple[str, ...] | None:
     return parts if sound and len(parts) <= _DEEP else None
 
 
-def decoded(data: bytes) -> tuple[dict[str, Item], int]:
+def decoded(data: bytes) -> tuple[dict[str, StoreItem], int]:
     """Return the items of an index by name, sorted, and how many were not sound."""
     try:
         told = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_Index).items
@@ -93,16 +97,35 @@ def decoded(data: bytes) -> tuple[dict[str, Item], int]:
     return sound, len(told) - len(sound)
 
 
-def _item(name: str, raw: msgspec.Raw) -> Item | None:
+def _item(name: str, raw: msgspec.Raw) -> StoreItem | None:
     try:
-        item = msgspec.json.decode(raw, type=Item)
+        item = msgspec.json.decode(raw, type=StoreItem)
     except (msgspec.DecodeError, RecursionError):
         return None
     sound = _NAME.fullmatch(name) and item.name == name
     return item if sound and all(parts_of(f.relative_path) for f in item.files) else None
 
 
-def encoded(items: dict[str, Item]) -> bytes:
-    """Return an index as bytes: indented, in the order of the names."""
-    told = {name: items[name] for name in sorted(items)}
-    return msgspec.json.format(msgspec.json.encode({"items": told}), indent=2)
+def changed(data: bytes, name: str, item: StoreItem | None) -> bytes:
+    """Return an index with an item put in, or taken out: indented, in the order of the names.
+
+    Whatever else it holds stays, also what is not sound or not known here: it may be fuseraft's.
+
+    Args:
+        data: the index as it is; a file without a byte is an empty one.
+        name: of the item.
+        item: None: it is taken out.
+
+    Raises:
+        ValueError: it is no index.
+    """
+    try:
+        whole = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf") or b"{}", type=_Told)
+        held = msgspec.json.decode(whole.get("items", _NONE), type=_Told)
+    except RecursionError:
+        raise ValueError("It is nested too deeply.") from None
+    held.pop(name, None)
+    if item is not None:
+        held[name] = msgspec.Raw(msgspec.json.encode(item))
+    told = {**whole, "items": dict(sorted(held.items()))}
+    return msgspec.json.format(msgspec.json.encode(told), indent=2)

@@ -15,11 +15,11 @@ from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.library.index import (
     INDEX,
     MOST_BYTES,
-    Item,
-    Kept,
+    StoreFile,
+    StoreItem,
+    changed,
     checked,
     decoded,
-    encoded,
     parts_of,
 )
 from ctxkit.markup import line
@@ -28,7 +28,7 @@ from ctxkit.tools.root import Root
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ctxkit.tools.folders import Folder
+    from ctxkit.tools.held_folders import Folder
 
 HOMES = (".ctxkit", ".fuseraft")
 """Folders whose `context/` is a context store: our own, and fuseraft's."""
@@ -57,7 +57,7 @@ class Library:
 
     # -- what is there -----------------------------------------------------------------------------
 
-    def items(self) -> dict[str, Item]:
+    def items(self) -> dict[str, StoreItem]:
         """Return what is there, by its path `HOME/context/NAME`, ours before fuseraft's."""
         return self._found[0]
 
@@ -66,8 +66,8 @@ class Library:
         return self._found[1]
 
     @property
-    def _found(self) -> tuple[dict[str, Item], list[str]]:
-        items: dict[str, Item] = {}
+    def _found(self) -> tuple[dict[str, StoreItem], list[str]]:
+        items: dict[str, StoreItem] = {}
         said: list[str] = []
         for home in HOMES:
             known, unsound = self._index(home)
@@ -83,7 +83,7 @@ class Library:
                             "are not there.")  # fmt: skip
         return items, said
 
-    def of(self, name: str) -> tuple[str, Item]:
+    def of(self, name: str) -> tuple[str, StoreItem]:
         """Return the path and the item of a name.
 
         Raises:
@@ -156,7 +156,7 @@ class Library:
         description: str = "",
         info: str = "",
         home: str = HOMES[0],
-    ) -> Item:
+    ) -> StoreItem:
         """Keep files under a name, in the place of what had that name in this store.
 
         Args:
@@ -174,27 +174,26 @@ class Library:
         checked(name)
         if home not in HOMES or not files:
             raise BadArguments(f"Name a store of {', '.join(HOMES)}, and at least one file.")
-        kept = tuple(Kept(path, len(data), raw if raw != len(data) else None)
+        kept = tuple(StoreFile(path, len(data), raw if raw != len(data) else None)
                      for path, (data, raw) in sorted(files.items()))  # fmt: skip
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        item = Item(name, line(description, 300) or None, source, now, kept, info or None)
-        fresh = f".new-{secrets.token_hex(4)}"
+        item = StoreItem(name, line(description, 300) or None, source, now, kept, info or None)
+        fresh, index = f".new-{secrets.token_hex(4)}", self._changed(home, name, item)
         with self._shelf(home, make=0o700) as shelf:
             try:
                 for path, (data, _) in files.items():
                     *folders, last = (fresh, *path.split("/"))
                     with shelf.enter(".").below(folders, make=0o700) as folder:
                         folder.write(last, (data,))
-                _remove(shelf, name)
-                shelf.rename(fresh, name)
+                _replace(shelf, fresh, name)
             except OSError as e:
                 with suppress(OSError):
                     _remove(shelf, fresh)
                 raise StoreError(f"{name!r} could not be kept ({e.strerror}).") from None
-        self._write(home, {**self._index(home)[0], name: item})
+            shelf.write(INDEX, (index,))
         return item
 
-    def remove(self, name: str) -> Item:
+    def remove(self, name: str) -> StoreItem:
         """Take an item out of the store, with its files.
 
         Raises:
@@ -206,32 +205,53 @@ class Library:
         if home is None:
             self.of(name)
             raise StoreError(f"{name!r} cannot be removed.")
-        item = known[home].pop(name)
-        self._write(home, known[home])
+        index = self._changed(home, name, None)
         with self._shelf(home) as shelf, suppress(FileNotFoundError):
+            shelf.write(INDEX, (index,))
             _remove(shelf, name)
-        return item
+        return known[home][name]
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _index(self, home: str) -> tuple[dict[str, Item], int]:
-        parts = (home, CONTEXT, INDEX)
-        if not self.base.is_dir() or not self._root.is_there(parts):
-            return {}, 0
+    def _index(self, home: str) -> tuple[dict[str, StoreItem], int]:
         try:
-            with self._root.opened_at(parts) as file:
-                data = file.read(MOST_BYTES + 1)
+            data = self._data(home)
         except StoreError:
             return {}, 1
-        return decoded(data) if len(data) <= MOST_BYTES else ({}, 1)
+        return decoded(data)
 
-    def _is_there(self, home: str, name: str, file: Kept) -> bool:
+    def _data(self, home: str) -> bytes:
+        """Return the bytes of an index; an empty one where there is none.
+
+        Raises:
+            StoreError: it cannot be read, or is too large.
+        """
+        parts = (home, CONTEXT, INDEX)
+        if not self.base.is_dir() or not self._root.is_there(parts):
+            return b"{}"
+        with self._root.opened_at(parts) as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise StoreError(f"{'/'.join(parts)} has more than {MOST_BYTES:,} bytes.")
+        return data
+
+    def _changed(self, home: str, name: str, item: StoreItem | None) -> bytes:
+        """Return the bytes of an index with an item put in, or taken out.
+
+        Raises:
+            StoreError: what is there is no index; it stays as it is.
+        """
+        try:
+            return changed(self._data(home), name, item)
+        except ValueError:
+            raise StoreError(
+                f"{home}/{CONTEXT}/{INDEX} is damaged: mend it, or move it away; what is there "
+                "would be lost."
+            ) from None
+
+    def _is_there(self, home: str, name: str, file: StoreFile) -> bool:
         inside = parts_of(file.relative_path)
         return inside is not None and self._root.is_file((home, CONTEXT, name, *inside))
-
-    def _write(self, home: str, items: dict[str, Item]) -> None:
-        with self._shelf(home, make=0o700) as shelf:
-            shelf.write(INDEX, (encoded(items),))
 
     @contextmanager
     def _shelf(self, home: str, make: int | None = None) -> Iterator[Folder]:
@@ -245,6 +265,21 @@ def _parts(path: str) -> tuple[str, ...] | None:
     found = parts_of(path.strip().removeprefix("./").rstrip("/"))
     named = found is not None and found[0] in HOMES and found[1:2] == (CONTEXT,)
     return found if named else None
+
+
+def _replace(shelf: Folder, fresh: str, name: str) -> None:
+    """Give a folder a name; what has that name already goes then, and stays where that fails."""
+    old = f".old-{fresh}"
+    with suppress(FileNotFoundError):
+        shelf.rename(name, old)
+    try:
+        shelf.rename(fresh, name)
+    except OSError:
+        with suppress(FileNotFoundError):
+            shelf.rename(old, name)
+        raise
+    with suppress(OSError):
+        _remove(shelf, old)
 
 
 def _remove(shelf: Folder, name: str) -> None:

@@ -25,7 +25,7 @@ ALL_BYTES = 200_000_000
 _LOOKED_AT = 8192
 
 
-class Taken(NamedTuple):
+class TakenFile(NamedTuple):
     """What is to be kept."""
 
     files: dict[str, tuple[bytes, int]]
@@ -36,7 +36,7 @@ class Taken(NamedTuple):
     """What was not taken, in words."""
 
 
-def taken(source: str | Path) -> Taken:
+def taken(source: str | Path) -> TakenFile:
     """Return what is taken of a file or a folder; links and binary files in it are passed over.
 
     Raises:
@@ -52,15 +52,15 @@ def taken(source: str | Path) -> Taken:
     if parts_of(place.name) is None:
         raise BadArguments(f"{line(place.name, 200)!r} cannot be the name of a file in the store.")
     with Root(place.parent).opened_at((place.name,)) as file:
-        found = Taken({}, "", [])
+        found = TakenFile({}, "", [])
         why = _take(found, place.name, file)
     if isinstance(why, str) and why:
         raise BadArguments(f"{line(place.name, 200)!r} is not taken: {why}.")
     return _told(found)
 
 
-def _folder(place: Path) -> Taken:
-    root, found, size = Root(place), Taken({}, "", []), 0
+def _folder(place: Path) -> TakenFile:
+    root, found, size = Root(place), TakenFile({}, "", []), 0
     walk = Walk(root, ".", "*")
     for each in islice(walk, FILES):
         if parts_of(each.path) is None:
@@ -90,7 +90,7 @@ def _more(walk: Walk, seen: int) -> Iterator[bool]:
         yield from (True for _ in islice(walk, FILES, FILES + 1))
 
 
-def _take(found: Taken, path: str, file: BinaryIO) -> str:
+def _take(found: TakenFile, path: str, file: BinaryIO) -> str:
     """Take a file; return why it is not, or nothing."""
     size = os.fstat(file.fileno()).st_size
     if is_document(path):
@@ -109,12 +109,12 @@ def _take(found: Taken, path: str, file: BinaryIO) -> str:
     return ""
 
 
-def _unread(found: Taken, name: str) -> str:
+def _unread(found: TakenFile, name: str) -> str:
     del found.files[name]
     return "it holds no text; pictures of pages are not read"
 
 
-def _told(found: Taken) -> Taken:
+def _told(found: TakenFile) -> TakenFile:
     """Return what was taken with a sentence on what was extracted."""
     documents = [(len(data), raw) for path, (data, raw) in found.files.items() if len(data) != raw]
     if not documents:

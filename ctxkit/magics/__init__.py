@@ -1,4 +1,6 @@
-"""What `%load_ext ctxkit` brings: the magics and their completion; `%unload_ext` takes all of it away again."""
+"""What `%load_ext ctxkit` brings: the magics and their completion; `%unload_ext` takes all of it
+away again.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +29,22 @@ _LINE_MAGICS = {
 """Line magics, and the methods that they are."""
 _CELL_MAGICS = ("agent", "team", "compact")
 _CALL = rf"run_line_magic\((['\"])(?:{'|'.join(_LINE_MAGICS)})"
-_SILENCED = re.compile(rf"""({_CALL})(?:;(\2, ['"]['"]\))|(\2, (['"]).*?)[ \t]*;[ \t]*(\5\)))(\s*)$""")
+_SILENCED = re.compile(
+    rf"""({_CALL})(?:;(\2, ['"]['"]\))|(\2, (['"]).*?)[ \t]*;[ \t]*(\5\)))(\s*)$"""
+)
 
 
 def load(shell: InteractiveShell) -> None:
     """Register the magics, their settings for `%config CtxKit`, and their completion."""
     from ctxkit.injected import SECTIONS
+    from ctxkit.magics.cell_lines import AGENT, COMPACT, TEAM
     from ctxkit.magics.completion import matcher
     from ctxkit.magics.kit import CONTEXT, DEFAULT, CtxKit
-    from ctxkit.magics.lines import AGENT, COMPACT
     from ctxkit.magics.memory_words import WORDS, memories
     from ctxkit.magics.recollections import MEMORY
     from ctxkit.memory.entry import TYPES
-    from ctxkit.presets.catalogue import names as presets
-    from ctxkit.readers.catalogue import names
+    from ctxkit.presets.preset_names import names as presets
+    from ctxkit.readers.reader_names import names
     from ctxkit.store.workspace import Workspace
 
     unload(shell)
@@ -62,7 +66,13 @@ def load(shell: InteractiveShell) -> None:
             "entry": lambda: [e.name for e in memories().entries() if " " not in e.name],
             "section": lambda: ("on", "off", *SECTIONS, *(f"-{name}" for name in SECTIONS)),
         }
-        known = {"context": CONTEXT, "agent": AGENT, "compact": COMPACT, "memory": MEMORY}
+        known = {
+            "context": CONTEXT,
+            "agent": AGENT,
+            "team": TEAM,
+            "compact": COMPACT,
+            "memory": MEMORY,
+        }
         shell.Completer.custom_matchers.append(matcher(known, sources, DEFAULT))
 
 
@@ -79,9 +89,15 @@ def unload(shell: InteractiveShell) -> None:
         manager.magics["cell"].pop(name, None)
     del manager.registry[type(kit).__name__]
     shell.configurables[:] = [c for c in shell.configurables if c is not kit]
-    shell.input_transformers_post[:] = [t for t in shell.input_transformers_post if t is not unsilence]
+    shell.input_transformers_post[:] = [
+        t for t in shell.input_transformers_post if t is not unsilence
+    ]
     if shell.Completer is not None:
-        kept = [m for m in shell.Completer.custom_matchers if getattr(m, "__name__", "") != "ctxkit_matcher"]
+        kept = [
+            m
+            for m in shell.Completer.custom_matchers
+            if getattr(m, "__name__", "") != "ctxkit_matcher"
+        ]
         shell.Completer.custom_matchers[:] = kept
 
 
@@ -94,6 +110,7 @@ def loaded(shell: InteractiveShell) -> CtxKit | None:
 def unsilence(lines: list[str]) -> list[str]:
     """Move a `;` at the end of a magic's line behind the call that IPython made of it.
 
-    There it does what it does in Python: nothing is displayed, and `r = %context;` still has the value.
+    There it does what it does in Python: nothing is displayed, and `r = %context;` still has the
+    value.
     """
     return [_SILENCED.sub(lambda m: f"{m[1]}{m[3] or m[4] + m[6]};{m[7]}", line) for line in lines]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -14,71 +14,52 @@ from ctxkit.agent.threads import Background, run
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.injected import Sections, Surroundings, chosen
 from ctxkit.library import Library
+from ctxkit.magics.answers import Answer
 from ctxkit.magics.approvals import Approvals, ask_here, needed
 from ctxkit.magics.arguments import parse, usage, wants_help
 from ctxkit.magics.handles import Handle, Interrupted
 from ctxkit.magics.instructions import offered
-from ctxkit.magics.lines import Ask
+from ctxkit.magics.line_options import Ask
 from ctxkit.magics.lives import FIRST, SETTINGS
 from ctxkit.magics.rehearsals import misfits, rehearse
-from ctxkit.magics.streams import Cell, Printed, Screen, Shown
 from ctxkit.magics.texts import Page
-from ctxkit.markup import escape, line, plain
+from ctxkit.magics.turn_views import CellView, Printed, Screen, TextAndHtml
+from ctxkit.markup import line
 from ctxkit.store.workspace import Workspace
 from ctxkit.tools.root import Root
 
 if TYPE_CHECKING:
     from ctxkit.agent.live import LiveSession
     from ctxkit.agent.outcome import Outcome
-    from ctxkit.magics.kit import CtxKit
-    from ctxkit.session import Session
+    from ctxkit.magics.kit_state import KitState
 
 _NAME = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 
 
-@dataclass(frozen=True, repr=False)
-class Answer:
-    """How a turn ended: `outcome` has the figures, `session` is the session as it stands.
-
-    `shown` is what stays of a turn beside the notebook; one in a cell has shown it there.
-    """
-
-    outcome: Outcome
-    session: Session
-    shown: Shown | None = None
-
-    @property
-    def text(self) -> str:
-        """The last reply."""
-        return self.outcome.text
-
-    def __repr__(self) -> str:
-        before = f"{self.shown.text}\n" if self.shown else ""
-        return before + plain(self.outcome.account())
-
-    def _repr_html_(self) -> str:
-        before = self.shown.html if self.shown else ""
-        return f"{before}<small>{escape(self.outcome.account())}</small>"
-
-
-def agent(kit: CtxKit, words: str, body: str | None) -> object:
+def agent(kit: KitState, words: str, body: str | None) -> object:
     """Take a turn; without a prompt, say how the current session stands."""
     if wants_help(words):
         return Page(
-            f"{usage(Ask, '%%agent')}\n\nThe cell is the prompt. Without one, `%agent` says how the session stands."
+            f"{usage(Ask, '%%agent')}\n\nThe cell is the prompt. Without one, `%agent` says how the"
+            " session stands."
         )
     return take(kit, parse(Ask, words, "%%agent"), body or "")
 
 
-def take(kit: CtxKit, asked: Ask, body: str) -> object:
+def take(kit: KitState, asked: Ask, body: str) -> object:
     """Take the turn that a line and a cell ask for."""
     prompt = "\n".join(t for t in (asked.prompt.strip(), body.strip()) if t)
     if not prompt and asked != Ask(session=asked.session):
-        raise BadArguments("Nothing was asked: the cell below `%%agent` is the prompt. `%agent` alone is the status.")
+        raise BadArguments(
+            "Nothing was asked: the cell below `%%agent` is the prompt. `%agent` alone is the"
+            " status."
+        )
     if not prompt:
         return standing(kit, asked.session)
     if asked.out and not asked.out.isidentifier():
-        raise BadArguments(f"{asked.out!r} is no name of a variable: give `--out` one, such as answer.")
+        raise BadArguments(
+            f"{asked.out!r} is no name of a variable: give `--out` one, such as answer."
+        )
     if asked.expand:
         prompt = expanded(prompt, kit.shell.user_ns)
     name, limits = asked.session or kit.lives.standing or FIRST, _limits(asked)
@@ -95,7 +76,11 @@ def take(kit: CtxKit, asked: Ask, body: str) -> object:
     notes += live.notes
     live.notes = ()
     read = live.agent.sections is not None and "project" in live.agent.sections.names
-    if not live.session.log and live.settings["root"] and (note := offered(live.root.folder, read=read)):
+    if (
+        not live.session.log
+        and live.settings["root"]
+        and (note := offered(live.root.folder, read=read))
+    ):
         notes.append(note)
     for note in [*notes, *(misfits(live.agent) if fresh else [])]:
         print(note)  # noqa: T201  said once, where the session is opened
@@ -106,19 +91,23 @@ def take(kit: CtxKit, asked: Ask, body: str) -> object:
     return foreground(kit, live, prompt, asked.out)
 
 
-def foreground(kit: CtxKit, live: LiveSession, prompt: str, out: str | None) -> Answer:
+def foreground(kit: KitState, live: LiveSession, prompt: str, out: str | None) -> Answer:
     """Take a turn while the cell waits; an interrupt keeps what was said so far."""
     try:
-        with Screen(live, Cell() if kit.rich else Printed(), raises=True):
+        with Screen(live, CellView() if kit.rich else Printed(), raises=True):
             outcome = run(live.turn(prompt))
     except KeyboardInterrupt:
         _keep(kit, live)
-        raise Interrupted(f"Interrupted. What was said so far is kept in session {live.name!r}.") from None
+        raise Interrupted(
+            f"Interrupted. What was said so far is kept in session {live.name!r}."
+        ) from None
     _keep(kit, live)
     return _answer(kit, live, outcome, out)
 
 
-def background(kit: CtxKit, live: LiveSession, prompt: str, out: str | None, confirmed: frozenset[str]) -> Handle:
+def background(
+    kit: KitState, live: LiveSession, prompt: str, out: str | None, confirmed: frozenset[str]
+) -> Handle:
     """Take a turn beside the notebook; the variable that was asked for has the handle at once."""
     handle = Handle(live.name, leaves=not kit.seed)  # with a seed no output is changed afterwards
     live.agent.approve = Approvals(confirmed, kit.lives.always(live.name), handle.ask)
@@ -140,16 +129,20 @@ def background(kit: CtxKit, live: LiveSession, prompt: str, out: str | None, con
     return handle
 
 
-def standing(kit: CtxKit, name: str | None) -> Page:
+def standing(kit: KitState, name: str | None) -> Page:
     """Say how a live session stands."""
     live = kit.lives.get(name)
     context, agent_ = live.agent.compactor.context, live.agent
     used, limit = context.coming, context.run.room.limit
-    calls, cuts = counted(len(live.session.calls), "call"), counted(len(live.session.edits), "compaction")
+    calls, cuts = (
+        counted(len(live.session.calls), "call"),
+        counted(len(live.session.edits), "compaction"),
+    )
     lines = [
         f"Session {live.name} ({live.id}): {calls}, {cuts}",
         f"Context: {used:,}/{limit:,} tokens ({used / limit:.0%})",
-        f"Model: {agent_.model.name}" + (f" ({agent_.model.notice})" if agent_.model.notice else ""),
+        f"Model: {agent_.model.name}"
+        + (f" ({agent_.model.notice})" if agent_.model.notice else ""),
         f"Rules: {agent_.rules.label} · Limits of a turn: {agent_.limits}",
         f"Tools: {', '.join(agent_.tools)} in {live.root.folder}",
         *([f"Sections: {', '.join(agent_.sections.names)}"] if agent_.sections else []),
@@ -159,8 +152,10 @@ def standing(kit: CtxKit, name: str | None) -> Page:
     return Page("\n".join(lines))
 
 
-def dry(kit: CtxKit, name: str, asked: Ask, prompt: str) -> Page:
-    """Show what a turn would send first: what fills it, its size, its cost; nothing is sent or kept."""
+def dry(kit: KitState, name: str, asked: Ask, prompt: str) -> Page:
+    """Show what a turn would send first: what fills it, its size, its cost; nothing is sent or
+    kept.
+    """
     settings = kit.lives.settings(name, _named(asked))
     parts = kit.lives.parts(settings)
     kept = kit.lives.get(name).session if name in kit.lives else kit.kept(name)
@@ -192,7 +187,11 @@ def expanded(prompt: str, names: dict[str, Any]) -> str:
 
 
 def _answer(
-    kit: CtxKit, live: LiveSession, outcome: Outcome, out: str | None, shown: Shown | None = None
+    kit: KitState,
+    live: LiveSession,
+    outcome: Outcome,
+    out: str | None,
+    shown: TextAndHtml | None = None,
 ) -> Answer:
     """Return the answer of a turn.
 
@@ -207,7 +206,7 @@ def _answer(
     return answer
 
 
-def _keep(kit: CtxKit, live: LiveSession) -> None:
+def _keep(kit: KitState, live: LiveSession) -> None:
     """Make the session known to the other magics, and write its chart, which opens offline."""
     from ctxkit.plots import growth
 

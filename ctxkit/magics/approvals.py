@@ -1,4 +1,6 @@
-"""Asking the person before a tool runs: in the cell's own input field, or by the buttons of a turn beside it."""
+"""Asking the person before a tool runs: in the cell's own input field, or by the buttons of a turn
+beside it.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ctxkit.agent.live import FILES, TOOLS
+from ctxkit.agent.live import TOOLS, tools_of
 from ctxkit.agent.running import in_thread
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.markup import line, plain
 from ctxkit.redaction import redact, redacted
-from ctxkit.tools.files import file_tools
+from ctxkit.tools.work import described
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -62,7 +64,7 @@ class Approvals:
 
 
 def needed(words: str, tools: Iterable[str], root: Root) -> frozenset[str]:
-    """Return the tools that need a word: names, `files`, `all`.
+    """Return the tools that need a word: names, groups of them such as `files`, `all`.
 
     Args:
         words: as `--approve` has them, separated by commas.
@@ -75,16 +77,18 @@ def needed(words: str, tools: Iterable[str], root: Root) -> frozenset[str]:
     names, known = {w.strip() for w in words.split(",") if w.strip()}, list(tools)
     for name in sorted(names.difference(known, TOOLS, {EVERY})):
         raise BadArguments(
-            f"`--approve {line(name, 60)}`: the session has no such tool; it has {', '.join(known)}."
-            f"{did_you_mean(name, [*known, *TOOLS, EVERY])}"
+            f"`--approve {line(name, 60)}`: the session has no such tool; it has"
+            f" {', '.join(known)}.{did_you_mean(name, [*known, *TOOLS, EVERY])}"
         )
-    if FILES in names:
-        names |= {t.name for t in file_tools(root)}
+    groups = tools_of(sorted(names.intersection(TOOLS)), root, {}, work=described())
+    names |= {t.name for t in groups}
     return frozenset(known if EVERY in names else names)
 
 
 def question(call: ToolCall) -> str:
-    """Return what a person is asked: the whole call, each line of it marked, so that none looks like the question."""
+    """Return what a person is asked: the whole call, each line of it marked, so that none looks
+    like the question.
+    """
     said = []
     for key, value in redacted(call.arguments).items():
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,4 +1,6 @@
-"""The line after a magic, parsed into a typed value: a frozen dataclass whose fields are its words and options."""
+"""The line after a magic, parsed into a typed value: a frozen dataclass whose fields are its words
+and options.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _TOKEN = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']|["'])+""")
-_WORD = re.compile(
-    r"""(?:--[\w-]+=)?(?:"[^"]*"|'(?:(?!\s--).)*?')(?=\s|$)|\S+""", re.DOTALL
-)
-"""A word of plain text. Quotes stand around it, never within (don't), and single ones, which may be apostrophes (the
-others' ids), hide no option behind a blank."""
+_WORD = re.compile(r"""(?:--[\w-]+=)?(?:"[^"]*"|'(?:(?!\s--).)*?')(?=\s|$)|\S+""", re.DOTALL)
+"""A word of plain text. Quotes stand around it, never within (don't), and single ones, which may be
+apostrophes (the others' ids), hide no option behind a blank."""
 _HELP = ("-h", "--help")
 
 
@@ -28,7 +28,11 @@ def word(help: str, *, default: Any = MISSING, completes: str = "") -> Any:  # n
 
 def option(help: str, *, default: Any = None, completes: str = "") -> Any:  # noqa: A002
     """An option `--name VALUE`; a flag where the field is a `bool`."""
-    return field(default=default, metadata={"help": help, "completes": completes, "place": "option"}, kw_only=True)
+    return field(
+        default=default,
+        metadata={"help": help, "completes": completes, "place": "option"},
+        kw_only=True,
+    )
 
 
 def rest(help: str) -> Any:  # noqa: A002
@@ -45,9 +49,13 @@ class Token:
 
 
 def tokens(line: str) -> Iterator[Token]:
-    """Yield the words of a line; quotes keep spaces, backslashes are nothing special (paths of Windows)."""
+    """Yield the words of a line; quotes keep spaces, backslashes are nothing special (paths of
+    Windows).
+    """
     for match in _TOKEN.finditer(line):
-        yield Token(re.sub(r"\"([^\"]*)\"|'([^']*)'", lambda m: m[1] or m[2] or "", match[0]), match.start())
+        yield Token(
+            re.sub(r"\"([^\"]*)\"|'([^']*)'", lambda m: m[1] or m[2] or "", match[0]), match.start()
+        )
 
 
 def wants_help(line: str) -> bool:
@@ -61,7 +69,9 @@ def unterminated(line: str) -> str:
 
 
 def uncommented(line: str) -> str:
-    """Return the line without a comment (`# ...`) at its end; a `#` in quotes or within a word is none."""
+    """Return the line without a comment (`# ...`) at its end; a `#` in quotes or within a word is
+    none.
+    """
     at = next((t.start for t in tokens(line) if line[t.start] == "#"), None)
     return line if at is None else line[:at].rstrip()
 
@@ -70,7 +80,8 @@ def parse(kind: type[T], line: str, magic: str) -> T:
     """Return a line as a value of a dataclass made of `word`, `option` and `rest`.
 
     Raises:
-        BadArguments: an option that does not exist, lacks its value or is no number; a word too many or too few.
+        BadArguments: an option that does not exist, lacks its value or is no number; a word too
+            many or too few.
     """
     options, words = options_of(kind), words_of(kind)
     raw = next((f for f in fields(kind) if f.metadata["place"] == "rest"), None)  # type: ignore[arg-type]
@@ -88,15 +99,24 @@ def parse(kind: type[T], line: str, magic: str) -> T:
             known = words.pop(0)
             found[known.name] = _typed(known, token.text, magic)
         else:
-            raise BadArguments(f"`{magic}` takes no further word; {token.text!r} is one too many. See `{magic} -h`.")
+            raise BadArguments(
+                f"`{magic}` takes no further word; {token.text!r} is one too many. See `{magic}"
+                " -h`."
+            )
     missing = [f for f in words if f.default is MISSING]
     if missing:
-        raise BadArguments(f"`{magic}` needs {missing[0].name.upper()}: {missing[0].metadata['help']}.")
+        raise BadArguments(
+            f"`{magic}` needs {missing[0].name.upper()}: {missing[0].metadata['help']}."
+        )
     return kind(**found)
 
 
-def _option(token: Token, stream: list[Token], options: dict[str, Field[Any]], magic: str) -> tuple[str, Any]:
-    """Return the field and the value of an option; its value may be the next word, which is then taken."""
+def _option(
+    token: Token, stream: list[Token], options: dict[str, Field[Any]], magic: str
+) -> tuple[str, Any]:
+    """Return the field and the value of an option; its value may be the next word, which is then
+    taken.
+    """
     name, equals, value = token.text.partition("=")
     if name not in options:
         near = did_you_mean(name, options)
@@ -148,7 +168,11 @@ def _bare(word: str) -> str:
 
 def options_of(kind: type) -> dict[str, Field[Any]]:
     """The options of a dataclass as they are typed: `--name` to its field."""
-    return {"--" + f.name.rstrip("_").replace("_", "-"): f for f in fields(kind) if f.metadata["place"] == "option"}
+    return {
+        "--" + f.name.rstrip("_").replace("_", "-"): f
+        for f in fields(kind)
+        if f.metadata["place"] == "option"
+    }
 
 
 def words_of(kind: type) -> list[Field[Any]]:

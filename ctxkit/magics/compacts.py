@@ -9,7 +9,7 @@ from ctxkit.agent.compactor import NEWEST
 from ctxkit.agent.threads import run
 from ctxkit.errors import BadArguments
 from ctxkit.magics.arguments import parse, usage, wants_help
-from ctxkit.magics.lines import Compact
+from ctxkit.magics.line_options import Compact
 from ctxkit.magics.texts import Page
 from ctxkit.markup import escape, line, plain
 from ctxkit.policies.summary import Summary
@@ -17,7 +17,7 @@ from ctxkit.policies.summary import Summary
 if TYPE_CHECKING:
     from typing import Any
 
-    from ctxkit.magics.kit import CtxKit
+    from ctxkit.magics.kit_state import KitState
     from ctxkit.messages import Edit
     from ctxkit.session import Session
 
@@ -26,7 +26,7 @@ EXTRACTIVE, NO_SUMMARY = "extractive summary, no LLM was called", "no summary, n
 
 
 @dataclass(frozen=True, repr=False)
-class Compaction:
+class CompactionReport:
     """What a compaction did, or would do: before, after, saved, and what went."""
 
     edits: tuple[Edit, ...]
@@ -84,14 +84,17 @@ class Compaction:
         )
 
 
-def compact(kit: CtxKit, words: str, body: str | None) -> object:
+def compact(kit: KitState, words: str, body: str | None) -> object:
     """Compact the current live session."""
     if wants_help(words):
-        return Page(f"{usage(Compact, '%compact')}\n\nA focus that ends in `?` goes into the cell of `%%compact`.")
+        return Page(
+            f"{usage(Compact, '%compact')}\n\nA focus that ends in `?` goes into the cell of"
+            " `%%compact`."
+        )
     return do(kit, parse(Compact, words, "%compact"), body or "")
 
 
-def do(kit: CtxKit, asked: Compact, body: str) -> object:
+def do(kit: KitState, asked: Compact, body: str) -> object:
     """Do what a line and a cell ask for."""
     focus = "\n".join(t for t in (asked.focus.strip(), body.strip()) if t)
     if asked.keep is not None and asked.keep < 0:
@@ -107,11 +110,13 @@ def do(kit: CtxKit, asked: Compact, body: str) -> object:
             cut = compactor.context.tried(compactor.chosen(choice, focus, draft=True))
             if cut is not None:
                 notice = _notice(cut.edits)
-                return Compaction(cut.edits, cut.before, cut.after, live.session, done=False, notice=notice)
+                return CompactionReport(
+                    cut.edits, cut.before, cut.after, live.session, done=False, notice=notice
+                )
     elif edits := run(live.compact(policy, focus=focus, instead=instead)):
         kit.sessions.put(live.session, live.name)
         after, notice = compactor.context.tokens, _notice(edits)
-        return Compaction(edits, before, after, live.session, done=True, notice=notice)
+        return CompactionReport(edits, before, after, live.session, done=True, notice=notice)
     return Page("Compaction skipped: there is too little history to compact.")
 
 
@@ -122,12 +127,15 @@ def _notice(edits: tuple[Edit, ...]) -> str:
     return EXTRACTIVE if any(e.kind == "summarised" for e in edits) else NO_SUMMARY
 
 
-def _policy(kit: CtxKit, asked: Compact) -> Any:
+def _policy(kit: KitState, asked: Compact) -> Any:
     if asked.keep is not None:
         return Summary(keep_turns=asked.keep) if asked.keep else Summary(keep_messages=1)
     if not asked.rules:
         return None
     rules = kit.lives.rules(asked.rules, once=True)
     if rules.policy is None:
-        raise BadArguments(f"Rules {rules.label} compact nothing: name others, or none at all for the session's own.")
+        raise BadArguments(
+            f"Rules {rules.label} compact nothing: name others, or none at all for the session's"
+            " own."
+        )
     return rules.policy

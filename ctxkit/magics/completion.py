@@ -1,4 +1,6 @@
-"""Completion after a magic: subcommands, options, names of sessions, paths; nothing of Python's between them."""
+"""Completion after a magic: subcommands, options, names of sessions, paths; nothing of Python's
+between them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _LINE = re.compile(r"^\s*(?:[\w.\[\]'\", ]+=\s*)?%{1,2}(\w+)[ \t]+(.*)$")
 
 
 def matcher(
-    magics: Mapping[str, Mapping[str, Subcommand]], sources: Mapping[str, Callable[[], Iterable[str]]], default: str
+    magics: Mapping[str, Mapping[str, Subcommand]],
+    sources: Mapping[str, Callable[[], Iterable[str]]],
+    default: str,
 ) -> Any:
     """Return an IPython matcher for some magics.
 
@@ -50,7 +54,10 @@ def matcher(
 
 
 def complete(
-    line: str, known: Mapping[str, Subcommand], sources: Mapping[str, Callable[[], Iterable[str]]], default: str
+    line: str,
+    known: Mapping[str, Subcommand],
+    sources: Mapping[str, Callable[[], Iterable[str]]],
+    default: str,
 ) -> tuple[str, list[str]]:
     """Return the word that is being written, and what it could become."""
     if default not in known:  # another magic's, or one without subcommands
@@ -67,17 +74,31 @@ def complete(
     if before and before[-1] in options and options[before[-1]].type != "bool":
         return fragment, _values(options[before[-1]].metadata["completes"], fragment, sources)
     if fragment.startswith("-"):
-        return fragment, [o for o in (*options, "--help") if o.startswith(fragment) and o not in before]
-    given = sum(not w.startswith("-") for w in before) - sum(w in options and options[w].type != "bool" for w in before)
+        return fragment, [
+            o for o in (*options, "--help") if o.startswith(fragment) and o not in before
+        ]
+    given = sum(not w.startswith("-") for w in before) - sum(
+        w in options and options[w].type != "bool" for w in before
+    )
     places = words_of(shape)
-    values = _values(places[given].metadata["completes"], fragment, sources) if given < len(places) else []
+    values = (
+        _values(places[given].metadata["completes"], fragment, sources)
+        if given < len(places)
+        else []
+    )
     return fragment, values if fragment else [*values, *(o for o in options if o not in before)]
 
 
-def _values(kinds: str, fragment: str, sources: Mapping[str, Callable[[], Iterable[str]]]) -> list[str]:
+def _values(
+    kinds: str, fragment: str, sources: Mapping[str, Callable[[], Iterable[str]]]
+) -> list[str]:
     out: list[str] = []
     for kind in kinds.split():
-        out += _paths(fragment) if kind == "path" else [w for w in sources[kind]() if w.startswith(fragment)]
+        out += (
+            _paths(fragment)
+            if kind == "path"
+            else [w for w in sources[kind]() if w.startswith(fragment)]
+        )
     return out
 
 

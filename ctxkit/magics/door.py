@@ -1,4 +1,6 @@
-"""The door of every magic: errors leave it as one line of our own kind, which notebook tests still see."""
+"""The door of every magic: errors leave it as one line of our own kind, which notebook tests still
+see.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ R = TypeVar("R")
 
 
 def door(magic: Callable[P, R]) -> Callable[P, R]:
-    """Turn IPython's `UsageError` (invisible to notebook tests) and trouble with files into errors of the kit."""
+    """Turn IPython's `UsageError` (invisible to notebook tests) and trouble with files into errors
+    of the kit.
+    """
 
     @wraps(magic)
     def opened(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -27,6 +31,8 @@ def door(magic: Callable[P, R]) -> Callable[P, R]:
             raise BadArguments(str(e)) from None
         except OSError as e:
             where = f" {e.filename}" if e.filename else ""
-            raise StoreError(f"The file{where} could not be used: {e.strerror or type(e).__name__}.") from None
+            raise StoreError(
+                f"The file{where} could not be used: {e.strerror or type(e).__name__}."
+            ) from None
 
     return opened

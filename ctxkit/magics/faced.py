@@ -1,4 +1,6 @@
-"""A frame that a person reads as a table of its own: all columns for a program, the chief ones on the screen."""
+"""A frame that a person reads as a table of its own: all columns for a program, the chief ones on
+the screen.
+"""
 
 from __future__ import annotations
 

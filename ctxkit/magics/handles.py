@@ -1,4 +1,6 @@
-"""A turn beside the notebook as its cell holds it: what it says, a Stop button, what it asks, its result."""
+"""A turn beside the notebook as its cell holds it: what it says, a Stop button, what it asks, its
+result.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.agent.threads import Background
-    from ctxkit.magics.agents import Answer
-    from ctxkit.magics.streams import Shown
+    from ctxkit.magics.answers import Answer
+    from ctxkit.magics.turn_views import TextAndHtml
 
 _TICK = 0.1
 
@@ -32,8 +34,8 @@ class Handle:
 
     Args:
         name: of the session.
-        leaves: True: at the end the widget gives way to what a turn in a cell leaves, which is saved
-            with the notebook and needs no kernel to be seen.
+        leaves: True: at the end the widget gives way to what a turn in a cell leaves, which is
+            saved with the notebook and needs no kernel to be seen.
     """
 
     running: Background[Answer]
@@ -41,7 +43,7 @@ class Handle:
     def __init__(self, name: str, *, leaves: bool = True) -> None:
         self.name, self._leaves = name, leaves
         self._over, self._question = False, ""
-        self._said: Shown | None = None
+        self._said: TextAndHtml | None = None
         self._answer: asyncio.Future[str] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._shown: list[_Box] = []
@@ -61,7 +63,8 @@ class Handle:
         Raises:
             TimeoutError: it is not, after so many seconds.
             Interrupted: the turn was stopped.
-            BadArguments: it asks for a word, and this cell has no input field; the turn goes on waiting.
+            BadArguments: it asks for a word, and this cell has no input field; the turn goes on
+                waiting.
         """
         until = time.monotonic() + (float("inf") if seconds is None else seconds)
         while not self.running.wait(min(_TICK, max(until - time.monotonic(), 0))):
@@ -117,7 +120,10 @@ class Handle:
     # -- on the screen ---------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        return f"Turn of session {self.name!r} beside the notebook: {self.state}. `.stop()` ends it, `.result()` waits."
+        return (
+            f"Turn of session {self.name!r} beside the notebook: {self.state}. `.stop()` ends it,"
+            " `.result()` waits."
+        )
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
@@ -133,7 +139,7 @@ class Handle:
         box.display = display(shown, raw=True, display_id=True)  # type: ignore[no-untyped-call]
         self._leave(box)
 
-    def show(self, shown: Shown) -> None:
+    def show(self, shown: TextAndHtml) -> None:
         """Show the turn as it stands."""
         self._said = shown
         self._draw_all()

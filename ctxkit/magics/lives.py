@@ -1,4 +1,6 @@
-"""The live sessions of a kernel: opened by name, one turn at a time, their files in the working folder."""
+"""The live sessions of a kernel: opened by name, one turn at a time, their files in the working
+folder.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.injected import chosen
 from ctxkit.magics.instructions import instructions
 from ctxkit.magics.memory_words import known_words, remembering
-from ctxkit.models.catalogue import LOOKUP
+from ctxkit.models.model_names import LOOKUP
 from ctxkit.models.scripts import SCRIPTS
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
@@ -25,10 +27,10 @@ if TYPE_CHECKING:
 
     from ctxkit.agent.events import Listener
     from ctxkit.agent.live import LiveSession
-    from ctxkit.agent.prompts import Prompts
     from ctxkit.agent.remembering import SessionMemory
+    from ctxkit.agent.sent_prompts import Prompts
     from ctxkit.agent.threads import Background
-    from ctxkit.magics.kit import CtxKit
+    from ctxkit.magics.kit_settings import KitSettings
     from ctxkit.models.model import Model
 
 
@@ -43,6 +45,7 @@ class Parts(NamedTuple):
     tools: tuple[Any, ...]
     root: Path | None
     allow: tuple[str, ...]
+    memory: tuple[str, ...]
 
 
 SETTINGS = (
@@ -52,8 +55,12 @@ SETTINGS = (
 """What a session remembers of how it was opened."""
 FIRST = "main"
 """Name of a session that nobody named."""
-STANDARD = Rules(policy=Summary(keep_share=0.3, file_lists=True), trigger=Share(share=0.75), name="standard")
-"""The rules of a live session unless others are named: at three quarters of the window, a summary and the last 30 %."""
+STANDARD = Rules(
+    policy=Summary(keep_share=0.3, file_lists=True), trigger=Share(share=0.75), name="standard"
+)
+"""The rules of a live session unless others are named: at three quarters of the window, a summary
+and the last 30 %.
+"""
 
 
 class Lives:
@@ -63,7 +70,7 @@ class Lives:
         kit: the magics; its settings are the defaults.
     """
 
-    def __init__(self, kit: CtxKit) -> None:
+    def __init__(self, kit: KitSettings) -> None:
         self._kit = kit
         self._known: dict[str, LiveSession] = {}
         self._made: dict[str, Parts] = {}
@@ -76,7 +83,8 @@ class Lives:
         return name in self._known
 
     def get(self, name: str | None = None) -> LiveSession:
-        """Return a session that is open; without a name the active one, else the one that was last talked to.
+        """Return a session that is open; without a name the active one, else the one that was last
+        talked to.
 
         Raises:
             BadArguments: it is not open, or none is.
@@ -85,7 +93,9 @@ class Lives:
         if wanted is None or wanted not in self._known:
             said = f"No live session is called {wanted!r}" if wanted else "No live session is open"
             begin = f"%%agent --session {wanted}" if wanted else "%%agent"
-            raise BadArguments(f"{said}: begin one with `{begin}`.{did_you_mean(wanted or '', self._known)}")
+            raise BadArguments(
+                f"{said}: begin one with `{begin}`.{did_you_mean(wanted or '', self._known)}"
+            )
         return self._known[wanted]
 
     @property
@@ -95,7 +105,8 @@ class Lives:
         return active if active in self._known or active in self._remembered else self.current
 
     def open(self, name: str, **asked: Any) -> LiveSession:
-        """Return a session ready for a turn: opened, resumed from its file, or as it is with what was asked anew.
+        """Return a session ready for a turn: opened, resumed from its file, or as it is with what
+        was asked anew.
 
         Raises:
             BadArguments: it is busy; or a model, rules or a tool do not exist.
@@ -123,8 +134,10 @@ class Lives:
             if again:  # what differs was named in this kernel
                 self._known[name].notes = ()
         live = self._known[name]
+        live.inject(
+            settings["sections"], system if asked.get("system") or not live.session.log else ""
+        )
         live.settings = settings
-        live.inject(settings["sections"], system if asked.get("system") or not live.session.log else "")
         self.current = name
         self._kit.sessions.add(live.session, name)
         return live
@@ -182,7 +195,8 @@ class Lives:
                         handle.wait(5)
                     closing.callback(live.close)
 
-    # -- what a session is made of -------------------------------------------------------------------------------
+    # -- what a session is made of
+    # -------------------------------------------------------------------------------
 
     def settings(self, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a session: what was asked now, before, or else the kit's."""
@@ -201,7 +215,6 @@ class Lives:
         Raises:
             BadArguments: a model, rules or a tool do not exist.
         """
-        known_words(settings["memory"], self._kit.shell.user_ns)
         for key in ("model", "summary_model"):
             self._check_model(settings[key])
         return Parts(
@@ -212,16 +225,20 @@ class Lives:
             tools=tuple(self._held(settings["tools"])),
             root=Path(settings["root"]).expanduser() if settings["root"] else None,
             allow=tuple(w.strip() for w in settings["allow"].split(",") if w.strip()),
+            memory=tuple(known_words(settings["memory"], self._kit.shell.user_ns)),
         )
 
     def _check_model(self, name: str) -> None:
-        """Refuse a name that is neither a script, a local model, nor one that a provider is known for."""
+        """Refuse a name that is neither a script, a local model, nor one that a provider is known
+        for.
+        """
         if name and "/" not in name and name not in ("scripted", "local") and price(name) is None:
             scripts = [f"scripted/{s}" for s in (*SCRIPTS, LOOKUP, *self._kit.sessions)]
             near = next((s for s in scripts if s.endswith(f"/{name}")), None)
             said = f" Did you mean {near!r}?" if near else did_you_mean(name, scripts)
             raise BadArguments(
-                f"No model is called {name!r}: write PROVIDER/MODEL, local, or one of {', '.join(scripts)}.{said}"
+                f"No model is called {name!r}: write PROVIDER/MODEL, local, or one of"
+                f" {', '.join(scripts)}.{said}"
             )
         if name.startswith("scripted/"):
             self.model(name, STANDARD)
@@ -236,7 +253,9 @@ class Lives:
             name,
             memory=self.memory(settings["memory"], model),
             model=model,
-            summary_model=self.model(parts.summary_model, parts.rules) if parts.summary_model else None,
+            summary_model=(
+                self.model(parts.summary_model, parts.rules) if parts.summary_model else None
+            ),
             rules=parts.rules,
             clock=time.time,
             tools=self.tools(settings["tools"]),
@@ -250,14 +269,17 @@ class Lives:
 
     def model(self, name: str, rules: Rules) -> Model:
         """Return a model by name; `scripted/NAME` also takes a session that the magics know."""
-        from ctxkit.models.catalogue import model
+        from ctxkit.models.model_names import model
         from ctxkit.tokens import default
 
         counter: Any = rules.counter or default()
-        return model(name, counter=counter, clock=time.time, scripts=dict(self._kit.sessions.items()))
+        return model(
+            name, counter=counter, clock=time.time, scripts=dict(self._kit.sessions.items())
+        )
 
     def rules(self, name: str, *, once: bool = False) -> Rules:
-        """Return rules: a variable of the user's that holds some, `standard`, words for a policy, else a preset.
+        """Return rules: a variable of the user's that holds some, `standard`, words for a policy,
+        else a preset.
 
         `once`: they are asked by hand, so they need no trigger.
 
@@ -274,7 +296,8 @@ class Lives:
         return as_rules(name, once=once)
 
     def memory(self, words: str, model: Model) -> SessionMemory | None:
-        """Return the memory that words name; empty: on, and off for a script, which is nobody's talk.
+        """Return the memory that words name; empty: on, and off for a script, which is nobody's
+        talk.
 
         Raises:
             BadArguments: a word names no memory.
@@ -282,7 +305,8 @@ class Lives:
         return remembering(words, model, self._kit.shell.user_ns)
 
     def tools(self, words: str) -> list[Any]:
-        """Return tools by name: `files`, `shell`, `python`, or functions of the user's; separated by commas.
+        """Return tools by name: `files`, `shell`, `python`, or functions of the user's; separated
+        by commas.
 
         Raises:
             BadArguments: there is no such tool.
@@ -290,13 +314,22 @@ class Lives:
         return [held if isinstance(held, (str, Tool)) else tool(held) for held in self._held(words)]
 
     def _held(self, words: str) -> list[Any]:
-        """Return what the names of tools stand for: words for the kit's own, else functions of the user's."""
+        """Return what the names of tools stand for: words for the kit's own, else functions of the
+        user's.
+        """
         from ctxkit.agent.live import TOOLS
 
         names, held = [w.strip() for w in words.split(",") if w.strip()], self._kit.shell.user_ns
         for name in names:
-            if name not in TOOLS and not callable(held.get(name)) and not isinstance(held.get(name), Tool):
+            if (
+                name not in TOOLS
+                and not callable(held.get(name))
+                and not isinstance(held.get(name), Tool)
+            ):
                 own = [k for k, v in held.items() if callable(v) and not k.startswith("_")]
-                raise BadArguments(f"There is no tool {name!r}; there are {', '.join(TOOLS)}, and functions of yours."
-                                   f"{did_you_mean(name, [*TOOLS, *own])}")  # fmt: skip
+                raise BadArguments(
+                    f"There is no tool {name!r}; there are {', '.join(TOOLS)},"
+                    " and functions of yours."
+                    f"{did_you_mean(name, [*TOOLS, *own])}"
+                )
         return [name if name in TOOLS else held[name] for name in names]

@@ -39,8 +39,8 @@ def known_words(words: str, names: Mapping[str, Any]) -> list[str]:
         held = names.get(word)
         if word not in WORDS and not isinstance(held, (MemoryProvider, dict)):
             raise BadArguments(
-                f"There is no memory {line(word, 60)!r}: it is {', '.join(WORDS)}, or a variable that "
-                f"holds a webhook (ctxkit.memory.Webhook).{did_you_mean(word, WORDS)}"
+                f"There is no memory {line(word, 60)!r}: it is {', '.join(WORDS)}, or a variable"
+                f" that holds a webhook (ctxkit.memory.Webhook).{did_you_mean(word, WORDS)}"
             )
     if OFF in asked and len(asked) > 1:
         raise BadArguments("`off` stands alone: it says that nothing is remembered.")

@@ -1,4 +1,6 @@
-"""`%context budget`, `diff`, `checkpoints`, `branch`, `restore`, `reset`: see turning points, and go back."""
+"""`%context budget`, `diff`, `checkpoints`, `branch`, `restore`, `reset`: see turning points, and
+go back.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,14 @@ from typing import TYPE_CHECKING
 from ctxkit.errors import BadArguments
 from ctxkit.magics.arguments import option, word
 from ctxkit.magics.subcommands import Subcommand
-from ctxkit.magics.tables import Table
+from ctxkit.magics.table_commands import TableLine
 from ctxkit.magics.texts import Page
 from ctxkit.markup import line
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ctxkit.magics.kit import CtxKit
+    from ctxkit.magics.kit_state import KitState
     from ctxkit.plots.chart import Chart
 
 
@@ -29,7 +31,7 @@ class Nth:
 
 
 @dataclass(frozen=True)
-class Place:
+class RestoreLine:
     """The line of `%context restore`."""
 
     checkpoint: int = word("number of the checkpoint, from 0; negatives from the end")
@@ -52,7 +54,7 @@ class Fresh:
     session: str | None = option("another live session than the current one", completes="session")
 
 
-def budget(kit: CtxKit, asked: Table) -> Chart:
+def budget(kit: KitState, asked: TableLine) -> Chart:
     """Return the chart of cumulative input."""
     from ctxkit.plots import budget as chart
 
@@ -60,7 +62,7 @@ def budget(kit: CtxKit, asked: Table) -> Chart:
     return made
 
 
-def diff(kit: CtxKit, asked: Nth) -> Chart:
+def diff(kit: KitState, asked: Nth) -> Chart:
     """Return what a compaction did, message by message."""
     from ctxkit.plots import diff as chart
 
@@ -68,7 +70,7 @@ def diff(kit: CtxKit, asked: Nth) -> Chart:
     return made
 
 
-def listing(kit: CtxKit, asked: Table) -> pd.DataFrame:
+def listing(kit: KitState, asked: TableLine) -> pd.DataFrame:
     """Return one row a checkpoint."""
     import pandas as pd
 
@@ -86,10 +88,12 @@ def listing(kit: CtxKit, asked: Table) -> pd.DataFrame:
         for c in found
     ]
     columns = ["tokens", "trigger", "time", "stands", "entry"]
-    return pd.DataFrame(rows, columns=columns, index=pd.Index([c.number for c in found], name="checkpoint"))
+    return pd.DataFrame(
+        rows, columns=columns, index=pd.Index([c.number for c in found], name="checkpoint")
+    )
 
 
-def restore(kit: CtxKit, asked: Place) -> Page:
+def restore(kit: KitState, asked: RestoreLine) -> Page:
     """Go back to a checkpoint; what came after stays in the log."""
     from ctxkit.store.checkpoints import checkpoint
 
@@ -99,27 +103,33 @@ def restore(kit: CtxKit, asked: Place) -> Page:
     session = live.restore(place.number)
     kit.sessions.add(session, live.name)
     used = live.agent.compactor.context.coming
-    return Page(f"Session {live.name} stands before compaction {place.number}: {used:,} tokens. Nothing was lost.")
+    return Page(
+        f"Session {live.name} stands before compaction {place.number}: {used:,} tokens. Nothing was"
+        " lost."
+    )
 
 
-def branch(kit: CtxKit, asked: Branch) -> Page:
+def branch(kit: KitState, asked: Branch) -> Page:
     """Make a session of its own that stands at a checkpoint; the old one stays as it is."""
     from ctxkit.store.checkpoints import checkpoint
 
     session = kit.session(asked.session)
     place = checkpoint(session, asked.checkpoint)
     if place.entry < 0:
-        raise BadArguments("That checkpoint lies before the first message; there is nothing to branch from.")
+        raise BadArguments(
+            "That checkpoint lies before the first message; there is nothing to branch from."
+        )
     name = asked.name or f"{asked.session or kit.sessions.active_name}-branch-{place.number}"
     moved = session.branch(place.entry)
     live = kit.branched(name, moved, asked.session or kit.sessions.active_name)
     led = "live" if live else "active; name a model (`--model`) to go on"
     return Page(
-        f"Session {name} stands before compaction {place.number} and is {led}: `%%agent --session {name}`."
+        f"Session {name} stands before compaction {place.number} and is {led}: `%%agent --session"
+        f" {name}`."
     )
 
 
-def reset(kit: CtxKit, asked: Fresh) -> Page:
+def reset(kit: KitState, asked: Fresh) -> Page:
     """Begin a fresh session under the old one's name; the old one is kept under another."""
     live = kit.lives.get(asked.session)
     kit.lives.free(live.name)
@@ -130,10 +140,25 @@ def reset(kit: CtxKit, asked: Fresh) -> Page:
 
 
 SUBCOMMANDS = (
-    Subcommand("budget", "The chart of cumulative input, with the lines of warning and cut-over.", Table, budget),
+    Subcommand(
+        "budget",
+        "The chart of cumulative input, with the lines of warning and cut-over.",
+        TableLine,
+        budget,
+    ),
     Subcommand("diff", "What one compaction did, message by message.", Nth, diff),
-    Subcommand("checkpoints", "The places before each compaction, to which one can go back.", Table, listing),
+    Subcommand(
+        "checkpoints",
+        "The places before each compaction, to which one can go back.",
+        TableLine,
+        listing,
+    ),
     Subcommand("branch", "Make a new session that stands at a checkpoint.", Branch, branch),
-    Subcommand("restore", "Go back to a checkpoint; what came after stays in the log.", Place, restore),
+    Subcommand(
+        "restore",
+        "Go back to a checkpoint; what came after stays in the log.",
+        RestoreLine,
+        restore,
+    ),
     Subcommand("reset", "Begin a fresh session; the old one is kept.", Fresh, reset),
 )

@@ -9,7 +9,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.magics.arguments import option, rest, word
 from ctxkit.magics.memory_words import memories
 from ctxkit.magics.subcommands import Subcommand
-from ctxkit.magics.tables import shown
+from ctxkit.magics.table_commands import shown
 from ctxkit.magics.texts import Page
 from ctxkit.markup import line
 from ctxkit.memory.entry import entry
@@ -17,7 +17,7 @@ from ctxkit.memory.entry import entry
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ctxkit.magics.kit import CtxKit
+    from ctxkit.magics.kit_state import KitState
 
 LIST = "list"
 
@@ -66,8 +66,10 @@ class Extraction:
     session: str | None = option("another live session than the current one", completes="session")
 
 
-def listed(_: CtxKit, asked: EntryList) -> pd.DataFrame:
-    """Return one row an entry that a session in this folder is told of, in the order of its block."""
+def listed(_: KitState, asked: EntryList) -> pd.DataFrame:
+    """Return one row an entry that a session in this folder is told of, in the order of
+    its block.
+    """
     import pandas as pd
 
     from ctxkit.memory import newest
@@ -82,26 +84,28 @@ def listed(_: CtxKit, asked: EntryList) -> pd.DataFrame:
     return shown(pd.DataFrame(rows, columns=columns, index=index))
 
 
-def show(_: CtxKit, asked: OneEntry) -> Page:
+def show(_: KitState, asked: OneEntry) -> Page:
     """Show an entry whole."""
     folder, kept = memories().of(asked.name)
     body = [f"  {row}" for row in kept.body.split("\n")] if kept.body else []
     return Page("\n".join([kept.head, *body, f"({kept.guid}, in {folder.path})"]))
 
 
-def add(kit: CtxKit, asked: Remembered) -> Page:
+def add(kit: KitState, asked: Remembered) -> Page:
     """Remember something in this folder; an entry of that name is changed."""
     from ctxkit.memory.entry import short_name
 
     if not asked.description.strip():
-        raise BadArguments("Say what is to be remembered: `%memory add Use pytest -q. --type feedback`.")
+        raise BadArguments(
+            "Say what is to be remembered: `%memory add Use pytest -q. --type feedback`."
+        )
     said = asked.description.strip()
     fresh = entry(asked.name or short_name(said) or said, said, asked.type, _body(kit, asked.body))
     kept = memories().add(fresh, home=1 if asked.fuseraft else 0)
     return Page(f"Remembered {kept.head}")
 
 
-def edit(kit: CtxKit, asked: EditedEntry) -> Page:
+def edit(kit: KitState, asked: EditedEntry) -> Page:
     """Change an entry."""
     given = {"name": asked.rename, "description": asked.description, "type": asked.type}
     changes = {k: v for k, v in given.items() if v is not None}
@@ -112,12 +116,12 @@ def edit(kit: CtxKit, asked: EditedEntry) -> Page:
     return Page(f"Changed {memories().edit(asked.name, **changes).head}")
 
 
-def forget(_: CtxKit, asked: OneEntry) -> Page:
+def forget(_: KitState, asked: OneEntry) -> Page:
     """Take an entry out; no extraction brings it back."""
     return Page(f"Forgot {line(memories().forget(asked.name).name, 120)}.")
 
 
-def why(_: CtxKit, asked: OneEntry) -> Page:
+def why(_: KitState, asked: OneEntry) -> Page:
     """Say who saved an entry, when, and from which messages of which session."""
     kept, rows = memories().why(asked.name)
     lines = [kept.head]
@@ -128,10 +132,12 @@ def why(_: CtxKit, asked: OneEntry) -> Page:
         ids = row.get("messages") if isinstance(row.get("messages"), list) else []
         told += [f"from {', '.join(map(str, ids))}"] if ids else []
         lines.append(line(", ".join(told), 400))
-    return Page("\n".join(lines if rows else [*lines, "Nobody noted who saved it: a person may have."]))
+    return Page(
+        "\n".join(lines if rows else [*lines, "Nobody noted who saved it: a person may have."])
+    )
 
 
-def extract(kit: CtxKit, asked: Extraction) -> Page:
+def extract(kit: KitState, asked: Extraction) -> Page:
     """Let the session's model say what is worth remembering; without one, sentences are taken."""
     from ctxkit.agent.threads import run
 
@@ -143,7 +149,7 @@ def extract(kit: CtxKit, asked: Extraction) -> Page:
     return Page(said + (f" {cost}" if cost else ""))
 
 
-def _body(kit: CtxKit, words: str) -> str:
+def _body(kit: KitState, words: str) -> str:
     held = kit.shell.user_ns.get(words) if words.isidentifier() else None
     return held if isinstance(held, str) else words
 
@@ -157,6 +163,8 @@ MEMORY = {
         Subcommand("edit", "Change an entry.", EditedEntry, edit),
         Subcommand("forget", "Take an entry out.", OneEntry, forget),
         Subcommand("why", "Who saved an entry, when, from which messages.", OneEntry, why),
-        Subcommand("extract", "Take what is worth remembering from a session.", Extraction, extract),
+        Subcommand(
+            "extract", "Take what is worth remembering from a session.", Extraction, extract
+        ),
     )
 }

@@ -23,18 +23,23 @@ class Registry:
     def add(self, session: Session, name: str | None = None) -> str:
         """Keep a session and make it the active one; return its name.
 
-        Without a name it is called after its id, with a number where another session has that name already.
+        Without a name it is called after its id, with a number where another session has that name
+        already.
         """
         wanted = name or line(session.id, 40).replace(" ", "-") or "session"
         chosen, n = wanted, 2
-        while name is None and chosen in self._sessions and not _same(self._sessions[chosen], session):
+        while (
+            name is None and chosen in self._sessions and not _same(self._sessions[chosen], session)
+        ):
             chosen, n = f"{wanted}-{n}", n + 1
         self._sessions[chosen] = session
         self.active_name = chosen
         return chosen
 
     def put(self, session: Session, name: str) -> None:
-        """Keep what a session has become; which one is active stays as it is, unless there was none."""
+        """Keep what a session has become; which one is active stays as it is, unless there was
+        none.
+        """
         self._sessions[name] = session
         self.active_name = self.active_name or name
 
@@ -46,7 +51,10 @@ class Registry:
         """
         if name not in self._sessions:
             known = ", ".join(self._sessions) or "none yet"
-            raise BadArguments(f"No session is called {name!r}; known: {known}.{did_you_mean(name, self._sessions)}")
+            raise BadArguments(
+                f"No session is called {name!r}; known:"
+                f" {known}.{did_you_mean(name, self._sessions)}"
+            )
         return self._sessions[name]
 
     @property
@@ -72,4 +80,6 @@ class Registry:
 
 
 def _same(one: Session, other: Session) -> bool:
-    return one is other or (one.id == other.id and one.path_ is not None and one.path_ == other.path_)
+    return one is other or (
+        one.id == other.id and one.path_ is not None and one.path_ == other.path_
+    )

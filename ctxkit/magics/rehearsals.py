@@ -1,4 +1,6 @@
-"""What a turn would send, worked out without sending it: what fills the prompt, its size, its price."""
+"""What a turn would send, worked out without sending it: what fills the prompt, its size, its
+price.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def rehearse(
     *,
     sections: Sections,
 ) -> str:
-    """Return in words what a prompt's first call would send; nothing is sent, kept or made on disk."""
+    """Return in words what a prompt's first call would send; nothing is sent, kept or
+    made on disk.
+    """
     from ctxkit.agent import Agent
     from ctxkit.session import Session
 
@@ -46,43 +50,64 @@ def rehearse(
     shown, tokens = context.preview()
     rows = [f"{n:>9,}  {name}" for name, n in _parts(shown, context.log.counter, context.log.fixed)]
     limit = context.run.room.limit
-    head = f"Would send {len(shown)} messages, {tokens:,}/{limit:,} tokens ({tokens / limit:.0%}), to {model.name}."
+    head = (
+        f"Would send {len(shown)} messages, {tokens:,}/{limit:,} tokens ({tokens / limit:.0%}), to"
+        f" {model.name}."
+    )
     due = ["A compaction would come first."] if _due(stand, rules) else []
     told = [*due, *misfits(stand), f"Nothing was sent. The prompt: {line(prompt, 200)}"]
     return "\n".join([head, *rows, _price(model, tokens), *told])
 
 
 def misfits(agent: Agent) -> list[str]:
-    """Return what must be said of rules that were made for another window than the model's; usually nothing."""
+    """Return what must be said of rules that were made for another window than the model's; usually
+    nothing.
+    """
     room, model, rules = agent.compactor.context.run.room, agent.model, agent.rules
     window = next((k for k in rules.parameters if k.startswith("context_window")), None)
-    less = [k for k in rules.parameters if "reserve" in k or "output" in k or (k.startswith("keep_") and "tokens" in k)]
+    less = [
+        k
+        for k in rules.parameters
+        if "reserve" in k or "output" in k or (k.startswith("keep_") and "tokens" in k)
+    ]
     better = "Give other rules, or a model with a larger window."
     if window is not None:
         size = f"{model.context_window or room.limit:_}"
         better = (
-            f"Give rules that fit (`mine = ck.presets.{rules.label}({window}={size}, ...)`, then `--rules mine`"
+            f"Give rules that fit (`mine = ck.presets.{rules.label}({window}={size}, ...)`, then"
+            " `--rules mine`"
             + (f"; smaller too: {', '.join(less)}" if less else "")
             + "), or a model with a larger window."
         )
     if model.context_window is not None and room.limit > model.context_window:
         takes = f"{model.name} takes {model.context_window:,}"
-        return [f"Note: rules {rules.label} count on a window of {room.limit:,} tokens, but {takes}. {better}"]
+        return [
+            (
+                f"Note: rules {rules.label} count on a window of {room.limit:,} tokens, but"
+                f" {takes}. {better}"
+            )
+        ]
     if room.reserve >= room.limit:
-        held = f"hold {room.reserve:,} tokens free in a window of {room.limit:,}: a compaction is due at every call"
+        held = (
+            f"hold {room.reserve:,} tokens free in a window of {room.limit:,}: a compaction is due"
+            " at every call"
+        )
         return [f"Note: rules {rules.label} {held}. {better}"]
     return []
 
 
 def _tools(named: Sequence[str | Any]) -> list[Any]:
-    """Return the tools as they would be described to the model; their root is a folder that is gone again."""
+    """Return the tools as they would be described to the model; their root is a folder that is gone
+    again.
+    """
     from tempfile import TemporaryDirectory
 
     from ctxkit.agent.live import tools_of
     from ctxkit.tools.root import Root
+    from ctxkit.tools.work import described
 
     with TemporaryDirectory() as folder:
-        return tools_of(named, Root(folder), {})
+        return tools_of(named, Root(folder), {}, work=described())
 
 
 def _parts(shown: Iterable[Message], counter: Any, fixed: int) -> list[tuple[str, int]]:
@@ -108,7 +133,9 @@ def _price(model: Model, tokens: int) -> str:
 
 
 def _due(stand: Any, rules: Rules) -> bool:
-    """Say whether the rules would compact before this call; their own policy is not asked, so no summary is written."""
+    """Say whether the rules would compact before this call; their own policy is not asked, so no
+    summary is written.
+    """
     if rules.policy is None:
         return False
     asked: list[int] = []

@@ -1,4 +1,6 @@
-"""What a subcommand of a magic is: a name, a line of help, the shape of its line, and what it does."""
+"""What a subcommand of a magic is: a name, a line of help, the shape of its line, and
+what it does.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +14,24 @@ from ctxkit.magics.texts import Page
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ctxkit.magics.kit import CtxKit
+    from ctxkit.magics.kit_state import KitState
 
 
 @dataclass(frozen=True)
 class Subcommand:
-    """One word after a magic; `run` gets the kit and the parsed line, and its value is shown and returned."""
+    """One word after a magic; `run` gets the kit and the parsed line, and its value is shown and
+    returned.
+    """
 
     name: str
     help: str
     shape: type
-    run: Callable[[CtxKit, Any], object]
+    run: Callable[[KitState, Any], object]
 
 
-def dispatch(kit: CtxKit, magic: str, known: Mapping[str, Subcommand], line: str, default: str) -> object:
+def dispatch(
+    kit: KitState, magic: str, known: Mapping[str, Subcommand], line: str, default: str
+) -> object:
     """Run the subcommand that a line names; one without a subcommand goes to the default.
 
     Raises:
@@ -41,7 +47,9 @@ def dispatch(kit: CtxKit, magic: str, known: Mapping[str, Subcommand], line: str
         chosen, after = known[first.text], line[first.start + len(first.text) :]
     else:
         near = did_you_mean(first.text, known)
-        raise BadArguments(f"`{magic}` knows no {first.text!r}.{near} It knows: {', '.join(known)}.")
+        raise BadArguments(
+            f"`{magic}` knows no {first.text!r}.{near} It knows: {', '.join(known)}."
+        )
     name = magic if chosen.name == default else f"{magic} {chosen.name}"
     if wants_help(after):
         return Page(f"{usage(chosen.shape, name)}\n\n{chosen.help}")
@@ -52,5 +60,8 @@ def overview(magic: str, known: Mapping[str, Subcommand], default: str) -> str:
     """Return the help of a magic: its own line, then one line a subcommand."""
     width = max(len(name) for name in known)
     lines = [f"  {magic} {name:<{width}}  {s.help}" for name, s in known.items()]
-    head = f"{magic} [SUBCOMMAND]: without one it is `{magic} {default}`. `{magic} SUBCOMMAND -h` explains each."
+    head = (
+        f"{magic} [SUBCOMMAND]: without one it is `{magic} {default}`. `{magic} SUBCOMMAND -h`"
+        " explains each."
+    )
     return "\n".join([head, "", *lines])

@@ -1,4 +1,6 @@
-"""`%context`, `list` and `detail`: what fills the window at a call, from one line to the whole report."""
+"""`%context`, `list` and `detail`: what fills the window at a call, from one line to the whole
+report.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit.magics.arguments import option
 from ctxkit.magics.subcommands import Subcommand
-from ctxkit.magics.tables import shown
+from ctxkit.magics.table_commands import shown
 from ctxkit.markup import escape, line
 from ctxkit.messages import Edit
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ctxkit.composition import ContextReport
-    from ctxkit.magics.kit import CtxKit
+    from ctxkit.magics.kit_state import KitState
 
 _STYLE = "color:var(--jp-content-font-color1,inherit);line-height:1.5"
 _NUMBER = "text-align:right;padding:0 12px 0 0"
@@ -27,12 +29,16 @@ class At:
     """The line of a view."""
 
     session: str | None = option("another session than the active one", completes="session")
-    call: int | None = option("number of the call, from 0; negatives count from the end (without it the last one)")
+    call: int | None = option(
+        "number of the call, from 0; negatives count from the end (without it the last one)"
+    )
 
 
 @dataclass(frozen=True, repr=False)
 class Status:
-    """The context in one line, then one line a group, then the largest messages; `report` has all of it."""
+    """The context in one line, then one line a group, then the largest messages; `report` has all
+    of it.
+    """
 
     report: ContextReport
     compactions: int
@@ -70,10 +76,12 @@ class Status:
     def _where(self) -> str:
         r = self.report
         at = "before the next call" if r.call is None else f"at call {r.call}, turn {r.turn}"
-        return " · ".join([line(r.title or r.session, 60), at, *([line(r.model, 60)] if r.model else [])])
+        return " · ".join(
+            [line(r.title or r.session, 60), at, *([line(r.model, 60)] if r.model else [])]
+        )
 
 
-def status(kit: CtxKit, asked: At) -> Status:
+def status(kit: KitState, asked: At) -> Status:
     """Return the context of the active session in short."""
     session, made = kit.session(asked.session), detail(kit, asked)
     stop = len(session.path) if made.call is None else session.call(made.call).position
@@ -81,13 +89,13 @@ def status(kit: CtxKit, asked: At) -> Status:
     return Status(made, before, kit.contributors)
 
 
-def listing(kit: CtxKit, asked: At) -> pd.DataFrame:
+def listing(kit: KitState, asked: At) -> pd.DataFrame:
     """Return one row a section of the window."""
     columns = ["part", "name", "tokens", "share", "messages_n", "source"]
     return shown(detail(kit, asked).frame()[columns])
 
 
-def detail(kit: CtxKit, asked: At) -> ContextReport:
+def detail(kit: KitState, asked: At) -> ContextReport:
     """Return the whole report."""
     from ctxkit.composition import report
 
@@ -95,7 +103,9 @@ def detail(kit: CtxKit, asked: At) -> ContextReport:
     if asked.call is not None:
         return report(session, asked.call)
     after = session.path[session.calls[-1].position + 1 :] if session.calls else ()
-    compacted = any(isinstance(e, Edit) for e in after)  # since the last call: what comes next is another prompt
+    compacted = any(
+        isinstance(e, Edit) for e in after
+    )  # since the last call: what comes next is another prompt
     return report(session, None if compacted or not session.calls else -1)
 
 
@@ -115,13 +125,16 @@ def _row(tokens: str, share: str, name: str) -> str:
 def _table(caption: str, rows: list[str]) -> str:
     told = f'<caption style="text-align:left">{escape(caption)}</caption>' if caption else ""
     heads = "".join(
-        f'<th scope="col" style="{s}">{h}</th>' for s, h in ((_NUMBER, "tokens"), (_NUMBER, "share"), (_WORD, "part"))
+        f'<th scope="col" style="{s}">{h}</th>'
+        for s, h in ((_NUMBER, "tokens"), (_NUMBER, "share"), (_WORD, "part"))
     )
     return f"<table>{told}<thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
 SUBCOMMANDS = (
-    Subcommand("status", "How full the window is, in one line, and what fills it in short.", At, status),
+    Subcommand(
+        "status", "How full the window is, in one line, and what fills it in short.", At, status
+    ),
     Subcommand("list", "What fills the window at a call, one line a section.", At, listing),
     Subcommand("detail", "The whole report of a call, with its largest messages.", At, detail),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ctxkit.faces import listed
 from ctxkit.memory.digests import Budgets, digest
 from ctxkit.memory.entry import TYPES, MemoryEntry
-from ctxkit.memory.homes import Memories
+from ctxkit.memory.memory_folders import Memories
 from ctxkit.memory.ranking import memory_block, newest, oldest
 from ctxkit.memory.webhook import Webhook
 

@@ -30,8 +30,12 @@ class Budgets:
     items: int = 12
     chars: int = 2_400
     kinds: Mapping[str, tuple[int, int]] = field(
-        default_factory=lambda: {"fact": (6, 800), "note": (4, 1200), "procedure": (3, 1200),
-                                 "episode": (2, 800)}
+        default_factory=lambda: {
+            "fact": (6, 800),
+            "note": (4, 1200),
+            "procedure": (3, 1200),
+            "episode": (2, 800),
+        }
     )
     """For each kind items and characters."""
 
@@ -46,9 +50,7 @@ def kind_of(kept: MemoryEntry) -> str:
     return _KIND.get(kept.type, "note")
 
 
-def digest(
-    entries: Iterable[MemoryEntry], query: str = "", budgets: Budgets | None = None
-) -> str:
+def digest(entries: Iterable[MemoryEntry], query: str = "", budgets: Budgets | None = None) -> str:
     """Return the digest for what is asked: a line an entry, the best first.
 
     Args:

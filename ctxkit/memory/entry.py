@@ -41,9 +41,14 @@ class MemoryEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def entry(
-    name: str, description: str = "", type: str = "project", body: str = "", guid: str = ""  # noqa: A002
+    name: str,
+    description: str = "",
+    type: str = "project",  # noqa: A002
+    body: str = "",
+    guid: str = "",
 ) -> MemoryEntry:
-    """Return an entry of texts that are cleaned: without keys and controls, in one line but the body.
+    """Return an entry of texts that are cleaned: without keys and controls, in one line but the
+    body.
 
     Raises:
         BadArguments: it has no name, or the type is no word.

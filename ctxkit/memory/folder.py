@@ -16,7 +16,7 @@ from ctxkit.errors import StoreError
 from ctxkit.markup import line
 from ctxkit.memory.entry import MOST_BYTES, MemoryEntry, decoded, encoded
 from ctxkit.redaction import redacted
-from ctxkit.tools.folders import Folder
+from ctxkit.tools.held_folders import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +92,9 @@ class MemoryFolder:
         if not self.path.is_dir():
             return []
         with suppress(OSError, StoreError), self._opened() as here:
-            rows = (_row(told) for told in _bytes(here, AUDIT, MOST_AUDIT, newest=True).split(b"\n"))
+            rows = (
+                _row(told) for told in _bytes(here, AUDIT, MOST_AUDIT, newest=True).split(b"\n")
+            )
             return [row for row in rows if row and guid in (None, row.get("guid"))]
         return []
 

@@ -22,8 +22,25 @@ _BONUS = {"feedback": 4, "preference": 4, "project": 3, "fact": 3, "user": 2, "p
 """By type: fuseraft's four; those of Tyrum weigh as what is most like them."""
 _WORD = re.compile(r"\w{3,}")
 _EMPTY = frozenset(
-    ("the", "and", "for", "are", "was", "but", "not", "you", "all", "can", "has", "its", "now",
-     "that", "this", "with", "from")
+    (
+        "the",
+        "and",
+        "for",
+        "are",
+        "was",
+        "but",
+        "not",
+        "you",
+        "all",
+        "can",
+        "has",
+        "its",
+        "now",
+        "that",
+        "this",
+        "with",
+        "from",
+    )
 )
 """Words that say nothing of what is asked for."""
 

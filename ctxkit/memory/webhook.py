@@ -48,8 +48,10 @@ class Webhook:
     def __post_init__(self) -> None:
         for url in filter(None, (self.load_url, self.save_url)):
             if not re.fullmatch(r"https?://[^/\s@?#]+([/?#]\S*)?", url):
-                raise BadArguments("The address of a webhook begins with http:// or "
-                                   "https://, and holds no password.")
+                raise BadArguments(
+                    "The address of a webhook begins with http:// or "
+                    "https://, and holds no password."
+                )
         if not (self.load_url or self.save_url) or not 0 < self.seconds <= 600:
             raise BadArguments("A webhook needs a load_url or a save_url, and 0 to 600 seconds.")
 
@@ -128,5 +130,7 @@ async def _answer(url: str, body: dict[str, Any], headers: dict[str, str]) -> by
 
 
 def expanded(text: str) -> str:
-    """Return a text with variables of the environment in the place of `${NAME}`; empty where missing."""
+    """Return a text with variables of the environment in the place of `${NAME}`; empty where
+    missing.
+    """
     return _VARIABLE.sub(lambda found: os.environ.get(found[1], ""), text)

@@ -1,7 +1,7 @@
 """Size, money, thrash and loss: pure functions over sessions, one idea a file.
 
-`metrics.thrash(session)` calls the function that a file is named after; `metrics.thrash.cuts` is another
-of the same file.
+`metrics.thrash(session)` calls the function that a file is named after; `metrics.thrash.cuts` is
+another of the same file.
 """
 
 from __future__ import annotations

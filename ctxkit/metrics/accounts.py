@@ -1,4 +1,6 @@
-"""What each call of a session cost, by class of token: a record by its own bill, a replay by the record's cache."""
+"""What each call of a session cost, by class of token: a record by its own bill, a replay by the
+record's cache.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ctxkit.frames import compactions
-from ctxkit.frames.calls import written
+from ctxkit.frames import per_compaction
 from ctxkit.frames.costs import Costs, weakest
+from ctxkit.frames.per_call import written
+from ctxkit.frames.recorded_cuts import cuts
+from ctxkit.frames.summary_costs import is_billed
 from ctxkit.messages import Usage
 from ctxkit.metrics.bills import Sheet
-from ctxkit.metrics.prompts import Sent
+from ctxkit.metrics.shared_prefixes import Sent
 from ctxkit.metrics.size import sent, spots_in
 from ctxkit.prices import price
 from ctxkit.readers.given import of_session
@@ -26,7 +30,9 @@ the model: Anthropic's prices beside each other."""
 
 
 class Charge(msgspec.Struct, frozen=True, gc=False):
-    """One call's invoice. Dollars of the classes add up to `usd`; all are None where it has no price."""
+    """One call's invoice. Dollars of the classes add up to `usd`; all are None where it has no
+    price.
+    """
 
     call: int
     fresh: int
@@ -94,8 +100,8 @@ class Accounts(msgspec.Struct, frozen=True):
 def accounts(session: Session) -> Accounts:
     """Return what a session was billed for, call by call.
 
-    A record, and a live session, by the usage that was recorded: dollars as the log says them, else by
-    the table of prices. A replay is billed as `compare` bills it (`metrics.bills`).
+    A record, and a live session, by the usage that was recorded: dollars as the log says them, else
+    by the table of prices. A replay is billed as `compare` bills it (`metrics.bills`).
     """
     if session.origin is not None and session.format == "replay":
         return _replayed(session)
@@ -109,10 +115,11 @@ def accounts(session: Session) -> Accounts:
         usd, source = costs.cost(message, model)
         unpriced += usd is None
         out.append(_charge(call.index, u, price(model), usd, source))
-    rows = compactions.rows([session]) if session.edits else {"call": [], "cost_usd": [], "cost_source": []}
+    rows = per_compaction.rows([session])
     told = zip(rows["call"], rows["cost_usd"], rows["cost_source"], strict=True)
     summaries = [SummaryCharge(call, usd, source) for call, usd, source in told if usd is not None]
-    return Accounts(tuple(out), tuple(summaries), unpriced, 0)
+    billed = sum(map(is_billed, cuts(session)))
+    return Accounts(tuple(out), tuple(summaries), unpriced, max(billed - len(summaries), 0))
 
 
 def _replayed(session: Session) -> Accounts:
@@ -125,12 +132,17 @@ def _replayed(session: Session) -> Accounts:
     for call in (c.index for c in session.calls):
         if not sheet.has_usage or not sheet.billed[call]:
             continue
-        known, prompt, read = sheet.prices[int(sheet.model[call])], went.prompt(call), sheet.read(call, went)
+        known, prompt, read = (
+            sheet.prices[int(sheet.model[call])],
+            went.prompt(call),
+            sheet.read(call, went),
+        )
         writes = prompt - read if sheet.write(call, prompt) else 0
         split = Usage(
             input_tokens=prompt - read - writes,
             cache_read_tokens=read,
-            cache_write_tokens=writes,
+            cache_write_tokens=None if sheet.fit.hour else writes,
+            cache_write_1h_tokens=writes if sheet.fit.hour else None,
             output_tokens=int(sheet.output[call]),
         )
         usd = None if known is None else known.cost_usd(split)
@@ -142,7 +154,9 @@ def _replayed(session: Session) -> Accounts:
     return Accounts(tuple(out), tuple(summaries), unpriced, len(found) - len(summaries))
 
 
-def _charge(call: int, u: Usage, known: Price | None, usd: float | None, source: str | None) -> Charge:
+def _charge(
+    call: int, u: Usage, known: Price | None, usd: float | None, source: str | None
+) -> Charge:
     writes = written(u) or 0
     counts = (u.input_tokens or 0, u.cache_read_tokens or 0, writes, u.output_tokens or 0)
     if usd is None:
@@ -156,7 +170,9 @@ def _charge(call: int, u: Usage, known: Price | None, usd: float | None, source:
 
 
 def _weights(counts: tuple[int, int, int, int], u: Usage, known: Price | None) -> tuple[float, ...]:
-    """Return the dollars of each class by the table, or what stands for them where it has no price."""
+    """Return the dollars of each class by the table, or what stands for them where it
+    has no price.
+    """
     if known is None:
         return tuple(n * w for n, w in zip(counts, _WEIGHTS, strict=True))
     p = known.at(u.prompt_tokens or 0)

@@ -13,6 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from ctxkit.messages import Text
 from ctxkit.metrics.forgotten import RULES
@@ -22,19 +23,19 @@ from ctxkit.metrics.meaning import missing
 from ctxkit.metrics.rereads import Rereads
 from ctxkit.metrics.wordings import rule
 from ctxkit.readers.given import of_session
-from ctxkit.tools.names import looks
+from ctxkit.tools.tool_names import looks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pandas as pd
 
-    from ctxkit.messages import Message
+    from ctxkit.messages import Message, ToolCall
     from ctxkit.metrics.forgotten import Forgotten
-    from ctxkit.metrics.memories import Memory
+    from ctxkit.metrics.item_arrays import ItemArrays
     from ctxkit.session import Session
 
-__all__ = ["Acts", "Afterwards", "Cut", "afterwards", "pairs"]
+__all__ = ["Acts", "Afterwards", "Followed", "afterwards", "pairs"]
 
 _PAIR = re.compile(
     r"(?<![\w.-])([A-Za-z][\w.-]{0,40}(?: [A-Za-z][\w.-]{0,40})?)"
@@ -46,7 +47,7 @@ KEPT = 4096
 """Texts of which it is remembered what values they give."""
 
 
-class Cut(NamedTuple):
+class Followed(NamedTuple):
     """What followed one cut."""
 
     cut: int
@@ -66,9 +67,11 @@ class Cut(NamedTuple):
 
 
 class Acts:
-    """What a session's calls did and what its messages gave as values: made once for all its runs."""
+    """What a session's calls did and what its messages gave as values: made once for all
+    its runs.
+    """
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: ItemArrays) -> None:
         self.memory, self.rereads = memory, Rereads(memory)
         self.names = list(memory.numbers)
         self._against: dict[int, list[int]] = {}
@@ -90,7 +93,7 @@ class Acts:
     def _acts(self) -> list[list[str]]:
         """For each call what its tool calls write or run, in lower case."""
         return [
-            [_plain(call.message, c.id) for c in call.message.tool_calls if not looks(c.name)]
+            [_plain(call.message, c) for c in call.message.tool_calls if not looks(c.name)]
             for call in self.memory.session.calls
         ]
 
@@ -134,9 +137,9 @@ class Afterwards:
         self._found, self._acts = found, acts
 
     @cached_property
-    def cuts(self) -> tuple[Cut, ...]:
+    def cuts(self) -> tuple[Followed, ...]:
         """What followed each cut."""
-        shown, acts, out = self._found.shown, self._acts, list[Cut]()
+        shown, acts, out = self._found.shown, self._acts, list[Followed]()
         rules, came = self._rules, self._came
         for number, call in zip(shown.numbers, shown.moments.tolist(), strict=True):
             gone = rules.get(2 * call + 1, [])
@@ -147,7 +150,7 @@ class Afterwards:
             texts = (shown.words[i] for i in came.get(2 * call + 1, ()))
             stale = dict.fromkeys(s for text in texts for s in acts.stale(text, call))
             act, ban = breach or (None, None)
-            out.append(Cut(number, call, told, again, act, ban, resume, tuple(stale)))
+            out.append(Followed(number, call, told, again, act, ban, resume, tuple(stale)))
         return tuple(out)
 
     def columns(self) -> dict[str, Any]:
@@ -163,7 +166,9 @@ class Afterwards:
 
     @cached_property
     def _rules(self) -> dict[int, list[tuple[int, int]]]:
-        """For each time the rules of the user's that went then, and the call that saw them again."""
+        """For each time the rules of the user's that went then, and the call that saw
+        them again.
+        """
         taken, memory = self._found.taken, self._found.memory
         mine = np.flatnonzero(memory.family[taken.item] == RULES)
         out: dict[int, list[tuple[int, int]]] = {}
@@ -189,17 +194,16 @@ class Afterwards:
 
 
 def pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Yield names and the values with a digit that a text gives them: `port: 80`, `limit is now 3`."""
+    """Yield names and the values with a digit that a text gives them: `port: 80`, `limit
+    is now 3`.
+    """
     lines = [line for line in text[:SEARCHED].split("\n") if _GIVES.search(line)]
     for name, value in _PAIR.findall("\n".join(lines)):
         yield name.casefold().removeprefix("the "), value.rstrip(".:")
 
 
-def _plain(message: Message, call_id: str) -> str:
-    import msgspec
-
-    own = tuple(c for c in message.tool_calls if c.id == call_id)
-    return " ".join(texts(msgspec.structs.replace(message, parts=own))).casefold()
+def _plain(message: Message, own: ToolCall) -> str:
+    return " ".join(texts(replace(message, parts=(own,)))).casefold()
 
 
 @of_session
@@ -207,7 +211,7 @@ def afterwards(session: Session) -> pd.DataFrame:
     """Return one row for each cut of a session or a replay: what followed it.
 
     Columns: `session cut call rules_lost rules_restated breach_call breached resume_calls stale`
-    (see `Cut`); several rules or values stand in one cell, a line each. No rows without text.
+    (see `Followed`); several rules or values stand in one cell, a line each. No rows without text.
     """
     import pandas as pd
 
@@ -216,6 +220,6 @@ def afterwards(session: Session) -> pd.DataFrame:
     rows = [
         (session.id, *("\n".join(v) if isinstance(v, tuple) else v for v in cut)) for cut in told
     ]
-    return pd.DataFrame(rows, columns=["session", *Cut._fields]).astype(
+    return pd.DataFrame(rows, columns=["session", *Followed._fields]).astype(
         {"breach_call": "Int64", "resume_calls": "Int64", "breached": "string"}
     )

@@ -1,25 +1,27 @@
-"""Free audits of compactions: what a reader of the shown context would miss at once, without any model.
+"""Free audits of compactions: what a reader of the shown context would miss at once, without any
+model.
 
-Identifiers, sections and the latest request are asked for as OpenClaw's summary audit does; the structure as yoagent's
-scorer: task lost, latest request lost, nothing but a marker, orphans, turns in full detail.
+Identifiers, sections and the latest request are asked for as OpenClaw's summary audit does; the
+structure as yoagent's scorer: task lost, latest request lost, nothing but a marker, orphans, turns
+in full detail.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.frames.cuts import cuts
+from ctxkit.frames.recorded_cuts import cuts
 from ctxkit.messages import Message, Text
-from ctxkit.policies import identifiers
 from ctxkit.readers.given import of_session
 from ctxkit.session import Session, apply_edit
+from ctxkit.texts import identifiers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pandas as pd
 
-    from ctxkit.frames.cuts import EditGroup
+    from ctxkit.frames.recorded_cuts import EditGroup
 
 __all__ = ["audits"]
 
@@ -46,11 +48,12 @@ COLUMNS = {
 def audits(session: Session, sections: Sequence[str] = ()) -> pd.DataFrame:
     """Return one row for each compaction of a session or a replay.
 
-    `identifiers_n` names of the removed messages are asked for (at most 12, of the last ten), `identifiers_kept` is the
-    share that stands in what is shown, `missing` names the others. `ask_reflected`: the text put in speaks of the
-    latest request (missing where nothing was put in). `task_lost`, `ask_lost`: the first, the latest request is no
-    longer shown as it was said. `marker_only`: what was put in is shorter than 200 characters. `orphans_n`: tool calls
-    or results that the cut parted. `turns_n`: requests that are still shown as they were said.
+    `identifiers_n` names of the removed messages are asked for (at most 12, of the last ten),
+    `identifiers_kept` is the share that stands in what is shown, `missing` names the others.
+    `ask_reflected`: the text put in speaks of the latest request (missing where nothing was put
+    in). `task_lost`, `ask_lost`: the first, the latest request is no longer shown as it was said.
+    `marker_only`: what was put in is shorter than 200 characters. `orphans_n`: tool calls or
+    results that the cut parted. `turns_n`: requests that are still shown as they were said.
 
     Args:
         session: a session with text; others have no rows.
@@ -77,7 +80,12 @@ def _rows(session: Session, sections: Sequence[str]) -> Iterator[dict[str, Any]]
         for edit in cut.edits:
             shown = apply_edit(shown, edit)
         at = cut.position + len(cut.edits)
-        yield {"session": session.id, "cut": cut.number, "call": calls, **_audit(cut, before, shown, asks, sections)}
+        yield {
+            "session": session.id,
+            "cut": cut.number,
+            "call": calls,
+            **_audit(cut, before, shown, asks, sections),
+        }
 
 
 def _audit(
@@ -100,7 +108,9 @@ def _audit(
         "identifiers_kept": 1 - len(missing) / len(names) if names else None,
         "missing": ", ".join(missing),
         "sections_missing": ", ".join(s for s in sections if s not in rows),
-        "ask_reflected": identifiers.reflected(_plain(asks[-1]), put_in) if asks and put_in else None,
+        "ask_reflected": identifiers.reflected(_plain(asks[-1]), put_in)
+        if asks and put_in
+        else None,
         "task_lost": id(asks[0]) not in now if asks else None,
         "ask_lost": id(asks[-1]) not in now if asks else None,
         "marker_only": 0 < len(put_in) < MARKER and any(e.kind == "summarised" for e in cut.edits),
@@ -114,7 +124,9 @@ def _plain(message: Message) -> str:
 
 
 def _orphans(shown: Sequence[Message]) -> set[str]:
-    """Return the ids of calls and results that lack their partner; calls of the last reply may still be open."""
+    """Return the ids of calls and results that lack their partner; calls of the last reply may
+    still be open.
+    """
     last = next((m for m in reversed(shown) if m.role == "assistant"), None)
     asked = {c.id for m in shown for c in m.tool_calls}
     answered = {m.call_id for m in shown if m.role == "tool" and m.call_id}

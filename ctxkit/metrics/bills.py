@@ -1,4 +1,5 @@
-"""What a replay would have cost: the recorded session's cache behaviour carried over to other prompts.
+"""What a replay would have cost: the recorded session's cache behaviour carried over to other
+prompts.
 
 The cache model is fitted on the record (`money.Fit`) and gets from a replay only the sizes of its
 prompts and what each shares with prompts before it. A replay is not foretold by
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ctxkit.metrics.misses import Miss
-    from ctxkit.metrics.prompts import Sent
+    from ctxkit.metrics.shared_prefixes import Sent
     from ctxkit.session import Session
     from ctxkit.sizes import Sizes
 
@@ -40,7 +41,7 @@ NO_LIMIT = 2**62
 """Larger than any prompt: what a recorded hit may have found in the cache."""
 
 
-class Written(NamedTuple):
+class WrittenSummary(NamedTuple):
     """A summary that a replay would have had written."""
 
     call: int
@@ -55,18 +56,26 @@ class Written(NamedTuple):
 
 
 class Sheet(msgspec.Struct, frozen=True):
-    """What a recorded session tells about the cost of replays of it; made once, used for every replay."""
+    """What a recorded session tells about the cost of replays of it; made once, used for every
+    replay.
+    """
 
     billed: NDArray[Any]
     """The calls that the record bills; all of them where it has no usage."""
     has_usage: bool
     has_cache: bool
     last: dict[int, int]
-    """Calls whose cache was last used by another call than the one before: that call (-1: by none)."""
+    """Calls whose cache was last used by another call than the one before: that call
+    (-1: by none).
+    """
     kept: NDArray[Any]
-    """Most tokens that a call can have found in the cache; the largest number where the record had a hit."""
+    """Most tokens that a call can have found in the cache; the largest number where the record had
+    a hit.
+    """
     cold: NDArray[Any]
-    """True at the first call of each agent and model: what it reads was put there by another session."""
+    """True at the first call of each agent and model: what it reads was put there by another
+    session.
+    """
     output: NDArray[Any]
     has_output: bool
     """True where the record tells the size of a reply."""
@@ -96,7 +105,10 @@ class Sheet(msgspec.Struct, frozen=True):
         prices = tuple(price(n) for n in known)
         model = np.array([known.index(n) for n in names], np.int64)
         have = np.array([p is not None for p in prices], bool)
-        split = [u is not None and u.cache_read_tokens is not None and bool(u.prompt_tokens) for u in usages]
+        split = [
+            u is not None and u.cache_read_tokens is not None and bool(u.prompt_tokens)
+            for u in usages
+        ]
         riddles = sum(m is not None and m.kind == "unexplained" for m in found)
         last, cold = _last(session, billed)
         fit = Fit.of(session, found)
@@ -148,7 +160,9 @@ class Sheet(msgspec.Struct, frozen=True):
         """Return True where what a call does not read is written to the cache, and billed so."""
         return self.has_cache and self.fit.writes and prompt >= self.least[self.model[call]]
 
-    def summaries_usd(self, summaries: Sequence[Written], *, reuse: bool = False) -> float | None:
+    def summaries_usd(
+        self, summaries: Sequence[WrittenSummary], *, reuse: bool = False
+    ) -> float | None:
         """Return the dollars of the calls that write summaries; None where one has no price."""
         total = 0.0
         for s in summaries:
@@ -158,7 +172,7 @@ class Sheet(msgspec.Struct, frozen=True):
             total += usd
         return total
 
-    def summary_usd(self, s: Written, *, reuse: bool = False) -> float | None:
+    def summary_usd(self, s: WrittenSummary, *, reuse: bool = False) -> float | None:
         """Return the dollars of one of them, by the price of the call that it stands before."""
         known = self.at(s.call)
         if known is None:
@@ -173,11 +187,17 @@ class Sheet(msgspec.Struct, frozen=True):
         """Return the price of a call."""
         if len(self.prices) == 1:
             return self.prices[0]
-        return self.prices[int(self.model[min(call, len(self.model) - 1)])] if len(self.model) else None
+        return (
+            self.prices[int(self.model[min(call, len(self.model) - 1)])]
+            if len(self.model)
+            else None
+        )
 
 
 def _last(session: Session, billed: NDArray[Any]) -> tuple[dict[int, int], NDArray[Any]]:
-    """Return the calls whose cache was not last used by the call before, and where an agent and model begin."""
+    """Return the calls whose cache was not last used by the call before, and where an agent and
+    model begin.
+    """
     last: dict[tuple[str, str | None], int] = {}
     cold = np.zeros(len(billed), bool)
     other = {}
@@ -195,7 +215,9 @@ def _last(session: Session, billed: NDArray[Any]) -> tuple[dict[int, int], NDArr
 
 
 def _kept(session: Session, found: Sequence[Miss | None]) -> NDArray[Any]:
-    """Return what the recorded misses allow; one behind a compaction counts only if the pause explains it too."""
+    """Return what the recorded misses allow; one behind a compaction counts only if the pause
+    explains it too.
+    """
     life = cache_life(session)
     kept = np.full(len(found), NO_LIMIT)
     for miss in found:

@@ -1,6 +1,7 @@
 """When a compaction pays: the break-even forms of the field as functions, with their sources.
 
-Prices are dollars a token unless a name says share; sizes are tokens. All are pure and take plain numbers.
+Prices are dollars a token unless a name says share; sizes are tokens. All are pure and take plain
+numbers.
 """
 
 from __future__ import annotations
@@ -34,13 +35,14 @@ def requests_until_reset_pays(
 ) -> float:
     """Return after how many requests a reset from `before` to `after` tokens has paid for itself.
 
-    ``n* = (K + (p_w - p_r) S) / (p_r (L - S))``, from context-compaction-lab: the summary call `K` and the rewritten
-    prefix `S` are paid back by the reads of `L - S` tokens that are saved at every request.
-    Infinite where nothing is saved.
+    ``n* = (K + (p_w - p_r) S) / (p_r (L - S))``, from context-compaction-lab: the summary call `K`
+    and the rewritten prefix `S` are paid back by the reads of `L - S` tokens that are saved at
+    every request. Infinite where nothing is saved.
 
-    Of the `L` tokens the first request would have `found` so many in the cache, all of them where that is None; the
-    others it would have written anyway, so that many fewer are to be paid back. On a cold call a reset has paid for
-    itself at once, unless the summary costs more than writing what it took away.
+    Of the `L` tokens the first request would have `found` so many in the cache, all of them where
+    that is None; the others it would have written anyway, so that many fewer are to be paid back.
+    On a cold call a reset has paid for itself at once, unless the summary costs more than writing
+    what it took away.
     """
     saved = read_price * (before - after)
     anew = after - (0.0 if found is None else before - found)
@@ -50,9 +52,11 @@ def requests_until_reset_pays(
 def reads_until_mutation_pays(
     saved: float, suffix: float, *, write_share: float = _WRITE, read_share: float = _READ
 ) -> float:
-    """Return after how many reads an edit that saves `saved` tokens before a `suffix` has paid for rewriting it.
+    """Return after how many reads an edit that saves `saved` tokens before a `suffix` has paid for
+    rewriting it.
 
-    ``R = ((w - r) / r) S / dT``, from headroom's compression policy; 11.5 S / dT at Anthropic's shares.
+    ``R = ((w - r) / r) S / dT``, from headroom's compression policy; 11.5 S / dT at Anthropic's
+    shares.
     """
     if saved <= 0:
         return inf
@@ -68,10 +72,11 @@ def mutation_gain(
     write_share: float = _WRITE,
     read_share: float = _READ,
 ) -> float:
-    """Return what an edit gains over `reads` coming reads, in fresh input tokens; negative where it costs.
+    """Return what an edit gains over `reads` coming reads, in fresh input tokens; negative where it
+    costs.
 
-    ``dT (w + r (R - 1)) - P_alive (w - r) (S + dT)``, from headroom's compression policy; `alive` is the probability
-    that the cache still lives when the edit is made.
+    ``dT (w + r (R - 1)) - P_alive (w - r) (S + dT)``, from headroom's compression policy; `alive`
+    is the probability that the cache still lives when the edit is made.
     """
     gain = saved * (write_share + read_share * (reads - 1))
     return gain - alive * (write_share - read_share) * (suffix + saved)
@@ -80,33 +85,42 @@ def mutation_gain(
 def best_interval(*, cost_usd: float, read_price: float, growth: float) -> float:
     """Return after how many requests a context should be reset, in the continuous limit.
 
-    ``T* = sqrt(2 F / (p_r a))``, from context-compaction-lab: `F` dollars a reset, `a` tokens of growth a request. The
-    context has then grown by ``a T*`` tokens.
+    ``T* = sqrt(2 F / (p_r a))``, from context-compaction-lab: `F` dollars a reset, `a` tokens of
+    growth a request. The context has then grown by ``a T*`` tokens.
     """
     _check(cost_usd, read_price, growth)
     return sqrt(2 * cost_usd / (read_price * growth))
 
 
-def best_trigger(*, floor: float, start: float, growth: float, cost_usd: float, read_price: float) -> float:
+def best_trigger(
+    *, floor: float, start: float, growth: float, cost_usd: float, read_price: float
+) -> float:
     """Return the size at which to reset, in tokens, for whole requests.
 
-    ``h* = s - g + sqrt(g^2 + 2 g A / p_r)``, from context-compaction-lab: `s` the size after a reset, `g` the growth a
-    request, `A` the dollars of a reset. `floor` bounds it from below.
+    ``h* = s - g + sqrt(g^2 + 2 g A / p_r)``, from context-compaction-lab: `s` the size after a
+    reset, `g` the growth a request, `A` the dollars of a reset. `floor` bounds it from below.
     """
     if read_price <= 0 or growth <= 0 or cost_usd < 0:
         raise BadArguments(
-            "A best trigger needs a price of reads and a growth above 0, and a cost that is not negative."
+            "A best trigger needs a price of reads and a growth above 0, and a cost that is not"
+            " negative."
         )
     return max(floor, start - growth + sqrt(growth**2 + 2 * growth * cost_usd / read_price))
 
 
 def turn_costs(
-    prefix: float, summary: float, *, input_price: float, write_share: float = _WRITE, read_share: float = _READ
+    prefix: float,
+    summary: float,
+    *,
+    input_price: float,
+    write_share: float = _WRITE,
+    read_share: float = _READ,
 ) -> dict[str, float]:
-    """Return what a turn costs in dollars: `warm` (prefix read), `bust` (written again), `compaction`.
+    """Return what a turn costs in dollars: `warm` (prefix read), `bust` (written again),
+    `compaction`.
 
-    Boise's specification, section 4: ``r P``, ``w P``, ``w F + summary``, each times the input price; `summary` is the
-    size in tokens that the compaction leaves, written once.
+    Boise's specification, section 4: ``r P``, ``w P``, ``w F + summary``, each times the input
+    price; `summary` is the size in tokens that the compaction leaves, written once.
     """
     return {
         "warm": read_share * prefix * input_price,
@@ -115,8 +129,11 @@ def turn_costs(
     }
 
 
-def keep_alive_limit(*, life_seconds: float = 300.0, write_share: float = _WRITE, read_share: float = _READ) -> float:
-    """Return for how many seconds keeping a cache alive by reads is cheaper than letting it die and writing it again.
+def keep_alive_limit(
+    *, life_seconds: float = 300.0, write_share: float = _WRITE, read_share: float = _READ
+) -> float:
+    """Return for how many seconds keeping a cache alive by reads is cheaper than letting it die and
+    writing it again.
 
     ``life * w / r`` (Skidmore): 62.5 minutes at Anthropic's shares.
     """
@@ -125,4 +142,6 @@ def keep_alive_limit(*, life_seconds: float = 300.0, write_share: float = _WRITE
 
 def _check(cost_usd: float, read_price: float, growth: float) -> None:
     if read_price <= 0 or growth <= 0 or cost_usd < 0:
-        raise BadArguments("Give a price of reads and a growth above 0, and a cost that is not negative.")
+        raise BadArguments(
+            "Give a price of reads and a growth above 0, and a cost that is not negative."
+        )

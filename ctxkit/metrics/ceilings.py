@@ -1,4 +1,6 @@
-"""What a request costs on average where the context is compacted at some size, at a log's prices."""
+"""What a request costs on average where the context is compacted at some size, at a
+log's prices.
+"""
 
 from __future__ import annotations
 

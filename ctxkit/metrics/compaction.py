@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ctxkit.metrics.bills import Sheet, Written
+    from ctxkit.metrics.bills import Sheet, WrittenSummary
     from ctxkit.prices import Price
 
 FULL = 0.75
@@ -34,7 +34,7 @@ class Compaction(NamedTuple):
     messages_after: int
     summary: int
     """Tokens that it put in."""
-    written: tuple[Written, ...] = ()
+    written: tuple[WrittenSummary, ...] = ()
     """The summaries that a model wrote for it."""
     number: int = 0
     """As ``frame(per="compaction")`` counts; of several before one call, that of the last."""
@@ -50,7 +50,7 @@ class Compaction(NamedTuple):
         return 1 - self.messages_after / self.messages_before if self.messages_before else 0.0
 
 
-class Prompts(Protocol):
+class PromptsBetween(Protocol):
     """The prompts of the calls between compactions."""
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class Prompts(Protocol):
         """Return how many calls after a cut the prompt is at least `full` again, before `stop`."""
 
 
-class Sizes:
+class PromptList:
     """Prompts one by one; 0 where a size is not known."""
 
     def __init__(self, prompts: NDArray[Any]) -> None:
@@ -90,7 +90,7 @@ class Verdict(NamedTuple):
     refill_3: float | None
     """Share of the freed tokens that was full again three calls later; above 1: fuller."""
     refill_10: float | None
-    rebound: int | None
+    rebound_calls: int | None
     """Calls until the prompt was back at three quarters of its size before; None: it never was."""
     pays_after: float | None
     """Requests after which it has paid for itself; None without a price."""
@@ -99,7 +99,7 @@ class Verdict(NamedTuple):
 
 
 def verdicts(
-    cuts: Sequence[Compaction], prompts: Prompts, sheet: Sheet, *, reuse: bool = False
+    cuts: Sequence[Compaction], prompts: PromptsBetween, sheet: Sheet, *, reuse: bool = False
 ) -> list[Verdict]:
     """Return how compactions held, one after the other.
 
@@ -122,7 +122,7 @@ def verdicts(
     return out
 
 
-def _refill(cut: Compaction, prompts: Prompts, calls: int, stop: int) -> float | None:
+def _refill(cut: Compaction, prompts: PromptsBetween, calls: int, stop: int) -> float | None:
     if cut.call + calls >= stop or cut.before <= cut.after:
         return None
     size = prompts.at(cut.call + calls, cut)
@@ -157,7 +157,7 @@ def _prices(p: Price, sheet: Sheet) -> tuple[float, float]:
 
 
 def held(
-    cuts: Sequence[Compaction], prompts: Prompts, sheet: Sheet, *, reuse: bool = False
+    cuts: Sequence[Compaction], prompts: PromptsBetween, sheet: Sheet, *, reuse: bool = False
 ) -> dict[str, Any]:
     """Return how compactions held, under the names of a score's columns; None: not known.
 
@@ -167,7 +167,7 @@ def held(
     found = verdicts(shown, prompts, sheet, reuse=reuse)
     told = [v.unpaid for v in found if v.unpaid is not None]
     refills = [v.refill_10 for v in found if v.refill_10 is not None]
-    rebounds = [v.rebound for v in found if v.rebound is not None]
+    rebounds = [v.rebound_calls for v in found if v.rebound_calls is not None]
     run = longest([c.savings < NO_PROGRESS for c in shown])
     anti = 1 - sum(told) / len(told) if told else None
     return {
@@ -180,8 +180,18 @@ def held(
         "token_savings": fmean([c.savings for c in cuts]) if cuts else None,
         "message_savings": fmean([c.message_savings for c in cuts]) if cuts else None,
         "summary_tokens": sum([c.summary for c in cuts]),
-        "thrash": run >= SPIRAL or (len(told) >= 2 and anti is not None and anti < 0.5),
+        "thrash": thrashes(run, told),
     }
+
+
+def thrashes(run: int, unpaid: Sequence[bool]) -> bool:
+    """Say whether compactions thrash: `SPIRAL` in a row without progress, or most did not pay.
+
+    Args:
+        run: the longest run of those without progress.
+        unpaid: of each that can be said to be paid or not, True where it is not; one says nothing.
+    """
+    return run >= SPIRAL or (len(unpaid) > 1 and sum(unpaid) > len(unpaid) / 2)
 
 
 def felt(cuts: Sequence[Compaction], calls: int) -> list[Compaction]:

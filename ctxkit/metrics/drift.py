@@ -1,4 +1,6 @@
-"""What becomes of the same items after one, two, three compactions: recall and size, side by side."""
+"""What becomes of the same items after one, two, three compactions: recall and size,
+side by side.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,10 @@ __all__ = ["drift"]
 def drift(session: Session, index: Index | None = None) -> pd.DataFrame:
     """Return one row for each cut and each later state of what it took.
 
-    Columns: `session cohort cuts_n call items_n retained recoverable lost summary_tokens`: items that the cut
-    `cohort` removed first, after `cuts_n` compactions (1: that cut itself), as shares; and the tokens that the
-    compaction before `call` put in (missing where its size is not known). A summary may recall all and still grow.
+    Columns: `session cohort cuts_n call items_n retained recoverable lost summary_tokens`: items
+    that the cut `cohort` removed first, after `cuts_n` compactions (1: that cut itself), as shares;
+    and the tokens that the compaction before `call` put in (missing where its size is not known). A
+    summary may recall all and still grow.
     """
     import pandas as pd
 
@@ -36,6 +39,18 @@ def drift(session: Session, index: Index | None = None) -> pd.DataFrame:
         n = counts.sum(axis=0)
         for cohort, at in np.argwhere(n.T > 0)[:, ::-1].tolist():
             items, shares = int(n[cohort, at]), (counts[:, cohort, at] / n[cohort, at]).tolist()
-            rows.append((session.id, cohort, at - cohort + 1, calls[at], items, *shares, sizes.get(calls[at])))
+            rows.append(
+                (
+                    session.id,
+                    cohort,
+                    at - cohort + 1,
+                    calls[at],
+                    items,
+                    *shares,
+                    sizes.get(calls[at]),
+                )
+            )
     names = ("session", "cohort", "cuts_n", "call", "items_n", *FATES, "summary_tokens")
-    return pd.DataFrame(rows, columns=list(names)).astype({"session": "string", "summary_tokens": "Int64"})
+    return pd.DataFrame(rows, columns=list(names)).astype(
+        {"session": "string", "summary_tokens": "Int64"}
+    )

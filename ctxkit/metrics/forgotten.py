@@ -12,21 +12,19 @@ from the times between which each item was in sight, so that nothing grows with 
 from __future__ import annotations
 
 from functools import cached_property
-from statistics import median
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from ctxkit.metrics.items import FAMILIES
-from ctxkit.metrics.regrets import Best
-from ctxkit.metrics.spans import Spans, spread, tallied
+from ctxkit.metrics.time_spans import Spans, spread, tallied
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ctxkit.metrics.items import Found
-    from ctxkit.metrics.memories import Memory
-    from ctxkit.metrics.shown import Shown
+    from ctxkit.metrics.item_arrays import ItemArrays
+    from ctxkit.metrics.items import FoundItem
+    from ctxkit.metrics.tellings import Shown
 
     Ints = NDArray[np.int64]
     Flags = NDArray[np.bool_]
@@ -39,7 +37,7 @@ RULES = FAMILIES.index("constraint")
 """The family of what the user asked for."""
 
 
-class Taken(NamedTuple):
+class OutOfSight(NamedTuple):
     """Each time that an item went out of sight, by item and then by time."""
 
     item: Ints
@@ -63,7 +61,7 @@ class Charged(NamedTuple):
 class Forgotten:
     """What was lost of a session's items under what its calls were shown."""
 
-    def __init__(self, memory: Memory, shown: Shown) -> None:
+    def __init__(self, memory: ItemArrays, shown: Shown) -> None:
         self.memory, self.shown = memory, shown
         self._bits = int(shown.end).bit_length()
         self.times = 2 * shown.moments + 1
@@ -151,7 +149,7 @@ class Forgotten:
     # -- what was taken, and needed ----------------------------------------------------------------
 
     @cached_property
-    def taken(self) -> Taken:
+    def taken(self) -> OutOfSight:
         """Every time that an item went out of sight."""
         seen = self.seen
         item, time = seen.things, seen.ends
@@ -160,7 +158,7 @@ class Forgotten:
         until = np.append(time[1:] // 2, NEVER)
         until[:-1][item[1:] != item[:-1]] = NEVER
         needed = self.memory.first_uses(item, time // 2)
-        return Taken(
+        return OutOfSight(
             item, time, self._found.hold(item, time), np.where(needed < until, needed, NEVER)
         )
 
@@ -216,43 +214,17 @@ class Forgotten:
 
     # -- figures -----------------------------------------------------------------------------------
 
-    def columns(self) -> dict[str, Any]:
-        """Return the columns of loss of a score."""
-        again, weight = len(self.memory.again), self.memory.weight
-        n = int((len(self.times) - self.first[self.is_gone]).sum())
-        retained, at_hand = (
-            int(np.subtract(*of.counts(self.times)[::-1]).sum()) for of in self._both
-        )
-        missed, (_, _, in_sight) = self.charged, self.window
-        lost, heavy = len(missed.item), float(weight[self.memory.again].sum())
-        empty = None if len(self.times) else 0.0
-        return {
-            "items_n": n,
-            "retained": retained / n if n else None,
-            "recoverable": (at_hand - retained) / n if n else None,
-            "lost": (n - at_hand) / n if n else None,
-            "used_again_n": again,
-            "needed_later_n": int(self.due.sum()),
-            "needed_lost_n": lost,
-            "needed_later_loss": lost / again if again else empty,
-            "needed_later_gone": int((~missed.found).sum()) / again if again else empty,
-            "weighted_loss": float(weight[missed.item].sum()) / heavy if again else empty,
-            "at_stake_n": len(self.staked[0]),
-            "summary_recall": self.recall,
-            "rules_kept": self._kept(self.memory.family == RULES),
-            "window_loss": int((~in_sight).sum()) / len(in_sight) if len(in_sight) else empty,
-            "first_use_delay": float(median(missed.delay.tolist())) if lost else None,
-            "regret": max(lost - Best(self).least if lost else 0.0, 0.0) / again if again else empty,
-        }
-
-    def _kept(self, mine: Flags) -> float | None:
-        """Return the share of some items, of those removed so far, that is in sight, over moments."""
+    @property
+    def rules_kept(self) -> float | None:
+        """The share of the user's rules in sight, of those removed so far, over moments."""
+        mine = self.memory.family == RULES
         n = int((len(self.times) - self.first[mine & self.is_gone]).sum())
         start, stop = self.retained.counts(self.times)
         return int((stop - start)[mine[self.retained.things]].sum()) / n if n else None
 
     @property
-    def _both(self) -> tuple[Spans, Spans]:
+    def both(self) -> tuple[Spans, Spans]:
+        """When what is gone is retained, and when it is retained or recoverable."""
         return self.retained, self._at_hand
 
     def families(self) -> Ints:
@@ -290,15 +262,15 @@ class Forgotten:
         every = np.flatnonzero(self.is_gone)
         gone = tallied((n, moments), (of[every],), self.first[every], np.full(len(every), moments))
         seen, hand = (
-            tallied((n, moments), (of[s.things],), *s.counts(self.times)) for s in self._both
+            tallied((n, moments), (of[s.things],), *s.counts(self.times)) for s in self.both
         )
         return np.stack((seen, hand - seen, gone - hand))
 
-    def fates(self, moment: int = -1) -> dict[Found, Fate]:
+    def fates(self, moment: int = -1) -> dict[FoundItem, Fate]:
         """Return what had become at a moment of each item that had been removed."""
         time = self.times[moment]
         items = np.flatnonzero(self.gone <= time)
-        seen, hand = (s.hold(items, time) for s in self._both)
+        seen, hand = (s.hold(items, time) for s in self.both)
         names = list(self.memory.numbers)
         told = np.where(seen, 0, np.where(hand, 1, 2)).tolist()
         return {names[i]: FATES[fate] for i, fate in zip(items.tolist(), told, strict=True)}

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def front(*columns: Sequence[float | None]) -> NDArray[Any]:
-    """Return a mask of the rows on the front: no other row is at most as large everywhere and smaller somewhere.
+    """Return a mask of the rows on the front: no other row is at most as large everywhere and
+    smaller somewhere.
 
     Rows with a missing value are never on it. Smaller is better in every column.
     """

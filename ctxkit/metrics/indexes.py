@@ -1,4 +1,6 @@
-"""The items of messages, each message read once; replays share the parts of their record, and so its index."""
+"""The items of messages, each message read once; replays share the parts of their record, and so
+its index.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from ctxkit.metrics.items import names, spoken, thought
 
 if TYPE_CHECKING:
     from ctxkit.messages import Message
-    from ctxkit.metrics.items import Found
+    from ctxkit.metrics.items import FoundItem
     from ctxkit.sizes import Sizes
 
 
@@ -21,35 +23,39 @@ class Index:
     """
 
     def __init__(self, anchored: Sizes | None = None) -> None:
-        self._held: dict[int, tuple[Any, frozenset[Found], frozenset[Found]]] = {}
-        self._used: dict[int, frozenset[Found]] = {}
+        self._held: dict[int, tuple[Any, frozenset[FoundItem], frozenset[FoundItem]]] = {}
+        self._used: dict[int, frozenset[FoundItem]] = {}
         self._size: dict[int, int] = {}
         if anchored is not None:
             messages = anchored.session.messages
-            self._size = {id(m.parts): n for m, n in zip(messages, anchored.tokens, strict=True) if m.parts}
+            self._size = {
+                id(m.parts): n for m, n in zip(messages, anchored.tokens, strict=True) if m.parts
+            }
 
-    def items(self, message: Message) -> frozenset[Found]:
+    def items(self, message: Message) -> frozenset[FoundItem]:
         """Return the items of a message."""
         return self._of(message)[1]
 
-    def names(self, message: Message) -> frozenset[Found]:
+    def names(self, message: Message) -> frozenset[FoundItem]:
         """Return its items and the endings of its paths."""
         return self._of(message)[2]
 
-    def used(self, message: Message) -> frozenset[Found]:
+    def used(self, message: Message) -> frozenset[FoundItem]:
         """Return what a reply names in text and arguments."""
         self._of(message)  # keeps the parts alive, so that their identity is theirs
         return self._used[id(message.parts)]
 
     def size(self, message: Message) -> int:
-        """Return the tokens of a message: anchored where it is of the record, else a quarter of its characters."""
+        """Return the tokens of a message: anchored where it is of the record, else a quarter of its
+        characters.
+        """
         known = self._size.get(id(message.parts))
         if known is not None:
             return known
         sized = sum(p.tokens or 0 for p in message.parts if isinstance(p, Sized))
         return sized or len(message.text) // 4
 
-    def _of(self, message: Message) -> tuple[Any, frozenset[Found], frozenset[Found]]:
+    def _of(self, message: Message) -> tuple[Any, frozenset[FoundItem], frozenset[FoundItem]]:
         key = id(message.parts)
         found = self._held.get(key)
         if found is None:

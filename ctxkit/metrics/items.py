@@ -1,7 +1,7 @@
 """What a text holds that a summary can lose: paths, ids, names, numbers, commands, rules and more.
 
-Every pattern begins where no character of its own stands before, and repeats are bounded, so that a word of a megabyte
-costs no more than it is long.
+Every pattern begins where no character of its own stands before, and repeats are bounded, so that a
+word of a megabyte costs no more than it is long.
 """
 
 from __future__ import annotations
@@ -24,16 +24,20 @@ Family = Literal[
 ]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 PROSE: tuple[Family, ...] = ("constraint", "decision", "open")
-"""Families whose items are sentences: whether a text still says one is a bound, not a measurement."""
+"""Families whose items are sentences: whether a text still says one is a bound, not a
+measurement.
+"""
 LONGEST = 300
-"""Characters of a sentence, an error line or a command that is looked at; of longer ones the beginning."""
+"""Characters of a sentence, an error line or a command that is looked at; of longer ones the
+beginning.
+"""
 SEARCHED = 400_000
 """Characters of one text that are searched; what lies behind is not looked at."""
 SPEAKERS = ("user", "assistant")
 """Roles whose sentences are looked at; what anyone else says is read line by line."""
 
 
-class Found(NamedTuple):
+class FoundItem(NamedTuple):
     """One item; its text is normalised, so that equal items are equal."""
 
     family: Family
@@ -41,7 +45,9 @@ class Found(NamedTuple):
 
 
 _BODY = r"\w./~@+-"
-_PATH = re.compile(rf"(?<![{_BODY}])(?:~?/|\.{{1,2}}/)?(?:[\w.@+-]{{1,80}}/){{1,20}}[\w@+-][\w.@+-]{{0,80}}\b")
+_PATH = re.compile(
+    rf"(?<![{_BODY}])(?:~?/|\.{{1,2}}/)?(?:[\w.@+-]{{1,80}}/){{1,20}}[\w@+-][\w.@+-]{{0,80}}\b"
+)
 _EXTENSION = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,5}$")
 _URL = re.compile(r"(?<![A-Za-z])https?://[^\s\"'<>)\]}`\\]{3,500}")
 _ID = re.compile(
@@ -69,39 +75,52 @@ _ERROR = re.compile(
     r"(?<!\w)(?:[A-Z]\w{0,60}(?:Error|Exception|Failure|Fault)\b|error(?: TS\d{1,6}|\[E\d{1,5}\])?:"
     r"|fatal:|panic:|FAILED\b|Traceback\b)[^\n]{0,200}"
 )
-_FAULTS = ("Error", "Exception", "Failure", "Fault", "error", "fatal:", "panic:", "FAILED", "Traceback")
+_FAULTS = (
+    "Error",
+    "Exception",
+    "Failure",
+    "Fault",
+    "error",
+    "fatal:",
+    "panic:",
+    "FAILED",
+    "Traceback",
+)
 _END = re.compile(r"\s(?:(?<=[.!?].)\s*|(?<=\n)\n*)", re.DOTALL)
 """Between two sentences: the dot of 3.9 or of main.py ends none."""
 _SHORTEST = 8
 """Characters of a sentence that says something."""
 _MUST = re.compile(
-    r"(?<!\w)(?:must(?: not)?|never|always|do not|don't|dont|only|make sure|ensure|should(?: not|n't)?|without|keep)"
+    r"(?<!\w)(?:must(?: not)?|never|always|do not|don't|dont|only|make sure|ensure|should(?:"
+    r" not|n't)?|without|keep)"
     r"(?!\w)",
     re.IGNORECASE,
 )
 _DECIDED = re.compile(
-    r"(?<!\w)(?:decided|I'll use|I will use|we'll use|we will use|let's use|going with|instead of|rather than|chose)"
+    r"(?<!\w)(?:decided|I'll use|I will use|we'll use|we will use|let's use|going with|instead"
+    r" of|rather than|chose)"
     r"(?!\w)",
     re.IGNORECASE,
 )
 _OPEN = re.compile(
-    r"(?<!\w)(?:TODO|FIXME|still need|remains to|remaining|next step|not yet|follow-up|later we)(?!\w)|- \[ \]",
+    r"(?<!\w)(?:TODO|FIXME|still need|remains to|remaining|next step|not yet|follow-up|later"
+    r" we)(?!\w)|- \[ \]",
     re.IGNORECASE,
 )
 _COMMANDS = ("command", "cmd", "script")
 
 
-def items(message: Message) -> frozenset[Found]:
+def items(message: Message) -> frozenset[FoundItem]:
     """Return the items of a message."""
     return frozenset(_items(message))
 
 
-def names(found: Iterable[Found]) -> frozenset[Found]:
+def names(found: Iterable[FoundItem]) -> frozenset[FoundItem]:
     """Return items and the endings of the paths among them: `src/a/b.ts` says `a/b.ts` too."""
     return frozenset(n for f in found for n in (endings(f.text) if f.family == "path" else (f,)))
 
 
-def spoken(message: Message) -> frozenset[Found]:
+def spoken(message: Message) -> frozenset[FoundItem]:
     """Return the items of a message but for those of its thinking."""
     if not any(type(p) is Thinking for p in message.parts):
         return items(message)
@@ -109,14 +128,14 @@ def spoken(message: Message) -> frozenset[Found]:
     return items(msgspec.structs.replace(message, parts=said))
 
 
-def thought(message: Message) -> frozenset[Found]:
+def thought(message: Message) -> frozenset[FoundItem]:
     """Return the items of a message's thinking."""
     return frozenset(
         found for p in message.parts if type(p) is Thinking for found in of_text(p.text[:SEARCHED])
     )
 
 
-def _items(message: Message) -> Iterator[Found]:
+def _items(message: Message) -> Iterator[FoundItem]:
     for text in texts(message):
         yield from of_text(text)
     for part in message.parts:
@@ -127,7 +146,9 @@ def _items(message: Message) -> Iterator[Found]:
 
 
 def texts(message: Message) -> Iterator[str]:
-    """Yield the texts of a message: what it says, and every string among the arguments of its calls."""
+    """Yield the texts of a message: what it says, and every string among the arguments of its
+    calls.
+    """
     for part in message.parts:
         if isinstance(part, (Text, Thinking)):
             yield part.text[:SEARCHED]
@@ -137,37 +158,37 @@ def texts(message: Message) -> Iterator[str]:
             yield from _strings(part.arguments)
 
 
-def of_text(text: str) -> Iterator[Found]:
+def of_text(text: str) -> Iterator[FoundItem]:
     """Yield paths, URLs, ids, names, numbers and errors of a text, some of them several times."""
     bare = text
     if "://" in text:
         for hit in _URL.findall(text):
-            yield Found("url", hit.rstrip(".,;:!?"))
+            yield FoundItem("url", hit.rstrip(".,;:!?"))
         bare = _URL.sub(" ", text)
     yield from _of_words([w for w in set(bare.split()) if not w.isalpha()])
     for hit in _NUMBER.findall(bare):
-        yield Found("number", hit.replace(" ", ""))
+        yield FoundItem("number", hit.replace(" ", ""))
     if any(fault in bare for fault in _FAULTS):
         for hit in _ERROR.findall(bare):
-            yield Found("error", normal(hit))
+            yield FoundItem("error", normal(hit))
 
 
-def _of_words(words: list[str]) -> Iterator[Found]:
+def _of_words(words: list[str]) -> Iterator[FoundItem]:
     """Yield what has no space in it: each pattern reads the words that hold its sign."""
     for hit in _PATH.findall(" ".join([w for w in words if "/" in w])):
         if _EXTENSION.search(hit):
-            yield Found("path", hit)
+            yield FoundItem("path", hit)
     for hit in _ID.findall(" ".join(words)):
         if not hit.isalpha() and (hit.isdigit() or hit[0] == "#" or "-" in hit or _mixed(hit)):
-            yield Found("id", hit.casefold())
+            yield FoundItem("id", hit.casefold())
     joined = [w for w in words if "-" in w]
     for hit in _CODE.findall(" ".join(joined)):
         code = hit.casefold()
         if any(c.isdigit() for c in hit) and code not in _EVERYWHERE:
-            yield Found("id", code)
+            yield FoundItem("id", code)
     for hit in _NAME.findall(" ".join([*joined, *(w for w in words if "_" in w)])):
         if "_" in hit or not any(c.isdigit() for c in hit):
-            yield Found("name", hit)
+            yield FoundItem("name", hit)
 
 
 def stands(words: str, text: str) -> bool:
@@ -187,15 +208,17 @@ def _inside(text: str, at: int) -> bool:
 
 
 @lru_cache(1 << 13)
-def endings(path: str) -> tuple[Found, ...]:
+def endings(path: str) -> tuple[FoundItem, ...]:
     """Return a path and its endings of at least two parts."""
     parts = [p for p in path.split("/") if p not in ("", ".", "..", "~")]
-    ends = (Found("path", "/".join(parts[i:])) for i in range(len(parts) - 1))
-    return Found("path", path), *ends
+    ends = (FoundItem("path", "/".join(parts[i:])) for i in range(len(parts) - 1))
+    return FoundItem("path", path), *ends
 
 
 def normal(text: str) -> str:
-    """Return a text as it is compared: one space between words, no more than `LONGEST` characters."""
+    """Return a text as it is compared: one space between words, no more than `LONGEST`
+    characters.
+    """
     return " ".join(text[: 2 * LONGEST].split())[:LONGEST]
 
 
@@ -203,26 +226,26 @@ def _mixed(word: str) -> bool:
     return any(c.isdigit() for c in word) and any(c.isalpha() for c in word)
 
 
-def _commands(call: ToolCall) -> Iterator[Found]:
+def _commands(call: ToolCall) -> Iterator[FoundItem]:
     for name in _COMMANDS:
         value = call.arguments.get(name)
         if isinstance(value, list):
             value = " ".join(v for v in value if isinstance(v, str))
         if isinstance(value, str) and value.strip():
-            yield Found("command", normal(value))
+            yield FoundItem("command", normal(value))
 
 
-def _spoken(role: str, text: str) -> Iterator[Found]:
+def _spoken(role: str, text: str) -> Iterator[FoundItem]:
     """Yield what the user asked for, what the agent decided, and what either left open."""
     if role not in SPEAKERS:
         return
     for hit in sentences(text):
         if role == "user" and _MUST.search(hit):
-            yield Found("constraint", normal(hit))
+            yield FoundItem("constraint", normal(hit))
         if role == "assistant" and _DECIDED.search(hit):
-            yield Found("decision", normal(hit))
+            yield FoundItem("decision", normal(hit))
         if _OPEN.search(hit):
-            yield Found("open", normal(hit))
+            yield FoundItem("open", normal(hit))
 
 
 def sentences(text: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.metrics.items import stands
-from ctxkit.metrics.spans import spread
+from ctxkit.metrics.time_spans import spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,7 +62,9 @@ class _ByCode:
         self._likely[codes >> _FIRST] = True
 
     def near(self, told: Codes) -> list[int]:
-        """Return the numbers of the texts whose code a text has, by the codes of all its letters."""
+        """Return the numbers of the texts whose code a text has, by the codes of all its
+        letters.
+        """
         told = np.unique(told[self._likely[told >> _FIRST]])
         start, stop = (self._codes.searchsorted(told, side) for side in ("left", "right"))
         found: list[int] = self._numbers[spread(start, stop - start)].tolist()

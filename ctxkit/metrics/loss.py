@@ -7,6 +7,7 @@ done without the item.
 
 from __future__ import annotations
 
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from ctxkit.engine import run_behind
 from ctxkit.messages import Message
 from ctxkit.metrics.forgotten import FATES, NEVER, Forgotten
 from ctxkit.metrics.indexes import Index
+from ctxkit.metrics.item_arrays import ItemArrays
 from ctxkit.metrics.items import FAMILIES
-from ctxkit.metrics.memories import Memory
+from ctxkit.metrics.regrets import Best
 from ctxkit.metrics.shown import shown_by, shown_in
 from ctxkit.readers.given import of_session
 
@@ -40,7 +42,7 @@ def lost(
     index: Index | None = None,
     *,
     done: Run | None = None,
-    memory: Memory | None = None,
+    memory: ItemArrays | None = None,
 ) -> Forgotten | None:
     """Return what was lost of a session, a replay or a run; None where it cannot be said.
 
@@ -58,7 +60,7 @@ def lost(
     done = done or run_behind(session)
     if done is None and session.details.get("replay", {}).get("pruning"):
         return None
-    memory = memory or Memory(session, index or Index())
+    memory = memory or ItemArrays(session, index or Index())
     return Forgotten(memory, shown_in(memory, session) if done is None else shown_by(memory, done))
 
 
@@ -68,7 +70,37 @@ def shares(session: Session, index: Index | None = None) -> dict[str, Any]:
     Where nothing was cut, nothing was lost that was needed: that is a zero.
     """
     found = lost(session, index)
-    return {} if found is None else found.columns()
+    return {} if found is None else columns(found)
+
+
+def columns(found: Forgotten) -> dict[str, Any]:
+    """Return the columns of loss of a score."""
+    again, weight = len(found.memory.again), found.memory.weight
+    n = int((len(found.times) - found.first[found.is_gone]).sum())
+    retained, at_hand = (
+        int(np.subtract(*spans.counts(found.times)[::-1]).sum()) for spans in found.both
+    )
+    missed, (_, _, in_sight) = found.charged, found.window
+    lost, heavy = len(missed.item), float(weight[found.memory.again].sum())
+    empty = None if len(found.times) else 0.0
+    return {
+        "items_n": n,
+        "retained": retained / n if n else None,
+        "recoverable": (at_hand - retained) / n if n else None,
+        "lost": (n - at_hand) / n if n else None,
+        "used_again_n": again,
+        "needed_later_n": int(found.due.sum()),
+        "needed_lost_n": lost,
+        "needed_later_loss": lost / again if again else empty,
+        "needed_later_gone": int((~missed.found).sum()) / again if again else empty,
+        "weighted_loss": float(weight[missed.item].sum()) / heavy if again else empty,
+        "at_stake_n": len(found.staked[0]),
+        "summary_recall": found.recall,
+        "rules_kept": found.rules_kept,
+        "window_loss": int((~in_sight).sum()) / len(in_sight) if len(in_sight) else empty,
+        "first_use_delay": float(median(missed.delay.tolist())) if lost else None,
+        "regret": max(lost - Best(found).least if lost else 0.0, 0.0) / again if again else empty,
+    }
 
 
 @of_session
@@ -76,13 +108,13 @@ def families(session: Session, index: Index | None = None) -> pd.DataFrame:
     """Return one row for each cut and family.
 
     Columns: `cut call family items_n retained recoverable lost needed_n needed_lost_n taken_n
-    missed_n at_stake_n kept_n`. Retained, recoverable and lost are shares of the items removed since the start,
-    missing where there are none. Needed and needed_lost count those of them that the record used
-    before the next cut, and those of these that were not retained. Taken counts the items that this
-    cut took out of sight, missed those of them that the record used at any time after it, unless a
-    later cut took them again first. At stake are the items named later that this cut took as they
-    were said, so that only the text put in could still say them; kept those that it said until they
-    were named. What was done before one call is one cut, and so is each call
+    missed_n at_stake_n kept_n`. Retained, recoverable and lost are shares of the items removed
+    since the start, missing where there are none. Needed and needed_lost count those of them that
+    the record used before the next cut, and those of these that were not retained. Taken counts the
+    items that this cut took out of sight, missed those of them that the record used at any time
+    after it, unless a later cut took them again first. At stake are the items named later that this
+    cut took as they were said, so that only the text put in could still say them; kept those that
+    it said until they were named. What was done before one call is one cut, and so is each call
     at which a pruning changed something.
     """
     import pandas as pd

@@ -1,8 +1,10 @@
-"""Whether what was said is still said in other words: its meaning and its exact values, in two columns.
+"""Whether what was said is still said in other words: its meaning and its exact values, in two
+columns.
 
-A summary rewrites. An item that no longer stands word for word may still be there in other words, and a sentence that
-sounds the same may name another number. So a fact is asked for twice: is a sentence near to it (`metrics.likeness`),
-and do its numbers, dates, paths and identifiers stand in the text? Negations are seen by neither.
+A summary rewrites. An item that no longer stands word for word may still be there in other words,
+and a sentence that sounds the same may name another number. So a fact is asked for twice: is a
+sentence near to it (`metrics.likeness`), and do its numbers, dates, paths and identifiers stand in
+the text? Negations are seen by neither.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ctxkit.frames.cuts import cuts
+from ctxkit.frames.recorded_cuts import cuts
 from ctxkit.messages import Message
 from ctxkit.metrics.items import items
 from ctxkit.metrics.likeness import Likeness, named
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-__all__ = ["Kept", "kept", "meaning", "sentences", "values"]
+__all__ = ["KeptFact", "kept", "meaning", "sentences", "values"]
 
 SENTENCES = 2000
 """Sentences of what is shown that are compared, the newest."""
@@ -31,7 +33,8 @@ _FAMILIES = ("constraint", "decision", "open")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`(\"'])|\n+")
 _VALUE = re.compile(
     r"(?<![\w./:-])(?:[\w.@~+-]*/[\w./@+-]+|[\w.:#@+-]*\d[\w.:%@+-]*"  # paths; whatever has a digit
-    r"|[A-Z]\w*(?:-[A-Z]\w*)+|\w+_\w+|[A-Za-z]*[a-z][A-Z]\w*|[A-Za-z]\w+\.[a-z_]\w+)"  # names as programs spell them
+    # names as programs spell them
+    r"|[A-Z]\w*(?:-[A-Z]\w*)+|\w+_\w+|[A-Za-z]*[a-z][A-Z]\w*|[A-Za-z]\w+\.[a-z_]\w+)"
 )
 COLUMNS = {
     "session": "string",
@@ -48,7 +51,7 @@ COLUMNS = {
 }
 
 
-class Kept(NamedTuple):
+class KeptFact(NamedTuple):
     """What became of one fact."""
 
     fact: str
@@ -62,13 +65,16 @@ class Kept(NamedTuple):
     """Those of them that do not stand in the text."""
 
 
-def kept(facts: Sequence[str], text: str, measure: str | Likeness | None = None) -> tuple[Kept, ...]:
+def kept(
+    facts: Sequence[str], text: str, measure: str | Likeness | None = None
+) -> tuple[KeptFact, ...]:
     """Return for each fact whether a text still says it, by meaning and by exact values.
 
     Args:
         facts: sentences.
         text: a summary, or all that is shown.
-        measure: `minilm` (needs the extra `semantic`), `stems`, or your own; None: `minilm` where it is installed.
+        measure: `minilm` (needs the extra `semantic`), `stems`, or your own; None: `minilm` where
+            it is installed.
 
     Raises:
         BadArguments: there is no such measure, or its extra is not installed.
@@ -79,7 +85,7 @@ def kept(facts: Sequence[str], text: str, measure: str | Likeness | None = None)
     out = []
     for fact, value in zip(facts, near, strict=True):
         told = values(fact)
-        out.append(Kept(fact, value, value >= likeness.threshold, told, missing(told, plain)))
+        out.append(KeptFact(fact, value, value >= likeness.threshold, told, missing(told, plain)))
     return tuple(out)
 
 
@@ -89,14 +95,14 @@ def meaning(
 ) -> pd.DataFrame:
     """Return one row for each compaction and each fact that it might have lost.
 
-    Columns: `session cut call family fact nearest meaning_kept values_n values_kept missing measure`. The text is what
-    the user and the agent said, and what compactions put in, as far as it is shown after the cut. `values_kept` is
-    missing where the fact has none.
+    Columns: `session cut call family fact nearest meaning_kept values_n values_kept missing
+    measure`. The text is what the user and the agent said, and what compactions put in, as far as
+    it is shown after the cut. `values_kept` is missing where the fact has none.
 
     Args:
         session: a session or a replay with text; others have no rows.
-        facts: sentences to be asked for after every compaction; None: the user's constraints, the agent's decisions and
-            what was left open, in what the compactions have removed so far.
+        facts: sentences to be asked for after every compaction; None: the user's constraints, the
+            agent's decisions and what was left open, in what the compactions have removed so far.
         measure: see `kept`.
 
     Raises:
@@ -109,13 +115,17 @@ def meaning(
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
 
-def _rows(session: Session, facts: Sequence[str] | None, likeness: Likeness) -> Iterator[tuple[Any, ...]]:
+def _rows(
+    session: Session, facts: Sequence[str] | None, likeness: Likeness
+) -> Iterator[tuple[Any, ...]]:
     gone: dict[str, str] = {}
     shown: list[Message] = []
     at = 0
     calls = [c.position for c in session.calls]
     for cut in cuts(session):
-        shown += [e for e in session.path[at : cut.position] if isinstance(e, Message) and e.visible]
+        shown += [
+            e for e in session.path[at : cut.position] if isinstance(e, Message) and e.visible
+        ]
         before, at = shown, cut.position + len(cut.edits)
         for edit in cut.edits:
             shown = apply_edit(shown, edit)
@@ -149,9 +159,11 @@ def missing(told: Iterable[str], text: str) -> tuple[str, ...]:
 def _stands(value: str, text: str) -> bool:
     if value not in text:
         return False
-    return re.search(rf"(?<![\w.]){re.escape(value)}(?![\w])", text) is not None
+    return re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|[.,:]\d)", text) is not None
 
 
 def values(fact: str) -> tuple[str, ...]:
     """Return the numbers, dates, paths and identifiers of a sentence, each once."""
-    return tuple(dict.fromkeys(v for hit in _VALUE.findall(fact) if len(v := hit.rstrip(".,:;")) > 0))
+    return tuple(
+        dict.fromkeys(v for hit in _VALUE.findall(fact) if len(v := hit.rstrip(".,:;")) > 0)
+    )

@@ -1,4 +1,6 @@
-"""Which calls did not find in the prompt cache what the call before had put there, how much, and why."""
+"""Which calls did not find in the prompt cache what the call before had put there, how much, and
+why.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ctxkit.cache.calls import HOUR, Asked, asked, cache_life, sent_time
-from ctxkit.cache.causes import LEAST, TOLERANCE, Cause, cause, missed
+from ctxkit.cache.cached_calls import HOUR, ForeseenCall, asked, cache_life
+from ctxkit.cache.causes import LEAST, PAUSES, TOLERANCE, Cause, cause, missed
 from ctxkit.readers.given import of_session
 from ctxkit.sizes import Sizes, sizes
 
@@ -16,13 +18,14 @@ if TYPE_CHECKING:
 
     from ctxkit.session import Session
 
-__all__ = ["HOUR", "LEAST", "TOLERANCE", "Miss", "cache_life", "explained", "misses", "sent_time"]
+__all__ = ["HOUR", "LEAST", "TOLERANCE", "Miss", "cache_life", "explained", "misses"]
 
 
 class Miss(msgspec.Struct, frozen=True, gc=False):
     """A call whose cache read fell short.
 
-    The partial-miss rule of Boise's diagnosis: a read that finds only the first few thousand tokens misses the rest.
+    The partial-miss rule of Boise's diagnosis: a read that finds only the first few thousand tokens
+    misses the rest.
     """
 
     call: int
@@ -35,6 +38,11 @@ class Miss(msgspec.Struct, frozen=True, gc=False):
     """Seconds since the reply before; None where the log has no clock that holds."""
 
     @property
+    def paused(self) -> bool:
+        """True after a pause longer than the cache lives."""
+        return self.kind in PAUSES
+
+    @property
     def lost(self) -> int:
         """Tokens that had to be sent again at the price of new ones."""
         return max(self.expected - self.kept, 0)
@@ -42,7 +50,8 @@ class Miss(msgspec.Struct, frozen=True, gc=False):
 
 @of_session
 def misses(session: Session, *, anchored: Sizes | None = None) -> tuple[Miss | None, ...]:
-    """Return for each call its miss, or None for a hit or where the log does not tell cached from uncached.
+    """Return for each call its miss, or None for a hit or where the log does not tell cached from
+    uncached.
 
     A cache belongs to one model, so a call is held against the last one of its agent and model. The
     kind is the first rule of `cache.causes.RULES` that holds: each looks at what the log shows
@@ -67,7 +76,7 @@ def explained(found: Iterable[Miss | None]) -> float | None:
     return sum(m.lost for m in lost if m.kind != "unexplained") / every if every else None
 
 
-def _miss(session: Session, a: Asked, anchored: Sizes | None) -> Miss | None:
+def _miss(session: Session, a: ForeseenCall, anchored: Sizes | None) -> Miss | None:
     usage = session.calls[a.call].message.usage
     read = (usage.cache_read_tokens or 0) if usage else 0
     if a.before is None:
@@ -78,7 +87,7 @@ def _miss(session: Session, a: Asked, anchored: Sizes | None) -> Miss | None:
     return Miss(a.call, cause(a), a.shared, read, a.gap) if missed(a.shared, read) else None
 
 
-def _shared_after_edit(session: Session, a: Asked, anchored: Sizes) -> int:
+def _shared_after_edit(session: Session, a: ForeseenCall, anchored: Sizes) -> int:
     """Return the fixed part and the messages at the head that both prompts hold."""
     shared = anchored.fixed or 0
     for old, new in zip(session.view(a.last), session.view(a.call), strict=False):

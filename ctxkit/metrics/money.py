@@ -1,4 +1,5 @@
-"""What the calls of a session cost with the prompt cache in it: a ledger by disjoint classes, recorded and modelled.
+"""What the calls of a session cost with the prompt cache in it: a ledger by disjoint classes,
+recorded and modelled.
 
 The model is told what each recorded miss read, and its lag is the mean of the recorded shortfalls:
 so its dollars cannot be far from the recorded ones, whatever was read. `closure_error` says how far
@@ -15,11 +16,11 @@ from warnings import warn
 
 import msgspec
 
-from ctxkit.cache.calls import SMALLEST
-from ctxkit.frames import compactions
+from ctxkit.cache.cached_calls import SMALLEST
+from ctxkit.frames import per_compaction
 from ctxkit.frames.costs import Costs, weakest
-from ctxkit.frames.cuts import cuts
-from ctxkit.frames.summaries import is_billed
+from ctxkit.frames.recorded_cuts import cuts
+from ctxkit.frames.summary_costs import is_billed
 from ctxkit.messages import Usage
 from ctxkit.metrics.misses import HOUR, Miss, cache_life, misses
 from ctxkit.prices import Price, price
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
 
     from ctxkit.session import Session
 
-__all__ = ["Ledger", "Line", "closure_error", "modelled", "recorded"]
+__all__ = ["Invoice", "Ledger", "closure_error", "modelled", "recorded"]
 
 MIN_CACHEABLE = SMALLEST
 
 
-class Line(msgspec.Struct, frozen=True, gc=False):
+class Invoice(msgspec.Struct, frozen=True, gc=False):
     """One call's invoice: tokens by disjoint class, and dollars (None where no price is known)."""
 
     call: int
@@ -55,17 +56,19 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 class Ledger(msgspec.Struct, frozen=True):
     """The invoice of a session."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[Invoice, ...]
     input_usd: float | None
     """Dollars of the prompts; None where a call has no price."""
     output_usd: float | None
     summaries_usd: float | None
-    """Dollars of the calls that wrote summaries: as the log says, else estimated as a replay's are billed; 0.0
-    where there were none, None where one has no price."""
+    """Dollars of the calls that wrote summaries: as the log says, else estimated as a replay's are
+    billed; 0.0 where there were none, None where one has no price."""
     unpriced: int
     """Calls whose model has no price."""
     calls_usd: float | None = None
-    """What the calls cost by the log's own prices, as far as it has them, else by the table; None: one has neither."""
+    """What the calls cost by the log's own prices, as far as it has them, else by the table; None:
+    one has neither.
+    """
     own_source: str | None = None
     """Where `own_usd` comes from, the weakest of its parts: recorded, derived or estimated."""
 
@@ -78,8 +81,14 @@ class Ledger(msgspec.Struct, frozen=True):
 
     @property
     def own_usd(self) -> float | None:
-        """All dollars, as the log prices its calls itself where it does; None where a part is not known."""
-        return None if self.calls_usd is None or self.summaries_usd is None else self.calls_usd + self.summaries_usd
+        """All dollars, as the log prices its calls itself where it does; None where a part is not
+        known.
+        """
+        return (
+            None
+            if self.calls_usd is None or self.summaries_usd is None
+            else self.calls_usd + self.summaries_usd
+        )
 
     def sum(self, name: str) -> int:
         """Return the tokens of a class over all calls: fresh, read, write, write_1h, output."""
@@ -90,7 +99,8 @@ class Ledger(msgspec.Struct, frozen=True):
 def recorded(session: Session, *, reuse: bool = False) -> Ledger:
     """Return the ledger as the provider counted it; calls without usage are left out.
 
-    `reuse`: a summary that the log does not price is billed as if its call had read the cached prompt.
+    `reuse`: a summary that the log does not price is billed as if its call had read the cached
+    prompt.
     """
     lines, prices = [], _Prices(session)
     for call in session.calls:
@@ -98,25 +108,27 @@ def recorded(session: Session, *, reuse: bool = False) -> Ledger:
         if u is None or not u.prompt_tokens:
             continue
         lines.append((call.index, u))
-    ledger = _ledger(session, lines, prices, _summaries(session, reuse=reuse))
-    return _with_own(session, ledger)
+    told = per_compaction.rows([session], reuse=reuse)
+    ledger = _ledger(session, lines, prices, _summaries(session, told["cost_usd"]))
+    return _with_own(session, ledger, told["cost_source"])
 
 
-def _with_own(session: Session, ledger: Ledger) -> Ledger:
+def _with_own(session: Session, ledger: Ledger, summaries: list[str | None]) -> Ledger:
     costs, replies = Costs(), [c.message for c in session.calls if c.message.usage is not None]
     spent = [costs.cost(m, m.model or session.model) for m in replies]
     known = [usd for usd, _ in spent if usd is not None]
     if not spent and isinstance(told := session.details.get("cost_usd"), float):
         return msgspec.structs.replace(ledger, calls_usd=told, own_source="recorded")
     whole = bool(spent) and len(known) == len(spent)
-    summaries = [s for s in compactions.rows([session])["cost_source"] if s is not None] if session.edits else []
-    source = weakest([*(s for _, s in spent), *summaries]) if whole else None
-    return msgspec.structs.replace(ledger, calls_usd=sum(known) if whole else None, own_source=source)
+    sources = [*(s for _, s in spent), *(s for s in summaries if s is not None)]
+    source = weakest(sources) if whole else None
+    return msgspec.structs.replace(
+        ledger, calls_usd=sum(known) if whole else None, own_source=source
+    )
 
 
-def _summaries(session: Session, *, reuse: bool) -> float | None:
+def _summaries(session: Session, costs: list[float | None]) -> float | None:
     """Dollars of the calls that wrote the session's summaries; None where one has no price."""
-    costs = compactions.rows([session], reuse=reuse)["cost_usd"] if session.edits else []
     known = [usd for usd in costs if usd is not None]
     return sum(known) if len(known) >= sum(map(is_billed, cuts(session))) else None
 
@@ -125,10 +137,11 @@ def _summaries(session: Session, *, reuse: bool) -> float | None:
 def modelled(session: Session, found: Sequence[Miss | None] | None = None) -> Ledger:
     """Return the ledger that the cache model gives for the same prompts.
 
-    Of each call the prefix that it shares with the call before is read, the rest is written (or sent fresh where the
-    provider bills no writes, or the prompt is too short to be cached). A classified miss keeps what it kept; after a
-    compaction the part before the first changed message is read, as far as the log's compactions kept it. One number is
-    fitted on the log's hits: by how many tokens a read falls short on average (providers cache whole blocks).
+    Of each call the prefix that it shares with the call before is read, the rest is written (or
+    sent fresh where the provider bills no writes, or the prompt is too short to be cached). A
+    classified miss keeps what it kept; after a compaction the part before the first changed message
+    is read, as far as the log's compactions kept it. One number is fitted on the log's hits: by how
+    many tokens a read falls short on average (providers cache whole blocks).
     """
     found = misses(session) if found is None else found
     prices, fit = _Prices(session), Fit.of(session, found)
@@ -145,7 +158,9 @@ def modelled(session: Session, found: Sequence[Miss | None] | None = None) -> Le
             shared = fit.floor if miss.kind == "compaction" and fit.floor is not None else miss.kept
         p = prices.of(call.message.model)
         smallest = min((p.min_cacheable if p else None) or MIN_CACHEABLE, fit.smallest)
-        usage = _split(prompt, min(shared, prompt) if prompt >= smallest else 0, u.output_tokens, fit, smallest)
+        usage = _split(
+            prompt, min(shared, prompt) if prompt >= smallest else 0, u.output_tokens, fit, smallest
+        )
         lines.append((call.index, usage))
         last[key] = prompt
     return _ledger(session, lines, prices, 0.0)
@@ -153,7 +168,8 @@ def modelled(session: Session, found: Sequence[Miss | None] | None = None) -> Le
 
 @of_session
 def closure_error(session: Session, found: Sequence[Miss | None] | None = None) -> float | None:
-    """Return modelled / recorded input-side dollars - 1, as a fraction; None without a cache split or prices.
+    """Return modelled / recorded input-side dollars - 1, as a fraction; None without a cache split
+    or prices.
 
     In sample: near zero for any reads at all; `cache.predictions.prediction` is the figure that can
     fail. `found` are the session's misses, where they are known already.
@@ -168,7 +184,9 @@ class Fit(msgspec.Struct, frozen=True):
     """What the cache model takes from the log beside the misses."""
 
     lag: int
-    """Tokens by which the read of a hit falls short of the prompt before, a mean; negative: the reply is read too."""
+    """Tokens by which the read of a hit falls short of the prompt before, a mean; negative: the
+    reply is read too.
+    """
     floor: int | None
     """Tokens read after a compaction, the median; None where the log has none."""
     smallest: int
@@ -197,7 +215,9 @@ class Fit(msgspec.Struct, frozen=True):
             last[key] = u.prompt_tokens
         kept = [m.kept for m in found if m is not None and m.kind == "compaction"]
         lag = round(sum(short) / len(short)) if short else 0
-        return cls(lag, int(median(kept)) if kept else None, smallest, writes, cache_life(session) == HOUR)
+        return cls(
+            lag, int(median(kept)) if kept else None, smallest, writes, cache_life(session) == HOUR
+        )
 
 
 def _split(prompt: int, shared: int, output: int | None, fit: Fit, smallest: int) -> Usage:
@@ -226,8 +246,10 @@ class _Prices:
         return self._known[name]
 
 
-def _ledger(session: Session, usages: list[tuple[int, Usage]], prices: _Prices, summaries: float | None) -> Ledger:
-    lines: list[Line] = []
+def _ledger(
+    session: Session, usages: list[tuple[int, Usage]], prices: _Prices, summaries: float | None
+) -> Ledger:
+    lines: list[Invoice] = []
     into, out, unpriced = 0.0, 0.0, 0
     for index, u in usages:
         p = prices.of(session.calls[index].message.model)
@@ -236,15 +258,20 @@ def _ledger(session: Session, usages: list[tuple[int, Usage]], prices: _Prices, 
             unpriced += 1
         else:
             prompt_only = msgspec.structs.replace(u, output_tokens=0)
-            side, answer = p.cost_usd(prompt_only) or 0.0, (u.output_tokens or 0) * p.at(u.prompt_tokens or 0).output
+            side, answer = (
+                p.cost_usd(prompt_only) or 0.0,
+                (u.output_tokens or 0) * p.at(u.prompt_tokens or 0).output,
+            )
             into, out, usd = into + side, out + answer, side + answer
         lines.append(_line(index, u, usd))
     known = not unpriced and bool(lines)
-    return Ledger(tuple(lines), into if known else None, out if known else None, summaries, unpriced)
+    return Ledger(
+        tuple(lines), into if known else None, out if known else None, summaries, unpriced
+    )
 
 
-def _line(index: int, u: Usage, usd: float | None) -> Line:
-    return Line(
+def _line(index: int, u: Usage, usd: float | None) -> Invoice:
+    return Invoice(
         call=index,
         fresh=u.input_tokens or 0,
         read=u.cache_read_tokens or 0,

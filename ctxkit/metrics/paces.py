@@ -1,4 +1,6 @@
-"""How a session's context grows, pauses and comes down: what its own log says about when to compact."""
+"""How a session's context grows, pauses and comes down: what its own log says about when to
+compact.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,10 @@ from math import inf, isinf
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
+from ctxkit.cache.cached_calls import cache_life, has_clock, pause
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Edit
-from ctxkit.metrics.misses import Miss, cache_life, misses, sent_time
+from ctxkit.metrics.misses import Miss, misses
 from ctxkit.metrics.thrash import cuts
 from ctxkit.prices import price
 from ctxkit.sizes import Sizes, sizes
@@ -36,9 +39,16 @@ class Pace:
 
     def __init__(self, session: Session) -> None:
         if not session.has_usage:
-            raise BadArguments("When to compact is worked out from recorded prompt sizes, and this log has no usage.")
+            raise BadArguments(
+                "When to compact is worked out from recorded prompt sizes, and this log has no"
+                " usage."
+            )
         self.session = session
-        self.billed = [c for c in session.calls if c.message.usage is not None and c.message.usage.prompt_tokens]
+        self.billed = [
+            c
+            for c in session.calls
+            if c.message.usage is not None and c.message.usage.prompt_tokens
+        ]
         self.anchored: Sizes = sizes(session)
         self.cuts = cuts(session, anchored=self.anchored)
         self.pairs = _pairs(self.billed)
@@ -49,7 +59,10 @@ class Pace:
         steps = [_size(b) - _size(a) for a, b in self.pairs if not self._cut(a, b)]
         self.growth = fmean(steps) if steps else 0.0
         if self.growth <= 0:
-            raise BadArguments(f"The prompts of session {session.id!r} do not grow, so nothing has to be compacted.")
+            raise BadArguments(
+                f"The prompts of session {session.id!r} do not grow, so nothing has to be"
+                " compacted."
+            )
 
     def _cut(self, a: Call, b: Call) -> bool:
         return any(isinstance(e, Edit) for e in self.session.path[a.position : b.position])
@@ -77,10 +90,13 @@ class Pace:
 
     @property
     def missed(self) -> float | None:
-        """The share of carried tokens that were not found again; by pauses alone where no cache split is known."""
+        """The share of carried tokens that were not found again; by pauses alone where no cache
+        split is known.
+        """
         if self.session.has_cache:
             found = misses(self.session, anchored=self.anchored)
-            lost = sum(m.lost for m in found if m is not None and m.kind not in ("cold_start", "compaction"))
+            later = (found[b.index] for _, b in self.pairs)
+            lost = sum(m.lost for m in later if m is not None and m.kind != "compaction")
             carried = sum(min(_size(a), _size(b)) for a, b in self.pairs)
             return lost / carried if carried else 0.0
         cold = self._cold(None)
@@ -101,18 +117,14 @@ class Pace:
         return fmean(known) if known else inf
 
     def _cold(self, found: Sequence[Miss | None] | None) -> list[bool] | None:
-        if found is not None:
-            kinds = [m.kind if (m := found[b.index]) is not None else "" for _, b in self.pairs]
-            if "ttl_expiry" in kinds or self.session.has_time:
-                return [k == "ttl_expiry" for k in kinds]
-        if not self.session.has_time:
+        """Say of each pair whether the later one found the cache dead; None without a clock."""
+        if not has_clock(self.session):
             return None
-        life, times = cache_life(self.session), {c.index: sent_time(self.session, c) for c in self.billed}
-        out = []
-        for a, b in self.pairs:
-            then, now = times[a.index], times[b.index]
-            out.append(then is not None and now is not None and now - then >= life)
-        return out
+        if found is not None:
+            later = (found[b.index] for _, b in self.pairs)
+            return [m is not None and m.paused for m in later]
+        life, gaps = cache_life(self.session), (pause(self.session, *pair) for pair in self.pairs)
+        return [gap is not None and gap >= life for gap in gaps]
 
 
 def _size(call: Call) -> int:
@@ -136,5 +148,8 @@ def _price(session: Session, billed: list[Call]) -> tuple[str, Price]:
     model = max(sent, key=lambda name: sent[name])
     known = price(model)
     if known is None:
-        raise BadArguments(f"Model {model or 'without a name'!r} has no price, so nothing can be weighed in dollars.")
+        raise BadArguments(
+            f"Model {model or 'without a name'!r} has no price, so nothing can be weighed in"
+            " dollars."
+        )
     return model or "", known.at(round(median(map(_size, billed))))

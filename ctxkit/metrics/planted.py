@@ -1,6 +1,8 @@
-"""Facts put into a session to see which survive, and an exact test of whether two settings keep them differently.
+"""Facts put into a session to see which survive, and an exact test of whether two settings keep
+them differently.
 
-Availability is an upper bound: what no longer stands in the context cannot be answered, what does may be missed.
+Availability is an upper bound: what no longer stands in the context cannot be answered, what does
+may be missed.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from ctxkit.messages import Edit
     from ctxkit.session import Session
 
-__all__ = ["Fact", "Verdict", "available", "facts", "mcnemar", "plant"]
+__all__ = ["Fact", "PairedVerdict", "available", "facts", "mcnemar", "plant"]
 
 Family = Literal["constraint", "decision", "reference", "superseded"]
 _SAID: dict[str, str] = {
@@ -51,10 +53,12 @@ def facts(n: int = 12, seed: int = 0) -> tuple[Fact, ...]:
 
 @of_session
 def plant(session: Session, given: Iterable[Fact], seed: int = 0, *, until: float = 0.5) -> Session:
-    """Return a recorded session in which each fact is said by the user, before a user's message in its first part.
+    """Return a recorded session in which each fact is said by the user, before a user's message in
+    its first part.
 
     Args:
-        session: a recorded session; its usage stays as it was, so the facts count as what they are estimated at.
+        session: a recorded session; its usage stays as it was, so the facts count as what they are
+            estimated at.
         given: the facts.
         seed: of the places.
         until: share of the session in which they are said.
@@ -66,10 +70,14 @@ def plant(session: Session, given: Iterable[Fact], seed: int = 0, *, until: floa
 
     path = session.path
     places = [
-        i for i, e in enumerate(path) if isinstance(e, Message) and e.role == "user" and i <= max(until * len(path), 1)
+        i
+        for i, e in enumerate(path)
+        if isinstance(e, Message) and e.role == "user" and i <= max(until * len(path), 1)
     ]
     if not places:
-        raise BadArguments(f"Session {session.id!r} has no user message in its first part to plant facts before.")
+        raise BadArguments(
+            f"Session {session.id!r} has no user message in its first part to plant facts before."
+        )
     chance = random.Random(seed)  # noqa: S311  no secret
     before: dict[int, list[Message]] = {}
     for n, fact in enumerate(given):
@@ -83,9 +91,7 @@ def plant(session: Session, given: Iterable[Fact], seed: int = 0, *, until: floa
 
 
 @of_session
-def available(
-    session: Session, given: Iterable[Fact], call: int | None = None
-) -> dict[Fact, bool]:
+def available(session: Session, given: Iterable[Fact], call: int | None = None) -> dict[Fact, bool]:
     """Return for each fact whether its word stands in what a call was shown, or would be next.
 
     Where the word is an exact value that a model is asked for, this foretells its answer: 600 of
@@ -95,7 +101,7 @@ def available(
     return {fact: fact.key in text for fact in given}
 
 
-class Verdict(NamedTuple):
+class PairedVerdict(NamedTuple):
     """Two settings over the same facts, paired: no pooling, no approximation."""
 
     both: int
@@ -103,10 +109,12 @@ class Verdict(NamedTuple):
     only_other: int
     neither: int
     p: float
-    """Two-sided exact McNemar: how likely a split as uneven as this is if both keep equally well."""
+    """Two-sided exact McNemar: how likely a split as uneven as this is if both keep
+    equally well.
+    """
 
 
-def mcnemar(one: Sequence[bool], other: Sequence[bool]) -> Verdict:
+def mcnemar(one: Sequence[bool], other: Sequence[bool]) -> PairedVerdict:
     """Return the paired exact test of two lists of outcomes, one pair a fact.
 
     Raises:
@@ -118,4 +126,6 @@ def mcnemar(one: Sequence[bool], other: Sequence[bool]) -> Verdict:
     b, c = pairs.count((True, False)), pairs.count((False, True))
     n = b + c
     tail = sum(comb(n, k) for k in range(min(b, c) + 1)) / 2**n if n else 1.0
-    return Verdict(pairs.count((True, True)), b, c, pairs.count((False, False)), min(2 * tail, 1.0))
+    return PairedVerdict(
+        pairs.count((True, True)), b, c, pairs.count((False, False)), min(2 * tail, 1.0)
+    )

@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from ctxkit.metrics.compaction import Compaction
 
 
-class Prompts:
-    """The prompts of a run without pruning: between cuts the log's, moved by what the cut before took out."""
+class QuickPrompts:
+    """The prompts of a run without pruning: between cuts the log's, moved by what the cut before
+    took out.
+    """
 
     def __init__(self, log: Log) -> None:
         self.C = log.tokens.C
@@ -24,6 +26,8 @@ class Prompts:
         return self.C[call] + cut.after - self.C[cut.call]
 
     def reaches(self, full: float, cut: Compaction, stop: int) -> int | None:
-        """Return how many calls after a cut the prompt is at least `full` again; None: not before the call `stop`."""
+        """Return how many calls after a cut the prompt is at least `full` again; None: not before
+        the call `stop`.
+        """
         found = bisect_left(self.C, full - cut.after + self.C[cut.call], cut.call, stop)
         return found - cut.call if found < stop else None

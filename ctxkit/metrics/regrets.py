@@ -1,4 +1,6 @@
-"""The best that could have been kept in the same room, with the record's future in hand: a bound."""
+"""The best that could have been kept in the same room, with the record's future in hand:
+a bound.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ctxkit.metrics.spans import tallied
+from ctxkit.metrics.time_spans import tallied
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.tools.names import looks, writes
+from ctxkit.subjects import path_of
+from ctxkit.tools.tool_names import looks, reads, writes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ctxkit.messages import ToolCall
-    from ctxkit.metrics.memories import Rows
-    from ctxkit.metrics.shown import Shown
+    from ctxkit.metrics.item_arrays import RowTimes
+    from ctxkit.metrics.tellings import Shown
 
     Ints = NDArray[np.int64]
 
@@ -27,7 +28,7 @@ its repeat).
 class Rereads:
     """The tool calls of a session, numbered by what they ask for."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RowTimes) -> None:
         keys: dict[Any, int] = {}
         session = rows.session
         told = [(at, call) for at, m in enumerate(session.messages) for call in m.tool_calls]
@@ -87,7 +88,7 @@ class Rereads:
 
 def _key(call: ToolCall) -> tuple[str, str]:
     """Two calls are the same where tool and arguments are; a read is the same where the path is."""
-    path = call.arguments.get("path") or call.arguments.get("file_path")
-    if isinstance(path, str) and "read" in call.name.lower():
+    path = path_of(call) if reads(call.name) else None
+    if path is not None:
         return call.name.lower(), path
     return call.name.lower(), call.raw or json.dumps(call.arguments, sort_keys=True, default=str)

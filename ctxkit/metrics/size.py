@@ -7,10 +7,10 @@ from warnings import warn
 
 import numpy as np
 
-from ctxkit.frames.cuts import cuts
-from ctxkit.frames.summaries import NO_MODEL
+from ctxkit.frames.recorded_cuts import cuts
+from ctxkit.frames.summary_costs import NO_MODEL
 from ctxkit.messages import Message
-from ctxkit.metrics.bills import Written
+from ctxkit.metrics.bills import WrittenSummary
 from ctxkit.metrics.compaction import Compaction
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ctxkit.engine import Run
     from ctxkit.messages import Edit
     from ctxkit.session import Session
-
 
 
 def spots_of(done: Run) -> list[Compaction]:
@@ -38,7 +37,9 @@ def spots_of(done: Run) -> list[Compaction]:
                 if size and method not in NO_MODEL:
                     usd = usage.cost_usd if usage is not None else None
                     wrote = step.written(done.log)
-                    written.append(Written(cut.call, before - then + size, before, wrote, usd))
+                    written.append(
+                        WrittenSummary(cut.call, before - then + size, before, wrote, usd)
+                    )
             before = then
         counts = len(was), len(new)
         out.append(Compaction(cut.call, first, after, *counts, summary, tuple(written), number))
@@ -62,13 +63,13 @@ def spots_in(session: Session) -> list[Compaction]:
     return out
 
 
-def _written(call: int, edit: Edit) -> Written | None:
+def _written(call: int, edit: Edit) -> WrittenSummary | None:
     size = edit.details.get("summary_tokens")
     if not size or edit.method in NO_MODEL:
         return None
     usd = edit.usage.cost_usd if edit.usage is not None else None
     wrote = edit.details.get("written_tokens", size)
-    return Written(call, edit.details["source_tokens"], edit.tokens_before or 0, wrote, usd)
+    return WrittenSummary(call, edit.details["source_tokens"], edit.tokens_before or 0, wrote, usd)
 
 
 def sent(session: Session) -> tuple[NDArray[Any], NDArray[Any]]:

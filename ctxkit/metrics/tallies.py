@@ -12,8 +12,9 @@ from ctxkit.metrics.bills import NO_LIMIT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.metrics.bills import Sheet, Written
-    from ctxkit.metrics.prompts import Sent
+    from ctxkit.metrics.bills import Sheet, WrittenSummary
+    from ctxkit.metrics.shared_prefixes import Sent
+
 
 class Bill(NamedTuple):
     """The invoice of a replay, over the calls that the record bills.
@@ -40,7 +41,7 @@ class Bill(NamedTuple):
 
 
 def bill(
-    sheet: Sheet, sent: Sent, summaries: Sequence[Written] = (), *, reuse: bool = False
+    sheet: Sheet, sent: Sent, summaries: Sequence[WrittenSummary] = (), *, reuse: bool = False
 ) -> Bill:
     """Return the invoice of a replay.
 
@@ -110,7 +111,9 @@ class Tally:
             read_price = p.input if p.cache_read is None else p.cache_read
             into += fresh * p.input + read * read_price + written * write_price
             out += output * p.output
-        read, written, fresh, _ = (sum(column) for column in zip((0,) * 4, *self._sums.values(), strict=True))
+        read, written, fresh, _ = (
+            sum(column) for column in zip((0,) * 4, *self._sums.values(), strict=True)
+        )
         return Bill(
             self.prompts,
             self.peak if self.peak >= 0 else None,
@@ -124,7 +127,9 @@ class Tally:
 
 
 class Plain:
-    """Running sums over the calls of a log that follow the one before, whatever is taken off all."""
+    """Running sums over the calls of a log that follow the one before, whatever is taken
+    off all.
+    """
 
     def __init__(self, sheet: Sheet, sizes: list[int], model: int) -> None:
         self.sheet, self._model, self._sizes = sheet, model, sizes

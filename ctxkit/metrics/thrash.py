@@ -11,13 +11,20 @@ import msgspec
 import numpy as np
 
 from ctxkit.frames.costs import Costs
-from ctxkit.frames.cuts import cuts as placed
-from ctxkit.frames.summaries import NO_MODEL
+from ctxkit.frames.recorded_cuts import cuts as placed
+from ctxkit.frames.summary_costs import NO_MODEL
 from ctxkit.messages import Message
-from ctxkit.metrics.bills import Sheet, Written
-from ctxkit.metrics.compaction import NO_PROGRESS, Compaction, Verdict, felt, longest, verdicts
-from ctxkit.metrics.compaction import Sizes as Prompts
-from ctxkit.metrics.memories import Rows
+from ctxkit.metrics.bills import Sheet, WrittenSummary
+from ctxkit.metrics.compaction import (
+    NO_PROGRESS,
+    Compaction,
+    PromptList,
+    felt,
+    longest,
+    thrashes,
+    verdicts,
+)
+from ctxkit.metrics.item_arrays import RowTimes
 from ctxkit.metrics.rereads import Rereads
 from ctxkit.metrics.shown import shown_in
 from ctxkit.metrics.size import sent, spots_in
@@ -35,8 +42,30 @@ __all__ = ["Judged", "Thrash", "compactions", "cuts", "spiral", "thrash"]
 class Judged(msgspec.Struct, frozen=True):
     """One compaction, as its calls felt it. Sizes are tokens of the prompt; None: not known."""
 
-    what: Compaction
-    verdict: Verdict
+    compaction: int
+    """Its number, as ``frame(per="compaction")`` counts; of several before a call the last."""
+    call: int
+    """The first call that was shown its outcome."""
+    before: int
+    """The prompt without it; in a record the last one before."""
+    after: int
+    """What that came down to."""
+    savings: float
+    """Share of the tokens that it saved; 0 or less: it made the prompt larger."""
+    written: tuple[WrittenSummary, ...]
+    """The summaries that a model wrote for it."""
+    interval: int | None
+    """Calls until the next one; None for the last."""
+    refill_3: float | None
+    """Share of the freed tokens that was full again three calls later; above 1: fuller."""
+    refill_10: float | None
+    """The same ten calls later."""
+    rebound_calls: int | None
+    """Calls until the prompt was back at three quarters of its size; None: it never was."""
+    pays_after: float | None
+    """Requests after which it has paid for itself (see `breakeven`); None without a price."""
+    unpaid: bool | None
+    """True where the next one came before that; None where it cannot be said."""
     minutes: float | None
     """Until the next one."""
     rebound_minutes: float | None
@@ -46,67 +75,12 @@ class Judged(msgspec.Struct, frozen=True):
     reorientation: int | None
     """Tool calls from it to the first that writes; None where none did."""
 
-    @property
-    def compaction(self) -> int:
-        """Its number, as ``frame(per="compaction")`` counts; of several before a call the last."""
-        return self.what.number
-
-    @property
-    def call(self) -> int:
-        """The first call that was shown its outcome."""
-        return self.what.call
-
-    @property
-    def before(self) -> int:
-        """The prompt without it; in a record the last one before."""
-        return self.what.before
-
-    @property
-    def after(self) -> int:
-        """What that came down to."""
-        return self.what.after
-
-    @property
-    def savings(self) -> float:
-        """Share of the tokens that it saved; 0 or less: it made the prompt larger."""
-        return self.what.savings
-
-    @property
-    def interval(self) -> int | None:
-        """Calls until the next one; None for the last."""
-        return self.verdict.interval
-
-    @property
-    def refill_3(self) -> float | None:
-        """Share of the freed tokens that was full again three calls later; above 1: fuller."""
-        return self.verdict.refill_3
-
-    @property
-    def refill_10(self) -> float | None:
-        """The same ten calls later."""
-        return self.verdict.refill_10
-
-    @property
-    def rebound_calls(self) -> int | None:
-        """Calls until the prompt was back at three quarters of its size; None: it never was."""
-        return self.verdict.rebound
-
-    @property
-    def pays_after(self) -> float | None:
-        """Requests after which it has paid for itself (see `breakeven`); None without a price."""
-        return self.verdict.pays_after
-
-    @property
-    def unpaid(self) -> bool | None:
-        """True where the next one came before that; None where it cannot be said."""
-        return self.verdict.unpaid
-
 
 class Thrash(msgspec.Struct, frozen=True):
     """The cuts of a session, summed up. Shares are 0..1; None: no cut can say."""
 
     cuts: tuple[Judged, ...]
-    unpaid_cuts_n: int
+    unpaid_cuts_n: int | None
     anti_thrash: float | None
     """1 less the share of unpaid cuts, over those that can be said to be paid or not."""
     refill: float | None
@@ -118,6 +92,8 @@ class Thrash(msgspec.Struct, frozen=True):
     reread_rate: float | None
     reorientation: float | None
     """Median tool calls to the first write."""
+    thrash: bool
+    """As the column of a score: three cuts in a row without progress, or most did not pay."""
 
 
 @of_session
@@ -125,15 +101,17 @@ def thrash(session: Session, *, anchored: Sizes | None = None) -> Thrash:
     """Return how the compactions of a session or a replay held, per cut and summed up."""
     every = cuts(session, anchored=anchored)
     told = [c.unpaid for c in every if c.unpaid is not None]
+    run = longest([c.savings < NO_PROGRESS for c in every])
     return Thrash(
         cuts=every,
-        unpaid_cuts_n=sum(told),
+        unpaid_cuts_n=sum(told) if told or len(every) < 2 else None,
         anti_thrash=1 - fmean(told) if told else None,
         refill=_mean([c.refill_10 for c in every]),
         rebound_calls=_median([c.rebound_calls for c in every]),
-        no_progress_run=longest([c.savings < NO_PROGRESS for c in every]),
+        no_progress_run=run,
         reread_rate=_mean([c.reread_rate for c in every]),
         reorientation=_median([c.reorientation for c in every]),
+        thrash=thrashes(run, told),
     )
 
 
@@ -156,16 +134,17 @@ def cuts(
     origin, anchored = session.origin or session, anchored or sizes(session.origin or session)
     every, prompts = compactions(session, anchored)
     found = felt(every, len(prompts))
-    told = verdicts(found, Prompts(prompts), sheet or Sheet.of(origin, anchored))
-    rows = Rows(session)
+    told = verdicts(found, PromptList(prompts), sheet or Sheet.of(origin, anchored))
+    rows = RowTimes(session)
     shown, rereads = shown_in(rows, session), Rereads(rows)
     out = []
     for cut, verdict in zip(found, told, strict=True):
         end = None if verdict.interval is None else cut.call + verdict.interval
-        full = None if verdict.rebound is None else cut.call + verdict.rebound
+        full = None if verdict.rebound_calls is None else cut.call + verdict.rebound_calls
         minutes = _minutes(session, cut.call, end), _minutes(session, cut.call, full)
         after = rereads.after(shown, cut.call) if cut.call else (None, None)
-        out.append(Judged(cut, verdict, *minutes, *after))
+        was = cut.number, cut.call, cut.before, cut.after, cut.savings, cut.written
+        out.append(Judged(*was, *verdict, *minutes, *after))
     return tuple(out)
 
 
@@ -197,11 +176,11 @@ def _recorded(session: Session, anchored: Sizes, prompts: list[int]) -> list[Com
     out, shown, at = [], list[Message](), 0
     for call, (number, position, edits) in one.items():
         before = next((p for p in reversed(prompts[:call]) if p), None)
-        was, source = shown, dict[int, int]()
+        was, source = shown, dict[int, int]()  # an edit leaves `was` as it is: it makes a new list
         for entry in session.path[at : position + 1]:
             if isinstance(entry, Message):
-                shown = [*shown, entry] if entry.visible else shown
-                was = was if source else shown
+                if entry.visible:
+                    shown.append(entry)
                 continue
             targets = set(entry.targets)
             source[id(entry)] = sum(anchored.of(m) for m in shown if m.id in targets)
@@ -234,9 +213,9 @@ def _since(session: Session, anchored: Sizes, position: int, call: int) -> int:
     return sum(anchored.of(m) for m in new if isinstance(m, Message) and m.visible)
 
 
-def _written(  # noqa: PLR0917  the fields of `Written`
+def _written(  # noqa: PLR0917  the fields of `WrittenSummary`
     session: Session, edit: Edit, call: int, source: int, prompt: int, size: int
-) -> Written | None:
+) -> WrittenSummary | None:
     """Return the summary of an edit as a replay has it: made from what went, by one more call."""
     if edit.kind != "summarised" or not edit.inserted or edit.method in NO_MODEL:
         return None
@@ -244,7 +223,7 @@ def _written(  # noqa: PLR0917  the fields of `Written`
     if edit.usage is not None:
         model = edit.model or session.model
         usd, _ = Costs().cost(Message(role="assistant", usage=edit.usage), model)
-    return Written(call, source, prompt, size, usd)
+    return WrittenSummary(call, source, prompt, size, usd)
 
 
 def _minutes(session: Session, call: int, following: int | None) -> float | None:

@@ -16,9 +16,9 @@ from ctxkit.errors import BadArguments
 from ctxkit.markup import escape
 from ctxkit.metrics.ceilings import Ceiling, Ceilings
 from ctxkit.metrics.indexes import Index
-from ctxkit.metrics.memories import Memory
+from ctxkit.metrics.item_arrays import ItemArrays
 from ctxkit.metrics.paces import Pace
-from ctxkit.metrics.stays import Risk, Stays, stays
+from ctxkit.metrics.unremovable import Risk, Unremovable, stays
 from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ _HEADS = ("tokens", "requests between", "a request", "at stake")
 
 
 class When(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer and what it rests on. Sizes are tokens, prices dollars a token; None: the log cannot say."""
+    """The answer and what it rests on. Sizes are tokens, prices dollars a token; None: the log
+    cannot say.
+    """
 
     session: str
     model: str
@@ -49,24 +51,30 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
     read_price: float
     write_price: float
     carry_price: float
-    """What a token costs that is carried for one more request: mostly read, but written again after a pause."""
+    """What a token costs that is carried for one more request: mostly read, but written again after
+    a pause.
+    """
     missed: float | None
     """Share of what is carried that the cache did not find again, compactions left out."""
     cold_every: float | None
     """Mean number of calls until the next one that finds the cache dead; infinite: none did."""
     wait_at_most: float
-    """For how many calls a due compaction may wait for a cold one before waiting costs more than it saves."""
+    """For how many calls a due compaction may wait for a cold one before waiting costs more than it
+    saves.
+    """
     best: int
     """The size at which a compaction is cheapest among those that put little more at stake than the
     window does, at most the window.
     """
     low: int
-    """The smallest such size at which a request costs at most `NEAR` times as much as at the best."""
+    """The smallest such size at which a request costs at most `NEAR` times as much as at
+    the best.
+    """
     high: int
     """The largest."""
     cheapest: int
     """The size that is best in dollars alone, whatever it loses."""
-    stays: Stays
+    stays: Unremovable
     """What no compaction can take out."""
     most_loss: float | None
     """The share of what is used again that may be at stake; None: that cannot be said."""
@@ -87,9 +95,15 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
     def sentences(self) -> tuple[str, ...]:
         """Return the answer in plain words."""
         return (
-            f"A request adds {self.growth:,.0f} tokens; a compaction leaves {self.floor:,} ({self.floor_source}).",
+            (
+                f"A request adds {self.growth:,.0f} tokens; a compaction leaves {self.floor:,}"
+                f" ({self.floor_source})."
+            ),
             self._ceiling(),
-            f"There a compaction costs {_usd(self.reset_usd)} and has paid for itself after {_calls(self.pays_after)}.",
+            (
+                f"There a compaction costs {_usd(self.reset_usd)} and has paid for itself after"
+                f" {_calls(self.pays_after)}."
+            ),
             f"Floor: {self.stays.total:,} must stay ({self.stays}).",
             f"1,000 tokens more kept cost {_usd(self.kept_usd)} a request.",
             self._waiting(),
@@ -105,8 +119,8 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
         alone, most = at.get("dollars alone"), self.most_loss
         if alone is not None and most is not None:
             told += (
-                f". In dollars alone {self.cheapest:,}, but there {alone:.0%} of what is used again "
-                f"would be taken before its use (at most {most:.0%} may be)"
+                f". In dollars alone {self.cheapest:,}, but there {alone:.0%} of what is used again"
+                f" would be taken before its use (at most {most:.0%} may be)"
             )
         return told + "."
 
@@ -117,22 +131,29 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
                 "be said."
             )
         if isinf(self.cold_every):
-            return "Pauses: none was longer than the cache lives, so there is no cold call to wait for."
+            return (
+                "Pauses: none was longer than the cache lives, so there is no cold call to wait"
+                " for."
+            )
         verdict = "wait for it" if self.wait else "do not wait"
         return (
-            f"Pauses: the next cold call is {_calls(self.cold_every)} away on average, and waiting pays for up to "
-            f"{_calls(self.wait_at_most)}: {verdict}."
+            f"Pauses: the next cold call is {_calls(self.cold_every)} away on average, and waiting"
+            f" pays for up to {_calls(self.wait_at_most)}: {verdict}."
         )
 
     def assumptions(self) -> str:
         """Return what the figures rest on."""
-        lost = "nothing, as no cache split and no times are known" if self.missed is None else f"{self.missed:.1%}"
+        lost = (
+            "nothing, as no cache split and no times are known"
+            if self.missed is None
+            else f"{self.missed:.1%}"
+        )
         return (
-            f"Prices of {self.model}; window {self.window:,} ({self.window_source}). Of what is carried the cache "
-            f"missed {lost}. Growth is taken as even and the trajectory as recorded; the summary's call sends what it "
-            "summarises. What is taken before its use is at stake: a summary may still say it. "
-            f"One session carries this, {self.session}: ask others, or advise for many."
-            + "".join(f" Note: {note}" for note in self.notes)
+            f"Prices of {self.model}; window {self.window:,} ({self.window_source}). Of what is"
+            f" carried the cache missed {lost}. Growth is taken as even and the trajectory as"
+            " recorded; the summary's call sends what it summarises. What is taken before its use"
+            f" is at stake: a summary may still say it. One session carries this, {self.session}:"
+            " ask others, or advise for many." + "".join(f" Note: {note}" for note in self.notes)
         )
 
     def __repr__(self) -> str:
@@ -156,7 +177,8 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
         return (
             '<div class="ctxkit-when" style="color:var(--jp-content-font-color1,inherit)"><ul>'
             + "".join(f"<li>{escape(s)}</li>" for s in self.sentences())
-            + f'</ul><table style="border-collapse:collapse"><thead><tr><th scope="col" {left}>ceiling</th>{heads}</tr>'
+            + '</ul><table style="border-collapse:collapse"><thead><tr><th scope="col"'
+            f" {left}>ceiling</th>{heads}</tr>"
             f"</thead><tbody>{rows}</tbody></table><p>{escape(self.assumptions(), 1500)}</p></div>"
         )
 
@@ -167,7 +189,7 @@ def when(
     *,
     floor: int | None = None,
     summary_tokens: int | None = None,
-    memory: Memory | None = None,
+    memory: ItemArrays | None = None,
 ) -> When:
     """Return at which size to compact, to which, and whether to wait for a pause.
 
@@ -178,12 +200,12 @@ def when(
     pause what is carried is written again.
 
     Two things bound it. The floor is at least what must stay (`stays.stays`: system and tools, the
-    last turn, the items needed later). And the ceiling puts at most `MORE_LOSS` more of what is used
-    again at stake than compacting at the window does, by replays of the record that compact at that
-    size to that floor (`stays.Risk`).
+    last turn, the items needed later). And the ceiling puts at most `MORE_LOSS` more of what is
+    used again at stake than compacting at the window does, by replays of the record that compact at
+    that size to that floor (`stays.Risk`).
 
-    A due compaction may wait for a cold call for ``(p_w - p_r) s / (p_r (h - s) - p_w g)`` calls, so
-    many extra reads cost what writing the floor twice would; but no longer than to the next
+    A due compaction may wait for a cold call for ``(p_w - p_r) s / (p_r (h - s) - p_w g)`` calls,
+    so many extra reads cost what writing the floor twice would; but no longer than to the next
     compaction, nor past the window.
 
     Args:
@@ -194,13 +216,15 @@ def when(
         memory: the items of the session, where they are known.
 
     Raises:
-        BadArguments: the log has no usage or no price, its prompts do not grow, or the floor is no
-            smaller than the window.
+        BadArguments: the log has no usage or no price, its prompts do not grow, the floor is no
+            smaller than the window, or the summary is negative.
     """
     pace = Pace(session)
-    summary = summary_tokens or pace.summary
+    summary = pace.summary if summary_tokens is None else summary_tokens
+    if summary < 0:
+        raise BadArguments(f"A summary has 0 tokens or more, not {summary:,}.")
     if memory is None and session.has_text:
-        memory = Memory(session, Index(pace.anchored))
+        memory = ItemArrays(session, Index(pace.anchored))
     must = stays(session, pace.anchored, memory)
     kept, source = _floor(pace, must, summary) if floor is None else (floor, "given")
     window, window_source = pace.window
@@ -265,7 +289,7 @@ def _bounded(risk: Risk | None, cheapest: int, window: int) -> tuple[float | Non
     return most, cheapest if fits else risk.least(cheapest, window, most)
 
 
-def _floor(pace: Pace, must: Stays, summary: int) -> tuple[int, str]:
+def _floor(pace: Pace, must: Unremovable, summary: int) -> tuple[int, str]:
     """Return what a compaction leaves, and who says so: no less than what must stay."""
     kept, source = pace.floor(summary)
     return (kept, source) if kept >= must.total else (must.total, "what must stay")
@@ -280,4 +304,10 @@ def _usd(value: float) -> str:
 
 
 def _calls(value: float) -> str:
-    return "any number of calls" if isinf(value) else f"{value:,.0f} calls" if value >= 10 else f"{value:,.1f} calls"
+    return (
+        "any number of calls"
+        if isinf(value)
+        else f"{value:,.0f} calls"
+        if value >= 10
+        else f"{value:,.1f} calls"
+    )

@@ -19,7 +19,7 @@ from ctxkit.metrics.meaning import missing, values
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ctxkit.metrics.items import Found
+    from ctxkit.metrics.items import FoundItem
 
 COMMON = 0.6
 """Share of the words of the shorter sentence that both must have."""
@@ -42,7 +42,7 @@ _EMPTY = frozenset(
 """Words that say nothing of what a rule is about; those that forbid are looked at apart."""
 
 
-class Rule(NamedTuple):
+class WordedRule(NamedTuple):
     """What a sentence is about."""
 
     stems: frozenset[str]
@@ -51,10 +51,12 @@ class Rule(NamedTuple):
     forbids: bool
 
 
-def rule(sentence: str) -> Rule:
-    """Return what a sentence is about: words by their beginnings, values, and whether it forbids."""
+def rule(sentence: str) -> WordedRule:
+    """Return what a sentence is about: words by their beginnings, values, and whether it
+    forbids.
+    """
     words = _WORD.findall(sentence.lower())
-    return Rule(
+    return WordedRule(
         frozenset(w[:5] for w in words if w not in _EMPTY),
         values(sentence),
         _FORBIDS.search(sentence) is not None,
@@ -68,7 +70,7 @@ class Wordings:
         given: items that are rules, each with a number.
     """
 
-    def __init__(self, given: Iterable[tuple[int, Found]]) -> None:
+    def __init__(self, given: Iterable[tuple[int, FoundItem]]) -> None:
         self._rules = {number: rule(found.text) for number, found in given}
         self._known: dict[str, tuple[int, ...]] = {}
         self._by_stem: dict[str, list[int]] = {}

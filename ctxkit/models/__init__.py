@@ -1,1 +1,3 @@
-"""A model as a callable: scripted, any provider through LiteLLM, a local file; and the table of overflow messages."""
+"""A model as a callable: scripted, any provider through LiteLLM, a local file; and the table of
+overflow messages.
+"""

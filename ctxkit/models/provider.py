@@ -1,4 +1,6 @@
-"""Any provider through LiteLLM, which is imported at the first call and kept from the network and from debug noise."""
+"""Any provider through LiteLLM, which is imported at the first call and kept from the network and
+from debug noise.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from msgspec.structs import replace
 from ctxkit.errors import ModelError
 from ctxkit.messages import Message  # noqa: TC001  a value in a public signature
 from ctxkit.models import keys
-from ctxkit.models.chat import from_chat, thinks_unsigned, to_chat, to_tools, usage_of, with_cache_marks
+from ctxkit.models.chat import (
+    from_chat,
+    thinks_unsigned,
+    to_chat,
+    to_tools,
+    usage_of,
+    with_cache_marks,
+)
 from ctxkit.models.gather import FULL, calls_of, ended, told_usage
 from ctxkit.models.model import Delta, Emit, Request
 from ctxkit.models.overflow import is_overflow, window_in
@@ -51,14 +60,22 @@ def load_litellm() -> ModuleType:
     if tiktoken_folder is not None:
         os.environ["TIKTOKEN_CACHE_DIR"] = tiktoken_folder
     litellm.suppress_debug_info = True
-    warnings.filterwarnings("ignore", "Pydantic serializer warnings", UserWarning)  # of its own usage, at each reply
+    warnings.filterwarnings(
+        "ignore", "Pydantic serializer warnings", UserWarning
+    )  # of its own usage, at each reply
     return litellm  # type: ignore[no-any-return]
 
 
 def anthropic_clearing(
-    *, trigger: int = 100_000, keep: int = 3, clear_at_least: int | None = None, exclude: tuple[str, ...] = ()
+    *,
+    trigger: int = 100_000,
+    keep: int = 3,
+    clear_at_least: int | None = None,
+    exclude: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Return Anthropic's own clearing of old tool results, for `server_edits` (defaults of its documentation)."""
+    """Return Anthropic's own clearing of old tool results, for `server_edits` (defaults of its
+    documentation).
+    """
     edit: dict[str, Any] = {
         "type": "clear_tool_uses_20250919",
         "trigger": {"type": "input_tokens", "value": trigger},
@@ -77,14 +94,17 @@ def openai_compaction(*, threshold: int) -> list[dict[str, Any]]:
 
 
 class Provider:
-    """A model behind LiteLLM's name for it (`anthropic/claude-sonnet-4-5`, `ollama_chat/qwen3:4b`, `openai/gpt-5`).
+    """A model behind LiteLLM's name for it (`anthropic/claude-sonnet-4-5`, `ollama_chat/qwen3:4b`,
+    `openai/gpt-5`).
 
     Args:
         name: LiteLLM's model string.
         attempts: how often it is asked where it is full or fails; an overflow is never retried.
         pause: seconds before the first retry; see `Patience`.
-        cache_marks: send prompt-cache marks where the provider wants them (Anthropic and its hosts).
-        server_edits: the provider's own context management, from `anthropic_clearing` or `openai_compaction`.
+        cache_marks: send prompt-cache marks where the provider wants them (Anthropic and its
+            hosts).
+        server_edits: the provider's own context management, from `anthropic_clearing` or
+            `openai_compaction`.
         context_window: the limit; None: from the table of prices.
         silence: seconds without a word after which the provider is given up.
         patience: how long it is waited for, in place of `attempts` and `pause`.
@@ -110,7 +130,11 @@ class Provider:
         self.context_window = context_window
         self._patience = patience or Patience(attempts=attempts, pause=pause)
         self._marks = cache_marks
-        self._server_edits, self._options, self._silence = server_edits, dict(options or {}), silence
+        self._server_edits, self._options, self._silence = (
+            server_edits,
+            dict(options or {}),
+            silence,
+        )
 
     def __repr__(self) -> str:
         return f"Provider({self.name!r})"
@@ -119,7 +143,8 @@ class Provider:
         """Stream a reply.
 
         Raises:
-            ModelError: no key, an overflow (`overflow=True`), or the provider's refusal, without any key in it.
+            ModelError: no key, an overflow (`overflow=True`), or the provider's refusal, without
+                any key in it.
         """
         keys.check(self.name, self._options)
         if "litellm" not in sys.modules:
@@ -164,7 +189,9 @@ class Provider:
         text = redact(str(error).partition("\nTraceback")[0])[:1000]
         overflow = is_overflow(error)
         if _ERROR in text:
-            return ModelError(f"{self.name} broke the reply off with an error of its own.", again=True)
+            return ModelError(
+                f"{self.name} broke the reply off with an error of its own.", again=True
+            )
         if failure is None:
             window = window_in(str(error)) if overflow else None
             return ModelError(f"{self.name}: {text}", overflow=overflow, window=window)
@@ -178,7 +205,9 @@ class Provider:
         if self.name.split("/")[0] in {p["provider"] for p in litellm.custom_provider_map or ()}:
             return
         missing = litellm.validate_environment(self.name).get("missing_keys") or []
-        lacks = [name for name in missing if name.endswith("_API_KEY")]  # addresses have defaults, clouds other ways
+        lacks = [
+            name for name in missing if name.endswith("_API_KEY")
+        ]  # addresses have defaults, clouds other ways
         if lacks:
             raise ModelError(keys.needed(self.name, lacks))
 
@@ -187,7 +216,8 @@ class Provider:
         return "claude" in self.name or "anthropic" in self.name
 
     def _room_to_think(self, litellm: ModuleType, options: Mapping[str, Any]) -> int:
-        """Return `max_tokens` with thinking, which is part of it: the model's own limit where none was asked for.
+        """Return `max_tokens` with thinking, which is part of it: the model's own limit where none
+        was asked for.
 
         LiteLLM would leave 4,096 tokens for the answer, and cut a longer tool call in the middle.
         """
@@ -206,7 +236,12 @@ class Provider:
         messages = to_chat(request.messages, signed_by=name if claude else None)
         if self._marks and claude:
             messages = with_cache_marks(messages)
-        options = {**self._options, "stream": True, "stream_options": {"include_usage": True}, "num_retries": 0}
+        options = {
+            **self._options,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "num_retries": 0,
+        }
         if claude and thinks_unsigned(messages):
             options = {k: v for k, v in options.items() if k not in _THINKING}
         if request.tools:
@@ -215,12 +250,23 @@ class Provider:
             options["max_tokens"] = request.max_output_tokens
         if claude and any(k in options for k in _THINKING):
             options["max_tokens"] = self._room_to_think(litellm, options)
-        if self.name.startswith("openai/") and "api_base" in options and not os.environ.get("OPENAI_API_KEY"):
-            options.setdefault("api_key", "none")  # a server of one's own asks for none, its client insists on one
+        if (
+            self.name.startswith("openai/")
+            and "api_base" in options
+            and not os.environ.get("OPENAI_API_KEY")
+        ):
+            options.setdefault(
+                "api_key", "none"
+            )  # a server of one's own asks for none, its client insists on one
         if self._server_edits is not None:
-            options |= {"context_management": self._server_edits, "allowed_openai_params": ["context_management"]}
+            options |= {
+                "context_management": self._server_edits,
+                "allowed_openai_params": ["context_management"],
+            }
             if name.startswith("openai/") and not name.startswith(_RESPONSES):
-                name = _RESPONSES + name.removeprefix("openai/")  # its Chat Completions know no such thing
+                name = _RESPONSES + name.removeprefix(
+                    "openai/"
+                )  # its Chat Completions know no such thing
         chunks, loop, started = [], asyncio.get_running_loop(), time.time()
         async with asyncio.timeout(self._silence) as waiting:
             stream = await litellm.acompletion(model=name, messages=messages, **options)
@@ -230,7 +276,9 @@ class Provider:
                 chunks.append(chunk)
                 _say(chunk, emit)
         ended = time.time()
-        reply = self._reply(litellm.stream_chunk_builder(chunks, messages=messages), stream, chunks, raw)
+        reply = self._reply(
+            litellm.stream_chunk_builder(chunks, messages=messages), stream, chunks, raw
+        )
         return replace(reply, time=ended, latency=max(ended - max(started, _sent(stream)), 0.0))
 
     def _reply(self, response: Any, stream: Any, chunks: list[Any], raw: Raw) -> Message:
@@ -241,7 +289,9 @@ class Provider:
         ended(self.name, stream, data, calls, finished=raw.finish, word=raw.word)
         known = told_usage(stream, chunks) and raw.usage is not False
         usage = usage_of(data.get("usage")) if known else None
-        if usage is not None and self._claude:  # Anthropic tells none: what stands there LiteLLM counted
+        if (
+            usage is not None and self._claude
+        ):  # Anthropic tells none: what stands there LiteLLM counted
             usage = replace(usage, reasoning_tokens=None)
         message = {**choice["message"], "tool_calls": calls}
         stop = "length" if raw.word in FULL else choice.get("finish_reason")

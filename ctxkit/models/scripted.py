@@ -1,4 +1,6 @@
-"""A model that reads its replies from a session: deterministic, offline, and it says so. The tools really run."""
+"""A model that reads its replies from a session: deterministic, offline, and it says so. The tools
+really run.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,10 @@ Turn = tuple[Message, ...]
 class Scripted:
     """Replays a script's replies, keyed to the turn and the step, not to the number of messages.
 
-    Usage is counted, as a provider would bill it: the part of the prompt that begins like the prompt before is read
-    from the cache while that is younger than `cache_life`, the rest is written to it. Past the last turn, and past
-    the last reply of a turn, it answers that the script is over or that the turn is done.
+    Usage is counted, as a provider would bill it: the part of the prompt that begins like the
+    prompt before is read from the cache while that is younger than `cache_life`, the rest is
+    written to it. Past the last turn, and past the last reply of a turn, it answers that the script
+    is over or that the turn is done.
 
     Args:
         turns: the replies of each turn.
@@ -64,7 +67,10 @@ class Scripted:
 
         prompt = self._prompt_tokens(request)
         if self.context_window is not None and prompt > self.context_window:
-            raise ModelError(f"prompt is too long: {prompt} tokens > {self.context_window} maximum", overflow=True)
+            raise ModelError(
+                f"prompt is too long: {prompt} tokens > {self.context_window} maximum",
+                overflow=True,
+            )
         reply = self.reply(request.turn, request.step)
         await self._stream(reply, emit)
         usage = self._bill(request, prompt, reply)
@@ -108,13 +114,17 @@ class Scripted:
             elif isinstance(part, ToolCall):
                 emit(Delta("tool_call", part.name))
             elif isinstance(part, Text):
-                for word in part.text.splitlines(keepends=True) if not self._pause else part.text.split(" "):
+                for word in (
+                    part.text.splitlines(keepends=True) if not self._pause else part.text.split(" ")
+                ):
                     emit(Delta("text", word if not self._pause else word + " "))
                     await asyncio.sleep(self._pause)
 
 
 def turns_of(messages: Sequence[Message]) -> tuple[Turn, ...]:
-    """Return the replies of a conversation, turn by turn: a turn begins at an input that follows a reply."""
+    """Return the replies of a conversation, turn by turn: a turn begins at an input that follows a
+    reply.
+    """
     turns: list[list[Message]] = []
     for message in messages:
         if message.role == "user" and (not turns or turns[-1]):

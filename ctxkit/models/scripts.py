@@ -1,6 +1,8 @@
-"""Two scripts of our own for the scripted model: a short tour of the tools, and an audit long enough to compact twice.
+"""Two scripts of our own for the scripted model: a short tour of the tools, and an audit long
+enough to compact twice.
 
-They are written as code: every file they read they have written before, in a scratch folder, so their tools really run.
+They are written as code: every file they read they have written before, in a scratch folder, so
+their tools really run.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ class _Writer:
 def _reply(parts: tuple[Part, ...], *more: Part) -> Message:
     every = (*parts, *more)
     return Message(
-        role="assistant", parts=every, stop="tool" if any(isinstance(p, ToolCall) for p in every) else "stop"
+        role="assistant",
+        parts=every,
+        stop="tool" if any(isinstance(p, ToolCall) for p in every) else "stop",
     )
 
 
@@ -71,12 +75,23 @@ def tour() -> Script:
         ),
         (
             w.ask("Where is the constant?", "search", pattern=r"9 / 5", path="."),
-            w.ask("Water freezes at 32 °F, not 30.", "patch_file", path="heat.py", old="+ 30", new="+ 32"),
+            w.ask(
+                "Water freezes at 32 °F, not 30.",
+                "patch_file",
+                path="heat.py",
+                old="+ 30",
+                new="+ 32",
+            ),
             w.ask("", "read_file", path="heat.py", start=4),
             say("The constant was 30 and is 32 now: 0 °C is 32 °F."),
         ),
         (
-            w.ask("", "write_file", path="NOTES.md", content="# Notes\n\n- heat.py: constant mended (30 -> 32)\n"),
+            w.ask(
+                "",
+                "write_file",
+                path="NOTES.md",
+                content="# Notes\n\n- heat.py: constant mended (30 -> 32)\n",
+            ),
             say("I wrote down in `NOTES.md` what was mended."),
         ),
     ]
@@ -93,7 +108,9 @@ _ROWS = 90
 
 
 def _ledger(region: str, random: Random) -> tuple[str, str]:
-    """Return a ledger of a region, and the id of the one row whose amount is negative by mistake."""
+    """Return a ledger of a region, and the id of the one row whose amount is negative by
+    mistake.
+    """
     rows = ["id,day,account,amount_cents,currency,note"]
     wrong = random.randrange(20, _ROWS - 10)
     found = ""
@@ -110,10 +127,17 @@ def _ledger(region: str, random: Random) -> tuple[str, str]:
 
 
 def audit() -> Script:
-    """Return the long script: a ledger a turn is written, read, searched and mended; the last turn needs the first."""
+    """Return the long script: a ledger a turn is written, read, searched and mended; the last turn
+    needs the first.
+    """
     random = Random(20)  # noqa: S311  a script, not a secret
     w = _Writer("audit")
-    prompts = ["Audit the regional ledgers one by one. Never change the column order, and note every id that you mend."]
+    prompts = [
+        (
+            "Audit the regional ledgers one by one. Never change the column order, and note every"
+            " id that you mend."
+        )
+    ]
     turns: list[Turn] = []
     mended: list[str] = []
     for region in _REGIONS:
@@ -124,21 +148,42 @@ def audit() -> Script:
         path = f"ledgers/{region}.csv"
         turns.append(
             (
-                w.ask(f"The ledger of {region} came as text; keep it.", "write_file", path=path, content=text),
+                w.ask(
+                    f"The ledger of {region} came as text; keep it.",
+                    "write_file",
+                    path=path,
+                    content=text,
+                ),
                 w.ask("Read it as it stands on disk.", "read_file", path=path),
-                w.ask("Amounts are cents and never negative.", "search", pattern=r",-\d+,", path="ledgers"),
+                w.ask(
+                    "Amounts are cents and never negative.",
+                    "search",
+                    pattern=r",-\d+,",
+                    path="ledgers",
+                ),
                 w.ask(f"{wrong} has the wrong sign.", "patch_file", path=path, old=line, new=right),
                 w.ask("Check the row.", "search", pattern=wrong, path="ledgers"),
-                say(f"{region}: one row had the wrong sign, {wrong}; mended. The column order is unchanged."),
+                say(
+                    f"{region}: one row had the wrong sign, {wrong}; mended. The column order is"
+                    " unchanged."
+                ),
             )
         )
         prompts.append("Go on with the next ledger.")
     note = "# Mended\n\n" + "".join(f"- {i}\n" for i in mended)
     turns.append(
         (
-            w.ask("The user wanted every mended id noted.", "write_file", path="MENDED.md", content=note),
+            w.ask(
+                "The user wanted every mended id noted.",
+                "write_file",
+                path="MENDED.md",
+                content=note,
+            ),
             w.ask("", "search", pattern=r",-\d+,", path="ledgers"),
-            say(f"All {len(mended)} ledgers are mended; `MENDED.md` names them, {mended[0]} to {mended[-1]}."),
+            say(
+                f"All {len(mended)} ledgers are mended; `MENDED.md` names them, {mended[0]} to"
+                f" {mended[-1]}."
+            ),
         )
     )
     prompts[-1] = "Now write the list of all ids that you mended."
@@ -155,5 +200,8 @@ def script(name: str) -> Script:
         BadArguments: there is no such script.
     """
     if name not in SCRIPTS:
-        raise BadArguments(f"There is no script {name!r}; there are {', '.join(SCRIPTS)}.{did_you_mean(name, SCRIPTS)}")
+        raise BadArguments(
+            f"There is no script {name!r}; there are"
+            f" {', '.join(SCRIPTS)}.{did_you_mean(name, SCRIPTS)}"
+        )
     return SCRIPTS[name]()

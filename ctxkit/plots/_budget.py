@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ctxkit.amounts import counted
 from ctxkit.errors import BadArguments
 from ctxkit.frames import frame
-from ctxkit.plots.axes import Axes, Limit, Mark, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
+from ctxkit.plots.chart_words import noted
 from ctxkit.plots.palette import STOP, WARN
-from ctxkit.plots.words import noted
+from ctxkit.plots.traces import Limit, Mark, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,7 +29,7 @@ _NOT_AN_AGENT = "system"
 """fuseraft's name for its compaction markers, which are no turns."""
 
 
-class Agent(NamedTuple):
+class AgentSums(NamedTuple):
     """One agent's running sum, turn by turn."""
 
     name: str
@@ -38,18 +40,19 @@ class Agent(NamedTuple):
     """0 where the log has none."""
 
 
-class Budget(NamedTuple):
+class BudgetFigure(NamedTuple):
     """What the chart shows."""
 
-    agents: tuple[Agent, ...]
+    agents: tuple[AgentSums, ...]
     compactions: tuple[float, ...]
     """Places on the axis of turns, between the turn after which one fired and the next."""
     warn_at: int | None
     cutover_at: int | None
 
 
-def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> Budget:
-    """Return the running sums of every agent, from sessions, a turn frame, or a frame of snapshots with its markers.
+def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> BudgetFigure:
+    """Return the running sums of every agent, from sessions, a turn frame, or a frame of snapshots
+    with its markers.
 
     The thresholds are those of the first row that has one, as in fuseraft's own chart.
 
@@ -70,21 +73,25 @@ def budget_data(of: Session | Iterable[Session] | pd.DataFrame) -> Budget:
     for code, name in enumerate(names):
         rows = np.flatnonzero(known & (codes == code))
         if len(rows):
-            columns = (np.nan_to_num(c[rows]).astype(np.int64) for c in (turn, cumulative, inputs, outputs))
-            agents.append(Agent(name, *columns))
+            columns = (
+                np.nan_to_num(c[rows]).astype(np.int64) for c in (turn, cumulative, inputs, outputs)
+            )
+            agents.append(AgentSums(name, *columns))
     fired = np.zeros(len(table), dtype=bool)
     if "compaction_occurred" in table.columns:
         fired = table["compaction_occurred"].fillna(False).to_numpy(dtype=bool)  # noqa: FBT003
     cuts = np.where(marker, turn - 0.5, turn + 0.5)[fired & np.isfinite(turn)]
-    return Budget(tuple(agents), tuple(cuts.tolist()), _first(table, "warn_at"), _first(table, "cutover_at"))
+    return BudgetFigure(
+        tuple(agents), tuple(cuts.tolist()), _first(table, "warn_at"), _first(table, "cutover_at")
+    )
 
 
 @noted
 def budget(of: Session | Iterable[Session] | pd.DataFrame) -> Chart:
     """Chart each agent's cumulative input tokens by turn, with compactions, warning and cut-over.
 
-    This is fuseraft's chart. The sums are what was billed, not what stood in the window: a turn with ten tool rounds
-    counts its prompt ten times.
+    This is fuseraft's chart. The sums are what was billed, not what stood in the window: a turn
+    with ten tool rounds counts its prompt ten times.
 
     Args:
         of: a session, several, a turn frame, or a frame of `read_snapshots`.
@@ -92,7 +99,7 @@ def budget(of: Session | Iterable[Session] | pd.DataFrame) -> Chart:
     return budget_chart(budget_data(of))
 
 
-def budget_chart(data: Budget, cuts: Mapping[str, int] | None = None) -> Chart:
+def budget_chart(data: BudgetFigure, cuts: Mapping[str, int] | None = None) -> Chart:
     """Return the chart of running sums.
 
     Args:
@@ -102,7 +109,7 @@ def budget_chart(data: Budget, cuts: Mapping[str, int] | None = None) -> Chart:
     limits = [(data.warn_at, "warn at", WARN), (data.cutover_at, "cut over at", STOP)]
     axes = Axes(
         x="turn",
-        y="input tokens since the last compaction",
+        y="input tokens, summed",
         traces=tuple(_trace(agent, i) for i, agent in enumerate(data.agents)),
         limits=tuple(Limit(y=n, label=f"{word} {n:,}", colour=ink) for n, word, ink in limits if n),
         marks=tuple(Mark(x=x) for x in data.compactions) if len(data.compactions) <= _MARKS else (),
@@ -121,15 +128,19 @@ def budget_chart(data: Budget, cuts: Mapping[str, int] | None = None) -> Chart:
     )
 
 
-def _caption(data: Budget) -> str:
+def _caption(data: BudgetFigure) -> str:
     if not data.agents:
         return "The log has no input tokens of any turn."
     cuts = len(data.compactions)
-    told = f"{cuts} compaction{'s' * (cuts != 1)}, dotted" if 0 < cuts <= _MARKS else f"{cuts} compactions"
+    told = (
+        f"{cuts} compaction{'s' * (cuts != 1)}, dotted"
+        if 0 < cuts <= _MARKS
+        else counted(cuts, "compaction")
+    )
     return f"Input tokens billed to each agent, summed since the last compaction; {told}."
 
 
-def _trace(agent: Agent, i: int) -> Trace:
+def _trace(agent: AgentSums, i: int) -> Trace:
     def hover(k: int) -> str:
         spent = f"this turn: in {agent.inputs[k]:,}, out {agent.outputs[k]:,}"
         return f"{agent.name}, turn {agent.turns[k]}\n{agent.cumulative[k]:,} cumulative\n{spent}"
@@ -137,19 +148,31 @@ def _trace(agent: Agent, i: int) -> Trace:
     return Trace(name=agent.name, x=agent.turns, y=agent.cumulative, hover=hover, look=i)
 
 
-def _row(agent: Agent, cutover: int | None) -> tuple[str, ...]:
+def _row(agent: AgentSums, cutover: int | None) -> tuple[str, ...]:
     peak = int(agent.cumulative.max())
     sums = f"{int(agent.inputs.sum()):,}", f"{int(agent.outputs.sum()):,}"
-    return (agent.name, f"{len(agent.turns):,}", *sums, f"{peak:,}", f"{peak / cutover:.0%}" if cutover else "no limit")
+    return (
+        agent.name,
+        f"{len(agent.turns):,}",
+        *sums,
+        f"{peak:,}",
+        f"{peak / cutover:.0%}" if cutover else "no limit",
+    )
 
 
 def _names(table: pd.DataFrame) -> tuple[list[str], NDArray[np.int64], NDArray[np.bool_]]:
-    """Names of the agents (with their session where there are several), each row's, and which rows are markers."""
+    """Names of the agents (with their session where there are several), each row's, and which rows
+    are markers.
+    """
     import pandas as pd
 
     codes, agents = pd.factorize(table["agent"])
     words = [str(a) for a in agents]
-    marker = codes == words.index(_NOT_AN_AGENT) if _NOT_AN_AGENT in words else np.zeros(len(codes), dtype=bool)
+    marker = (
+        codes == words.index(_NOT_AN_AGENT)
+        if _NOT_AN_AGENT in words
+        else np.zeros(len(codes), dtype=bool)
+    )
     if "session" not in table.columns:
         return words, codes, marker
     rows, sessions = pd.factorize(table["session"])

@@ -9,12 +9,13 @@ from ctxkit.cache.words import foretold
 from ctxkit.metrics.bills import Sheet
 from ctxkit.metrics.misses import misses
 from ctxkit.metrics.money import recorded
-from ctxkit.metrics.prompts import Sent
+from ctxkit.metrics.shared_prefixes import Sent
 from ctxkit.metrics.size import sent, spots_in
-from ctxkit.plots.axes import Axes, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
+from ctxkit.plots.chart_words import noted
 from ctxkit.plots.palette import COLOURS
-from ctxkit.plots.words import noted
+from ctxkit.plots.traces import Trace
 from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
@@ -33,11 +34,13 @@ _KINDS = {
     "reasoning_dropped": "old reasoning taken out",
     "changed_earlier": "earlier messages changed",
     "retry": "a call that was refused",
+    "ttl_expiry_prefix": "expired but for the shared beginning",
+    "tools_loaded": "further tools loaded",
     "unexplained": "unexplained",
 }
 
 _UNTOLD = "The record does not tell cached from uncached input, so nothing can be said."
-_LOOKS = (0, 3, 5, 6, 8, 11, 13, 14, 15, 16, 7)
+_LOOKS = (0, 3, 5, 6, 8, 11, 13, 14, 15, 16, 19, 21, 7)
 """Looks of the marks: colours that the areas do not have; one that comes again has another sign."""
 
 
@@ -56,7 +59,8 @@ class CacheCall(NamedTuple):
 
 @of_session
 def cache_data(session: Session) -> tuple[CacheCall, ...]:
-    """Return what each billed call read and wrote; of a replay as its record's cache behaviour would have it.
+    """Return what each billed call read and wrote; of a replay as its record's cache behaviour
+    would have it.
 
     Nothing where the record does not tell cached from uncached input.
     """
@@ -68,7 +72,14 @@ def cache_data(session: Session) -> tuple[CacheCall, ...]:
         lines = recorded(session).lines
         rows = [(x, found[x.call]) for x in lines]
         return tuple(
-            CacheCall(x.call, x.read, x.write + x.write_1h, x.fresh, m.kind if m else None, m.lost if m else 0)
+            CacheCall(
+                x.call,
+                x.read,
+                x.write + x.write_1h,
+                x.fresh,
+                m.kind if m else None,
+                m.lost if m else 0,
+            )
             for x, m in rows
         )
     sheet, (prompts, shared), spots = Sheet.of(origin), sent(session), spots_in(session)
@@ -90,7 +101,8 @@ def cache_data(session: Session) -> tuple[CacheCall, ...]:
 @of_session
 @noted
 def cache(session: Session) -> Chart:
-    """Chart for each call how much of its prompt was read from the cache, written or sent afresh; misses by cause.
+    """Chart for each call how much of its prompt was read from the cache, written or sent afresh;
+    misses by cause.
 
     Raises:
         BadArguments: it is no session.
@@ -110,11 +122,19 @@ def _chart(name: str, data: Sequence[CacheCall], trust: str, *, replayed: bool) 
     places = [c.call for c in data]
     stacks = [("read", [c.read for c in data], 2), ("written", [c.written for c in data], 1)]
     stacks.append(("fresh", [c.fresh for c in data], 4))
-    traces = [Trace(name=n, x=places, y=y, kind="area", colour=COLOURS[i], hover=hover) for n, y, i in stacks if any(y)]
-    traces += [
-        _misses(kind, data, i) for kind, i in zip(_KINDS, _LOOKS, strict=True) if any(c.miss == kind for c in data)
+    traces = [
+        Trace(name=n, x=places, y=y, kind="area", colour=COLOURS[i], hover=hover)
+        for n, y, i in stacks
+        if any(y)
     ]
-    source = "as the record's cache behaviour would have it (derived)" if replayed else "as recorded"
+    traces += [
+        _misses(kind, data, i)
+        for kind, i in zip(_KINDS, _LOOKS, strict=True)
+        if any(c.miss == kind for c in data)
+    ]
+    source = (
+        "as the record's cache behaviour would have it (derived)" if replayed else "as recorded"
+    )
     told = f"Prompt tokens of each call by class, {source}. Marks are misses. {trust}"
     axes = Axes(x="call", y="tokens in the prompt", traces=tuple(traces), stacked=True)
     return Chart(
@@ -131,7 +151,9 @@ def _misses(kind: str, data: Sequence[CacheCall], i: int) -> Trace:
         return f"call {data[k].call}\n{_KINDS[kind]}\n{data[k].lost:,} tokens again"
 
     heights = [c.read + c.written + c.fresh if c.miss == kind else None for c in data]
-    return Trace(name=_KINDS[kind], x=[c.call for c in data], y=heights, kind="points", hover=hover, look=i)
+    return Trace(
+        name=_KINDS[kind], x=[c.call for c in data], y=heights, kind="points", hover=hover, look=i
+    )
 
 
 def _rows(data: Sequence[CacheCall]) -> list[tuple[str, ...]]:

@@ -1,4 +1,6 @@
-"""What estimates make of a prompt that the provider counted, call by call, and when a trigger on them would fire."""
+"""What estimates make of a prompt that the provider counted, call by call, and when a trigger on
+them would fire.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import pandas as pd
 
 from ctxkit.calibrations import Calibration, calibrate
-from ctxkit.plots.axes import Axes, Limit, Mark, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
+from ctxkit.plots.chart_words import noted
 from ctxkit.plots.palette import STOP
-from ctxkit.plots.words import noted
+from ctxkit.plots.traces import Limit, Mark, Trace
 
 if TYPE_CHECKING:
     from ctxkit.session import Session
@@ -78,17 +81,31 @@ def _call(value: object) -> int | None:
 
 def _chart(data: Calibrated) -> Chart:
     lines = [Trace(name="recorded", x=data.calls, y=data.recorded, look=0)]
-    lines += [Trace(name=e.name, x=data.calls, y=e.tokens, look=i) for i, e in enumerate(data.estimates, 1)]
+    lines += [
+        Trace(name=e.name, x=data.calls, y=e.tokens, look=i)
+        for i, e in enumerate(data.estimates, 1)
+    ]
     limits = (
-        [] if data.threshold is None else [Limit(y=data.threshold, label=f"threshold {data.threshold:,}", colour=STOP)]
+        []
+        if data.threshold is None
+        else [Limit(y=data.threshold, label=f"threshold {data.threshold:,}", colour=STOP)]
     )
     places = {e.fires for e in data.estimates} | {data.fires}
     marks = tuple(Mark(x=call) for call in sorted(p for p in places if p is not None))
-    drawing = Axes(x="call", y="prompt tokens", traces=tuple(lines), limits=tuple(limits), marks=marks, whole=True)
+    drawing = Axes(
+        x="call",
+        y="prompt tokens",
+        traces=tuple(lines),
+        limits=tuple(limits),
+        marks=marks,
+        whole=True,
+    )
     return Chart(
         title=f"Calibration of {data.session}",
-        caption="Prompts as the provider counted them and as estimates make them; the part that no log shows is the "
-        "same for all. Dotted: where a trigger at the threshold fires.",
+        caption=(
+            "Prompts as the provider counted them and as estimates make them; the part that no log"
+            " shows is the same for all. Dotted: where a trigger at the threshold fires."
+        ),
         drawing=drawing,
         head=("counted by", "error", "fires at call"),
         rows=(("the provider", "0%", _told(data.fires)), *(_row(e) for e in data.estimates)),
@@ -96,7 +113,11 @@ def _chart(data: Calibrated) -> Chart:
 
 
 def _row(found: Estimated) -> tuple[str, str, str]:
-    return found.name, "unknown" if found.error is None else f"{found.error:+.0%}", _told(found.fires)
+    return (
+        found.name,
+        "unknown" if found.error is None else f"{found.error:+.0%}",
+        _told(found.fires),
+    )
 
 
 def _told(call: int | None) -> str:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ctxkit.composition import GROUPS, layers, report
 from ctxkit.composition.groups import UNSEEN
-from ctxkit.frames import compactions
-from ctxkit.plots.axes import Axes, Mark, Trace
+from ctxkit.frames import per_compaction
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
+from ctxkit.plots.chart_words import noted
 from ctxkit.plots.palette import GROUP_COLOURS
 from ctxkit.plots.tiles import Tile, Tiles
-from ctxkit.plots.words import noted
+from ctxkit.plots.traces import Mark, Trace
 from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
@@ -37,20 +38,23 @@ class Composition(NamedTuple):
 def composition_data(session: Session, *, counter: Counter | None = None) -> Composition:
     """Return the tokens of each group at each call, and where compactions fired."""
     n = len(session.calls)
-    cuts = compactions.rows([session])["call"]
+    cuts = per_compaction.rows([session])["call"]
     places = tuple((n if call is None else call) - 0.5 for call in cuts)
     return Composition(session.id, layers(session, counter), places)
 
 
 @of_session
 @noted
-def composition(session: Session, call: int | None = None, *, counter: Counter | None = None) -> Chart:
+def composition(
+    session: Session, call: int | None = None, *, counter: Counter | None = None
+) -> Chart:
     """Chart what fills the window: at every call, stacked; or at one call, as tiles.
 
     Args:
         session: any session.
         call: number of the call for the tiles, negatives from the end; None for the stacked chart.
-        counter: counts what usage does not tell; by default the exact o200k_base where its vocabulary is here.
+        counter: counts what usage does not tell; by default the exact o200k_base where its
+            vocabulary is here.
 
     Raises:
         BadArguments: the session has no such call.
@@ -65,17 +69,31 @@ def _stacked(data: Composition) -> Chart:
     kind: Literal["bar", "area"] = "bar" if len(found.calls) <= _BARS else "area"
     traces = tuple(
         Trace(name=group, x=found.calls, y=tokens, kind=kind, colour=colour_of(group))
-        for group, tokens in sorted(found.groups.items(), key=lambda item: item[0] != UNSEEN)  # the floor stays below
+        for group, tokens in sorted(
+            found.groups.items(), key=lambda item: item[0] != UNSEEN
+        )  # the floor stays below
     )
     marks = data.compactions if len(data.compactions) <= _MARKS else ()
-    axes = Axes(x="call", y="tokens in the prompt", traces=traces, marks=tuple(Mark(x=x) for x in marks), stacked=True)
+    axes = Axes(
+        x="call",
+        y="tokens in the prompt",
+        traces=traces,
+        marks=tuple(Mark(x=x) for x in marks),
+        stacked=True,
+    )
     told = "The log holds neither content nor the size of a prompt."
-    how = "scaled to recorded usage" if found.source == "derived" else "counted, as no usage was recorded"
+    how = (
+        "scaled to recorded usage"
+        if found.source == "derived"
+        else "counted, as no usage was recorded"
+    )
     return Chart(
         title=f"What fills the window of {data.session}",
-        caption=f"Tokens of each part of the prompt at every call, {how}. Dotted lines are compactions."
-        if traces
-        else told,
+        caption=(
+            f"Tokens of each part of the prompt at every call, {how}. Dotted lines are compactions."
+            if traces
+            else told
+        ),
         drawing=axes,
         head=("part", "first call", "largest", "last call", "of the last"),
         rows=tuple(_row(group, tokens, found) for group, tokens in found.groups.items()),
@@ -84,7 +102,13 @@ def _stacked(data: Composition) -> Chart:
 
 def _row(group: str, tokens: tuple[int, ...], found: Layers) -> tuple[str, ...]:
     last = sum(t[-1] for t in found.groups.values())
-    return (group, f"{tokens[0]:,}", f"{max(tokens):,}", f"{tokens[-1]:,}", f"{tokens[-1] / last:.0%}" if last else "")
+    return (
+        group,
+        f"{tokens[0]:,}",
+        f"{max(tokens):,}",
+        f"{tokens[-1]:,}",
+        f"{tokens[-1] / last:.0%}" if last else "",
+    )
 
 
 def _tiled(shown: ContextReport) -> Chart:
@@ -107,11 +131,18 @@ def _tiled(shown: ContextReport) -> Chart:
     where = "before the next call" if shown.call is None else f"at call {shown.call}"
     return Chart(
         title=f"The window of {shown.session} {where}",
-        caption=f"{shown.prompt_tokens:,} tokens ({shown.prompt_source}), {shown.full:.0%} of {shown.limit:,}.",
+        caption=(
+            f"{shown.prompt_tokens:,} tokens ({shown.prompt_source}), {shown.full:.0%} of"
+            f" {shown.limit:,}."
+        ),
         drawing=Tiles(whole="the window", tiles=tuple(tiles)),
         head=("part", "tokens", "share"),
         rows=tuple(
-            (group, f"{tokens:,}", f"{tokens / shown.prompt_tokens:.1%}" if shown.prompt_tokens else "")
+            (
+                group,
+                f"{tokens:,}",
+                f"{tokens / shown.prompt_tokens:.1%}" if shown.prompt_tokens else "",
+            )
             for group, tokens in shown.groups().items()
         ),
     )

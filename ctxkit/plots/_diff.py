@@ -1,4 +1,6 @@
-"""What one compaction did, message by message: kept, shortened, summarised, dropped, put in, and why."""
+"""What one compaction did, message by message: kept, shortened, summarised, dropped, put in, and
+why.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from ctxkit.composition import preview
 from ctxkit.errors import BadArguments
 from ctxkit.frames import lengths
-from ctxkit.frames.cuts import cuts
 from ctxkit.frames.fates import Fate, State, fates
+from ctxkit.frames.recorded_cuts import cuts
 from ctxkit.markup import line
-from ctxkit.plots.axes import Axes, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
-from ctxkit.plots.words import noted
+from ctxkit.plots.chart_words import noted
+from ctxkit.plots.traces import Trace
 from ctxkit.readers.given import of_session
 from ctxkit.session import apply_edit
 from ctxkit.sizes import sizes
@@ -52,14 +55,18 @@ class Change(NamedTuple):
 
 
 @of_session
-def diff_data(session: Session, compaction: int = 0, *, counter: Counter | None = None) -> tuple[Change, ...]:
-    """Return every message that stood in the window when a compaction fired, and those that it put in, in order.
+def diff_data(
+    session: Session, compaction: int = 0, *, counter: Counter | None = None
+) -> tuple[Change, ...]:
+    """Return every message that stood in the window when a compaction fired, and those that it put
+    in, in order.
 
     Args:
         session: a recorded session or a replay.
         compaction: its number, from 0, negatives from the end.
-        counter: counts of a record what usage does not tell; by default the exact o200k_base where its vocabulary is
-            here. Of a replay and a live session sizes are those that were sent, prunings included.
+        counter: counts of a record what usage does not tell; by default the exact o200k_base where
+            its vocabulary is here. Of a replay and a live session sizes are those that were sent,
+            prunings included.
 
     Raises:
         BadArguments: the session has no such compaction.
@@ -69,7 +76,9 @@ def diff_data(session: Session, compaction: int = 0, *, counter: Counter | None 
         cut = found[compaction]
     except IndexError:
         known = f"it has compactions 0 to {len(found) - 1}" if found else "it has none"
-        raise BadArguments(f"Session {session.id!r} has no compaction {compaction}: {known}.") from None
+        raise BadArguments(
+            f"Session {session.id!r} has no compaction {compaction}: {known}."
+        ) from None
     before_of, after_of = _sizes(session, cut.position, counter)
     shown = _shown_at(session, cut.position)
     done = sum(len(c.edits) for c in found[: cut.number])
@@ -83,13 +92,18 @@ def diff_data(session: Session, compaction: int = 0, *, counter: Counter | None 
     for message in shown:
         fate = None if id(message) in stays else touched.get(by_shown[id(message)])
         left = message if fate is None else fate.shown
-        out.append(_change(message, fate, before_of(message), 0 if left is None else after_of(left)))
+        out.append(
+            _change(message, fate, before_of(message), 0 if left is None else after_of(left))
+        )
     shortened = {id(f.shown) for f in touched.values() if f.shown is not None}
     there = {id(m) for m in shown}
     new = [m for m in after if id(m) not in there and id(m) not in shortened]
     at = next((i for i, c in enumerate(out) if c.what in ("summarised", "dropped")), len(out))
     why = {id(m): e.reason for e in cut.edits for m in e.inserted}
-    put_in = [Change(m.id, m.role, m.tool, _WORDS["new"], 0, after_of(m), why[id(m)], preview(m)) for m in new]
+    put_in = [
+        Change(m.id, m.role, m.tool, _WORDS["new"], 0, after_of(m), why[id(m)], preview(m))
+        for m in new
+    ]
     return (*out[:at], *put_in, *out[at:])
 
 
@@ -121,10 +135,17 @@ def _sizes(session: Session, position: int, counter: Counter | None) -> tuple[Si
         return of, of
     call = sum(c.position < position for c in session.calls)
     following = call if call < len(session.calls) else None
-    rows = {m.id: n for m, n in zip((m for m in session.messages if m.visible), session.behind.row_sizes, strict=False)}
+    rows = {
+        m.id: n
+        for m, n in zip(
+            (m for m in session.messages if m.visible), session.behind.row_sizes, strict=False
+        )
+    }
     after = _sent(session, following)
     before = {**rows, **_sent(session, call - 1)} if call else rows
-    return (lambda m: before.get(_origin(m), lengths.tokens(m))), (lambda m: after.get(_origin(m), 0))
+    return (lambda m: before.get(_origin(m), lengths.tokens(m))), (
+        lambda m: after.get(_origin(m), 0)
+    )
 
 
 def _sent(session: Session, call: int | None) -> dict[str, int]:
@@ -144,14 +165,25 @@ def _shown_at(session: Session, position: int) -> list[Message]:
 
 def _by_shown(session: Session, done: int, shown: Sequence[Message]) -> dict[int, str]:
     """By identity of a message in the window: the id by which its fate is known."""
-    before = {id(f.shown): first for first, f in fates(session, done).items() if f.shown is not None}
+    before = {
+        id(f.shown): first for first, f in fates(session, done).items() if f.shown is not None
+    }
     return {id(m): before.get(id(m), m.id) for m in shown}
 
 
 def _change(message: Message, fate: Fate | None, before: int, after: int) -> Change:
     state: State = "shown" if fate is None else fate.state
     reason = "" if fate is None else fate.reason or ""
-    return Change(message.id, message.role, message.tool, _WORDS[state], before, after, reason, preview(message))
+    return Change(
+        message.id,
+        message.role,
+        message.tool,
+        _WORDS[state],
+        before,
+        after,
+        reason,
+        preview(message),
+    )
 
 
 def _chart(title: str, data: Sequence[Change]) -> Chart:
@@ -175,7 +207,9 @@ def _chart(title: str, data: Sequence[Change]) -> Chart:
         if any(c.what == what for c in data)
     ]
     before, after = sum(c.before for c in data), sum(c.after for c in data)
-    counts = ", ".join(f"{sum(c.what == w for c in data)} {w}" for w in order if any(c.what == w for c in data))
+    counts = ", ".join(
+        f"{sum(c.what == w for c in data)} {w}" for w in order if any(c.what == w for c in data)
+    )
     return Chart(
         title=title,
         caption=f"{counts}; {before:,} → {after:,} tokens in messages. {_TABLE}",

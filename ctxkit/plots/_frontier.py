@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.cells import summary
 from ctxkit.metrics.fronts import front
-from ctxkit.plots.axes import Axes, Trace
+from ctxkit.metrics.pooled import known_within, summary
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
+from ctxkit.plots.chart_words import figure, noted, trust
 from ctxkit.plots.palette import TEXT
-from ctxkit.plots.words import figure, noted, trust
+from ctxkit.plots.traces import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +25,9 @@ _SHARES = ("needed_later_loss", "needed_later_gone", "lost", "regret")
 
 
 class Point(NamedTuple):
-    """One setting: its means over the sessions that every setting has figures for, with 90 % intervals."""
+    """One setting: its means over the sessions that every setting has figures for, with 90 %
+    intervals.
+    """
 
     rules: str
     x: float
@@ -37,6 +40,10 @@ class Point(NamedTuple):
     on_front: bool
     over: bool = False
     """True where one of its runs does not fit into the window: such a setting is on no front."""
+    near: bool = False
+    """True where it is on no front, but one that loses no more is cheaper by less than the error
+    with which the cache model knows dollars.
+    """
     alike: tuple[str, ...] = ()
     """Others with the same two figures."""
 
@@ -62,9 +69,15 @@ def frontier_data(
     """
     rows = summary(runs, by, (x, y)).dropna(subset=[x, y]).sort_values([x, y])
     if rows.empty:
-        raise BadArguments(f"No run has both {x} and {y}: sweep with loss=True, over sessions with usage and prices.")
-    over = rows[by].isin(set(runs.loc[runs["over_call"].notna(), by]) if "over_call" in runs.columns else set())
+        raise BadArguments(
+            f"No run has both {x} and {y}: sweep with loss=True, over sessions with usage and"
+            " prices."
+        )
+    over = rows[by].isin(
+        set(runs.loc[runs["over_call"].notna(), by]) if "over_call" in runs.columns else set()
+    )
     best = front(*(rows[c].where(~over).tolist() for c in (x, y)))
+    within = known_within(runs, by) if x == "cost_usd" else {}
     found: dict[Any, Point] = {}
     for r, out, on in zip(rows.to_dict("records"), over.tolist(), best.tolist(), strict=True):
         point = Point(
@@ -78,15 +91,26 @@ def frontier_data(
             bool(on),
             bool(out),
         )
+        point = point._replace(near=not on and not out and _near(point, rows[best], within, x, y))
         first = found.setdefault((point.x, point.y, out), point)
         if first is not point:
             found[point.x, point.y, out] = first._replace(alike=(*first.alike, point.rules))
     return tuple(found.values())
 
 
+def _near(point: Point, best: pd.DataFrame, within: dict[Any, float], x: str, y: str) -> bool:
+    """Say whether a point is beaten by no more than what is not told apart."""
+    no_worse = best[best[y] <= point.y]
+    return bool((point.x - no_worse[x] < within.get(point.rules, 0.0)).all())
+
+
 @noted
-def frontier(runs: pd.DataFrame, x: str = "cost_usd", y: str = "needed_later_loss", *, by: str = "rules") -> Chart:
-    """Chart settings by their dollars and their needed-later loss, the Pareto front drawn; see `frontier_data`."""
+def frontier(
+    runs: pd.DataFrame, x: str = "cost_usd", y: str = "needed_later_loss", *, by: str = "rules"
+) -> Chart:
+    """Chart settings by their dollars and their needed-later loss, the Pareto front drawn; see
+    `frontier_data`.
+    """
     return _chart(frontier_data(runs, x, y, by=by), x, y, trust(runs))
 
 
@@ -101,12 +125,19 @@ def _chart(points: Sequence[Point], x: str, y: str, checked: str) -> Chart:
         replace(_trace("does not fit into the window", over, 2, x, y), colour=TEXT, hollow=True),
     ]
     n = max((p.sessions for p in points), default=0)
-    few = " Fewer than five sessions: the order may change with the next one." if any(p.few for p in points) else ""
+    few = (
+        " Fewer than five sessions: the order may change with the next one."
+        if any(p.few for p in points)
+        else ""
+    )
     return Chart(
         title=f"{_words(y)} against {_words(x)}".capitalize(),
-        caption=f"Each point is a setting, its mean over {n} session{'s' if n != 1 else ''}; one on the line is "
-        f"beaten by no other in both; what does not fit into the window is not asked.{few} "
-        f"Replays tell the bill and the chance of loss, not the outcome.{checked}",
+        caption=(
+            f"Each point is a setting, its mean over {n} session{'s' if n != 1 else ''}; one on the"
+            " line is beaten by no other in both; what does not fit into the window is not"
+            f" asked.{_beside(points)}{few} Replays tell the bill and the chance of loss, not the"
+            f" outcome.{checked}"
+        ),
         drawing=Axes(
             x=_words(x),
             y=_words(y),
@@ -123,11 +154,22 @@ def _chart(points: Sequence[Point], x: str, y: str, checked: str) -> Chart:
                 figure(y, p.y),
                 _range(y, p.y_range),
                 _count(p),
-                "over the window" if p.over else "yes" * p.on_front,
+                _place(p),
             )
             for p in points
         ),
         shown=24,
+    )
+
+
+def _beside(points: Sequence[Point]) -> str:
+    near = [p for p in points if p.near]
+    if not near:
+        return ""
+    one = len(near) == 1
+    return (
+        f" {len(near)} more {'is' if one else 'are'} not told apart from it: what beats "
+        f"{'it is' if one else 'them is'} cheaper by less than the error of the dollars."
     )
 
 
@@ -147,12 +189,22 @@ def _trace(name: str, points: Sequence[Point], look: int, x: str, y: str) -> Tra
     def hover(k: int) -> str:
         p = points[k]
         alike = [f"the same: {', '.join(p.alike)}"] if p.alike else []
-        figures = [f"{_words(x)} {figure(x, p.x)}", f"{_words(y)} {figure(y, p.y)}", f"{_count(p)} sessions"]
+        figures = [
+            f"{_words(x)} {figure(x, p.x)}",
+            f"{_words(y)} {figure(y, p.y)}",
+            f"{_count(p)} sessions",
+        ]
         return "\n".join([p.rules, *figures, *alike])
 
     names = tuple(_short(p.name) for p in points)
     return Trace(
-        name=name, x=[p.x for p in points], y=[p.y for p in points], kind="points", names=names, hover=hover, look=look
+        name=name,
+        x=[p.x for p in points],
+        y=[p.y for p in points],
+        kind="points",
+        names=names,
+        hover=hover,
+        look=look,
     )
 
 
@@ -167,6 +219,12 @@ def _words(column: str) -> str:
 
 def _range(column: str, ends: tuple[float, float]) -> str:
     return "–".join(figure(column, e) for e in ends)
+
+
+def _place(point: Point) -> str:
+    if point.over:
+        return "over the window"
+    return "yes" if point.on_front else "not told apart" if point.near else ""
 
 
 def _count(point: Point) -> str:

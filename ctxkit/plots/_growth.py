@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ctxkit.frames.costs import Costs
-from ctxkit.plots.axes import Axes, Limit, Mark, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
-from ctxkit.plots.lines import Cut, Line, lines
-from ctxkit.plots.multiples import DRAWN, Group, panels
+from ctxkit.plots.chart_words import Compared, clock, name_all, noted
+from ctxkit.plots.growth_lines import CompactionMark, GrowthLine, lines
+from ctxkit.plots.multiples import DRAWN, PanelGroup, panels
 from ctxkit.plots.palette import COLOURS
-from ctxkit.plots.words import Compared, clock, name_all, noted
+from ctxkit.plots.traces import Limit, Mark, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,11 +23,16 @@ _MARKS = 40
 """Compactions that get a line each; more would hide the chart."""
 _HEAD = ("context", "calls", "first", "peak", "last", "of limit", "compactions", "source")
 _SMALL = "All panels have the same scales; triangles are compactions, dashes the window."
-_BEHIND = "All panels have the same scales; dotted is what was recorded, triangles are compactions, dashes the window."
+_BEHIND = (
+    "All panels have the same scales; dotted is what was recorded, triangles are compactions,"
+    " dashes the window."
+)
 
 
-def growth_data(sessions: GivenAll | Mapping[str, Given] | Compared) -> tuple[Line, ...]:
-    """Return one line for each agent of each session; calls whose size the log cannot tell are left out."""
+def growth_data(sessions: GivenAll | Mapping[str, Given] | Compared) -> tuple[GrowthLine, ...]:
+    """Return one line for each agent of each session; calls whose size the log cannot tell are left
+    out.
+    """
     named = name_all(sessions)
     costs = Costs()
     return tuple(x for name, session in named.items() for x in lines(name, session, costs))
@@ -39,10 +45,10 @@ def growth(
     """Chart the size of the context at every call of one or several sessions.
 
     Args:
-        sessions: a session, the path of a log, a list or folder of them, a dictionary from the names
-            in the legend to sessions, or what ``ck.compare`` returned.
-        small: a panel for each session, all on the same scales, behind a replay what was recorded; None: where there
-            are more sessions than colours.
+        sessions: a session, the path of a log, a list or folder of them, a dictionary from the
+            names in the legend to sessions, or what ``ck.compare`` returned.
+        small: a panel for each session, all on the same scales, behind a replay what was recorded;
+            None: where there are more sessions than colours.
 
     Raises:
         BadArguments: something given is no session.
@@ -57,7 +63,10 @@ def _multiples(named: Mapping[str, Session]) -> Chart:
     costs = Costs()
     origins = {id(s.origin): s.origin for s in named.values() if s.origin is not None}
     recorded = {key: tuple(lines("", s, costs)) for key, s in origins.items()}
-    groups = [Group(n, tuple(lines(n, s, costs)), recorded.get(id(s.origin), ())) for n, s in named.items()]
+    groups = [
+        PanelGroup(n, tuple(lines(n, s, costs)), recorded.get(id(s.origin), ()))
+        for n, s in named.items()
+    ]
     every = [line for group in groups for line in group.lines]
     more = len(groups) - DRAWN
     left = f" {more} more are not drawn." if more > 0 else ""
@@ -80,22 +89,40 @@ def _title(named: Mapping[str, Session], origins: Sequence[Session]) -> str:
     return f"Context of {len(named)} sessions"
 
 
-def _chart(lines: Sequence[Line]) -> Chart:
+def _chart(lines: Sequence[GrowthLine]) -> Chart:
     alone = len(lines) == 1
     cuts = sum(len(line.cuts) for line in lines)
     traces = [_trace(line, i) for i, line in enumerate(lines)]
-    traces += [_crosses(line, i, line.cuts, alone=alone) for i, line in enumerate(lines) if line.cuts]
-    traces += [_crosses(line, i, line.falls, alone=alone) for i, line in enumerate(lines) if line.falls]
-    marks = [Mark(x=cut.call - 0.5) for line in lines for cut in line.cuts] if alone and cuts <= _MARKS else []
+    traces += [
+        _crosses(line, i, line.cuts, alone=alone) for i, line in enumerate(lines) if line.cuts
+    ]
+    traces += [
+        _crosses(line, i, line.falls, alone=alone) for i, line in enumerate(lines) if line.falls
+    ]
+    marks = (
+        [Mark(x=cut.call - 0.5) for line in lines for cut in line.cuts]
+        if alone and cuts <= _MARKS
+        else []
+    )
     peak = max((max(line.tokens) for line in lines if line.tokens), default=0)
     limits = sorted({line.limit for line in lines if line.limit})
     shown = [Limit(y=n, label=f"limit {n:,}", shown=4 * peak >= n) for n in limits]
-    axes = Axes(x="call", y="tokens in the prompt", traces=tuple(traces), limits=tuple(shown), marks=tuple(marks))
-    title = f"Context of {lines[0].name}" if alone else f"Context of {len(lines)} agents and sessions"
-    return Chart(title=title, caption=_caption(lines), drawing=axes, head=_HEAD, rows=tuple(map(_row, lines)))
+    axes = Axes(
+        x="call",
+        y="tokens in the prompt",
+        traces=tuple(traces),
+        limits=tuple(shown),
+        marks=tuple(marks),
+    )
+    title = (
+        f"Context of {lines[0].name}" if alone else f"Context of {len(lines)} agents and sessions"
+    )
+    return Chart(
+        title=title, caption=_caption(lines), drawing=axes, head=_HEAD, rows=tuple(map(_row, lines))
+    )
 
 
-def _trace(line: Line, i: int) -> Trace:
+def _trace(line: GrowthLine, i: int) -> Trace:
     def hover(k: int) -> str:
         when = line.times[k]
         told = [
@@ -108,7 +135,7 @@ def _trace(line: Line, i: int) -> Trace:
     return Trace(name=line.name, x=line.calls, y=line.tokens, hover=hover, look=i)
 
 
-def _crosses(line: Line, i: int, cuts: Sequence[Cut], *, alone: bool) -> Trace:
+def _crosses(line: GrowthLine, i: int, cuts: Sequence[CompactionMark], *, alone: bool) -> Trace:
     fallen = cuts is line.falls
     what = "falls without a mark" if fallen else "compactions"
     return Trace(
@@ -123,7 +150,7 @@ def _crosses(line: Line, i: int, cuts: Sequence[Cut], *, alone: bool) -> Trace:
     )
 
 
-def _row(line: Line) -> tuple[str, ...]:
+def _row(line: GrowthLine) -> tuple[str, ...]:
     if not line.tokens:
         return (line.name, "0", "", "", "", "", str(len(line.cuts)), "the log has no sizes")
     peak = max(line.tokens)
@@ -132,15 +159,24 @@ def _row(line: Line) -> tuple[str, ...]:
     return (line.name, f"{len(line.tokens):,}", *ends, full, str(len(line.cuts)), str(line.source))
 
 
-def _caption(lines: Sequence[Line], marks: str = "Dotted lines and markers are compactions.") -> str:
+def _caption(
+    lines: Sequence[GrowthLine], marks: str = "Dotted lines and markers are compactions."
+) -> str:
     sources = {line.source for line in lines if line.source}
     if not sources:
-        return "No size of a prompt is known: the log records neither usage of calls nor content. Try plots.budget."
+        return (
+            "No size of a prompt is known: the log records neither usage of calls nor content. Try"
+            " plots.budget."
+        )
     words = {
         "recorded": "as the provider billed them",
         "derived": "as a replay models them",
         "estimated": "estimated, a quarter of the characters shown",
     }
     told = "; ".join(words[s] for s in sorted(sources) if s in words)
-    fallen = " Hollow ones are falls that no mark in the log explains." if any(x.falls for x in lines) else ""
+    fallen = (
+        " Hollow ones are falls that no mark in the log explains."
+        if any(x.falls for x in lines)
+        else ""
+    )
     return f"Prompt tokens of each call, {told}. {marks}{fallen}"

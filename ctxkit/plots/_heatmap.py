@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.errors import BadArguments
-from ctxkit.metrics.cells import summary
+from ctxkit.metrics.pooled import summary
 from ctxkit.plots.chart import Chart
-from ctxkit.plots.tables import Cells
-from ctxkit.plots.words import figure, noted, trust
+from ctxkit.plots.chart_words import figure, noted, trust
+from ctxkit.plots.heat_tables import Cells
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class Cell(NamedTuple):
+class HeatCell(NamedTuple):
     """One pair of settings; `z` is None where no run has the figure."""
 
     x: Any
@@ -26,8 +26,9 @@ class Cell(NamedTuple):
     few: bool
 
 
-def heatmap_data(runs: pd.DataFrame, x: str, y: str, z: str = "cost_usd") -> tuple[Cell, ...]:
-    """Return one cell for each pair of settings: mean of `z` with its 90 % interval, over resampled sessions.
+def heatmap_data(runs: pd.DataFrame, x: str, y: str, z: str = "cost_usd") -> tuple[HeatCell, ...]:
+    """Return one cell for each pair of settings: mean of `z` with its 90 % interval, over resampled
+    sessions.
 
     Args:
         runs: what `sweep` returned.
@@ -44,7 +45,7 @@ def heatmap_data(runs: pd.DataFrame, x: str, y: str, z: str = "cost_usd") -> tup
     kept = runs[runs[x].notna() & runs[y].notna()] if known else runs
     rows = summary(kept, (x, y), z).to_dict("records")
     return tuple(
-        Cell(
+        HeatCell(
             r[x],
             r[y],
             _number(r[z]),
@@ -80,13 +81,14 @@ def heatmap(runs: pd.DataFrame, x: str, y: str, z: str = "cost_usd") -> Chart:
         ),
         head=(f"{y} \\ {x}", *map(_word, across)),
         rows=tuple(
-            (_word(b), *("" if c is None else _text(z, c) for c in row)) for b, row in zip(upward, cells, strict=True)
+            (_word(b), *("" if c is None else _text(z, c) for c in row))
+            for b, row in zip(upward, cells, strict=True)
         ),
         shown=30,
     )
 
 
-def _text(z: str, cell: Cell) -> str:
+def _text(z: str, cell: HeatCell) -> str:
     return "" if cell.z is None else figure(z, cell.z) + "*" * cell.few
 
 

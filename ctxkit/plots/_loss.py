@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.metrics.items import FAMILIES
 from ctxkit.metrics.loss import by_family, lost
-from ctxkit.plots.axes import Axes, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
-from ctxkit.plots.words import noted
+from ctxkit.plots.chart_words import noted
+from ctxkit.plots.traces import Trace
 from ctxkit.readers.given import of_session
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ class Family(NamedTuple):
     unseen: int
     """Those of them that were out of sight."""
     missed: int
-    """Items that this cut took and that the record used at any time after, each charged to one cut."""
+    """Items that this cut took and that the record used at any time after, each charged
+    to one cut.
+    """
 
 
 @of_session
@@ -55,7 +58,8 @@ def _families(found: Forgotten | None) -> tuple[Family, ...]:
 @of_session
 @noted
 def loss(session: Session) -> Chart:
-    """Chart over the compactions of a session which share of each family was still shown; the table has the figures.
+    """Chart over the compactions of a session which share of each family was still shown; the table
+    has the figures.
 
     Raises:
         BadArguments: it is no session.
@@ -71,14 +75,20 @@ def _chart(name: str, found: Forgotten | None, *, text: bool) -> Chart:
         rows = [r for r in data if r.family == family]
         if rows:
             y = [r.retained / r.items for r in rows]
-            traces.append(Trace(name=family, x=[r.cut for r in rows], y=y, hover=_hover(rows), look=i))
-    told = "The session holds no text, so nothing can be said." if not text else "Nothing was compacted."
+            traces.append(
+                Trace(name=family, x=[r.cut for r in rows], y=y, hover=_hover(rows), look=i)
+            )
+    told = (
+        "The session holds no text, so nothing can be said."
+        if not text
+        else "Nothing was compacted."
+    )
     if data and found is not None:
         told = (
-            "Share of what had been removed that still stood in what was shown after each compaction: "
-            "word for word, and the user's rules in whatever words. "
-            f"{len(found.charged.item):,} of {len(found.memory.again):,} items that the record used "
-            "again, at any time, had been cut away."
+            "Share of what had been removed that still stood in what was shown after each"
+            " compaction: word for word, and the user's rules in whatever words."
+            f" {len(found.charged.item):,} of {len(found.memory.again):,} items that the record"
+            " used again, at any time, had been cut away."
         )
         if (recall := found.recall) is not None:
             told += (
@@ -88,7 +98,9 @@ def _chart(name: str, found: Forgotten | None, *, text: bool) -> Chart:
     return Chart(
         title=f"What was lost in {name}",
         caption=told,
-        drawing=Axes(x="compaction", y="still shown", traces=tuple(traces), whole=True, y_share=True),
+        drawing=Axes(
+            x="compaction", y="still shown", traces=tuple(traces), whole=True, y_share=True
+        ),
         head=(
             *("compaction", "call", "family", "items", "shown", "recoverable", "lost"),
             *("needed before the next", "out of sight then", "taken, needed at any time"),
@@ -102,8 +114,9 @@ def _hover(rows: Sequence[Family]) -> Callable[[int], str]:
     def hover(k: int) -> str:
         r = rows[k]
         return (
-            f"{r.family}, compaction {r.cut}\n{r.retained:,} of {r.items:,} shown\n{r.recoverable:,} recoverable, "
-            f"{r.lost:,} lost\n{r.missed:,} taken here and needed later"
+            f"{r.family}, compaction {r.cut}\n{r.retained:,} of {r.items:,}"
+            f" shown\n{r.recoverable:,} recoverable, {r.lost:,} lost\n{r.missed:,} taken here and"
+            " needed later"
         )
 
     return hover

@@ -1,4 +1,4 @@
-"""One prompt as a strip of blocks: what of it was read from the cache, written to it, or sent afresh."""
+"""One prompt as a strip of blocks: what was read from the cache, written to it, sent afresh."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ctxkit.errors import BadArguments
 from ctxkit.plots._cache import cache_data
 from ctxkit.plots.blocks import Blocks, Row, Span
 from ctxkit.plots.chart import Chart
+from ctxkit.plots.chart_words import noted
 from ctxkit.plots.palette import COLOURS
-from ctxkit.plots.words import noted
 from ctxkit.prices import price
 from ctxkit.readers.given import of_session
 from ctxkit.subjects import answered, what
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 KINDS = (("read", COLOURS[2]), ("written", COLOURS[1]), ("fresh", COLOURS[4]))
-"""How tokens of a prompt are billed, in the order in which they stand in it, as the cache chart has them."""
+"""How tokens of a prompt are billed, in the order in which they stand in it."""
 _OUTSIDE = "in no message: system prompt, schemas of tools"
 
 
@@ -110,7 +110,8 @@ def strip(session: Session, call: int = -1) -> Chart:
     source = "as the record's cache would have it (derived)" if session.origin else "as recorded"
     return Chart(
         title=f"Prompt of call {data.call}",
-        caption=f"{data.tokens:,} tokens in {len(data.blocks):,} blocks, {source}. Sizes of blocks are derived.",
+        caption=f"{data.tokens:,} tokens in {len(data.blocks):,} blocks, {source}. "
+        "Sizes of blocks are derived.",
         drawing=Blocks(kinds=KINDS, rows=(Row("", data.spans()),)),
         head=("billed as", "tokens", "of the prompt", "dollars"),
         rows=_billed(data, session.call(data.call).message.model or session.model),

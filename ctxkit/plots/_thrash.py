@@ -1,15 +1,19 @@
-"""Whether compactions still pay: what each saved, against the share below which a guard calls it thrashing."""
+"""Whether compactions still pay: what each saved, against the share below which a guard calls it
+thrashing.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from ctxkit.amounts import counted
 from ctxkit.errors import BadArguments
-from ctxkit.plots.axes import Axes, Limit, Mark, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
-from ctxkit.plots.cuts import cuts_of
+from ctxkit.plots.chart_words import noted
+from ctxkit.plots.drawn_compactions import cuts_of
 from ctxkit.plots.palette import STOP
-from ctxkit.plots.words import noted
+from ctxkit.plots.traces import Limit, Mark, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +36,7 @@ class Try(NamedTuple):
     """Of one that was held back: by which guard and why."""
 
 
-class Thrash(NamedTuple):
+class ThrashFigure(NamedTuple):
     """What the chart shows."""
 
     session: str
@@ -41,7 +45,9 @@ class Thrash(NamedTuple):
     window: int
     by: str
     closes: int | None
-    """The compaction after which a guard of these settings allows no more; None where it never closes."""
+    """The compaction after which a guard of these settings allows no more; None where it never
+    closes.
+    """
 
 
 def thrash_data(
@@ -50,8 +56,9 @@ def thrash_data(
     min_savings: float = 0.10,
     window: int = 10,
     by: Literal["tokens", "messages"] = "tokens",
-) -> Thrash:
-    """Return what each compaction saved, those that were held back, and where the guard would close.
+) -> ThrashFigure:
+    """Return what each compaction saved, those that were held back, and where the guard would
+    close.
 
     Raises:
         BadArguments: `by` is neither tokens nor messages; or it is neither one session nor a
@@ -63,11 +70,15 @@ def thrash_data(
     cuts = cuts_of(of, ("call", column), "thrash")
     if len(cuts.names) > 1:
         raise BadArguments(
-            f"plots.thrash draws one session, for a guard counts within one; {len(cuts.names)} were given: "
-            "draw them one by one."
+            f"plots.thrash draws one session, for a guard counts within one; {len(cuts.names)} were"
+            " given: draw them one by one."
         )
     calls, shares = cuts.columns["call"], cuts.columns[column]
-    n = len(cuts.sessions[0].calls) if cuts.sessions else max((c for c in calls if c is not None), default=-1) + 1
+    n = (
+        len(cuts.sessions[0].calls)
+        if cuts.sessions
+        else max((c for c in calls if c is not None), default=-1) + 1
+    )
     tries = [(n if c is None else c, s) for c, s in zip(calls, shares, strict=True)]
     held = [(each.call, each.why) for session in cuts.sessions for each in held_back(session)]
     return thrash_of(cuts.title, tries, held, min_savings, window, by)
@@ -80,12 +91,14 @@ def thrash_of(  # noqa: PLR0917  what is tried, then the guard
     min_savings: float,
     window: int,
     by: str,
-) -> Thrash:
-    """Return what the chart shows, of compactions (call, share saved) and of those that were held back (call, why)."""
+) -> ThrashFigure:
+    """Return what the chart shows, of compactions (call, share saved) and of those that were held
+    back (call, why).
+    """
     done = [Try(call, share, "") for call, share in tries]
     back = [Try(call, None, why) for call, why in held]
     end = closes([share for _, share in tries], min_savings, window)
-    return Thrash(name, (*done, *back), min_savings, window, by, end)
+    return ThrashFigure(name, (*done, *back), min_savings, window, by, end)
 
 
 @noted
@@ -99,9 +112,10 @@ def thrash(
     """Chart the share that each compaction saved, against a guard's threshold.
 
     Args:
-        of: a recorded session or a replay, which also knows what its guards held back; or a frame of
-            one session's compactions, which does not.
-        min_savings: share below which a compaction counts as fruitless (fuseraft's default is 0.10).
+        of: a recorded session or a replay, which also knows what its guards held back; or a frame
+            of one session's compactions, which does not.
+        min_savings: share below which a compaction counts as fruitless (fuseraft's default is
+            0.10).
         window: so many fruitless ones in a row close the guard (fuseraft's default is 10).
         by: whether the share is of tokens, as the bill counts, or of messages, as fuseraft does.
     """
@@ -114,7 +128,9 @@ def held_back(session: Session) -> list[Try]:
     held = told.get("held") if isinstance(told, dict) else None
     rows = [h for h in held if isinstance(h, dict)] if isinstance(held, list) else []
     return [
-        Try(int(h["call"]), None, f"{h.get('guard')}: {h.get('why')}") for h in rows if isinstance(h.get("call"), int)
+        Try(int(h["call"]), None, f"{h.get('guard')}: {h.get('why')}")
+        for h in rows
+        if isinstance(h.get("call"), int)
     ]
 
 
@@ -134,28 +150,47 @@ def closes(shares: Sequence[float | None], least: float, window: int) -> int | N
     return None
 
 
-def thrash_chart(data: Thrash) -> Chart:
+def thrash_chart(data: ThrashFigure) -> Chart:
     """Return the chart of what was tried, against a guard."""
     done = [t for t in data.tries if t.saved is not None]
     held = [t for t in data.tries if t.saved is None and t.why]
     low = [t for t in done if t.saved is not None and t.saved < data.min_savings]
 
     def told(rows: list[Try]) -> Any:
-        return lambda k: f"before call {rows[k].call}\n" + (rows[k].why or f"saved {rows[k].saved:.1%} of {data.by}")
+        return lambda k: (
+            f"before call {rows[k].call}\n"
+            + (rows[k].why or f"saved {rows[k].saved:.1%} of {data.by}")
+        )
 
-    traces = [Trace(name="saved", x=[t.call for t in done], y=[t.saved for t in done], hover=told(done))]
+    traces = [
+        Trace(name="saved", x=[t.call for t in done], y=[t.saved for t in done], hover=told(done))
+    ]
     if low:
         under = f"below {data.min_savings:.0%}"
         traces.append(
-            Trace(name=under, x=[t.call for t in low], y=[t.saved for t in low], kind="points", look=1, hover=told(low))
+            Trace(
+                name=under,
+                x=[t.call for t in low],
+                y=[t.saved for t in low],
+                kind="points",
+                look=1,
+                hover=told(low),
+            )
         )
     if held:
         traces.append(
             Trace(
-                name="held back", x=[t.call for t in held], y=[0] * len(held), kind="points", look=5, hover=told(held)
+                name="held back",
+                x=[t.call for t in held],
+                y=[0] * len(held),
+                kind="points",
+                look=5,
+                hover=told(held),
             )
         )
-    closing = () if data.closes is None else (Mark(x=data.tries[data.closes].call, label="guard closes"),)
+    closing = (
+        () if data.closes is None else (Mark(x=data.tries[data.closes].call, label="guard closes"),)
+    )
     axes = Axes(
         x="call",
         y=f"share of {data.by} saved",
@@ -173,10 +208,13 @@ def thrash_chart(data: Thrash) -> Chart:
     )
 
 
-def _caption(data: Thrash, done: int, low: int, held: int) -> str:
+def _caption(data: ThrashFigure, done: int, low: int, held: int) -> str:
     end = "stays open" if data.closes is None else f"closes after compaction {data.closes}"
     guard = f"a guard of {data.window} in a row {end}"
-    return f"{done} compactions, {low} saved less than {data.min_savings:.0%} of {data.by}; {held} held back; {guard}."
+    return (
+        f"{counted(done, 'compaction')}, {low} saved less than {data.min_savings:.0%} of {data.by}; {held}"
+        f" held back; {guard}."
+    )
 
 
 def _row(one: Try, least: float) -> tuple[str, ...]:

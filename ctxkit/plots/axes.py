@@ -1,121 +1,63 @@
-"""Lines, points, areas and bars over two axes, with limits and marks: as a plotly figure and as SVG."""
+"""Lines, points, areas and bars over two axes, with limits and marks: as a plotly figure and as
+SVG.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctxkit.plots.chart import safe
+from ctxkit.plots.chart import safe, safe_lines
 from ctxkit.plots.decimation import POINTS, decimate
 from ctxkit.plots.labels import along, beside
 from ctxkit.plots.palette import GRID, TEXT, colour, dash, symbol
+from ctxkit.plots.svg import draw
+from ctxkit.plots.traces import Plane
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from ctxkit.plots.traces import Limit, Mark, Trace
 
 _AREA = (560.0, 280.0)
 """Pixels within the axes of a chart on a page of 700."""
 _ABOVE = 24.0
 """Pixels above them where a name may stand."""
+_COUNTS = ("call", "turn")
+"""Names of an x axis that counts from 0."""
 _FEW = 64
 """Lines of fewer points get markers, else a single point would not be seen."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trace:
-    """One row of points; `y` may hold None or NaN where nothing is known."""
-
-    name: str
-    x: Sequence[float] | Any
-    y: Sequence[float | None] | Any
-    kind: Literal["line", "points", "area", "bar"] = "line"
-    hover: Callable[[int], str] | None = None
-    """Lines of text for the i-th point, joined by newlines; not asked for where points had to be left out."""
-    look: int = 0
-    """Which colour, dash and symbol of the palette."""
-    colour: str | None = None
-    dash: str | None = None
-    step: bool = False
-    shown: bool = True
-    """False: only in the legend until it is clicked."""
-    names: tuple[str, ...] = ()
-    """What is written beside its points, one each, as far as there is room."""
-    hollow: bool = False
-    """True where its points are drawn as outlines: what they stand for was found, not recorded."""
-    marked: bool = True
-    """False: a line without markers, however few its points."""
-    follows: bool = False
-    """True where it comes and goes with the trace of the same look, and has no place of its own in the legend."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limit:
-    """A line across the chart at a height."""
-
-    y: float
-    label: str
-    colour: str = TEXT
-    shown: bool = True
-    """False: only in the legend, for a limit far above everything."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mark:
-    """A line from bottom to top at a place."""
-
-    x: float
-    label: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Axes:
-    """What is drawn; implements `Drawing`."""
-
-    x: str
-    y: str
-    traces: tuple[Trace, ...] = ()
-    limits: tuple[Limit, ...] = ()
-    marks: tuple[Mark, ...] = ()
-    stacked: bool = False
-    height: int = 380
-    whole: bool = False
-    """True where x counts things: only whole numbers on its axis."""
-    y_share: bool = False
-    """True where y is a share, shown in per cent."""
-    y_small: bool = False
-    """True where y is about 1: 0.5 is written so, and not as 500m."""
-    x_dollars: bool = False
-    """True where x is an amount: `$` on its ticks."""
-    ticks: tuple[str, ...] = field(default=())
-    """Names for the places 0, 1, 2 ... of the x axis."""
-    points: int = 600
-    """Points of each line in the static picture, at most about."""
-    circles: int = 600
-    """The same for traces of points by themselves."""
+class Axes(Plane):
+    """A plane and how it is drawn; implements `Drawing`."""
 
     def plotly(self) -> dict[str, Any]:
         """Return data and layout; at most about 2,000 points, the extremes of each trace exact."""
         room = max(POINTS // max(len(self.traces), 1), _FEW)
         values = [_values(t) for t in self.traces]
-        places = [shared(values, room)] * len(values) if self.stacked else [decimate(y, room) for y in values]
+        places = (
+            [shared(values, room)] * len(values)
+            if self.stacked
+            else [decimate(y, room) for y in values]
+        )
         rows = zip(self.traces, values, places, strict=True)
         data = [_trace(t, y, kept, stacked=self.stacked) for t, y, kept in rows]
         for drawn, written in zip(data, self._written(), strict=True):
             drawn.update(written)
-        data += [_limit(limit, self._span()) for limit in self.limits]
+        data += [_limit(n, self._span(), left=self.at_left(n)) for n in self.limits]
         return {"data": data, "layout": self._layout()}
 
     def svg(self) -> str:
         """Return the static picture."""
-        from ctxkit.plots.svg import draw
-
         return draw(self)
 
     def _written(self) -> list[dict[str, Any]]:
-        """Return for each trace the names beside its points, placed for the narrowest page; wider, they are apart."""
+        """Return for each trace the names beside its points, placed for the narrowest page; wider,
+        they are apart.
+        """
         named = [t for t in self.traces if t.kind == "points" and len(t.names) == len(t.x)]
         places = [(float(x), float(y)) for t in named for x, y in zip(t.x, t.y, strict=True)]
         if not places or len(places) > _FEW:
@@ -125,11 +67,18 @@ class Axes:
 
         def pixel(x: float, y: float) -> tuple[float, float]:
             wide, tall = _AREA
-            return wide * (0.04 + 0.92 * (x - low) / ((high - low) or 1)), _ABOVE + tall * (1 - y / top)
+            return wide * (0.04 + 0.92 * (x - low) / ((high - low) or 1)), _ABOVE + tall * (
+                1 - y / top
+            )
 
         lines = [t for t in self.traces if t.kind == "line" and not t.marked]
-        crossed = [p for t in lines for p in along([pixel(x, y) for x, y in zip(t.x, t.y, strict=True)])]
-        names, room = [n for t in named for n in t.names], {"width": _AREA[0], "height": _AREA[1] + _ABOVE + 8}
+        crossed = [
+            p for t in lines for p in along([pixel(x, y) for x, y in zip(t.x, t.y, strict=True)])
+        ]
+        names, room = (
+            [n for t in named for n in t.names],
+            {"width": _AREA[0], "height": _AREA[1] + _ABOVE + 8},
+        )
         spots = beside([pixel(*p) for p in places], names, crossed, **room)
         found = iter(zip(names, spots, strict=True))
         return [_names([next(found) for _ in t.names]) if t in named else {} for t in self.traces]
@@ -140,13 +89,27 @@ class Axes:
 
     def _layout(self) -> dict[str, Any]:
         axis = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID, "tickcolor": GRID}
-        x: dict[str, Any] = {**axis, "title": {"text": safe(self.x), "standoff": 6}, "showgrid": False}
+        x: dict[str, Any] = {
+            **axis,
+            "title": {"text": safe(self.x), "standoff": 6},
+            "showgrid": False,
+        }
         if self.whole:
-            x |= {"tickformat": "d", "dtick": max(1, round((self._span()[1] - self._span()[0]) / 12))}
+            x |= {
+                "tickformat": "d",
+                "dtick": max(1, round((self._span()[1] - self._span()[0]) / 12)),
+            }
+        if self.x in _COUNTS and not self.ticks and all(t.kind != "bar" for t in self.traces):
+            start, end = self._span()  # else it begins below 0, to make room for markers
+            pad = max(0.01 * (end - start), 0.5)
+            x |= {"range": [start - pad, end + pad]} | ({"dtick": 1} if end - start < 12 else {})
         if self.x_dollars:
             x |= {"tickprefix": "$"}
         if self.ticks:
-            x |= {"tickvals": list(range(len(self.ticks))), "ticktext": [safe(t, 24) for t in self.ticks]}
+            x |= {
+                "tickvals": list(range(len(self.ticks))),
+                "ticktext": [safe(t, 24) for t in self.ticks],
+            }
         y = {
             **axis,
             "title": {"text": safe(self.y)},
@@ -159,10 +122,18 @@ class Axes:
             "font": {"color": TEXT, "size": 12},
             "height": self.height,
             "margin": {"l": 64, "r": 16, "t": 44, "b": 48},
-            "hovermode": "x unified" if self.stacked and not any(t.hover for t in self.traces) else "closest",
+            "hovermode": "x unified"
+            if self.stacked and not any(t.hover for t in self.traces)
+            else "closest",
             "hoverlabel": {"align": "left", "namelength": -1},
             "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": TEXT, "activecolor": TEXT},
-            "legend": {"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0, "traceorder": "normal"},
+            "legend": {
+                "orientation": "h",
+                "y": -0.2,
+                "yanchor": "top",
+                "x": 0,
+                "traceorder": "normal",
+            },
             "barmode": "relative" if self.stacked else "overlay",
             "bargap": 0.1,
             "xaxis": x,
@@ -188,10 +159,14 @@ def _values(trace: Trace) -> Any:
 
 
 def shared(values: list[Any], room: int) -> Any:
-    """Indices for traces that are stacked and so need the same places: those of the sum, and each one's extremes."""
+    """Indices for traces that are stacked and so need the same places: those of the sum, and each
+    one's extremes.
+    """
     if not values or not len(values[0]):
         return np.arange(0)
-    ends = [i for y in values for i in (int(np.nan_to_num(y).argmin()), int(np.nan_to_num(y).argmax()))]
+    ends = [
+        i for y in values for i in (int(np.nan_to_num(y).argmin()), int(np.nan_to_num(y).argmax()))
+    ]
     return np.union1d(decimate(np.sum([np.nan_to_num(y) for y in values], axis=0), room), ends)
 
 
@@ -202,14 +177,19 @@ def _trace(trace: Trace, y: Any, kept: Any, *, stacked: bool) -> dict[str, Any]:
     if trace.kind == "bar":
         out |= {"type": "bar", "marker": {"color": ink, "line": {"width": 0}}}
     else:
-        out |= {"type": "scatter", "line": {"color": ink, "width": 2, "dash": trace.dash or dash(trace.look)}}
+        out |= {
+            "type": "scatter",
+            "line": {"color": ink, "width": 2, "dash": trace.dash or dash(trace.look)},
+        }
         out["marker"] = {
             "color": ink,
             "size": 9 if trace.kind == "points" else 5,
             "symbol": symbol(trace.look) + "-open" * trace.hollow,
         }
         marked = len(y) < _FEW and trace.marked and not stacked
-        out["mode"] = "markers" if trace.kind == "points" else "lines+markers" if marked else "lines"
+        out["mode"] = (
+            "markers" if trace.kind == "points" else "lines+markers" if marked else "lines"
+        )
         if trace.step:
             out["line"]["shape"] = "hv"
         if trace.kind == "area":
@@ -223,14 +203,11 @@ def _trace(trace: Trace, y: Any, kept: Any, *, stacked: bool) -> dict[str, Any]:
     if stacked and trace.hover is None:
         out["hovertemplate"] = "%{y:,}"  # the heads of a shared box name the traces
     elif trace.hover is not None and len(kept) == len(y):
-        out["hovertext"] = [safe_lines(trace.hover(i)) for i in kept.tolist()]  # `text` would be written on the bars
+        out["hovertext"] = [
+            safe_lines(trace.hover(i)) for i in kept.tolist()
+        ]  # `text` would be written on the bars
         out["hovertemplate"] = "%{hovertext}<extra></extra>"
     return out
-
-
-def safe_lines(text: str) -> str:
-    """Lines of untrusted text as plotly's lines."""
-    return "<br>".join(safe(part, 120) for part in text.split("\n"))
 
 
 def _numbers(values: Any) -> list[Any]:
@@ -242,16 +219,17 @@ def _numbers(values: Any) -> list[Any]:
     return [None if not math.isfinite(v) else int(v) if v == int(v) else v for v in values.tolist()]
 
 
-def _limit(limit: Limit, span: tuple[float, float]) -> dict[str, Any]:
+def _limit(limit: Limit, span: tuple[float, float], *, left: bool) -> dict[str, Any]:
     start, end = span
+    text = ["", safe(limit.label) + "<br> "]
     return {
         "type": "scatter",
         "mode": "lines+text",
         "name": safe(limit.label),
         "x": [start, end if end > start else start + 1],
         "y": [limit.y, limit.y],
-        "text": ["", safe(limit.label) + "<br> "],
-        "textposition": "top left",
+        "text": text[::-1] if left else text,
+        "textposition": "top right" if left else "top left",
         "cliponaxis": False,  # else the label of a limit near the top is cut off
         "textfont": {"color": TEXT, "size": 10},
         "line": {"color": limit.colour, "width": 1.2, "dash": "longdash"},
@@ -262,9 +240,30 @@ def _limit(limit: Limit, span: tuple[float, float]) -> dict[str, Any]:
 
 def _mark(mark: Mark) -> dict[str, Any]:
     line = {"color": TEXT, "width": 1, "dash": "dot"}
-    return {"type": "line", "xref": "x", "yref": "paper", "x0": mark.x, "x1": mark.x, "y0": 0, "y1": 1, "line": line}
+    return {
+        "type": "line",
+        "xref": "x",
+        "yref": "paper",
+        "x0": mark.x,
+        "x1": mark.x,
+        "y0": 0,
+        "y1": 1,
+        "line": line,
+    }
 
 
 def _note(mark: Mark) -> dict[str, Any]:
-    place = {"x": mark.x, "y": 1, "xref": "x", "yref": "paper", "yanchor": "bottom", "xanchor": "center"}
-    return {**place, "text": safe(mark.label, 24), "showarrow": False, "font": {"size": 10, "color": TEXT}}
+    place = {
+        "x": mark.x,
+        "y": 1,
+        "xref": "x",
+        "yref": "paper",
+        "yanchor": "bottom",
+        "xanchor": "center",
+    }
+    return {
+        **place,
+        "text": safe(mark.label, 24),
+        "showarrow": False,
+        "font": {"size": 10, "color": TEXT},
+    }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import html
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ctxkit.errors import BadArguments
+from ctxkit.errors import BadArguments, StoreError
 from ctxkit.markup import escape, line, plain
 
 if TYPE_CHECKING:
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
 PLOTLY = "application/vnd.plotly.v1+json"
 _STYLE = "color:var(--jp-content-font-color1,var(--vscode-foreground,inherit))"
 _CELL = "text-align:left;padding:2px 10px 2px 0"
-_NUMBER = "text-align:right;padding:2px 10px 2px 0;font-variant-numeric:tabular-nums"
+_NUMBER = (
+    "text-align:right;padding:2px 10px 2px 0;font-variant-numeric:tabular-nums;white-space:nowrap"
+)
+_FIGURE = re.compile(r"[-–$+±~\d.,:%kM→*\s]*\d[-–$+±~\d.,:%kM→*\s]*|–")
+"""A cell of figures: `40,471`, `$3.32–$3.40`, `71 %`."""
+_LONG = 24
 
 
 class Drawing(Protocol):
@@ -36,7 +42,9 @@ class Chart:
     title: str
     """Untrusted text is allowed here and in all other fields: it is escaped where it is shown."""
     caption: str = ""
-    """What is shown, of what, and where the numbers come from; read to those who do not see the picture."""
+    """What is shown, of what, and where the numbers come from; read to those who do not see the
+    picture.
+    """
     drawing: Drawing
     head: tuple[str, ...] = ()
     """Heads of the columns of the small table that the twins carry."""
@@ -44,7 +52,9 @@ class Chart:
     shown: int = 12
     """How many of the rows the twins show."""
     notes: tuple[str, ...] = ()
-    """What the logs behind it cannot say or say wrongly (`Session.notes`); shown below the caption."""
+    """What the logs behind it cannot say or say wrongly (`Session.notes`); shown below
+    the caption.
+    """
 
     def figure(self) -> Any:
         """Return a plotly ``go.Figure``, free to be changed."""
@@ -55,7 +65,13 @@ class Chart:
     def to_plotly(self) -> dict[str, Any]:
         """Return the plotly figure as plain JSON."""
         drawn = self.drawing.plotly()
-        title = {"text": safe(self.title, 120), "font": {"size": 15}, "x": 0, "xref": "container", "pad": {"l": 12}}
+        title = {
+            "text": safe(self.title, 120),
+            "font": {"size": 15},
+            "x": 0,
+            "xref": "container",
+            "pad": {"l": 12},
+        }
         return {"data": drawn["data"], "layout": {"title": title, **drawn["layout"]}}
 
     def to_text(self) -> str:
@@ -64,31 +80,47 @@ class Chart:
         if self.caption:
             out.append(plain(self.caption, 600))
         out += [f"Note: {line(note, 400)}" for note in self.notes]
-        shown = [tuple(line(cell, 40) for cell in row) for row in (self.head, *self.rows[: self.shown]) if row]
+        shown = [
+            tuple(line(cell, 40) for cell in row)
+            for row in (self.head, *self.rows[: self.shown])
+            if row
+        ]
         if shown:
             widths = [max(len(row[i]) for row in shown) for i in range(len(self.head))]
-            out += ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in shown]
+            out += [
+                "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
+                for row in shown
+            ]
         if len(self.rows) > self.shown:
             out.append(f"... and {len(self.rows) - self.shown} more")
         return "\n".join(out)
 
     def to_html(self) -> str:
-        """Return the static twin: a picture and a table that read without scripts, on light and on dark."""
+        """Return the static twin: a picture and a table that read without scripts, on light and on
+        dark.
+        """
         label = escape(f"{self.title}. {self.caption}", 700)
         return (
             f'<figure class="ctxkit-chart" style="margin:0;{_STYLE}">'
             f"<figcaption><strong>{escape(self.title, 120)}</strong>"
-            f"{'<br>' + escape(self.caption, 600) if self.caption else ''}{self._notes()}</figcaption>"
+            f"{'<br>' + escape(self.caption, 600) if self.caption else ''}{self._notes()}"
+            "</figcaption>"
             f'<div role="img" aria-label="{label}">{self.drawing.svg()}</div>'
             f"{table(self.head, self.rows[: self.shown], caption=self._table_caption())}</figure>"
         )
 
     def _notes(self) -> str:
-        return "".join(f'<br><small class="note">Note: {escape(note, 400)}</small>' for note in self.notes)
+        return "".join(
+            f'<br><small class="note">Note: {escape(note, 400)}</small>' for note in self.notes
+        )
 
     def _table_caption(self) -> str:
         more = len(self.rows) - self.shown
-        return f"The same in figures; {more} more rows are not shown." if more > 0 else "The same in figures."
+        return (
+            f"The same in figures; {more} more rows are not shown."
+            if more > 0
+            else "The same in figures."
+        )
 
     def write_html(self, path: str | Path) -> Path:
         """Write one page that opens offline, with plotly in it (about 5 MB), and return its path.
@@ -96,22 +128,19 @@ class Chart:
         Raises:
             BadArguments: the page cannot be written there.
         """
-        from pathlib import Path
-
-        try:
-            Path(path).write_text(self.page(), encoding="utf-8")
-        except (OSError, ValueError) as e:
-            said = f"The page could not be written to {str(path)!r} ({type(e).__name__})."
-            raise BadArguments(said) from None
-        return Path(path)
+        return write_page(path, self.page())
 
     def page(self) -> str:
         """Return one page that opens offline, with plotly in it (about 5 MB)."""
-        body = self.figure().to_html(include_plotlyjs=True, include_mathjax=False, full_html=False, div_id="ctxkit")
+        body = self.figure().to_html(
+            include_plotlyjs=True, include_mathjax=False, full_html=False, div_id="ctxkit"
+        )
         shown = table(self.head, self.rows, caption=plain(self.caption, 600))
         return (
-            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(self.title, 120)}</title>'
-            "<style>:root{color-scheme:light dark}body{font:14px system-ui,sans-serif;margin:1em}</style></head>"
+            '<!doctype html><html lang="en"><head><meta'
+            f' charset="utf-8"><title>{escape(self.title, 120)}</title>'
+            "<style>:root{color-scheme:light dark}body{font:14px"
+            " system-ui,sans-serif;margin:1em}</style></head>"
             f"<body>{body}{self._notes()}{shown}</body></html>\n"
         )
 
@@ -122,6 +151,23 @@ class Chart:
         return self.to_text()
 
 
+def write_page(path: str | Path, text: str) -> Path:
+    """Write a page whole, or leave the file that is there untouched; return its path.
+
+    Raises:
+        BadArguments: it cannot be written there.
+    """
+    from pathlib import Path
+
+    from ctxkit.writers import save
+
+    try:
+        save(Path(path), [text.encode("utf-8", "replace")], 0o666)  # for whomever the umask lets
+    except StoreError as e:
+        raise BadArguments(str(e)) from None
+    return Path(path)
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = "") -> str:
     """Return a small HTML table; cells that begin with a digit stand to the right."""
     if not head:
@@ -130,16 +176,25 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = 
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     told = f'<caption style="text-align:left">{escape(caption, 600)}</caption>' if caption else ""
     return (
-        f'<table style="{_STYLE};border-collapse:collapse;margin:6px 0">{told}'
-        f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+        f'<div style="overflow-x:auto"><table style="{_STYLE};border-collapse:collapse;'
+        f'margin:6px 0">{told}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
     )
 
 
 def _cell(text: str) -> str:
-    style = _NUMBER if text[:1].isdigit() or text[:1] in "$-–" else _CELL
+    style = _NUMBER if _FIGURE.fullmatch(text) else _CELL
+    if len(text) > _LONG:
+        style += ";min-width:12em"
     return f'<td style="{style}">{escape(text, 200)}</td>'
 
 
 def safe(text: str, limit: int = 80) -> str:
-    """Return untrusted text for a plotly label: plotly reads tags, entities and, with MathJax, dollars in its texts."""
+    """Return untrusted text for a plotly label: plotly reads tags, entities and, with MathJax,
+    dollars in its texts.
+    """
     return html.escape(line(text, limit), quote=False).replace("$", "&#36;")
+
+
+def safe_lines(text: str) -> str:
+    """Lines of untrusted text as plotly's lines."""
+    return "<br>".join(safe(part, 120) for part in text.split("\n"))

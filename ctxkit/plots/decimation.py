@@ -1,4 +1,6 @@
-"""Fewer points that look the same: of each bin the first, the smallest, the largest and the last."""
+"""Fewer points that look the same: of each bin the first, the smallest, the largest and
+the last.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ POINTS = 2000
 
 
 def decimate(y: NDArray[Any], n: int) -> NDArray[np.int64]:
-    """Return indices of about `n` points of `y`, in order, with the extremes of every bin; NaN is never an extreme."""
+    """Return indices of about `n` points of `y`, in order, with the extremes of every bin; NaN is
+    never an extreme.
+    """
     size = len(y)
     if size <= n:
         return np.arange(size)

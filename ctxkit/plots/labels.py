@@ -12,7 +12,7 @@ _LETTER, _LINE, _GAP, _DOT = 5.8, 11.0, 7.0, 3.0
 """Pixels of a letter, of a line, between a point and its name, and of a point to each side."""
 
 
-_SIDES = ("middle right", "top center", "bottom center", "middle left")
+_SIDES = ("middle right", "top center", "bottom center", "middle left", "top right", "top left")
 
 
 class Label(NamedTuple):
@@ -25,14 +25,16 @@ class Label(NamedTuple):
     """`start`, `end` or `middle`, as SVG has it."""
 
 
-class _Box(NamedTuple):
+class _LabelBox(NamedTuple):
     x0: float
     y0: float
     x1: float
     y1: float
 
-    def meets(self, other: _Box) -> bool:
-        return self.x0 < other.x1 and other.x0 < self.x1 and self.y0 < other.y1 and other.y0 < self.y1
+    def meets(self, other: _LabelBox) -> bool:
+        return (
+            self.x0 < other.x1 and other.x0 < self.x1 and self.y0 < other.y1 and other.y0 < self.y1
+        )
 
 
 def labels(
@@ -43,7 +45,8 @@ def labels(
     width: float,
     height: float,
 ) -> list[Label]:
-    """Return the names that find room beside their points: to the right, above, below or to the left.
+    """Return the names that find room beside their points: to the right, above, below or to the
+    left, else above and to one side.
 
     Args:
         points: where the points stand, in pixels.
@@ -73,7 +76,9 @@ def beside(
     width: float,
     height: float,
 ) -> list[str | None]:
-    """Return for each point on which side its name finds room, as plotly says it; None: on no side."""
+    """Return for each point on which side its name finds room, as plotly says it; None:
+    on no side.
+    """
     found = _placed(points, names, others, width=width, height=height)
     return [None if each is None else _SIDES[each[1]] for each in found]
 
@@ -86,8 +91,10 @@ def _placed(
     width: float,
     height: float,
 ) -> list[tuple[Label, int] | None]:
-    """Return for each point its label and the side that it stands on; None where there is no room."""
-    taken = [_Box(x - _DOT, y - _DOT, x + _DOT, y + _DOT) for x, y in (*points, *others)]
+    """Return for each point its label and the side that it stands on; None where there
+    is no room.
+    """
+    taken = [_LabelBox(x - _DOT, y - _DOT, x + _DOT, y + _DOT) for x, y in (*points, *others)]
     out: list[tuple[Label, int] | None] = []
     for (x, y), name in zip(points, names, strict=True):
         wide, room = _LETTER * len(name), None
@@ -96,8 +103,10 @@ def _placed(
             (Label(x, y - _GAP, name, "middle"), x - wide / 2),
             (Label(x, y + _GAP + 9, name, "middle"), x - wide / 2),
             (Label(x - _GAP, y + 4, name, "end"), x - _GAP - wide),
+            (Label(x - _DOT, y - _GAP, name, "start"), x - _DOT),
+            (Label(x + _DOT, y - _GAP, name, "end"), x + _DOT - wide),
         )):  # fmt: skip
-            box = _Box(left, label.y - _LINE + 2, left + wide, label.y + 2)
+            box = _LabelBox(left, label.y - _LINE + 2, left + wide, label.y + 2)
             inside = box.x0 >= 0 and box.x1 <= width and box.y0 >= 0 and box.y1 <= height
             if inside and not any(box.meets(b) for b in taken):
                 taken.append(box)

@@ -1,11 +1,25 @@
-"""Colours that read on white and on black and stay apart for the colour-blind; dashes and symbols besides."""
+"""Colours that read on white and on black and stay apart for the colour-blind; dashes and symbols
+besides.
+"""
 
 from __future__ import annotations
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b8860b", "#c0659a", "#3a93cc", "#8c6d46", "#7b6fd0")
-"""Okabe and Ito's, with black, yellow and the two palest darkened until each keeps 3:1 on white and on #111111."""
+"""Okabe and Ito's, with black, yellow and the two palest darkened until each keeps 3:1 on white and
+on #111111.
+"""
 GROUP_COLOURS = (
-    *("#7b6fd0", "#a05fb4", "#c0659a", "#b8860b", "#009e73", "#4f9e3f", "#0072b2", "#3a93cc", "#5f7fa8"),
+    *(
+        "#7b6fd0",
+        "#a05fb4",
+        "#c0659a",
+        "#b8860b",
+        "#009e73",
+        "#4f9e3f",
+        "#0072b2",
+        "#3a93cc",
+        "#5f7fa8",
+    ),
     *("#d55e00", "#c9523f", "#b0575f", "#8c6d46", "#8a8a8a", "#a0764f", "#6f8f8f", "#777777"),
 )
 """One for each group of the context report, neighbours apart; what no log shows is grey."""
@@ -31,10 +45,18 @@ def colour(i: int) -> str:
 
 
 def dash(i: int) -> str:
-    """The dash of the i-th trace: each changes with the colour, so that no two depend on colour alone."""
+    """The dash of the i-th trace: each changes with the colour, so that no two depend on colour
+    alone.
+    """
     return DASHES[i % len(DASHES)]
 
 
 def symbol(i: int) -> str:
     """The marker of the i-th trace."""
     return SYMBOLS[i % len(SYMBOLS)]
+
+
+def faint(ink: str) -> str:
+    """Return a colour of the palette as a veil that both themes shine through."""
+    red, green, blue = (int(ink[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.16)"

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ctxkit.markup import escape
-from ctxkit.plots.palette import GRID, SVG_DASHES, TEXT
-from ctxkit.plots.panels import CROWD, faint, points
+from ctxkit.plots.mosaics import CROWD, points
+from ctxkit.plots.palette import GRID, SVG_DASHES, TEXT, faint
 from ctxkit.plots.svg import nice, short
 
 if TYPE_CHECKING:
-    from ctxkit.plots.axes import Trace
-    from ctxkit.plots.panels import Panel, Panels
+    from ctxkit.plots.mosaics import Mosaic, Panel
+    from ctxkit.plots.traces import Trace
 
 _WIDTH, _LEFT, _BOTTOM = 900, 44, 22
 _ROW, _HEAD, _GAP = 100, 18, 10
@@ -38,7 +38,7 @@ class _Place(NamedTuple):
         return self.top + self.high - value / self.y1 * self.high
 
 
-def draw(drawn: Panels) -> str:
+def draw(drawn: Mosaic) -> str:
     """Return an SVG picture of all panels with one legend; nothing of it is a script or a link."""
     x0, x1, top = drawn.reach()
     step = (_WIDTH - _LEFT) / drawn.columns
@@ -46,12 +46,15 @@ def draw(drawn: Panels) -> str:
     parts = []
     for i, panel in enumerate(drawn.panels):
         row, column = divmod(i, drawn.columns)
-        place = _Place(_LEFT + column * step, row * _ROW + _HEAD, step - _GAP, _ROW - _HEAD - 6, x0, x1, top)
+        place = _Place(
+            _LEFT + column * step, row * _ROW + _HEAD, step - _GAP, _ROW - _HEAD - 6, x0, x1, top
+        )
         parts.append(_grid(place, left=column == 0, last=i + drawn.columns >= len(drawn.panels)))
         parts.append(_panel(place, panel))
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
-        f'style="width:100%;max-width:{_WIDTH}px;height:auto" aria-hidden="true">{"".join(parts)}</svg>{_legend(drawn)}'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}"'
+        f' style="width:100%;max-width:{_WIDTH}px;height:auto"'
+        f' aria-hidden="true">{"".join(parts)}</svg>{_legend(drawn)}'
     )
 
 
@@ -91,8 +94,13 @@ def _trace(place: _Place, trace: Trace) -> str:
     if len(spots) == 1:
         return f'<circle cx="{spots[0][0]:.1f}" cy="{spots[0][1]:.1f}" r="2.5" fill="{ink}"/>'
     way = "".join(f"{'L' if i else 'M'}{a:.1f} {b:.1f}" for i, (a, b) in enumerate(spots))
-    wide, dashes = ("1.8", "") if trace.kind == "area" else ("1.2", SVG_DASHES[trace.dash or "solid"])
-    path = f'<path d="{way}" fill="none" stroke="{ink}" stroke-width="{wide}" stroke-dasharray="{dashes}"/>'
+    wide, dashes = (
+        ("1.8", "") if trace.kind == "area" else ("1.2", SVG_DASHES[trace.dash or "solid"])
+    )
+    path = (
+        f'<path d="{way}" fill="none" stroke="{ink}" stroke-width="{wide}"'
+        f' stroke-dasharray="{dashes}"/>'
+    )
     if trace.kind != "area" or not spots:
         return path
     ground = place.y(0)
@@ -108,12 +116,15 @@ def _line(start: tuple[float, float], end: tuple[float, float], ink: str, dashes
 
 def _text(x: float, y: float, text: str, anchor: str, limit: int = 12) -> str:
     style = f"fill:{_INK};font:11px system-ui,sans-serif"
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" style="{style}">{escape(text, limit)}</text>'
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+        f' style="{style}">{escape(text, limit)}</text>'
+    )
 
 
-def _legend(drawn: Panels) -> str:
+def _legend(drawn: Mosaic) -> str:
     signs = {"area": "&#9632;", "line": "&#8943;", "points": "&#9660;"}
-    traces = [t for p in drawn.panels for t in p.traces if t.kind in signs]
+    traces = [t for t in drawn.traces if t.kind in signs]
     keys = {t.name: (t.colour or TEXT, "&#9661;" if t.hollow else signs[t.kind]) for t in traces}
     if any(p.limit for p in drawn.panels):
         keys[drawn.limit] = (TEXT, "&#8212;")
@@ -122,4 +133,7 @@ def _legend(drawn: Panels) -> str:
         f'<span aria-hidden="true" style="color:{ink}">{sign}</span> {escape(name, 60)}</span>'
         for name, (ink, sign) in keys.items()
     )
-    return f'<div style="font-size:12px">{told}; across: {escape(drawn.x, 40)}, upward: {escape(drawn.y, 40)}</div>'
+    return (
+        f'<div style="font-size:12px">{told}; across: {escape(drawn.x, 40)}, upward:'
+        f" {escape(drawn.y, 40)}</div>"
+    )

@@ -13,10 +13,15 @@ from ctxkit.plots.labels import along, labels
 from ctxkit.plots.palette import GRID, SVG_DASHES, TEXT, colour, dash
 
 if TYPE_CHECKING:
-    from ctxkit.plots.axes import Axes, Trace
+    from ctxkit.plots.traces import Plane, Trace
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 240, 56, 12, 14, 34
 _INK = "var(--jp-content-font-color2,#777777)"
+_HALO = (
+    ";paint-order:stroke;stroke:var(--jp-layout-color0,var(--vscode-editor-background,Canvas))"
+    ";stroke-width:3px"
+)
+"""Keeps a text apart from the lines that it lies on."""
 
 
 class _Scale(NamedTuple):
@@ -29,38 +34,58 @@ class _Scale(NamedTuple):
         return _LEFT + (value - self.x0) / (self.x1 - self.x0) * (_WIDTH - _LEFT - _RIGHT)
 
     def y(self, value: Any) -> Any:
-        return _HEIGHT - _BOTTOM - (value - self.y0) / (self.y1 - self.y0) * (_HEIGHT - _TOP - _BOTTOM)
+        return (
+            _HEIGHT - _BOTTOM - (value - self.y0) / (self.y1 - self.y0) * (_HEIGHT - _TOP - _BOTTOM)
+        )
 
 
-def draw(axes: Axes) -> str:
-    """Return an SVG picture of the axes, its traces, limits and marks; nothing of it is a script or a link."""
+def draw(axes: Plane) -> str:
+    """Return an SVG picture of the axes, its traces, limits and marks; nothing of it is a script or
+    a link.
+    """
     shapes = [(t, *_points(t, axes)) for t in axes.traces if t.shown]
     tops = np.zeros(0) if not axes.stacked else _stack(shapes)
     scale = _scale(axes, shapes, tops)
     parts = [_grid(axes, scale)]
-    parts += [_line((scale.x(m.x), _TOP), (scale.x(m.x), _HEIGHT - _BOTTOM), TEXT, "dot") for m in axes.marks]
+    parts += [
+        _line((scale.x(m.x), _TOP), (scale.x(m.x), _HEIGHT - _BOTTOM), TEXT, "dot")
+        for m in axes.marks
+    ]
     for limit in (limit for limit in axes.limits if limit.shown):
         y = scale.y(limit.y)
         parts.append(_line((_LEFT, y), (_WIDTH - _RIGHT, y), limit.colour, "longdash"))
-        parts.append(_text(_WIDTH - _RIGHT, y - 3, limit.label, "end"))
     below = np.zeros(0)
     for trace, x, y in shapes:
         ink = trace.colour or colour(trace.look)
         if trace.kind in ("area", "bar") and axes.stacked:
             below = below if len(below) else np.zeros(len(y))
-            parts.append(_band(scale, x, below, below + np.nan_to_num(y), ink, bars=trace.kind == "bar"))
+            parts.append(
+                _band(scale, x, below, below + np.nan_to_num(y), ink, bars=trace.kind == "bar")
+            )
             below = below + np.nan_to_num(y)
         elif trace.kind == "bar":
             parts.append(_band(scale, x, np.zeros(len(y)), np.nan_to_num(y), ink, bars=True))
         elif trace.kind == "points":
-            fill = f'fill="none" stroke="{ink}" stroke-width="1.5"' if trace.hollow else f'fill="{ink}"'
-            parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.5" {fill}/>' for a, b in _finite(scale, x, y)]
+            fill = (
+                f'fill="none" stroke="{ink}" stroke-width="1.5"'
+                if trace.hollow
+                else f'fill="{ink}"'
+            )
+            parts += [
+                f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.5" {fill}/>'
+                for a, b in _finite(scale, x, y)
+            ]
         else:
             parts.append(_path(scale, trace, x, y, ink))
+    for limit in (limit for limit in axes.limits if limit.shown):
+        left = axes.at_left(limit)
+        place = (_LEFT + 4, "start") if left else (_WIDTH - _RIGHT, "end")
+        parts.append(_text(place[0], scale.y(limit.y) - 3, limit.label, place[1], _HALO))
     parts += _names(scale, shapes)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-        f'style="width:100%;max-width:{_WIDTH}px;height:auto" aria-hidden="true">{"".join(parts)}</svg>{_legend(axes)}'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
+        f' style="width:100%;max-width:{_WIDTH}px;height:auto"'
+        f' aria-hidden="true">{"".join(parts)}</svg>{_legend(axes)}'
     )
 
 
@@ -78,11 +103,17 @@ def _names(scale: _Scale, shapes: list[tuple[Trace, Any, Any]]) -> list[str]:
         return []
     lines = (_finite(scale, x, y) for t, x, y in shapes if t.kind == "line" and not t.marked)
     others += [point for each in lines for point in along(each)]
-    found = labels([p for p, _ in named], [n for _, n in named], others, width=_WIDTH, height=_HEIGHT - _BOTTOM + 6)
+    found = labels(
+        [p for p, _ in named],
+        [n for _, n in named],
+        others,
+        width=_WIDTH,
+        height=_HEIGHT - _BOTTOM + 6,
+    )
     return [_text(*label) for label in found]
 
 
-def _points(trace: Trace, axes: Axes) -> tuple[Any, Any]:
+def _points(trace: Trace, axes: Plane) -> tuple[Any, Any]:
     y = np.array(trace.y, dtype=float)
     x = np.asarray(trace.x)
     x = x.astype(float) if x.dtype.kind in "iuf" else np.arange(len(x), dtype=float)
@@ -98,7 +129,7 @@ def _stack(shapes: list[tuple[Trace, Any, Any]]) -> Any:
     return sum(heights) if heights else np.zeros(0)
 
 
-def _scale(axes: Axes, shapes: list[tuple[Trace, Any, Any]], tops: Any) -> _Scale:
+def _scale(axes: Plane, shapes: list[tuple[Trace, Any, Any]], tops: Any) -> _Scale:
     xs = [v for t, x, _ in shapes if len(x) for v in (x.min(), x.max())] or [0.0, 1.0]
     ys = [v for t, _, y in shapes if np.isfinite(y).any() for v in (np.nanmin(y), np.nanmax(y))]
     ys += [limit.y for limit in axes.limits if limit.shown] + (list(tops) if len(tops) else [])
@@ -107,7 +138,7 @@ def _scale(axes: Axes, shapes: list[tuple[Trace, Any, Any]], tops: Any) -> _Scal
     return _Scale(min(xs) - pad, max(xs) + pad, low, high if high > low else low + 1)
 
 
-def _grid(axes: Axes, scale: _Scale) -> str:
+def _grid(axes: Plane, scale: _Scale) -> str:
     out = []
     for tick in nice(scale.y0, scale.y1):
         y = scale.y(tick)
@@ -118,9 +149,13 @@ def _grid(axes: Axes, scale: _Scale) -> str:
         below = [(float(i), axes.ticks[i][:10]) for i in range(0, len(axes.ticks), every)]
     else:
         ticks = nice(scale.x0, scale.x1, 6)
-        whole = [t for t in ticks if float(t).is_integer()]  # x counts something: half a call is no place
+        whole = [
+            t for t in ticks if float(t).is_integer()
+        ]  # x counts something: half a call is no place
         sign = "$" * axes.x_dollars
-        below = [(tick, sign + short(tick)) for tick in (ticks if axes.x_dollars else whole or ticks)]
+        below = [
+            (tick, sign + short(tick)) for tick in (ticks if axes.x_dollars else whole or ticks)
+        ]
     out += [_text(scale.x(x), _HEIGHT - _BOTTOM + 17, text, "middle") for x, text in below]
     out.append(_text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 4, axes.x, "middle"))
     return "".join(out)
@@ -156,20 +191,27 @@ def _path(scale: _Scale, trace: Trace, x: Any, y: Any, ink: str) -> str:
         return f'<circle cx="{points[0][0]:.1f}" cy="{points[0][1]:.1f}" r="3" fill="{ink}"/>'
     path = "".join(f"{'L' if i else 'M'}{a:.1f} {b:.1f}" for i, (a, b) in enumerate(points))
     dashes = SVG_DASHES.get(trace.dash or dash(trace.look), "")
-    return f'<path d="{path}" fill="none" stroke="{ink}" stroke-width="2" stroke-dasharray="{dashes}"/>'
+    return (
+        f'<path d="{path}" fill="none" stroke="{ink}" stroke-width="2"'
+        f' stroke-dasharray="{dashes}"/>'
+    )
 
 
 def _band(scale: _Scale, x: Any, low: Any, high: Any, ink: str, *, bars: bool) -> str:
     if bars:
         wide = max((_WIDTH - _LEFT - _RIGHT) / max(scale.x1 - scale.x0, 1) * 0.9, 1.0)
         return "".join(
-            f'<rect x="{scale.x(a) - wide / 2:.1f}" y="{min(scale.y(b), scale.y(c)):.1f}" width="{wide:.1f}" '
-            f'height="{abs(scale.y(b) - scale.y(c)):.1f}" fill="{ink}"/>'
+            f'<rect x="{scale.x(a) - wide / 2:.1f}" y="{min(scale.y(b), scale.y(c)):.1f}"'
+            f' width="{wide:.1f}" height="{abs(scale.y(b) - scale.y(c)):.1f}" fill="{ink}"/>'
             for a, b, c in zip(x.tolist(), low.tolist(), high.tolist(), strict=True)
             if b != c
         )
-    there = [f"{scale.x(a):.1f},{scale.y(b):.1f}" for a, b in zip(x.tolist(), high.tolist(), strict=True)]
-    back = [f"{scale.x(a):.1f},{scale.y(b):.1f}" for a, b in zip(x.tolist(), low.tolist(), strict=True)]
+    there = [
+        f"{scale.x(a):.1f},{scale.y(b):.1f}" for a, b in zip(x.tolist(), high.tolist(), strict=True)
+    ]
+    back = [
+        f"{scale.x(a):.1f},{scale.y(b):.1f}" for a, b in zip(x.tolist(), low.tolist(), strict=True)
+    ]
     return f'<polygon points="{" ".join(there + back[::-1])}" fill="{ink}"/>'
 
 
@@ -179,12 +221,15 @@ def _line(start: tuple[float, float], end: tuple[float, float], ink: str, dashes
     return f'<line x1="{x0:.1f}" y1="{y0:.1f}" x2="{x1:.1f}" y2="{y1:.1f}" {style}/>'
 
 
-def _text(x: float, y: float, text: str, anchor: str) -> str:
-    style = f"fill:{_INK};font:11px system-ui,sans-serif"
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" style="{style}">{escape(text, 40)}</text>'
+def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
+    style = f"fill:{_INK};font:11px system-ui,sans-serif{more}"
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+        f' style="{style}">{escape(text, 40)}</text>'
+    )
 
 
-def _legend(axes: Axes) -> str:
+def _legend(axes: Plane) -> str:
     shown = [(t.name, t.colour or colour(t.look)) for t in axes.traces if t.shown and not t.follows]
     keys = " ".join(
         '<span style="display:inline-block;margin-right:14px;white-space:nowrap">'

@@ -53,7 +53,9 @@ class Tiles:
             },
             "textfont": {"color": ["#777777", *(["#ffffff"] * len(self.tiles))]},
             "texttemplate": "%{label}<br>%{text}",
-            "hovertemplate": "%{label}<br>%{text} tokens, %{percentRoot:.1%}<br>%{customdata}<extra></extra>",
+            "hovertemplate": (
+                "%{label}<br>%{text} tokens, %{percentRoot:.1%}<br>%{customdata}<extra></extra>"
+            ),
             "pathbar": {"visible": False},
             "tiling": {"pad": 2},
             "maxdepth": 3,
@@ -69,12 +71,15 @@ class Tiles:
 
     def svg(self) -> str:
         """Return the outer tiles as bars, largest first."""
-        outer = sorted((t for t in self.tiles if t.parent is None and t.tokens), key=lambda t: -t.tokens)[:_SHOWN]
+        outer = sorted(
+            (t for t in self.tiles if t.parent is None and t.tokens), key=lambda t: -t.tokens
+        )[:_SHOWN]
         largest = max((t.tokens for t in outer), default=1)
         bars = "".join(_bar(i, tile, largest) for i, tile in enumerate(outer))
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_ROW * max(len(outer), 1)}" '
-            f'style="width:100%;max-width:{_WIDTH}px;height:auto" aria-hidden="true">{bars}</svg>'
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH}'
+            f' {_ROW * max(len(outer), 1)}" style="width:100%;max-width:{_WIDTH}px;height:auto"'
+            f' aria-hidden="true">{bars}</svg>'
         )
 
 
@@ -83,7 +88,8 @@ def _bar(i: int, tile: Tile, largest: int) -> str:
     style = "fill:var(--jp-content-font-color2,#777777);font:11px system-ui,sans-serif"
     y = i * _ROW
     return (
-        f'<text x="{_LEFT - 8}" y="{y + 14}" text-anchor="end" style="{style}">{escape(tile.name, 28)}</text>'
-        f'<rect x="{_LEFT}" y="{y + 3}" width="{wide:.1f}" height="{_ROW - 6}" fill="{tile.colour}"/>'
-        f'<text x="{_LEFT + wide + 6:.1f}" y="{y + 14}" style="{style}">{tile.tokens:,}</text>'
+        f'<text x="{_LEFT - 8}" y="{y + 14}" text-anchor="end"'
+        f' style="{style}">{escape(tile.name, 28)}</text><rect x="{_LEFT}" y="{y + 3}"'
+        f' width="{wide:.1f}" height="{_ROW - 6}" fill="{tile.colour}"/><text'
+        f' x="{_LEFT + wide + 6:.1f}" y="{y + 14}" style="{style}">{tile.tokens:,}</text>'
     )

@@ -1,4 +1,6 @@
-"""Trim harder and harder until the prompt fits the window (fuseraft's retry after a context error)."""
+"""Trim harder and harder until the prompt fits the window (fuseraft's retry after a
+context error).
+"""
 
 from __future__ import annotations
 
@@ -6,15 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies import contents, trims
 from ctxkit.policies.chain import Joined
 from ctxkit.policies.reads import stale
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
+from ctxkit.texts import contents, trims
 
 if TYPE_CHECKING:
     from ctxkit.messages import Message
-    from ctxkit.policies.policy import Part
+    from ctxkit.policies.chain import Part
     from ctxkit.schedules import ScheduleView
     from ctxkit.tokens import Room
 
@@ -62,7 +64,9 @@ class Untooled(Scheduled):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AdaptiveTrim(Scheduled):
-    """Where the prompt is over the window: results to 4,000 characters, else to 500, else no tool messages at all."""
+    """Where the prompt is over the window: results to 4,000 characters, else to 500, else no tool
+    messages at all.
+    """
 
     stages: tuple[int, ...] = (4000, 500)
     """Characters a result keeps at each stage; after the last one tool calls and results go."""
@@ -78,7 +82,9 @@ class AdaptiveTrim(Scheduled):
 
     @property
     def steps(self) -> tuple[Stage | Untooled, ...]:
-        """The stages as parts of their own, the mildest first; a live session applies them one by one."""
+        """The stages as parts of their own, the mildest first; a live session applies them one by
+        one.
+        """
         cuts = (Stage(cap=cap, consumed=self.consumed_chars) for cap in self.stages)
         return (*cuts, Untooled())
 

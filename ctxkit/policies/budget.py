@@ -1,4 +1,6 @@
-"""Elide the oldest results and replies while all messages together are over a budget of characters."""
+"""Elide the oldest results and replies while all messages together are over a budget of
+characters.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ctxkit.history.columns import TOOL
-from ctxkit.policies import contents, trims
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
-from ctxkit.schedules import AS_IT_CAME, Window
+from ctxkit.schedules import AS_IT_CAME, OldFirst
+from ctxkit.texts import contents, trims
 
 if TYPE_CHECKING:
     from ctxkit.messages import Message
@@ -30,12 +32,16 @@ HERE = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Budget(Scheduled):
-    """While all messages have more characters than the budget, elide the oldest results and pure replies (fuseraft)."""
+    """While all messages have more characters than the budget, elide the oldest results and pure
+    replies (fuseraft).
+    """
 
     max_chars: int = 200_000
     """Characters that all messages together may have."""
     step: int = 8
-    """The number of elided messages is rounded up to a multiple of this: the prefix stays the same in between."""
+    """The number of elided messages is rounded up to a multiple of this: the prefix stays the same
+    in between.
+    """
     min_chars: int = 200
     """Characters that a result keeps at least when even this is not enough and the rest is cut."""
     placeholder: str = ELIDED
@@ -83,7 +89,7 @@ class _Elidable:
     """The messages that may be elided, the oldest first, and what eliding them takes away."""
 
     def __init__(self, placeholder: str) -> None:
-        self.placeholder, self.window = placeholder, Window()
+        self.placeholder, self.window = placeholder, OldFirst()
         self.sizes: dict[int, tuple[int, int]] = {}
         """Characters of each, and of them those that eliding it takes away."""
         self._meant, self._taken = [0], [0]
@@ -126,7 +132,9 @@ class _Elidable:
         return bisect_left(self.window.found, newest)
 
     def count(self, over: int) -> int:
-        """Return how many must be elided to save so many characters; one too many: all are not enough."""
+        """Return how many must be elided to save so many characters; one too many: all are not
+        enough.
+        """
         for p in self.window.found[len(self._meant) - 1 :]:
             size, saved = self.sizes[p]
             self._meant.append(self._meant[-1] + size - len(self.placeholder))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ctxkit.policies import contents
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
 from ctxkit.schedules import AS_IT_CAME
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from ctxkit.messages import Message
@@ -29,11 +29,15 @@ class Clear(Scheduled):
     deny: tuple[str, ...] = ()
     """Names or globs of the tools whose results never are; stronger than `allow`."""
     at_least: int = 0
-    """Clear only where this frees at least so many tokens: a cached prefix is worth more than a small saving."""
+    """Clear only where this frees at least so many tokens: a cached prefix is worth more than a
+    small saving.
+    """
     min_chars: int = 0
     """Results of fewer characters are left alone."""
     polling: int = 1
-    """Clear only at every n-th result, so that the prefix stays the same in between (SWE-agent's `polling`)."""
+    """Clear only at every n-th result, so that the prefix stays the same in between (SWE-agent's
+    `polling`).
+    """
     placeholder: str = CLEARED
     """What a cleared result says; `{lines}` is the number of lines it had."""
 
@@ -59,7 +63,9 @@ class Clear(Scheduled):
         return n - self.keep_last
 
     def _text(self, text: str) -> str:
-        """Return what stands for a text, which is itself where it stands for another one already."""
+        """Return what stands for a text, which is itself where it stands for another one
+        already.
+        """
         if text.startswith(self.placeholder.split("{lines}", maxsplit=1)[0]):
             return text
         return self.placeholder.replace("{lines}", str(len(text.splitlines())))

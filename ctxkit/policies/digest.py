@@ -10,10 +10,10 @@ import msgspec
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Text
-from ctxkit.policies import contents, trims
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
-from ctxkit.schedules import AS_IT_CAME, Roll, Window
+from ctxkit.schedules import AS_IT_CAME, OldFirst, Roll
+from ctxkit.texts import contents, trims
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,10 +29,12 @@ KIND = "tool_result_archived"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Digest(Scheduled):
-    """Archive all tool results but the last, and say in one message at the end what each of them was.
+    """Archive all tool results but the last, and say in one message at the end what each of them
+    was.
 
-    The call of an archived result keeps a stub as its result, so no call is left unanswered. The digest is for the
-    agent only: `details["user_visible"]` is False on it, while the archived results stay visible to the user.
+    The call of an archived result keeps a stub as its result, so no call is left unanswered. The
+    digest is for the agent only: `details["user_visible"]` is False on it, while the archived
+    results stay visible to the user.
     """
 
     keep_last: int = 10
@@ -56,7 +58,7 @@ class _Archive:
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Archive each result as soon as enough newer ones are there; append what they were."""
-        window: Window = view.memory.setdefault("results", Window())
+        window: OldFirst = view.memory.setdefault("results", OldFirst())
         lines: Roll = view.memory.setdefault("lines", Roll())
         news = {call: more for call, *more in view.news("tool")}
         events = view.events("tool")
@@ -74,7 +76,7 @@ class _Archive:
     def _shifted(
         self,
         view: ScheduleView,
-        window: Window,
+        window: OldFirst,
         lines: Roll,
         call: int,
         news: Sequence[Sequence[int]],
@@ -111,7 +113,9 @@ def _told(lines: list[str], n: int) -> Message | None:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Excerpts(Scheduled):
-    """Put a short excerpt, with tool, call and status, in the place of each tool result but the last (as `ai`)."""
+    """Put a short excerpt, with tool, call and status, in the place of each tool result but the
+    last (as `ai`).
+    """
 
     keep_last: int = 10
     """Tool results at the end that stay whole."""
@@ -126,7 +130,9 @@ class Excerpts(Scheduled):
             )
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
-        """Put an excerpt in the place of each result as soon as `keep_last` newer ones are there."""
+        """Put an excerpt in the place of each result as soon as `keep_last` newer ones
+        are there.
+        """
         if self.strategy == "off":
             return
         for p, call, old in view.window("tool", lambda n: n - self.keep_last, settled=False):
@@ -144,7 +150,10 @@ class Excerpts(Scheduled):
             or "(empty output)"
         )
         status = "error" if result.is_error else "ok"
-        return f"{OUTPUT}\nTool: {result.tool or 'unknown'}\nCall ID: {result.call_id or ''}\nStatus: {status}\n{text}"
+        return (
+            f"{OUTPUT}\nTool: {result.tool or 'unknown'}\nCall ID: {result.call_id or ''}\nStatus:"
+            f" {status}\n{text}"
+        )
 
 
 def digest_line(result: Message, limit: int = 200) -> str:

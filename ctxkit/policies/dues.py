@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class Due:
-    """The foot of the triggers: the plain question follows from `first`; ``a | b``, ``a & b``, ``~a`` join them."""
+    """The foot of the triggers: the plain question follows from `first`.
+
+    ``a | b``, ``a & b``, ``~a`` join them.
+    """
 
     if TYPE_CHECKING:  # read-only for checkers: an attribute, a field or a property may say it
 
@@ -28,6 +31,7 @@ class Due:
         @property
         def parts(self) -> tuple[Due, ...]:
             """What it is joined from."""
+
     else:
         name, parts = "", ()
 
@@ -107,7 +111,8 @@ class _Jumps(Protocol):
 
 
 def as_due(given: object, what: str = "trigger") -> Due:
-    """Return a trigger as one that says when it is due; a function, or a call redefined, is wrapped.
+    """Return a trigger as one that says when it is due; a function, or a call redefined, is
+    wrapped.
 
     Raises:
         BadArguments: it cannot be called.

@@ -1,4 +1,6 @@
-"""Evidence in the place of old messages, read off the record: files, commands with exit status, open failures."""
+"""Evidence in the place of old messages, read off the record: files, commands with exit status,
+open failures.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ctxkit.errors import ModelError
 from ctxkit.messages import Message
-from ctxkit.policies import contents, prompts, reconstructions
 from ctxkit.policies.summarisers import Extractive
 from ctxkit.policies.summary import Summary
+from ctxkit.texts import contents, reconstructions, summary_passages
 
 if TYPE_CHECKING:
     from ctxkit.policies.summarisers import Passage
@@ -29,7 +31,9 @@ class EvidenceRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class HybridRecord:
-    """Writes the evidence first, then another summariser's words; the evidence alone where those fail."""
+    """Writes the evidence first, then another summariser's words; the evidence alone where those
+    fail.
+    """
 
     summariser: Any = field(default_factory=Extractive)
     """Writes the words: ``(passage) -> text``."""
@@ -42,7 +46,13 @@ class HybridRecord:
             said = self.summariser(passage)
         except (ModelError, OSError, ValueError, RuntimeError) as error:
             return f"{proved}\n\n[no narrative: {contents.one_line(str(error), 200)}]"
-        text = prompts.plain(said) if isinstance(said, Message) else said if isinstance(said, str) else ""
+        text = (
+            summary_passages.plain(said)
+            if isinstance(said, Message)
+            else said
+            if isinstance(said, str)
+            else ""
+        )
         return f"{proved}\n\n---\n\n{text}" if text.strip() else proved
 
 

@@ -1,4 +1,6 @@
-"""Saving to memory what a compaction is about to take: when it is due, and what the model is asked."""
+"""Saving to memory what a compaction is about to take: when it is due, and what the
+model is asked.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,13 @@ QUIET = "NO_REPLY"
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryFlush:
-    """One call, beside the conversation, in which a model may write to memory. It never holds a compaction back."""
+    """One call, beside the conversation, in which a model may write to memory. It never holds a
+    compaction back.
+    """
 
     below: int | None = None
-    """Due at so many tokens below the window, once between two compactions (Fased); None: at each compaction, over
-    the messages that it takes (Tyrum)."""
+    """Due at so many tokens below the window, once between two compactions (Fased); None: at each
+    compaction, over the messages that it takes (Tyrum)."""
     writes: int | None = None
     """Notes that are written at most; None: all that the model asks for."""
     message_chars: int | None = None
@@ -26,14 +30,17 @@ class MemoryFlush:
     turn_share: float | None = None
     """The same as a share of the turn's own limit in seconds, where it has one."""
     prompt: str = (
-        "The context will soon be compacted. Save what must outlive it, and nothing else, with save_memory: decisions, "
-        f"demands, facts and names that were found out. If there is nothing to save, answer {QUIET}."
+        "The context will soon be compacted. Save what must outlive it, and nothing else, with"
+        " save_memory: decisions, demands, facts and names that were found out. If there is"
+        f" nothing to save, answer {QUIET}."
     )
     """What the model is told."""
 
     def __post_init__(self) -> None:
         if not self.seconds > 0 or (self.writes is not None and self.writes < 1):
-            raise BadArguments(f"A memory flush needs more than 0 seconds and at least 1 write; got {self}.")
+            raise BadArguments(
+                f"A memory flush needs more than 0 seconds and at least 1 write; got {self}."
+            )
 
     def due(self, tokens: int, window: int) -> bool:
         """Return True where a context of so many tokens has reached the threshold."""
@@ -41,5 +48,11 @@ class MemoryFlush:
 
     @property
     def told(self) -> str:
-        """What the model is told; a prompt of the user's own gets the word for nothing added, if it lacks it."""
-        return self.prompt if QUIET in self.prompt else f"{self.prompt}\n\nIf there is nothing to save, answer {QUIET}."
+        """What the model is told; a prompt of the user's own gets the word for nothing added, if it
+        lacks it.
+        """
+        return (
+            self.prompt
+            if QUIET in self.prompt
+            else f"{self.prompt}\n\nIf there is nothing to save, answer {QUIET}."
+        )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.faces import listed
+from ctxkit.history.clock import Clock
 from ctxkit.policies.outlooks import turn_at
 from ctxkit.policies.policy import name_of
 from ctxkit.policies.triggers import next_of
@@ -68,7 +69,9 @@ def held_by(guard: Guard, past: Past) -> str:
 
 @dataclass(frozen=True)
 class AntiThrash(Open):
-    """No more compactions once the last ones all saved too little (fuseraft: in messages; nothing resets it)."""
+    """No more compactions once the last ones all saved too little (fuseraft: in messages; nothing
+    resets it).
+    """
 
     min_savings: float = 0.10
     """Share that a compaction has to save; 0 turns the guard off."""
@@ -79,7 +82,9 @@ class AntiThrash(Open):
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_savings <= 1 or self.window < 0:
-            raise BadArguments(f"Anti-thrash needs a share from 0 to 1 and a window of 0 or more; got {self}.")
+            raise BadArguments(
+                f"Anti-thrash needs a share from 0 to 1 and a window of 0 or more; got {self}."
+            )
         if self.by not in ("messages", "tokens"):
             raise BadArguments(f"Anti-thrash counts by 'messages' or 'tokens', not by {self.by!r}.")
 
@@ -96,7 +101,9 @@ class AntiThrash(Open):
             sizes = [(c.before, c.after) for c in last]
         else:
             sizes = [(c.messages_before, c.messages_after) for c in last]
-        return sum(1 - after / before < self.min_savings if before else True for before, after in sizes)
+        return sum(
+            1 - after / before < self.min_savings if before else True for before, after in sizes
+        )
 
     word = "anti-thrash"
 
@@ -118,12 +125,16 @@ class MinProgress(Open):
 
     def __post_init__(self) -> None:
         if not 0 <= self.share < 1 or self.tokens < 0:
-            raise BadArguments(f"Minimum progress is a share from 0 up to 1 and 0 tokens or more; got {self}.")
+            raise BadArguments(
+                f"Minimum progress is a share from 0 up to 1 and 0 tokens or more; got {self}."
+            )
 
     def refuses(self, past: Past, was: History, new: History) -> str | None:  # noqa: ARG002
         """Return why, or None."""
         saved, least = was.tokens - new.tokens, max(self.tokens, self.share * was.tokens)
-        return f"it saves {saved:,} tokens, and {least:,.0f} are asked for" if saved < least else None
+        return (
+            f"it saves {saved:,} tokens, and {least:,.0f} are asked for" if saved < least else None
+        )
 
 
 @dataclass(frozen=True)
@@ -134,7 +145,11 @@ class Smaller(Open):
 
     def refuses(self, past: Past, was: History, new: History) -> str | None:  # noqa: ARG002
         """Return why, or None."""
-        return f"{new.tokens:,} tokens are not fewer than {was.tokens:,}" if new.tokens >= was.tokens else None
+        return (
+            f"{new.tokens:,} tokens are not fewer than {was.tokens:,}"
+            if new.tokens >= was.tokens
+            else None
+        )
 
 
 @dataclass(frozen=True)
@@ -194,7 +209,9 @@ class Attempts(Open):
 
 @dataclass(frozen=True)
 class Hysteresis(Open):
-    """After a compaction, none until the prompt has grown anew: what ends a row of compactions call by call."""
+    """After a compaction, none until the prompt has grown anew: what ends a row of compactions call
+    by call.
+    """
 
     word = "hysteresis"
 
@@ -228,13 +245,15 @@ class UntilCold(Open):
 
     def first(self, past: Past, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first cold call, or the first one above the hard limit."""
-        cold = next_of(past.log.clock(self.life).calls, start, stop)
+        cold = next_of(Clock.of(past.log, self.life).calls, start, stop)
         return outlook.above(self.hard_limit, start, cold)
 
 
 @dataclass(frozen=True)
 class Cooldown(Open):
-    """Waits so many seconds after each compaction; where the log has no times it holds nothing back."""
+    """Waits so many seconds after each compaction; where the log has no times it holds nothing
+    back.
+    """
 
     word = "cooldown"
 

@@ -1,4 +1,6 @@
-"""Trim and clear tool results when the provider's cache is cold anyway (OpenClaw's and Fased's session pruning)."""
+"""Trim and clear tool results when the provider's cache is cold anyway (OpenClaw's and Fased's
+session pruning).
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,10 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from ctxkit.history.columns import ASSISTANT, TOOL, USER, chars
-from ctxkit.policies import contents, trims
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least, share
-from ctxkit.schedules import AS_IT_CAME, Window
+from ctxkit.schedules import AS_IT_CAME, OldFirst
+from ctxkit.texts import contents, trims
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,9 +30,11 @@ IMAGE_REMOVED = "[image removed during context pruning]"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CacheTtl(Scheduled):
-    """After a pause longer than the cache lives, trim large old results; clear the oldest where that is not enough.
+    """After a pause longer than the cache lives, trim large old results; clear the oldest where
+    that is not enough.
 
-    The pause is read off the log: from the end of the call before to this one. Where times are unknown nothing is done.
+    The pause is read off the log: from the end of the call before to this one. Where times are
+    unknown nothing is done.
     """
 
     ttl_seconds: float = 300.0
@@ -58,12 +62,18 @@ class CacheTtl(Scheduled):
     deny: tuple[str, ...] = ()
     """Names or globs of the tools it never concerns; stronger than `allow`."""
     keep_images: int = 0
-    """Results with images are skipped; from how many images from the end on, where above 0 (OpenClaw: the last 3)."""
+    """Results with images are skipped; from how many images from the end on, where above 0
+    (OpenClaw: the last 3).
+    """
 
     cut_images: bool = False
-    """Put a marker in the place of images instead of skipping results that hold some (OpenClaw from 2026.9 on)."""
+    """Put a marker in the place of images instead of skipping results that hold some (OpenClaw from
+    2026.9 on).
+    """
     persists: bool = False
-    """What a call after a pause was sent is sent again from then on, so the cache lives (OpenClaw from 2026.9 on)."""
+    """What a call after a pause was sent is sent again from then on, so the cache lives (OpenClaw
+    from 2026.9 on).
+    """
 
     def __post_init__(self) -> None:
         at_least(
@@ -80,7 +90,9 @@ class CacheTtl(Scheduled):
         view.stages((None, _AfterPause(self)), lambda call, _: self.acts(view, room, call))
 
     def begin(self, history: History) -> History:
-        """Return the history as it was behind the last compaction, where what was sent once is sent again."""
+        """Return the history as it was behind the last compaction, where what was sent once is sent
+        again.
+        """
         return history.at(history.since) if self.persists else history
 
     def acts(self, view: ScheduleView, room: Room, call: int, freed: int = 0) -> bool:
@@ -125,7 +137,9 @@ class CacheTtl(Scheduled):
 
 @dataclass(frozen=True)
 class _AfterPause:
-    """What a call after a pause is sent; of others it says nothing, so the work grows with pauses."""
+    """What a call after a pause is sent; of others it says nothing, so the work grows
+    with pauses.
+    """
 
     rule: CacheTtl
 
@@ -196,7 +210,7 @@ class _Touched:
         """Characters of each as it came, and trimmed."""
         self._less = 0
         """Characters that trimming all of them takes away."""
-        self._window = Window()
+        self._window = OldFirst()
         """Those that clearing makes shorter; the old ones are cleared."""
         self._saved = [0]
         """Sums of the characters that clearing the first of them takes away."""
@@ -220,7 +234,9 @@ class _Touched:
     def _respared(
         self, view: ScheduleView, some: set[int], inside: set[int], call: int
     ) -> set[int]:
-        """Note which have images; return those that are spared because of them, or are so no more."""
+        """Note which have images; return those that are spared because of them, or are
+        so no more.
+        """
         if self.rule.cut_images:
             return set()
         images = set(self._images).difference(some) if self._images else set()
@@ -269,7 +285,9 @@ class _Touched:
         self.freed = self._less + self._saved[min(self._cleared, len(self._saved) - 1)]
 
     def _needed(self, view: ScheduleView, window: int, call: int) -> int:
-        """Return how many of the oldest must be cleared; more than there are: all are not enough."""
+        """Return how many of the oldest must be cleared; more than there are: all are
+        not enough.
+        """
         mark, found, saved = len(self.rule.placeholder), self._window.found, self._saved
         for p in found[len(saved) - 1 :]:
             saved.append(saved[-1] + self._sizes[p][1] - mark)
@@ -280,5 +298,8 @@ class _Touched:
 
 def soft(text: str, head: int, tail: int) -> str:
     """Return head and tail of a text with OpenClaw's note on what it was."""
-    note = f"\n\n[Tool result trimmed: kept first {head} chars and last {tail} chars of {len(text)} chars.]"
+    note = (
+        f"\n\n[Tool result trimmed: kept first {head} chars and last {tail} chars of {len(text)}"
+        " chars.]"
+    )
     return trims.ends(text, head, tail, "\n...\n") + note

@@ -1,12 +1,14 @@
-"""A record of tool calls with their outcome in the place of old messages, without a model (fuseraft's intents)."""
+"""A record of tool calls with their outcome in the place of old messages, without a model
+(fuseraft's intents).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxkit.policies import reconstructions
 from ctxkit.policies.summary import Summary
+from ctxkit.texts import reconstructions
 
 if TYPE_CHECKING:
     from ctxkit.policies.summarisers import Passage

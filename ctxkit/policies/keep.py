@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.history.columns import ASSISTANT, TOOL, USER
 from ctxkit.history.view import role_code
-from ctxkit.policies import contents
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
-from ctxkit.policies.shown import Shown
-from ctxkit.schedules import AS_IT_CAME, Window
+from ctxkit.policies.shown_positions import ShownPositions
+from ctxkit.schedules import AS_IT_CAME, OldFirst
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,8 +124,8 @@ class TurnAge(Scheduled):
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Hide what is older as soon as there are enough replies."""
-        shown: Shown = view.memory.setdefault("shown", Shown())
-        replies: Window = view.memory.setdefault("replies", Window())
+        shown: ShownPositions = view.memory.setdefault("shown", ShownPositions())
+        replies: OldFirst = view.memory.setdefault("replies", OldFirst())
         for call, came, went, _ in view.news() if self.turns else ():
             shown.follow(came, went)
             for p in went:
@@ -139,7 +139,7 @@ class TurnAge(Scheduled):
                 i = self._first(view, shown, shown.index(replies.found[-self.turns]), call)
             _hide_before(view, shown.found[i] if i else 0, call)
 
-    def _first(self, view: ScheduleView, shown: Shown, i: int, call: int) -> int:
+    def _first(self, view: ScheduleView, shown: ShownPositions, i: int, call: int) -> int:
         """Return the index of the first message that is kept where the oldest reply has one."""
         while not self.from_reply and i and view.role(shown.found[i - 1]) == USER:
             i -= 1
@@ -162,9 +162,9 @@ class Tail(Scheduled):
         """Hide what is older as soon as there are enough messages."""
         if not self.messages:
             return
-        shown: Shown = view.memory.setdefault("shown", Shown())
-        pinned: Window = view.memory.setdefault("pinned", Window())
-        free: Window = view.memory.setdefault("free", Window())
+        shown: ShownPositions = view.memory.setdefault("shown", ShownPositions())
+        pinned: OldFirst = view.memory.setdefault("pinned", OldFirst())
+        free: OldFirst = view.memory.setdefault("free", OldFirst())
         for call, came, went, settled in view.news():
             shown.follow(came, went)
             for p in went:
@@ -204,7 +204,7 @@ def _is_answer(view: ScheduleView, p: int, call: int) -> bool:
     return view.role(p) == TOOL and view.role(group[0]) == ASSISTANT
 
 
-def _cut(view: ScheduleView, shown: Shown, first: int, call: int) -> int:
+def _cut(view: ScheduleView, shown: ShownPositions, first: int, call: int) -> int:
     """Return the position of the next safe cut; where none comes, of the last one before."""
     i = shown.index(first)
     at = shown.safe(view, i, call)
@@ -213,7 +213,7 @@ def _cut(view: ScheduleView, shown: Shown, first: int, call: int) -> int:
     return shown.found[at] if at else 0
 
 
-def _parted(view: ScheduleView, shown: Shown, first: int, call: int) -> list[int]:
+def _parted(view: ScheduleView, shown: ShownPositions, first: int, call: int) -> list[int]:
     """Return the results from a position on whose replies before it go."""
     rows, i = view.rows, shown.index(first)
     return [

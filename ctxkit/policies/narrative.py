@@ -1,4 +1,6 @@
-"""fuseraft's compaction: one message in the place of old turns, by a model, by the record, by evidence, or both."""
+"""fuseraft's compaction: one message in the place of old turns, by a model, by the record, by
+evidence, or both.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,11 @@ import numpy as np
 
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.messages import Message, Text
-from ctxkit.policies import contents, prompts, reconstructions, records
-from ctxkit.policies.prompts import FUSERAFT_SECTIONS
 from ctxkit.policies.setting import at_least
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import LOCAL, Summary
+from ctxkit.texts import contents, reconstructions, records, summary_passages
+from ctxkit.texts.summary_passages import FUSERAFT_SECTIONS
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
 Mode = Literal["llm", "intent", "lossless", "hybrid"]
 MODES = ("llm", "intent", "lossless", "hybrid")
 RETRIES = 4
-"""How often a summary call that was too large is made again, each time with messages cut to 0.8 of before."""
+"""How often a summary call that was too large is made again, each time with messages cut to 0.8 of
+before.
+"""
 LEAST = 200
 """Characters below which a message is not cut."""
 SEPARATOR = "\n\n---\n\n"
@@ -30,12 +34,16 @@ SEPARATOR = "\n\n---\n\n"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Narrative(Summary):
-    """Put one message in the place of all but the last turns, with what the record knows before a model's words."""
+    """Put one message in the place of all but the last turns, with what the record knows before a
+    model's words.
+    """
 
     on_failure: ClassVar[str] = "a marker of the failure stands in the place of the old turns"
     """What comes of it where no summary comes about."""
     mode: Mode = "llm"
-    """`llm` summarises, `intent` lists tool calls, `lossless` gives evidence, `hybrid` evidence and summary."""
+    """`llm` summarises, `intent` lists tool calls, `lossless` gives evidence, `hybrid` evidence and
+    summary.
+    """
     keep_replies: int = 10
     """Replies at the end that are kept, with the message that the oldest of them answers."""
     include_reasoning: bool = True
@@ -50,7 +58,9 @@ class Narrative(Summary):
     """Keywords of a handoff; the last one that would be lost is said again at the end."""
     sections: tuple[str, ...] = FUSERAFT_SECTIONS
     without_model: Any = None
-    """A trigger: where it is due, `llm` and `hybrid` list tool calls as `intent` does, and no model is asked."""
+    """A trigger: where it is due, `llm` and `hybrid` list tool calls as `intent` does, and no model
+    is asked.
+    """
     quirks: bool = False
     """Keep `keep_replies` messages instead of replies; intent lines as the program writes them."""
 
@@ -59,7 +69,9 @@ class Narrative(Summary):
         at_least(self, 1, "keep_replies")
         at_least(self, 0, "max_chars_per_message")
         if self.mode not in MODES:
-            raise BadArguments(f"A compaction's mode is {', '.join(MODES)} or window, not {self.mode!r}.")
+            raise BadArguments(
+                f"A compaction's mode is {', '.join(MODES)} or window, not {self.mode!r}."
+            )
 
     def cut(self, history: History, _room: Room) -> int:
         """Return the first position that is kept."""
@@ -77,7 +89,11 @@ class Narrative(Summary):
 
     def __call__(self, history: History, room: Room) -> History:
         """Return the history with its old turns in one message."""
-        if self.without_model is not None and self.mode in ("llm", "hybrid") and self.without_model(history, room):
+        if (
+            self.without_model is not None
+            and self.mode in ("llm", "hybrid")
+            and self.without_model(history, room)
+        ):
             return replace(self, mode="intent", summariser=None, without_model=None)(history, room)
         new = super().__call__(history, room)
         return new if new is history or not self.signals else self._signalled(history, new)
@@ -89,7 +105,9 @@ class Narrative(Summary):
         agent = history.log.agent
         if self.mode == "intent":
             return reconstructions.intents(passage.messages, turns, agent, quirks=self.quirks)
-        proved = "" if self.mode == "llm" else reconstructions.evidence(passage.messages, turns, agent)
+        proved = (
+            "" if self.mode == "llm" else reconstructions.evidence(passage.messages, turns, agent)
+        )
         if self.mode == "lossless":
             return proved
         try:
@@ -100,7 +118,11 @@ class Narrative(Summary):
             return said
         head = reconstructions.covers("CONVERSATION SUMMARY", turns)
         blocks = [b for b in (proved, *self._blocks(passage, turns, agent)) if b]
-        return SEPARATOR.join([*blocks, said]) if proved else f"{head}\n\n" + SEPARATOR.join([*blocks, said])
+        return (
+            SEPARATOR.join([*blocks, said])
+            if proved
+            else f"{head}\n\n" + SEPARATOR.join([*blocks, said])
+        )
 
     def _blocks(self, passage: Passage, turns: list[int], agent: str) -> list[str]:
         acts = records.actions(passage.messages, turns, agent)
@@ -116,16 +138,21 @@ class Narrative(Summary):
         return out
 
     def _told_again(self, passage: Passage) -> str | int:
-        """Return the summary; where the call itself was too large, ask again with shorter messages."""
-        if isinstance(self.summariser, LOCAL):
-            made = self._once(self.summariser, passage)
+        """Return the summary; where the call itself was too large, ask again with
+        shorter messages.
+        """
+        maker = self.maker
+        if isinstance(maker, LOCAL):
+            made = self._once(maker, passage)
             return made if isinstance(made, int) else _words(made)
-        cap = self.max_chars_per_message or max((len(prompts.plain(m)) for m in passage.messages), default=0)
+        cap = self.max_chars_per_message or max(
+            (len(summary_passages.plain(m)) for m in passage.messages), default=0
+        )
         grounded = replace(passage, instructions=f"{passage.instructions}\n\n{change_log(passage)}")
         for left in range(RETRIES, -1, -1):
             short = replace(grounded, history=capped(passage.history, passage.before, cap))
             try:
-                made = self._once(self.summariser, short)
+                made = self._once(maker, short)
                 return made if isinstance(made, int) else _words(made)
             except ModelError as error:
                 if not error.overflow or not left:
@@ -136,21 +163,29 @@ class Narrative(Summary):
         raise AssertionError  # pragma: no cover  the last round returns or raises
 
     def _signalled(self, was: History, new: History) -> History:
-        """Return the history with the last handoff signal said again, where it is no longer there."""
+        """Return the history with the last handoff signal said again, where it is no
+        longer there.
+        """
         for message in reversed(was.messages):
-            word = next((s for s in self.signals if s in prompts.plain(message)), None)
+            word = next((s for s in self.signals if s in summary_passages.plain(message)), None)
             if word is None:
                 continue
-            if any(word in prompts.plain(m) for m in new.messages if m.role != "summary"):
+            if any(word in summary_passages.plain(m) for m in new.messages if m.role != "summary"):
                 return new
             who = message.agent or was.log.agent
             text = f"[Resume: pre-compaction routing signal from {who}]\n{word}"
-            return new.insert(len(new), Message(role="user", kind="injected", parts=(Text(text),)), "a pinned signal")
+            return new.insert(
+                len(new),
+                Message(role="user", kind="injected", parts=(Text(text),)),
+                "a pinned signal",
+            )
         return new
 
 
 def change_log(passage: Passage) -> str:
-    """Return what the record proves was changed, for a summariser to go by rather than by what agents claim."""
+    """Return what the record proves was changed, for a summariser to go by rather than by what
+    agents claim.
+    """
     acts = records.actions(passage.messages)
     files = [f"  {p}" for p in records.files_written(acts)]
     runs = [
@@ -163,17 +198,23 @@ def change_log(passage: Passage) -> str:
 
 
 def capped(history: History, before: int, cap: int) -> History:
-    """Return the history with its first messages cut to a number of characters; summaries are not cut."""
+    """Return the history with its first messages cut to a number of characters; summaries are not
+    cut.
+    """
     if cap <= 0:
         return history
-    long = np.flatnonzero((history.chars > cap) & (np.arange(len(history)) < before) & ~history.role("summary"))
+    long = np.flatnonzero(
+        (history.chars > cap) & (np.arange(len(history)) < before) & ~history.role("summary")
+    )
     changes: dict[int, Message | str] = {}
     for p in long.tolist():
-        text = prompts.plain(history[p])
+        text = summary_passages.plain(history[p])
         if len(text) > cap:
-            changes[p] = contents.with_text(history[p], f"{text[:cap]} [TRUNCATED — {len(text):,} chars total]")
+            changes[p] = contents.with_text(
+                history[p], f"{text[:cap]} [TRUNCATED — {len(text):,} chars total]"
+            )
     return history.shorten(changes, reason="for the summariser") if changes else history
 
 
 def _words(made: Message | str) -> str:
-    return made if isinstance(made, str) else prompts.plain(made)
+    return made if isinstance(made, str) else summary_passages.plain(made)

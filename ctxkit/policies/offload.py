@@ -1,4 +1,6 @@
-"""Large results leave the history for an artifact; a stub says what they were and how to get at them (fuseraft)."""
+"""Large results leave the history for an artifact; a stub says what they were and how to get at
+them (fuseraft).
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from ctxkit.policies import contents
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,7 +77,9 @@ def artifact_id(text: str) -> str:
 
 
 def artifact_named(message: Message) -> str | None:
-    """Return the artifact that a stub names; None where the message is no stub, or one cut short."""
+    """Return the artifact that a stub names; None where the message is no stub, or one
+    cut short.
+    """
     text = contents.texts(message)
     found = _NAMED.search(text) if message.role == "tool" and text.startswith(STUB) else None
     return found[1] if found else None
@@ -88,7 +92,10 @@ def stub(text: str, result: Message, call: ToolCall | None, artifact: str) -> st
             f"{STUB}{len(text):,} chars stored to artifact store]",
             f"Tool: {result.tool or (call.name if call else 'unknown')} | {hint(call)}",
             f"Artifact: {artifact}",
-            "Use targeted tools (e.g. read_file with startLine/maxLines, or grep_in_file) for specific sections.",
+            (
+                "Use targeted tools (e.g. read_file with startLine/maxLines, or grep_in_file) for"
+                " specific sections."
+            ),
         ]
     )
 

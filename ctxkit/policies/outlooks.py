@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 class Straight:
-    """No pruning: a call's size is an offset plus a running sum, so crossings are found by halves."""
+    """No pruning: a call's size is an offset plus a running sum, so crossings are found
+    by halves.
+    """
 
     __slots__ = ("history", "log", "off", "room", "sent")
 
@@ -31,10 +33,13 @@ class Straight:
         tokens = self.log.tokens
         self.off = history.head.tokens - tokens.P[history.lo]
 
-    # -- searches of triggers ------------------------------------------------------------------------------------------
+    # -- searches of triggers
+    # ------------------------------------------------------------------------------------------
 
     def above(self, limit: float, start: int, stop: int, estimated: bool = False) -> int:
-        """Return the first call whose prompt is larger than `limit` tokens (messages, in the system's own measure)."""
+        """Return the first call whose prompt is larger than `limit` tokens (messages, in the
+        system's own measure).
+        """
         if estimated:
             off = self.history.head.estimate - self.log.estimates.P[self.history.lo]
             return self.log.estimates.above(limit - off, start, stop)
@@ -52,7 +57,9 @@ class Straight:
         left = n - sum(h.head.count(log, c) - log.counts[c][h.lo] for c in codes)
         if len(codes) == 1:
             return bisect_left(log.upto, bisect_left(log.counts[codes[0]], left), start, stop)
-        return _halve(lambda call: sum(log.counts[c][log.upto[call]] for c in codes) >= left, start, stop)
+        return _halve(
+            lambda call: sum(log.counts[c][log.upto[call]] for c in codes) >= left, start, stop
+        )
 
     def turns(self, n: int, start: int, stop: int) -> int:
         """Return the first call at which `n` turns have begun since the last kept edit."""
@@ -61,7 +68,9 @@ class Straight:
         return _halve(lambda call: turn_at(log, call) >= aim, start, stop)
 
     def spent(self, limit: float, start: int, stop: int, *, agent: str | None = None) -> int:
-        """Return the first call before which an agent was sent `limit` tokens or more since the last kept edit."""
+        """Return the first call before which an agent was sent `limit` tokens or more since the
+        last kept edit.
+        """
         log, since, off = self.log, self.history.since, self.off
         if agent is None and log.one_agent:
             sums = log.tokens.Q
@@ -74,10 +83,13 @@ class Straight:
         return stop
 
     def turn_spent(self, limit: float, start: int, stop: int) -> int:
-        """Return the first call before which the turn so far, or the one just ended, was sent more than `limit`."""
+        """Return the first call before which the turn so far, or the one just ended, was sent more
+        than `limit`.
+        """
         return _turn_spent(self, limit, start, stop)
 
-    # -- billing -----------------------------------------------------------------------------------------------------
+    # -- billing
+    # ----------------------------------------------------------------------------------------------
 
     def size(self, call: int) -> int:
         """Return the prompt tokens of one call."""
@@ -88,8 +100,12 @@ class Straight:
         return self.log.tokens.calls(start, stop) + self.off
 
 
-def _spent_by(own: tuple[list[int], list[int]], off: int, limit: float, since: int, start: int, stop: int) -> int:  # noqa: PLR0917
-    """Return the first call before which one agent was sent so much; `own` holds its running sums."""
+def _spent_by(  # noqa: PLR0917
+    own: tuple[list[int], list[int]], off: int, limit: float, since: int, start: int, stop: int
+) -> int:
+    """Return the first call before which one agent was sent so much; `own` holds its
+    running sums.
+    """
     calls, sizes = own
     aim, before = limit + sizes[since], calls[since]
     return _halve(lambda call: off * (calls[call] - before) + sizes[call] >= aim, start, stop)
@@ -102,7 +118,9 @@ def turn_at(log: Log, call: int) -> int:
 
 
 def _halve(true: Callable[[int], bool], start: int, stop: int) -> int:
-    """Return the first call in start..stop from which on something is true; it never becomes false again."""
+    """Return the first call in start..stop from which on something is true; it never becomes false
+    again.
+    """
     while start < stop:
         middle = (start + stop) >> 1
         if true(middle):

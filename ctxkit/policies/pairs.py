@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
-from ctxkit.schedules import AS_IT_CAME, Window
+from ctxkit.schedules import AS_IT_CAME, OldFirst
 
 if TYPE_CHECKING:
     from ctxkit.schedules import ScheduleView
@@ -18,12 +18,16 @@ WINDOW = "[result omitted — sliding window]"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ToolPairs(Scheduled):
-    """Keep the last pairs of call and result whole; older results become a placeholder (fuseraft's in-turn window)."""
+    """Keep the last pairs of call and result whole; older results become a placeholder (fuseraft's
+    in-turn window).
+    """
 
     keep_pairs: int = 12
     """Replies with tool calls at the end whose results stay whole."""
     step: int = 1
-    """Let the window grow by up to `step - 1` pairs before it shrinks again: the prefix stays the same in between."""
+    """Let the window grow by up to `step - 1` pairs before it shrinks again: the prefix stays the
+    same in between.
+    """
     from_chars: int = 0
     """Do nothing while all messages together have fewer characters."""
     placeholder: str = WINDOW
@@ -39,7 +43,7 @@ class ToolPairs(Scheduled):
             stages = (None, replace(self, from_chars=0))
             view.stages(stages, lambda call, _: view.chars(call) >= self.from_chars)
             return
-        window: Window = view.memory.setdefault("window", Window())
+        window: OldFirst = view.memory.setdefault("window", OldFirst())
         shown: dict[int, list[int]] = view.memory.setdefault("results of each pair", {})
         for call, came, went, _ in view.news("tool"):
             for p in went:

@@ -1,9 +1,10 @@
 """What a policy, a pruning, a trigger and a guard are: plain callables, and bases to say more.
 
-A **policy** is any callable ``(history, room) -> history``. It decides on the history's columns (`sizes`, `estimates`,
-`turns`, `role("tool")`, ...) and searches (`back`, `fitting`, `safe`, `nth_last`), and returns what a verb gives
-(`keep`, `drop`, `shorten`, `replace`, `summarise`, `insert`, `become`), or the history itself where it does nothing.
-A plain list of messages is a valid answer too. A policy never sees what comes after the call.
+A **policy** is any callable ``(history, room) -> history``. It decides on the history's columns
+(`sizes`, `estimates`, `turns`, `role("tool")`, ...) and searches (`back`, `fitting`, `safe`,
+`nth_last`), and returns what a verb gives (`keep`, `drop`, `shorten`, `replace`, `summarise`,
+`insert`, `become`), or the history itself where it does nothing. A plain list of messages is a
+valid answer too. A policy never sees what comes after the call.
 
 A **pruning** is a policy whose result is for one call only.
 
@@ -15,8 +16,8 @@ A **guard** holds back a due compaction, or refuses its result; `guards.Open` is
 that do one of both.
 
 Functions need no base. What a policy or a pruning may say besides its call, and ``a | b``, it gets
-from `Part`: the defaults there are all that is ever asked of it. Rules, chains and ladders wrap
-each plain function into a part once.
+from `chain.Part`: the defaults there are all that is ever asked of it. Rules, chains and ladders
+wrap each plain function into a part once.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from ctxkit.history import History, Log
     from ctxkit.messages import Message
-    from ctxkit.policies.chain import Chain
     from ctxkit.tokens.counters import Room
 
 
@@ -40,11 +40,13 @@ class Policy(Protocol):
 
     It keeps nothing between calls: all that it may know of the past is in the history (`since`, the
     columns, `log`), so that a replay, which jumps, and a live session ask the same. One that
-    derives from `Part` may say more.
+    derives from `chain.Part` may say more.
     """
 
     def __call__(self, history: History, room: Room, /) -> History | Sequence[Message]:
-        """Return the history as it shall be shown from this call on; the same object where nothing is to be done."""
+        """Return the history as it shall be shown from this call on; the same object where nothing
+        is to be done.
+        """
 
 
 @runtime_checkable
@@ -64,17 +66,23 @@ class Trigger(Protocol):
 
 
 class Outlook(Protocol):
-    """What the calls start..stop will be like if nothing is edited. A search gives the first such call, or `stop`."""
+    """What the calls start..stop will be like if nothing is edited. A search gives the first such
+    call, or `stop`.
+    """
 
     history: History
     room: Room
 
     @property
     def log(self) -> Log:
-        """The log: its call columns (`upto sent done agents`) may be read up to the call in question."""
+        """The log: its call columns (`upto sent done agents`) may be read up to the call in
+        question.
+        """
 
     def above(self, limit: float, start: int, stop: int, /, estimated: bool = False) -> int:
-        """The prompt is larger than `limit` tokens (or the messages than `limit` in the system's own measure)."""
+        """The prompt is larger than `limit` tokens (or the messages than `limit` in the system's
+        own measure).
+        """
 
     def count(self, n: int, roles: tuple[str, ...], start: int, stop: int, /) -> int:
         """At least `n` messages of these roles are shown (no roles: of any)."""
@@ -83,10 +91,14 @@ class Outlook(Protocol):
         """At least `n` turns have begun since the last edit that was kept."""
 
     def spent(self, limit: float, start: int, stop: int, /, *, agent: str | None = None) -> int:
-        """The prompts sent since the last kept edit, of one agent or of any one of them, add up to `limit` or more."""
+        """The prompts sent since the last kept edit, of one agent or of any one of them, add up to
+        `limit` or more.
+        """
 
     def turn_spent(self, limit: float, start: int, stop: int, /) -> int:
-        """The prompts sent in the turn so far, or in the turn that just ended, add up to more than `limit`."""
+        """The prompts sent in the turn so far, or in the turn that just ended, add up to more than
+        `limit`.
+        """
 
     def prompts(self, start: int, stop: int, /) -> NDArray[Any]:
         """Prompt tokens of each call start..stop."""
@@ -94,10 +106,14 @@ class Outlook(Protocol):
 
 @runtime_checkable
 class Guard(Protocol):
-    """Holds back a due compaction (`first`) or refuses what it gave (`refuses`); derive from `guards.Open`."""
+    """Holds back a due compaction (`first`) or refuses what it gave (`refuses`); derive from
+    `guards.Open`.
+    """
 
     def first(self, past: Past, outlook: Outlook, start: int, stop: int, /) -> int:
-        """Return the first call in start..stop at which a due compaction may happen; `stop` if at none."""
+        """Return the first call in start..stop at which a due compaction may happen; `stop` if at
+        none.
+        """
 
     def refuses(self, past: Past, was: History, new: History, /) -> str | None:
         """Return why a result is not to be taken, or None."""
@@ -137,47 +153,6 @@ class PastCut(Protocol):
     @property
     def messages_after(self) -> int:
         """Messages shown after."""
-
-
-class Part:
-    """The base of policies and prunings: what one may say besides its call, and ``a | b``."""
-
-    if TYPE_CHECKING:  # read-only for checkers: an attribute, a field or a property may say it
-
-        @property
-        def name(self) -> str:
-            """What tables and plots call it; empty: the name of its class."""
-
-        @property
-        def keeps(self) -> int | None:
-            """Tokens left at least, which a trigger must lie above; None: no such number."""
-
-        def __call__(self, history: History, room: Room, /) -> History | Sequence[Message]:
-            """Return the history as it shall be shown; see `Policy`."""
-    else:
-        name, keeps = "", None
-
-    def first(self, outlook: Outlook, start: int, stop: int) -> int:  # noqa: ARG002
-        """Return the first call in start..stop at which it can do anything, or `stop`."""
-        return start
-
-    def using(self, summariser: Any) -> Part:  # noqa: ARG002
-        """Return itself with a summariser, ``(passage) -> text``, where it lacks one."""
-        return self
-
-    def focused(self, focus: str) -> Part:  # noqa: ARG002
-        """Return itself with what the user wants a summary to look at, where it writes one."""
-        return self
-
-    def __or__(self, other: Policy) -> Chain:
-        from ctxkit.policies.chain import Chain
-
-        return Chain.of(self, other)
-
-    def __ror__(self, other: Policy) -> Chain:
-        from ctxkit.policies.chain import Chain
-
-        return Chain.of(other, self)
 
 
 def call_alone(part: object, method: str) -> bool:

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.history.columns import ASSISTANT, TOOL
-from ctxkit.policies import contents
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
-from ctxkit.policies.shown import Shown
-from ctxkit.schedules import Window
+from ctxkit.policies.shown_positions import ShownPositions
+from ctxkit.schedules import OldFirst
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ctxkit.messages import Message
     from ctxkit.schedules import ScheduleView
-    from ctxkit.schedules.view import News
+    from ctxkit.schedules.schedule_view import News
     from ctxkit.tokens import Room
 
 _MODE = re.compile(r"none|all|before-last-message|before-last-(\d+)-messages")
@@ -104,7 +104,7 @@ class _Pruned:
         self.rule = rule
         self.told: set[int] = set()
         """Positions of which something was said."""
-        self._shown, self._units = Shown(), Window()
+        self._shown, self._units = ShownPositions(), OldFirst()
         self._places: dict[str, list[int]] = {}
         self._gone: set[str] = set()
         self._edge = self._end = 0
@@ -203,8 +203,8 @@ class Cap(Scheduled):
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Hide what lies between the head and the last messages as soon as there are too many."""
-        shown: Shown = view.memory.setdefault("shown", Shown())
-        stays: Window = view.memory.setdefault("stays", Window())
+        shown: ShownPositions = view.memory.setdefault("shown", ShownPositions())
+        stays: OldFirst = view.memory.setdefault("stays", OldFirst())
         for call, came, went, settled in view.news() if self.max_messages else ():
             shown.follow(came, went)
             for p in went:
@@ -223,18 +223,22 @@ class Cap(Scheduled):
             for p in sorted(left - was):
                 view.whole(p, since=call)
 
-    def _left(self, view: ScheduleView, shown: Shown, stays: Window, call: int) -> list[int]:
+    def _left(
+        self, view: ScheduleView, shown: ShownPositions, stays: OldFirst, call: int
+    ) -> list[int]:
         """Return the positions that are left."""
         found = shown.found
         while len(found) > self.max_messages:
             new = self._once(view, shown, stays, call)
             if len(new) == len(found):
                 break
-            shown = Shown()
+            shown = ShownPositions()
             shown.found = found = new
         return found
 
-    def _once(self, view: ScheduleView, shown: Shown, stays: Window, call: int) -> list[int]:
+    def _once(
+        self, view: ScheduleView, shown: ShownPositions, stays: OldFirst, call: int
+    ) -> list[int]:
         found, most = shown.found, self.max_messages
         roles = [view.role(p) for p in found[:most]]
         head = next((i for i, role in enumerate(roles) if role in (ASSISTANT, TOOL)), most) or 1

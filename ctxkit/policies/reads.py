@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.history.columns import TOOL
-from ctxkit.policies import contents
-from ctxkit.tools.names import READERS, WRITERS, among
+from ctxkit.texts import contents
+from ctxkit.tools.tool_names import READERS, WRITERS, among
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ctxkit.messages import ToolCall
     from ctxkit.schedules import ScheduleView
+
 
 class _File(NamedTuple):
     """Positions of the replies that write a file, and of its reads with the replies that asked."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ctxkit.history import USER
 from ctxkit.memory.digests import Budgets, digest_of, fitted
 from ctxkit.memory.ranking import score, terms
 from ctxkit.messages import INJECTED, RECALLED, Message, Text
-from ctxkit.policies import lessons
 from ctxkit.policies.setting import Setting, at_least
+from ctxkit.texts import lessons
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,9 @@ class Recall(Setting):
         return Budgets(items=self.items, chars=self.chars, kinds=kinds)
 
     def __call__(self, history: History, _room: Room) -> History:
-        """Return the history with the digest of what is gone; itself where nothing is to be said."""
+        """Return the history with the digest of what is gone; itself where nothing is to
+        be said.
+        """
         gone = promoted(history)
         text = digest_of(fitted(self.ranked(history, gone), self.budgets))
         old = [p for p in range(history.head.size) if history[p].kind == RECALLED]
@@ -76,16 +78,11 @@ def promoted(history: History) -> list[lessons.Lesson]:
     log, memo = history.log, history.log.memo
     shown = {history[p].id for p in range(history.head.size)}
     gone = [row for row in range(history.lo) if log.messages[row].id not in shown]
-    found: dict[tuple[str, str], list[str]] = {}
     for row in gone:
-        said: Any = memo.get((RECALLED, row))
-        if said is None:
-            said = memo[RECALLED, row] = lessons.said(log.messages[row])
-        for each in said:
-            found.setdefault(each, []).append(log.messages[row].id)
-    for text, ids in lessons.procedures([log.messages[row] for row in gone]):
-        found.setdefault(("procedure", text), []).extend(ids)
-    return [lessons.Lesson(kind, text, tuple(ids)) for (kind, text), ids in found.items()]
+        if (RECALLED, row) not in memo:
+            memo[RECALLED, row] = lessons.said(log.messages[row])
+    known = (memo[RECALLED, row] for row in gone)
+    return lessons.lessons([log.messages[row] for row in gone], known)
 
 
 def _asked(history: History) -> str:

@@ -1,11 +1,13 @@
-"""The recorded compactions as rules: what a replay must reproduce before it is believed about anything else."""
+"""The recorded compactions as rules: what a replay must reproduce before it is believed about
+anything else.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ctxkit.policies.policy import Part
+from ctxkit.policies.chain import Part
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Recorded
 

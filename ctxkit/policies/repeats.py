@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     Key = Callable[[ToolCall], str]
 
 
-class Kind:
+class RepeatKind:
     """One way in which a call makes earlier ones worthless: its `by` is the `key` of theirs."""
 
     def __init__(self, key: Key, by: Key) -> None:
@@ -79,7 +79,7 @@ class Repeats:
     Of an id that is used twice the last result so far counts. Calls are read as they were said.
     """
 
-    def __init__(self, kinds: Sequence[Kind]) -> None:
+    def __init__(self, kinds: Sequence[RepeatKind]) -> None:
         self.kinds = kinds
         self._results: dict[str, list[int]] = {}
         self._callers: dict[str, list[int]] = {}

@@ -10,11 +10,10 @@ from typing import Any
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.history import Log  # noqa: TC001  as above
-from ctxkit.policies.chain import Chain
+from ctxkit.policies.chain import Chain, Part, as_part
 from ctxkit.policies.dues import Always, Due, Either, as_due
 from ctxkit.policies.hinges import Hinge, guards, several_of
-from ctxkit.policies.plain import as_part
-from ctxkit.policies.policy import Guard, Part, Policy, Pruning, Trigger, name_of
+from ctxkit.policies.policy import Guard, Policy, Pruning, Trigger, name_of
 from ctxkit.policies.withdrawn import refuse
 from ctxkit.tokens.counters import Counter, Room
 
@@ -65,27 +64,39 @@ class Rules:
     trigger: Hinge[Trigger | None, Due | None] = Hinge(_trigger)
     """When it is due: ``(history, room) -> bool``; None: before every call."""
     pruning: Hinge[Pruning | str | None, Part | None] = Hinge(_pruning)
-    """What is done for each call alone: ``(history, room) -> history``; the session keeps none of it."""
+    """What is done for each call alone: ``(history, room) -> history``; the session keeps none of
+    it.
+    """
     guards: Hinge[Guard | Sequence[Guard], tuple[Guard, ...]] = Hinge(guards, ())
     """What holds a due compaction back, or refuses its result."""
     window: int | None = None
     """Tokens that the model takes, prompt and reply together."""
     assumed: bool = False
-    """The window is the system's own default, asked for by nobody: a prompt that does not fit is sent all the same."""
+    """The window is the system's own default, asked for by nobody: a prompt that does not fit is
+    sent all the same.
+    """
     reserve: int = 0
     """Tokens of it that stay free for the reply."""
     counter: Hinge[Counter | str | None, Counter | None] = Hinge(_counter)
-    """Counts what is written new, and what the log does not size: a counter or its name; None: the kit's default."""
+    """Counts what is written new, and what the log does not size: a counter or its name; None: the
+    kit's default.
+    """
     estimator: Hinge[Counter | str | None, Counter | None] = Hinge(_counter)
-    """The measure that the system itself believes in, where it is not the bill's (`history.estimated`)."""
+    """The measure that the system itself believes in, where it is not the bill's
+    (`history.estimated`).
+    """
     summariser: Any = None
-    """Writes summaries for policies that have none of their own: a name, or ``(passage) -> text``; None: extractive."""
+    """Writes summaries for policies that have none of their own: a name, or ``(passage) -> text``;
+    None: extractive.
+    """
     cache_life: float = 300.0
     """Seconds that the provider's prompt cache lives after a call."""
     auto: bool = True
     """False: nothing is done but by hand."""
     flush: Any = None
-    """What a live session saves to memory before a compaction (`policies.flushes`); a replay saves nothing."""
+    """What a live session saves to memory before a compaction (`policies.flushes`); a replay saves
+    nothing.
+    """
     warnings: Hinge[Trigger | Sequence[Trigger], tuple[Due, ...]] = Hinge(_warnings, ())
     """Triggers that only leave a note, once until the next compaction (fuseraft's `WarnAt`)."""
     on_compacted: Callable[[Sequence[Any]], None] | None = None
@@ -122,15 +133,23 @@ class Rules:
         for trigger in (self.trigger, *self.warnings):
             refuse("trigger", trigger)
         if self.policy is None and (self.trigger is not None or self.guards):
-            raise BadArguments("A trigger or a guard without a policy compacts nothing: name the policy too.")
+            raise BadArguments(
+                "A trigger or a guard without a policy compacts nothing: name the policy too."
+            )
 
     def _check_numbers(self) -> None:
         if self.window is not None and not self.window > 0:
-            raise BadArguments(f"A window of {self.window} tokens holds nothing: give a number above 0.")
+            raise BadArguments(
+                f"A window of {self.window} tokens holds nothing: give a number above 0."
+            )
         if self.reserve < 0 or (self.window is not None and self.reserve >= self.window):
-            raise BadArguments(f"A reserve of {self.reserve} tokens leaves no room in a window of {self.window}.")
+            raise BadArguments(
+                f"A reserve of {self.reserve} tokens leaves no room in a window of {self.window}."
+            )
         if not self.cache_life > 0:
-            raise BadArguments(f"A cache that lives {self.cache_life} seconds is none: give a number above 0.")
+            raise BadArguments(
+                f"A cache that lives {self.cache_life} seconds is none: give a number above 0."
+            )
         keeps = None if self.policy is None else self.policy.keeps
         limit = self._limit()
         if keeps is not None and limit is not None and limit <= keeps:
@@ -158,7 +177,9 @@ class Rules:
         return " + ".join(parts) or "none"
 
     def warn(self) -> None:
-        """Warn, once, where a policy was given without a trigger: due before every call, it rarely pays."""
+        """Warn, once, where a policy was given without a trigger: due before every call, it rarely
+        pays.
+        """
         if self.trigger is not _EACH_CALL or not self.auto or self.__dict__.get("_warned"):
             return
         self.__dict__["_warned"] = True
@@ -173,17 +194,19 @@ class Rules:
     def room(self, log: Log, limit: int | None = None) -> Room:
         """Return the room for a log: this window, else the limit given, else 200,000 tokens.
 
-        A window that nobody asked for is no bound: the systems believe in theirs, and go on where the prompt is larger.
+        A window that nobody asked for is no bound: the systems believe in theirs, and go on where
+        the prompt is larger.
 
         Raises:
-            BadArguments: the window was asked for, and the reserve, or the part of the prompt that no policy can
-                change, leaves no room in it.
+            BadArguments: the window was asked for, and the reserve, or the part of the prompt that
+                no policy can change, leaves no room in it.
         """
         window = self.window or limit or 200_000
         if self.window is not None and not self.assumed and self.reserve + log.fixed >= window:
             raise BadArguments(
-                f"A window of {window:,} tokens cannot hold the fixed part of the prompt ({log.fixed:,} tokens) "
-                f"and a reserve of {self.reserve:,}: give a larger window or a smaller reserve."
+                f"A window of {window:,} tokens cannot hold the fixed part of the prompt"
+                f" ({log.fixed:,} tokens) and a reserve of {self.reserve:,}: give a larger window"
+                " or a smaller reserve."
             )
         return Room(window, self.reserve, self.estimator or log.counter)
 
@@ -201,7 +224,8 @@ class Rules:
         return self.config(self)
 
     def but(self, **changes: Any) -> Rules:
-        """Return the rules with other settings; another `summariser` is lent to policies that have none of their own.
+        """Return the rules with other settings; another `summariser` is lent to policies that have
+        none of their own.
 
         Raises:
             BadArguments: there is no such setting; the sentence names the nearest one.
@@ -215,13 +239,19 @@ class Rules:
         return replace(self, **{"policy": self.bare, **changes})
 
     def __or__(self, other: Any) -> Rules:
-        """Return these rules with a policy after their own, or joined with other rules, which fill the gaps."""
+        """Return these rules with a policy after their own, or joined with other rules, which fill
+        the gaps.
+        """
         if not isinstance(other, Rules):
             other = _parsed(other) if isinstance(other, str) else other
             return self.but(policy=_after(self.bare, other))
         default = Rules()
         own = {f.name: getattr(other, f.name) for f in fields(other)}
-        changes = {n: v for n, v in own.items() if v != getattr(default, n) and getattr(self, n) == getattr(default, n)}
+        changes = {
+            n: v
+            for n, v in own.items()
+            if v != getattr(default, n) and getattr(self, n) == getattr(default, n)
+        }
         changes["policy"] = _after(self.policy, other.policy)
         changes["pruning"] = _after(self.pruning, other.pruning)
         if self.trigger is not None and other.trigger is not None:
@@ -242,7 +272,8 @@ def as_rules(rules: Rules | Policy | str) -> Rules:
     given: object = _parsed(rules) if isinstance(rules, str) else rules
     if not callable(given):
         raise BadArguments(
-            f"{rules!r} is neither rules nor a policy: give rules, or a function (history, room) -> history."
+            f"{rules!r} is neither rules nor a policy: give rules, or a function (history, room) ->"
+            " history."
         )
     return Rules(policy=given)
 
@@ -252,6 +283,6 @@ def _after(a: Policy | None, b: Policy | None) -> Policy | None:
 
 
 def _parsed(words: str) -> Policy:
-    from ctxkit.policies.catalogue import parse
+    from ctxkit.policies.policy_names import parse
 
     return parse(words)

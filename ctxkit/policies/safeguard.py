@@ -1,4 +1,6 @@
-"""OpenClaw's and Fased's guarded summary: long histories in stages, large messages noted, failures listed."""
+"""OpenClaw's and Fased's guarded summary: long histories in stages, large messages noted, failures
+listed.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,10 @@ import numpy as np
 
 from ctxkit.errors import ModelError
 from ctxkit.history import USER
-from ctxkit.policies import contents, plans, records
 from ctxkit.policies.setting import share
 from ctxkit.policies.structured import PiSummary
 from ctxkit.policies.summary import LOCAL, turn_start
+from ctxkit.texts import contents, plans, records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
     from ctxkit.tokens import Room
 
 MERGE = (
-    "Merge these partial summaries into one. Keep active tasks and their state, progress of batches (such as 5/17), "
-    "the last request, decisions with their reasons, open questions, constraints and promises; newer before older."
+    "Merge these partial summaries into one. Keep active tasks and their state, progress of batches"
+    " (such as 5/17), the last request, decisions with their reasons, open questions, constraints"
+    " and promises; newer before older."
 )
 FAILURES = 8
 """Tool failures that are listed."""
@@ -35,9 +38,13 @@ class Safeguard(PiSummary):
     """Pi's summary, made in stages where it is long, with the failures of tools appended."""
 
     max_history_share: float = 0.5
-    """Share of the window that the history given to one summary may have; what is older is summarised first."""
+    """Share of the window that the history given to one summary may have; what is older is
+    summarised first.
+    """
     by_new: bool = False
-    """Only where what is kept alone, and the rest of the prompt, are over that share (OpenClaw from 2026.9 on)."""
+    """Only where what is kept alone, and the rest of the prompt, are over that share (OpenClaw from
+    2026.9 on).
+    """
     parts: int = 2
     """Parts of a long history that are summarised apart and merged."""
     window: int = 200_000
@@ -51,12 +58,19 @@ class Safeguard(PiSummary):
         """Return the history with its old part summarised.
 
         Raises:
-            ModelError: no summary came about; with quirks also where all that could be summarised is one split turn.
+            ModelError: no summary came about; with quirks also where all that could be summarised
+                is one split turn.
         """
         if self.quirks:
             first = self.cut(history, room)
-            if first and history.item(first).role(history.log) != USER and turn_start(history, first) <= 0:
-                raise ModelError("Compaction cancelled: there is nothing to summarise but the turn at work.")
+            if (
+                first
+                and history.item(first).role(history.log) != USER
+                and turn_start(history, first) <= 0
+            ):
+                raise ModelError(
+                    "Compaction cancelled: there is nothing to summarise but the turn at work."
+                )
         known = self if isinstance(self.summariser, LOCAL) else replace(self, window=room.limit)
         return PiSummary.__call__(known, history, room)
 
@@ -68,7 +82,9 @@ class Safeguard(PiSummary):
         return made + failures(records.of_each(history, np.arange(first), records.failure))
 
     def asked(self, maker: Any, passage: Passage) -> Message | str | int:
-        """Return the summary of a passage: chunk by chunk where it is long, the earlier ones passed on."""
+        """Return the summary of a passage: chunk by chunk where it is long, the earlier ones passed
+        on.
+        """
         if isinstance(maker, LOCAL):
             return super().asked(maker, passage)
         messages = passage.messages
@@ -81,7 +97,9 @@ class Safeguard(PiSummary):
         for rows in self.portions(kept, kept_sizes, others):
             told = passage.instructions
             for chunk in rows:
-                part = replace(passage, start=at[chunk[0]], before=at[chunk[-1]] + 1, instructions=told)
+                part = replace(
+                    passage, start=at[chunk[0]], before=at[chunk[-1]] + 1, instructions=told
+                )
                 made = super().asked(maker, part)
                 if isinstance(made, int):
                     return made
@@ -90,14 +108,17 @@ class Safeguard(PiSummary):
             partial.append(text)
         if len(partial) > 1:
             told = f"{MERGE}\n\n{passage.instructions}\n\n" + "\n\n---\n\n".join(partial)
-            made = super().asked(maker, replace(passage, start=at[-1], before=at[-1] + 1, instructions=told))
+            made = super().asked(
+                maker, replace(passage, start=at[-1], before=at[-1] + 1, instructions=told)
+            )
             partial = [made if isinstance(made, str) else "\n\n".join(partial)]
         return "\n\n".join([*partial, *notes])
 
     def portions(
         self, messages: Sequence[Message], sizes: Sequence[int], others: int = 0
     ) -> list[list[plans.Rows]]:
-        """Return the chunks of each part; what is beyond the history's share comes first, as a part of its own.
+        """Return the chunks of each part; what is beyond the history's share comes first, as a part
+        of its own.
 
         Args:
             messages: what is summarised.
@@ -111,13 +132,17 @@ class Safeguard(PiSummary):
         out: list[list[plans.Rows]] = []
         for rows in (dropped, kept):
             if rows:
-                staged = plans.stages([messages[r] for r in rows], [sizes[r] for r in rows], self.window, self.parts)
+                staged = plans.stages(
+                    [messages[r] for r in rows], [sizes[r] for r in rows], self.window, self.parts
+                )
                 out += [[tuple(rows[r] for r in chunk) for chunk in part] for part in staged]
         return out
 
 
 def failures(messages: Sequence[Message]) -> str:
-    """Return the section of failed tools, at most eight and each on one line of 240 characters; empty without any."""
+    """Return the section of failed tools, at most eight and each on one line of 240 characters;
+    empty without any.
+    """
     failed = [m for m in messages if records.failure(m) is not None]
     if not failed:
         return ""
@@ -127,6 +152,8 @@ def failures(messages: Sequence[Message]) -> str:
 
 
 def _failure(message: Message) -> str:
-    acts = records.Action(message.tool or "tool", "", "", "failed", contents.texts(message), 0, "", 0)
+    acts = records.Action(
+        message.tool or "tool", "", "", "failed", contents.texts(message), 0, "", 0
+    )
     status = "" if acts.exit is None else f" (exitCode={acts.exit})"
     return f"- {acts.tool}{status}: {contents.one_line(acts.output, 240)}"

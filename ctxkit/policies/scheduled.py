@@ -1,12 +1,14 @@
-"""The base of the prunings that say what changes when: the call follows from it, and so does the bill."""
+"""The base of the prunings that say what changes when: the call follows from it, and so does the
+bill.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.policies.chain import in_a_row
-from ctxkit.policies.policy import Part, name_of
+from ctxkit.policies.chain import Part, in_a_row
+from ctxkit.policies.policy import name_of
 from ctxkit.policies.setting import Setting
 from ctxkit.schedules import Schedule
 
@@ -43,12 +45,16 @@ class Scheduled(Setting):
         return Schedule(self.begin(history), (self,), room).left(history.call, name_of(self))
 
     def begin(self, history: History) -> History:
-        """Return the history at the first call on which it can depend what a call is sent: itself."""
+        """Return the history at the first call on which it can depend what a call is
+        sent: itself.
+        """
         return history
 
 
 def says_when(part: Any) -> bool:
-    """Return True where a part's `schedule` says all that its call does: no class below redefined the call."""
+    """Return True where a part's `schedule` says all that its call does: no class below redefined
+    the call.
+    """
     for kind in type(part).__mro__:
         if "__call__" in vars(kind):
             return kind is Scheduled
@@ -58,7 +64,9 @@ def says_when(part: Any) -> bool:
 
 
 def split(pruning: Part | None) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
-    """Return the parts of a pruning that say a schedule, and those from the first on that does not."""
+    """Return the parts of a pruning that say a schedule, and those from the first on
+    that does not.
+    """
     parts = () if pruning is None else in_a_row(pruning)
     known = next((n for n, part in enumerate(parts) if not says_when(part)), len(parts))
     return parts[:known], parts[known:]

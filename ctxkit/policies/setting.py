@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import MISSING, dataclass, fields
 from functools import wraps
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.policy import Part
+from ctxkit.policies.chain import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 class Setting(Part):
     """A policy made of settings; `repr` shows those that are not at their default.
 
-    A single name, or a list, where several names are meant becomes a tuple: ``deny="bash"`` is ``deny=("bash",)``.
-    Values of a wrong type are refused.
+    A single name, or a list, where several names are meant becomes a tuple: ``deny="bash"`` is
+    ``deny=("bash",)``. Values of a wrong type are refused.
     """
 
     def __init_subclass__(cls, **more: Any) -> None:
@@ -43,7 +44,8 @@ class Setting(Part):
 
 
 def _typed(part: Any) -> None:
-    """Refuse values of a wrong type; several names become a tuple, whole numbers of any kind plain ones.
+    """Refuse values of a wrong type; several names become a tuple, whole numbers of any kind plain
+    ones.
 
     Raises:
         BadArguments: a value is of a wrong type; the sentence names it.
@@ -61,18 +63,31 @@ def _typed(part: Any) -> None:
 
 
 def _names(value: Any) -> tuple[str, ...] | None:
-    several = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, (tuple, list, set)) else None
-    return several if several is not None and all(isinstance(name, str) for name in several) else None
+    several = (
+        (value,)
+        if isinstance(value, str)
+        else tuple(value)
+        if isinstance(value, (tuple, list, set))
+        else None
+    )
+    return (
+        several if several is not None and all(isinstance(name, str) for name in several) else None
+    )
 
 
 def _whole(value: Any) -> int | None:
-    return int(value) if _number(value) and value == value // 1 else None  # infinity and NaN are not whole
+    return (
+        int(value) if _number(value) and value == value // 1 else None
+    )  # infinity and NaN are not whole
 
 
 _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "tuple[str, ...]": ("names", _names),
     "int": ("a whole number", _whole),
-    "float": ("a number", lambda value: value if _number(value) and value == value else None),  # noqa: PLR0124  NaN
+    "float": (
+        "a number",
+        lambda value: value if _number(value) and not math.isnan(value) else None,
+    ),
     "str": ("text", lambda value: value if isinstance(value, str) else None),
     "bool": ("True or False", lambda value: value if isinstance(value, bool) else None),
 }
@@ -84,7 +99,11 @@ def changed(part: Any) -> dict[str, Any]:
     out = {}
     for f in fields(part):
         default = (
-            f.default if f.default is not MISSING else None if f.default_factory is MISSING else f.default_factory()
+            f.default
+            if f.default is not MISSING
+            else None
+            if f.default_factory is MISSING
+            else f.default_factory()
         )
         if f.repr and getattr(part, f.name) != default:
             out[f.name] = getattr(part, f.name)
@@ -100,7 +119,9 @@ def at_least(part: Any, low: float, *names: str) -> None:
     for name in names:
         value = getattr(part, name)
         if value is not None and not (_number(value) and value >= low):  # NaN fails too
-            raise BadArguments(f"{type(part).__name__} needs {name} of at least {low}, not {value!r}.")
+            raise BadArguments(
+                f"{type(part).__name__} needs {name} of at least {low}, not {value!r}."
+            )
 
 
 def share(part: Any, *names: str) -> None:
@@ -112,7 +133,9 @@ def share(part: Any, *names: str) -> None:
     for name in names:
         value = getattr(part, name)
         if value is not None and not (_number(value) and 0 <= value <= 1):
-            raise BadArguments(f"{type(part).__name__} needs {name} between 0 and 1, not {value!r}.")
+            raise BadArguments(
+                f"{type(part).__name__} needs {name} between 0 and 1, not {value!r}."
+            )
 
 
 def _number(value: Any) -> bool:

@@ -1,4 +1,6 @@
-"""Cut single messages down: tool results, replayed replies, reads that were acted on, raw tool output."""
+"""Cut single messages down: tool results, replayed replies, reads that were acted on, raw tool
+output.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +9,19 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Text
-from ctxkit.policies import contents, trims
 from ctxkit.policies.reads import stale
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
 from ctxkit.schedules import AS_IT_CAME
-from ctxkit.tools.names import READERS, WRITERS
+from ctxkit.texts import contents, trims
+from ctxkit.tools.tool_names import READERS, WRITERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ctxkit.messages import Message
-    from ctxkit.policies.trims import Mode
     from ctxkit.schedules import ScheduleView
+    from ctxkit.texts.trims import Mode
     from ctxkit.tokens import Room
 
 TRUNCATED = "\n[...truncated — {n} chars omitted to reduce context size...]"
@@ -32,14 +34,20 @@ _SUMMARY = "[CONVERSATION SUMMARY"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Results(Scheduled):
-    """Cut tool results to a number of characters, by tool where wanted; reads that were acted on shorter still."""
+    """Cut tool results to a number of characters, by tool where wanted; reads that were acted on
+    shorter still.
+    """
 
     max_chars: int = 8000
     """Characters a tool result keeps; 0 cuts none."""
     overrides: Mapping[str, int] = field(default_factory=dict)
-    """Characters by tool name (upper and lower case alike), in place of `max_chars`; 0 leaves that tool alone."""
+    """Characters by tool name (upper and lower case alike), in place of `max_chars`; 0 leaves that
+    tool alone.
+    """
     consumed_chars: int = 500
-    """Characters that a read keeps once its file was written later; -1 treats it as any other result."""
+    """Characters that a read keeps once its file was written later; -1 treats it as any other
+    result.
+    """
     suffix: str = TRUNCATED
     """What follows the cut; `{n}` is the number of characters removed."""
     tools: tuple[str, ...] = ("*",)
@@ -55,7 +63,9 @@ class Results(Scheduled):
                 )
 
     def schedule(self, view: ScheduleView, _room: Room) -> None:
-        """Cut each result as soon as it is there; a read shorter still once its file was written."""
+        """Cut each result as soon as it is there; a read shorter still once its file was
+        written.
+        """
         if not self.max_chars:
             return
         low = self._low
@@ -136,7 +146,9 @@ class Replies(Scheduled):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Outputs(Scheduled):
-    """Cut raw tool output by lines, then characters, then bytes, with a last line that says so (as the agent `ai`)."""
+    """Cut raw tool output by lines, then characters, then bytes, with a last line that says so (as
+    the agent `ai`).
+    """
 
     max_lines: int = 2000
     """Lines a result keeps; 0: all."""
@@ -145,7 +157,9 @@ class Outputs(Scheduled):
     max_bytes: int = 51_200
     """Bytes of UTF-8 a result keeps; 0: all."""
     mode: Mode = "head_tail"
-    """`head`; `head_tail` keeps both ends of the lines; `middle` cuts the middle of characters and bytes as well."""
+    """`head`; `head_tail` keeps both ends of the lines; `middle` cuts the middle of characters and
+    bytes as well.
+    """
     tools: tuple[str, ...] = ("*",)
     """Names or globs of the tools whose output is cut."""
 
@@ -189,7 +203,9 @@ class Outputs(Scheduled):
 
 
 def _cut(message: Message, cap: int, suffix: str) -> Message:
-    """Return a message with its text cut: itself where it is short enough, was cut before or holds more than text."""
+    """Return a message with its text cut: itself where it is short enough, was cut before or holds
+    more than text.
+    """
     text = contents.texts(message)
     if len(text) <= cap or contents.has_images(message) or _is_cut(text, suffix):
         return message
@@ -197,5 +213,7 @@ def _cut(message: Message, cap: int, suffix: str) -> Message:
 
 
 def _is_cut(text: str, suffix: str) -> bool:
-    """Say whether a text ends as this cut leaves it, so that a second cut would say less of how much went."""
+    """Say whether a text ends as this cut leaves it, so that a second cut would say less of how
+    much went.
+    """
     return text.endswith(suffix.rsplit("{n}", maxsplit=1)[-1])

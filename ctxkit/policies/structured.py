@@ -1,30 +1,37 @@
-"""Pi's structured summary, which its descendants share: two summaries where a turn is split, lists of files."""
+"""Pi's structured summary, which its descendants share: two summaries where a turn is split, lists
+of files.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ctxkit.policies.prompts import PI_SECTIONS, PI_TURN_SECTIONS
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary, asks_anew, boundary
+from ctxkit.texts.summary_passages import PI_SECTIONS, PI_TURN_SECTIONS
 
 if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
-    "Summarise this conversation so that another model can go on with the work. Update the earlier summary where there "
-    "is one: keep what still holds. Keep exact file paths, function names and error messages."
+    "Summarise this conversation so that another model can go on with the work. Update the earlier"
+    " summary where there is one: keep what still holds. Keep exact file paths, function names and"
+    " error messages."
 )
 TURN_INSTRUCTIONS = (
-    "This is the beginning of a turn whose end is kept. Say what the end needs: " + ", ".join(PI_TURN_SECTIONS) + "."
+    "This is the beginning of a turn whose end is kept. Say what the end needs: "
+    + ", ".join(PI_TURN_SECTIONS)
+    + "."
 )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PiSummary(Summary):
-    """Pi's compaction: the cut by its own estimate, two summaries where a turn is split, lists of files."""
+    """Pi's compaction: the cut by its own estimate, two summaries where a turn is split, lists of
+    files.
+    """
 
     estimated: bool = True
     file_lists: bool = True
@@ -40,12 +47,16 @@ class PiSummary(Summary):
     def cut(self, history: History, room: Room) -> int:
         """Return the first position that is kept; the request that waits is always kept."""
         n = len(history)
-        if not self.before_request or not asks_anew(history.log, history.row(n - 1) if n else -1, history.call):
+        if not self.before_request or not asks_anew(
+            history.log, history.row(n - 1) if n else -1, history.call
+        ):
             return super().cut(history, room)
         last = n - 1
         whole = history.before(n, estimated=self.estimated)
         request = whole - history.before(last, estimated=self.estimated)
-        found = self.at(history, history.back((self.keeps or 0) + request, estimated=self.estimated))
+        found = self.at(
+            history, history.back((self.keeps or 0) + request, estimated=self.estimated)
+        )
         if found < last:
             return found
         return 0 if self.quirks else history.safe_before(max(last - 1, 0))
@@ -59,13 +70,17 @@ class PiSummary(Summary):
     def at(self, history: History, position: int) -> int:
         """Return Pi's cut at or after a position."""
         if not self.quirks:
-            return history.safe(position) or history.safe_before(min(position, max(len(history) - 1, 0)))
+            return history.safe(position) or history.safe_before(
+                min(position, max(len(history) - 1, 0))
+            )
         start = self.start(history)
         first = history.safe(max(position, start))
         return first if first > start else 0
 
     def passages(self, history: History, first: int) -> list[Passage]:
-        """Return the old turns and the head of a split turn; with quirks only what came after the last compaction."""
+        """Return the old turns and the head of a split turn; with quirks only what came after the
+        last compaction.
+        """
         start = self.start(history)
         told = self.told()
         if not start:

@@ -1,4 +1,6 @@
-"""Summaries without a model: extracted sentences, a fixed size, a share of the input, or the recorded summary."""
+"""Summaries without a model: extracted sentences, a fixed size, a share of the input, or the
+recorded summary.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.faces import listed
+from ctxkit.faces import listed, renamed
 from ctxkit.messages import Message
-from ctxkit.policies import extracts, lines
-from ctxkit.policies.focuses import focus as focus_of
+from ctxkit.texts import extracts, message_lines
+from ctxkit.texts.focuses import focus as focus_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,13 +25,17 @@ if TYPE_CHECKING:
 
     from ctxkit.history import History
 
-__all__ = ["Extractive", "Fixed", "Passage", "Recorded", "Share", "named"]
+__all__ = ["Extractive", "Fixed", "Passage", "RecordedSummary", "ShareOfInput", "named"]
 __dir__ = listed(__all__)
+if not TYPE_CHECKING:
+    __getattr__ = renamed(__name__, {"Recorded": "RecordedSummary", "Share": "ShareOfInput"})
 
 
 @dataclass(frozen=True)
 class Passage:
-    """What is to be summarised: the messages at positions start..before of a history, those that stay left out."""
+    """What is to be summarised: the messages at positions start..before of a history, those that
+    stay left out.
+    """
 
     history: History
     before: int
@@ -84,7 +90,9 @@ _FOCUS = re.compile(r"Additional focus:(?:\n(.+)| (.+?)(?=\n\n|\Z))", re.DOTALL)
 """Where a focus stands in instructions: see `identifiers.instructions` and `prompts.focused`."""
 
 Summariser = Callable[[Passage], Message | str | int | None]
-"""Writes the summary of a passage: text, a message, or only its size in tokens; None or an empty text is a failure."""
+"""Writes the summary of a passage: text, a message, or only its size in tokens; None or an empty
+text is a failure.
+"""
 
 
 @dataclass(frozen=True)
@@ -104,7 +112,7 @@ class Fixed:
 
 
 @dataclass(frozen=True)
-class Share:
+class ShareOfInput:
     """A summary as large as a share of its input, with a least and a most size, without text."""
 
     share: float = 0.1
@@ -115,7 +123,8 @@ class Share:
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1 or not 0 < self.floor <= self.cap:
             raise BadArguments(
-                f"A summary's share lies above 0 and up to 1, its floor between 1 and its cap; got {self}."
+                "A summary's share lies above 0 and up to 1, its floor between 1 and its cap; got"
+                f" {self}."
             )
 
     def __call__(self, passage: Passage) -> int:
@@ -125,8 +134,10 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """The recorded summary where the cut coincides with a recorded one, else another summariser's."""
+class RecordedSummary:
+    """The recorded summary where the cut coincides with a recorded one, else another
+    summariser's.
+    """
 
     otherwise: Summariser | None = None
     """None: the extractive one."""
@@ -147,13 +158,14 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Extractive:
-    """The most telling sentences, in their order, each tagged with who said it: deterministic, offline, no model.
+    """The most telling sentences, in their order, each tagged with who said it: deterministic,
+    offline, no model.
 
-    A sentence weighs the information of its words in this passage (TF-IDF), more where it holds a cue (must, never, a
-    path, an error) and where it is recent; sentences that repeat a chosen one weigh less (maximal marginal relevance).
-    More than half of the room is the user's. With a focus, half of the room is first for what is
-    near it, and a last line says how much of that was kept (`focuses`). Of a message only what a
-    window could hold is read (`sentences.READ`).
+    A sentence weighs the information of its words in this passage (TF-IDF), more where it holds a
+    cue (must, never, a path, an error) and where it is recent; sentences that repeat a chosen one
+    weigh less (maximal marginal relevance). More than half of the room is the user's. With a focus,
+    half of the room is first for what is near it, and a last line says how much of that was kept
+    (`focuses`). Of a message only what a window could hold is read (`sentences.READ`).
     """
 
     tokens: int = 1500
@@ -169,7 +181,9 @@ class Extractive:
             raise BadArguments(f"An extract needs 1 token or more and shares up to 1; got {self}.")
 
     def __call__(self, passage: Passage) -> str:
-        """Return the extract, one line a sentence; empty where nothing readable is in the passage."""
+        """Return the extract, one line a sentence; empty where nothing readable is in
+        the passage.
+        """
         room = min(self.tokens, max(int(self.share * passage.tokens), 40))
         room = room if passage.limit is None else min(room, passage.limit)
         focus = focus_of(passage.focus)
@@ -177,22 +191,24 @@ class Extractive:
         return extracts.extract(known, parts, extracts.Wish(3.5 * room, self.user, focus), among)
 
     def extract(self, messages: Iterable[Message], tokens: int) -> str:
-        """Return the extract of messages in about so many tokens (3.5 characters each); empty only where they are."""
+        """Return the extract of messages in about so many tokens (3.5 characters each); empty only
+        where they are.
+        """
         messages = list(messages)
         if not messages:
             return ""
-        known = lines.of(messages)
+        known = message_lines.of(messages)
         parts = known.parts(messages)
-        lines.keep(known)
+        message_lines.keep(known)
         return extracts.extract(known, parts, extracts.Wish(3.5 * tokens, self.user), parts)
 
 
 def _parts(
     passage: Passage, *, focused: bool
-) -> tuple[lines.Lines, NDArray[Any], NDArray[Any]]:
+) -> tuple[message_lines.Lines, NDArray[Any], NDArray[Any]]:
     """Return the lines of a session, the passage as parts of them, and all said so far."""
     history, places = passage.history, passage.places
-    head, (known, column) = history.head, lines.of_log(history.log)
+    head, (known, column) = history.head, message_lines.of_log(history.log)
     with known.lock:
         edited = int(places.searchsorted(head.size)) if head.size else 0
         rows = places[edited:] + (history.lo - head.size)
@@ -203,11 +219,17 @@ def _parts(
         return known, parts, column.upto(history.hi) if focused else parts
 
 
-_KINDS = {"extractive": Extractive, "fixed": Fixed, "share": Share, "recorded": Recorded}
+_KINDS = {
+    "extractive": Extractive,
+    "fixed": Fixed,
+    "share": ShareOfInput,
+    "recorded": RecordedSummary,
+}
 
 
 def named(words: str) -> Summariser:
-    """Return a summariser by name and numbers: `extractive:800`, `fixed:1500`, `share:0.1:4000`, `recorded`.
+    """Return a summariser by name and numbers: `extractive:800`, `fixed:1500`, `share:0.1:4000`,
+    `recorded`.
 
     Raises:
         BadArguments: there is no such summariser, or its numbers do not fit.
@@ -216,10 +238,13 @@ def named(words: str) -> Summariser:
     kind = _KINDS.get(name.strip().lower())
     if kind is None:
         raise BadArguments(
-            f"No summariser is called {name!r}; there are {', '.join(_KINDS)}.{did_you_mean(name, _KINDS)}"
+            f"No summariser is called {name!r}; there are"
+            f" {', '.join(_KINDS)}.{did_you_mean(name, _KINDS)}"
         )
     try:
         values = [float(n) if "." in n else int(n) for n in numbers]
         return kind(*values)  # type: ignore[no-any-return]
     except (ValueError, TypeError):
-        raise BadArguments(f"Summariser {words!r} has numbers that it cannot take; write it as fixed:1500.") from None
+        raise BadArguments(
+            f"Summariser {words!r} has numbers that it cannot take; write it as fixed:1500."
+        ) from None

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any, Self
 from ctxkit.errors import BadArguments, CtxkitError, ModelError
 from ctxkit.history import USER
 from ctxkit.messages import Message, Text
-from ctxkit.policies import identifiers, prompts, records, waits
+from ctxkit.policies import waits
 from ctxkit.policies.setting import Setting, at_least, share
-from ctxkit.policies.summarisers import Extractive, Fixed, Passage, Recorded, Share
+from ctxkit.policies.summarisers import Extractive, Fixed, Passage, RecordedSummary, ShareOfInput
+from ctxkit.texts import identifiers, records, summary_passages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.history import History, Log
-    from ctxkit.policies.identifiers import Identifiers
+    from ctxkit.texts.identifiers import Identifiers
     from ctxkit.tokens import Room
 
-LOCAL = (Extractive, Fixed, Recorded, Share)
+LOCAL = (Extractive, Fixed, RecordedSummary, ShareOfInput)
 """Summarisers that answer at once and cannot be told anything: neither timed nor audited."""
 
 
@@ -29,8 +30,9 @@ LOCAL = (Extractive, Fixed, Recorded, Share)
 class Summary(Setting):
     """Summarise what is old; keep the newest tokens, turns or messages as they are.
 
-    The earlier summary is among what is summarised (rolling), so there is never more than one. Where no summary comes
-    about, `otherwise` writes one, or a ModelError leaves and the history stays as it was: nothing is lost silently.
+    The earlier summary is among what is summarised (rolling), so there is never more than one.
+    Where no summary comes about, `otherwise` writes one, or a ModelError leaves and the history
+    stays as it was: nothing is lost silently.
     """
 
     keep_tokens: int | None = None
@@ -58,13 +60,17 @@ class Summary(Setting):
     sections: tuple[str, ...] = ()
     """Headings that the summary must have."""
     identifiers: Identifiers = "off"
-    """Tell the summariser to keep identifiers exactly: `strict`, `off`, or `custom` with `identifier_instructions`."""
+    """Tell the summariser to keep identifiers exactly: `strict`, `off`, or `custom` with
+    `identifier_instructions`.
+    """
     identifier_instructions: str = ""
     """What it is told with `custom`."""
     focus: str = ""
     """What the user wants the summary to look at."""
     retries: int = 0
-    """How often a summary that lost sections, identifiers or the last request is asked for again."""
+    """How often a summary that lost sections, identifiers or the last request is asked
+    for again.
+    """
     seconds: float | None = None
     """Seconds that the summariser may take."""
     prefix: str = ""
@@ -81,12 +87,18 @@ class Summary(Setting):
         at_least(self, 1, "keep_turns", "keep_messages", "limit", "split_limit")
         share(self, "keep_share")
         given = [
-            n for n in ("keep_tokens", "keep_turns", "keep_messages", "keep_share") if getattr(self, n) is not None
+            n
+            for n in ("keep_tokens", "keep_turns", "keep_messages", "keep_share")
+            if getattr(self, n) is not None
         ]
         if len(given) > 1:
-            raise BadArguments(f"Summary keeps by one measure: give {' or '.join(given)}, not both.")
+            raise BadArguments(
+                f"Summary keeps by one measure: give {' or '.join(given)}, not both."
+            )
         if self.identifiers not in ("strict", "off", "custom"):
-            raise BadArguments(f"An identifier policy is strict, off or custom, not {self.identifiers!r}.")
+            raise BadArguments(
+                f"An identifier policy is strict, off or custom, not {self.identifiers!r}."
+            )
 
     @property
     def keeps(self) -> int | None:
@@ -95,6 +107,11 @@ class Summary(Setting):
             return self.keep_tokens
         others = (self.keep_turns, self.keep_messages, self.keep_share)
         return 20_000 if all(o is None for o in others) else None
+
+    @property
+    def maker(self) -> Any:
+        """Who writes the summary: the extractive one, where none was given or lent."""
+        return self.summariser or Extractive()
 
     def using(self, summariser: Any) -> Self:
         """Return the policy with a summariser, where it has none of its own."""
@@ -121,7 +138,8 @@ class Summary(Setting):
         new = history.summarise(first, made, "older than what is kept", method="summary")
         return history if self.must_shrink and new.tokens >= history.tokens else new
 
-    # -- where ---------------------------------------------------------------------------------------------------------
+    # -- where
+    # ----------------------------------------------------------------------------------------------
 
     def cut(self, history: History, room: Room) -> int:
         """Return the first position that is kept; 0 where nothing can be cut."""
@@ -135,25 +153,34 @@ class Summary(Setting):
         return self.at(history, history.back(keep, estimated=self.estimated))
 
     def at(self, history: History, position: int) -> int:
-        """Return a cut at or after a position, or at the start of its turn where turns are not split."""
+        """Return a cut at or after a position, or at the start of its turn where turns are not
+        split.
+        """
         if not self.split_turns:
             return history.safe_before(max(turn_start(history, position), 0))
-        return history.safe(position) or history.safe_before(min(position, max(len(history) - 1, 0)))
+        return history.safe(position) or history.safe_before(
+            min(position, max(len(history) - 1, 0))
+        )
 
     def turn(self, history: History, first: int) -> int:
-        """Return where the turn began that a cut splits; 0 where it splits none, or the first one."""
-        if not self.apart or not 0 < first < len(history) or history.item(first).role(history.log) == USER:
+        """Return where the turn began that a cut splits; 0 where it splits none, or the
+        first one.
+        """
+        if (
+            not self.apart
+            or not 0 < first < len(history)
+            or history.item(first).role(history.log) == USER
+        ):
             return 0
         return max(turn_start(history, first), 0)
 
-    # -- what ----------------------------------------------------------------------------------------------------------
+    # -- what
+    # ----------------------------------------------------------------------------------------------
 
     def written(self, history: History, first: int) -> Message | str | int:
         """Return the summary of all before a position: its message, text or size."""
-        maker = self.summariser or Extractive()
-        parts = self.passages(history, first)
-        made = [self.asked(maker, passage) for passage in parts]
-        return self.joined(made, parts)
+        parts, maker = self.passages(history, first), self.maker
+        return self.joined([self.asked(maker, passage) for passage in parts], parts)
 
     def passages(self, history: History, first: int) -> list[Passage]:
         """Return what is summarised: the old turns, and the head of a split one by itself."""
@@ -167,7 +194,9 @@ class Summary(Setting):
 
     def told(self) -> str:
         """Return what the summariser is told."""
-        sections = "Write these sections: " + ", ".join(self.sections) + "." if self.sections else ""
+        sections = (
+            "Write these sections: " + ", ".join(self.sections) + "." if self.sections else ""
+        )
         rest = identifiers.instructions(self.identifiers, self.identifier_instructions, self.focus)
         return "\n\n".join(t for t in (self.instructions, sections, rest) if t)
 
@@ -176,7 +205,9 @@ class Summary(Setting):
         if len(made) == 1 and not isinstance(made[0], str):
             return made[0]
         if any(isinstance(m, int) for m in made):
-            return sum(m if isinstance(m, int) else parts[0].history.log.counter(_text(m)) for m in made)
+            return sum(
+                m if isinstance(m, int) else parts[0].history.log.counter(_text(m)) for m in made
+            )
         text = "\n\n---\n\n**Turn Context (split turn):**\n\n".join(map(_text, made))
         if self.file_lists:
             found = (records.of_each(p.history, p.places, records.files) for p in parts)
@@ -184,7 +215,9 @@ class Summary(Setting):
         return text if text.startswith(self.prefix) else self.prefix + text
 
     def asked(self, maker: Callable[[Passage], Any], passage: Passage) -> Message | str | int:
-        """Return what a summariser makes of a passage, asked again where the audit finds something missing."""
+        """Return what a summariser makes of a passage, asked again where the audit finds something
+        missing.
+        """
         try:
             made = self._once(maker, passage)
             for _ in range(0 if isinstance(maker, LOCAL) else self.retries):
@@ -195,7 +228,11 @@ class Summary(Setting):
                 made = self._once(maker, replace(passage, instructions=again))
         except (CtxkitError, OSError, ValueError, RuntimeError) as error:
             if self.otherwise is None:
-                raise error if isinstance(error, ModelError) else ModelError(f"No summary was made: {error}") from error
+                raise (
+                    error
+                    if isinstance(error, ModelError)
+                    else ModelError(f"No summary was made: {error}")
+                ) from error
             made = self.otherwise(replace(passage, instructions=f"{error}"))
         return made
 
@@ -204,7 +241,9 @@ class Summary(Setting):
             made = maker(passage)
         else:
             made = waits.within(self.seconds, maker, passage)
-        if made is None or (isinstance(made, (str, Message)) and not _text(made).strip() and not _sized(made)):
+        if made is None or (
+            isinstance(made, (str, Message)) and not _text(made).strip() and not _sized(made)
+        ):
             raise ModelError("The summariser returned nothing; the history is kept as it was.")
         return made  # type: ignore[no-any-return]
 
@@ -212,27 +251,35 @@ class Summary(Setting):
         """Return what a summary lacks: sections, identifiers (with `strict`), the last request."""
         if isinstance(made, int):
             return ()
-        texts = [prompts.plain(m) for m in passage.messages]
-        asks = [prompts.plain(m) for m in passage.messages if m.role == "user"]
+        texts = [summary_passages.plain(m) for m in passage.messages]
+        asks = [summary_passages.plain(m) for m in passage.messages if m.role == "user"]
         strict = self.identifiers == "strict"
         names = identifiers.exact(texts) if strict else ()
         ask = asks[-1] if asks else ""
-        return identifiers.audit(_text(made), sections=self.sections, names=names, ask=ask, strict=strict)
+        return identifiers.audit(
+            _text(made), sections=self.sections, names=names, ask=ask, strict=strict
+        )
 
 
 def turn_start(history: History, position: int) -> int:
-    """Return the position of the last user message at or before a position; -1 where there is none."""
+    """Return the position of the last user message at or before a position; -1 where
+    there is none.
+    """
     head, log = history.head, history.log
     if position >= head.size:
         rows = log.of_role[USER]
         at = bisect_right(rows, history.lo + position - head.size) - 1
         if at >= 0 and rows[at] >= history.lo:
             return head.size + rows[at] - history.lo
-    return next((p for p in range(min(position, head.size - 1), -1, -1) if head.items[p].role(log) == USER), -1)
+    return next(
+        (p for p in range(min(position, head.size - 1), -1, -1) if head.items[p].role(log) == USER),
+        -1,
+    )
 
 
 def boundary(history: History, *, waiting: bool = False) -> int:
-    """Return the position of the first message said after the last compaction; 0 where there was none.
+    """Return the position of the first message said after the last compaction; 0 where there was
+    none.
 
     Args:
         history: what is shown.
@@ -247,7 +294,9 @@ def boundary(history: History, *, waiting: bool = False) -> int:
 
 
 def asks_anew(log: Log, row: int, call: int) -> bool:
-    """Say whether a row is the user's request that a call is the first to be sent; commands are none."""
+    """Say whether a row is the user's request that a call is the first to be sent; commands are
+    none.
+    """
     return (
         row >= 0
         and log.roles[row] == USER

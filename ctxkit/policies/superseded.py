@@ -12,10 +12,10 @@ from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from ctxkit.policies import contents
-from ctxkit.policies.repeats import Kind, Repeats
+from ctxkit.policies.repeats import RepeatKind, Repeats
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,7 +66,7 @@ class Superseded(Scheduled):
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Empty a call and its result as soon as a later one took their place."""
         if "emptied" not in view.memory:
-            kinds = Kind(self._write, self._whole), Kind(self._look, self._look)
+            kinds = RepeatKind(self._write, self._whole), RepeatKind(self._look, self._look)
             view.memory["emptied"] = _Emptied(Repeats(kinds), self.min_chars)
         emptied: _Emptied = view.memory["emptied"]
         news = {call: (came, went) for call, came, went, _ in view.news("assistant", "tool")}
@@ -170,7 +170,7 @@ class RepeatedCommands(Scheduled):
     def schedule(self, view: ScheduleView, _room: Room) -> None:
         """Put one word in the place of a result as soon as its command was run again."""
         if "repeats" not in view.memory:
-            view.memory["repeats"] = Repeats((Kind(self._command, self._command),)), {}
+            view.memory["repeats"] = Repeats((RepeatKind(self._command, self._command),)), {}
         repeats, said = view.memory["repeats"]
         for call, came, went, _ in view.news("assistant", "tool"):
             for i in sorted(repeats.follow(view, came, went)):

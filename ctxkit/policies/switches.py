@@ -1,4 +1,6 @@
-"""Switches on any rules: summaries that stay, the request in front, a prepared summary, the end of a task."""
+"""Switches on any rules: summaries that stay, the request in front, a prepared summary, the end of
+a task.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Message
-from ctxkit.policies import contents
-from ctxkit.policies.chain import Joined
-from ctxkit.policies.policy import Part, name_of
+from ctxkit.policies.chain import Joined, Part
+from ctxkit.policies.policy import name_of
 from ctxkit.policies.setting import share
 from ctxkit.policies.summary import Summary, anything, asks_anew
 from ctxkit.policies.triggers import Due, Share
 from ctxkit.policies.window import leading
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Behind(Part):
-    """Another summary's cut and passages, but what stands in front stays there, with what a cache holds of it."""
+    """Another summary's cut and passages, but what stands in front stays there, with what a cache
+    holds of it.
+    """
 
     inner: Summary
     summaries: bool = True
@@ -59,7 +63,9 @@ class Behind(Part):
         if self.request:
             asked = history.next(0, "user")
             first = history.safe(asked + 1) if 0 <= asked < len(history) - 1 else 0
-        while self.summaries and first < len(history) and history[first].role in ("summary", "system"):
+        while (
+            self.summaries and first < len(history) and history[first].role in ("summary", "system")
+        ):
             first += 1
         return max(first, leading(history) if self.summaries else 0)
 
@@ -68,12 +74,18 @@ class Behind(Part):
         start, first = self.front(history), self.inner.cut(history, room)
         if first <= start or not anything(history, first):
             return history
-        parts = [replace(p, start=max(p.start, start)) for p in self.inner.passages(history, first) if p.before > start]
+        parts = [
+            replace(p, start=max(p.start, start))
+            for p in self.inner.passages(history, first)
+            if p.before > start
+        ]
         parts = [p for p in parts if p.positions]
         if not parts:
             return history
-        made = self.inner.joined([self.inner.asked(self.inner.summariser, p) for p in parts], parts)
-        new = history.summarise(first, made, "since the last summary", start=start, method="summary")
+        made = self.inner.joined([self.inner.asked(self.inner.maker, p) for p in parts], parts)
+        new = history.summarise(
+            first, made, "since the last summary", start=start, method="summary"
+        )
         return history if self.inner.must_shrink and new.tokens >= history.tokens else new
 
 
@@ -87,7 +99,8 @@ def append_only(rules: Rules) -> Rules:
 
 
 def stable_first(rules: Rules) -> Rules:
-    """Return rules under which the first request, and what stands before it, stays in front of the summary.
+    """Return rules under which the first request, and what stands before it, stays in front of the
+    summary.
 
     Raises:
         BadArguments: they write no summary.
@@ -98,7 +111,9 @@ def stable_first(rules: Rules) -> Rules:
 def _behind(rules: Rules, *, summaries: bool = False, request: bool = False) -> Rules:
     def put(part: Any) -> Any:
         if isinstance(part, Behind):
-            return replace(part, summaries=part.summaries or summaries, request=part.request or request)
+            return replace(
+                part, summaries=part.summaries or summaries, request=part.request or request
+            )
         if isinstance(part, Summary):
             return Behind(inner=part, summaries=summaries, request=request)
         if isinstance(part, Joined):
@@ -107,36 +122,53 @@ def _behind(rules: Rules, *, summaries: bool = False, request: bool = False) -> 
 
     new = put(rules.bare)
     if new == rules.bare and not isinstance(rules.bare, Behind):
-        raise BadArguments(f"The rules {rules.label!r} write no summary that could stay or stand behind anything.")
+        raise BadArguments(
+            f"The rules {rules.label!r} write no summary that could stay or stand behind anything."
+        )
     return rules.but(policy=new, config=None)
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """One summariser prepares, another commits: the second is told the draft, and its words count."""
+    """One summariser prepares, another commits: the second is told the draft, and its
+    words count.
+    """
 
     prepare: Callable[[Passage], Message | str | int | None]
     commit: Callable[[Passage], Message | str | int | None]
     name = "prepared"
 
     def __call__(self, passage: Passage) -> Message | str | int | None:
-        """Return what the second one makes of the passage and the draft; without a draft, of the passage."""
+        """Return what the second one makes of the passage and the draft; without a draft, of the
+        passage.
+        """
         draft = self.prepare(passage)
         text = draft if isinstance(draft, str) else ""
         if isinstance(draft, Message):
             text = contents.texts(draft)
         if not text.strip():
             return self.commit(passage)
-        told = f"{passage.instructions}\n\nA draft of the summary, to be checked and finished:\n{text}".strip()
+        draft = f"A draft of the summary, to be checked and finished:\n{text}"
+        told = f"{passage.instructions}\n\n{draft}".strip()
         return self.commit(replace(passage, instructions=told))
 
 
 def prepared(
     rules: Rules, prepare: Callable[[Passage], Any], commit: Callable[[Passage], Any] | None = None
 ) -> Rules:
-    """Return rules whose summary one model prepares and another, or their own, commits."""
+    """Return rules whose summary one model prepares and another, or their own, commits.
+
+    Raises:
+        BadArguments: they write no summary, or its policy has a summariser of its own.
+    """
     own = rules.summariser if commit is None else commit
-    return rules.but(summariser=Prepared(prepare, own))
+    new = rules.but(summariser=Prepared(prepare, own))
+    if new.policy == new.bare:
+        raise BadArguments(
+            f"The rules {rules.label!r} take no summariser from outside: give them a policy that "
+            "writes summaries and has no summariser of its own."
+        )
+    return new
 
 
 @dataclass(frozen=True)
@@ -167,5 +199,7 @@ def at_boundaries(rules: Rules, share: float = 0.5) -> Rules:
         BadArguments: they compact nothing.
     """
     if rules.policy is None or rules.trigger is None:
-        raise BadArguments(f"The rules {rules.label!r} compact nothing, so no boundary matters to them.")
+        raise BadArguments(
+            f"The rules {rules.label!r} compact nothing, so no boundary matters to them."
+        )
     return rules.but(trigger=TaskEnds(share) | rules.trigger, config=None)

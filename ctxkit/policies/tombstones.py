@@ -1,4 +1,6 @@
-"""Evict tool results beyond a budget, each behind a line that says what it was, with a list of both (fuseraft)."""
+"""Evict tool results beyond a budget, each behind a line that says what it was, with a list of both
+(fuseraft).
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ctxkit.messages import Message, Text
-from ctxkit.policies import contents
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
 from ctxkit.schedules import AS_IT_CAME, Roll
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +97,9 @@ def _told(lines: list[str], n: int, old: int) -> Message:
 
 
 def label(call: ToolCall | None, result: Message) -> str:
-    """Return `tool(argument)`, the argument cut to 50 characters; the call's id where the call is not known."""
+    """Return `tool(argument)`, the argument cut to 50 characters; the call's id where the call is
+    not known.
+    """
     if call is None:
         return f"{result.tool or 'tool'}({result.call_id or ''})"
     key = next((k for k in KEYS if isinstance(call.arguments.get(k), str)), None)

@@ -1,4 +1,6 @@
-"""Due by what the last reply's usage said: prompt and reply together, looked at before a request is taken in."""
+"""Due by what the last reply's usage said: prompt and reply together, looked at before a request is
+taken in.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LastTotal(Due):
-    """Due before a new request where the last reply and its prompt are over the window less the reserve.
+    """Due before a new request where the last reply and its prompt are over the window less the
+    reserve.
 
     As Pi's `_checkCompaction` has it: of failed replies nothing is known, so what came behind the
     last good one is added as counted; a reply from before the last compaction says nothing.
@@ -47,7 +50,12 @@ class LastTotal(Due):
         first = log.upto[last]
         between = log.tokens.P[max(request, first)] - log.tokens.P[first]
         reply = log.replies[last]
-        if reply is not None and reply.usage is not None and reply.usage.output_tokens and reply.visible:
+        if (
+            reply is not None
+            and reply.usage is not None
+            and reply.usage.output_tokens
+            and reply.visible
+        ):
             own = log.tokens.sizes[first] if first < request else 0
             between += reply.usage.output_tokens - own
         return int(outlook.prompts(last, last + 1)[0]) + between

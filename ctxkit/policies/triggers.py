@@ -1,4 +1,6 @@
-"""When a compaction is due: size, share, counts, spending, idle time, errors, by hand; joined as `dues` says."""
+"""When a compaction is due: size, share, counts, spending, idle time, errors, by hand; joined as
+`dues` says.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ctxkit.errors import BadArguments
 from ctxkit.faces import listed
+from ctxkit.history.clock import Clock
 from ctxkit.history.view import role_code
 from ctxkit.policies.dues import Always, Both, Due, Either, Never, Not
 
@@ -99,7 +102,9 @@ class Share(Due):
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call whose prompt is larger."""
         limit = self.tokens(outlook.room)
-        return outlook.above(ceil(limit) - 1 if self.or_equal else floor(limit), start, stop, self.estimated)
+        return outlook.above(
+            ceil(limit) - 1 if self.or_equal else floor(limit), start, stop, self.estimated
+        )
 
 
 @dataclass(frozen=True)
@@ -142,7 +147,9 @@ class Turns(Due):
 
 @dataclass(frozen=True)
 class Spent(Due):
-    """Due where what one agent was sent since the last compaction adds up to so many tokens (fuseraft's cut-over)."""
+    """Due where what one agent was sent since the last compaction adds up to so many tokens
+    (fuseraft's cut-over).
+    """
 
     word = "cumulative_budget"
 
@@ -153,7 +160,9 @@ class Spent(Due):
 
     def __post_init__(self) -> None:
         if not self.limit > 0:
-            raise BadArguments(f"A cut-over at {self.limit} tokens cannot work: give a number above 0.")
+            raise BadArguments(
+                f"A cut-over at {self.limit} tokens cannot work: give a number above 0."
+            )
 
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call before which as much was sent."""
@@ -170,7 +179,7 @@ class Idle(Due):
 
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
         """Return the first call after such a pause; the first call of a session is none."""
-        return next_of(outlook.log.clock(self.seconds).calls, max(start, 1), stop)
+        return next_of(Clock.of(outlook.log, self.seconds).calls, max(start, 1), stop)
 
 
 @dataclass(frozen=True)
@@ -199,7 +208,9 @@ class Recorded(Due):
 
 @dataclass(frozen=True)
 class Overflow(Due):
-    """Due where the prompt does not fit the window, or (`recorded`) where the call before failed because it did not."""
+    """Due where the prompt does not fit the window, or (`recorded`) where the call before failed
+    because it did not.
+    """
 
     word = "overflow"
 
@@ -225,7 +236,9 @@ class CutShort(Due):
 
 @dataclass(frozen=True)
 class TurnSpent(Due):
-    """Due where the prompts of the turn so far, or of the turn that just ended, add up to more than so many tokens."""
+    """Due where the prompts of the turn so far, or of the turn that just ended, add up to more than
+    so many tokens.
+    """
 
     word = "single_turn_limit"
 
@@ -233,15 +246,21 @@ class TurnSpent(Due):
 
     def __post_init__(self) -> None:
         if not self.limit > 0:
-            raise BadArguments(f"A limit of {self.limit} tokens a turn cannot work: give a number above 0.")
+            raise BadArguments(
+                f"A limit of {self.limit} tokens a turn cannot work: give a number above 0."
+            )
 
     def first(self, outlook: Outlook, start: int, stop: int) -> int:
-        """Return the first call before which one turn was sent more; counted anew from a compaction on."""
+        """Return the first call before which one turn was sent more; counted anew from a compaction
+        on.
+        """
         return outlook.turn_spent(self.limit, start, stop)
 
 
 def after_replies(log: Log, key: str, test: Callable[[Message], bool]) -> list[int]:
-    """Return the calls whose predecessor's reply passes a test, kept up to date as the log grows; not to be changed."""
+    """Return the calls whose predecessor's reply passes a test, kept up to date as the log grows;
+    not to be changed.
+    """
     known = log.memo.setdefault(("after", key), [1, []])
     found: list[int] = known[1]
     for call in range(known[0], len(log.upto)):

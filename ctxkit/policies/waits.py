@@ -18,7 +18,8 @@ def within(seconds: float, maker: Callable[[Passage], Any], passage: Passage) ->
     """Return what a summariser makes within a time limit.
 
     Raises:
-        ModelError: it took longer. Its thread is left to end by itself, and what it says then is not used.
+        ModelError: it took longer. Its thread is left to end by itself, and what it says then is
+            not used.
     """
     answer: SimpleQueue[tuple[bool, Any]] = SimpleQueue()
 
@@ -32,7 +33,9 @@ def within(seconds: float, maker: Callable[[Passage], Any], passage: Passage) ->
     try:
         good, value = answer.get(timeout=seconds)
     except Empty:
-        raise ModelError(f"The summary took longer than {seconds:g} s; the history is kept as it was.") from None
+        raise ModelError(
+            f"The summary took longer than {seconds:g} s; the history is kept as it was."
+        ) from None
     if good:
         return value
     raise value

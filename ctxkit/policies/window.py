@@ -1,4 +1,6 @@
-"""Drop the oldest without a summary: pairs until a budget holds, turns, all but a share of the window."""
+"""Drop the oldest without a summary: pairs until a budget holds, turns, all but a share of the
+window.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Window(Setting):
-    """Drop the oldest pairs of user and reply until the rest fits a budget; leading summaries are pinned (fuseraft)."""
+    """Drop the oldest pairs of user and reply until the rest fits a budget; leading summaries are
+    pinned (fuseraft).
+    """
 
     keep_tokens: int = 60_000
     """Tokens that the messages may have."""
@@ -26,18 +30,24 @@ class Window(Setting):
         at_least(self, 1, "keep_tokens")
 
     def __call__(self, history: History, _room: Room) -> History:
-        """Return the history within the budget; at least one message is kept after the pinned ones."""
+        """Return the history within the budget; at least one message is kept after the
+        pinned ones.
+        """
         size = history.estimated if self.estimated else history.tokens
         if size <= self.keep_tokens:
             return history
         start = leading(history)
         cut = history.fitting(self.keep_tokens, start=start, estimated=self.estimated)
-        return history.drop(pair(history, min(cut, len(history) - 1)), "over the budget", start=start)
+        return history.drop(
+            pair(history, min(cut, len(history) - 1)), "over the budget", start=start
+        )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Turns(Setting):
-    """Keep the newest turns, drop the older ones; summaries and the first turns go or stay as settings say."""
+class KeepTurns(Setting):
+    """Keep the newest turns, drop the older ones; summaries and the first turns go or stay as
+    settings say.
+    """
 
     keep_turns: int = 10
     """Newest turns to keep, each from its user message on."""
@@ -57,7 +67,9 @@ class Turns(Setting):
             start = following if following > 0 else len(history)
         cut = history.safe_before(max(cut, 0))
         return (
-            history.drop(cut, f"older than the last {self.keep_turns} turns", start=start) if cut > start else history
+            history.drop(cut, f"older than the last {self.keep_turns} turns", start=start)
+            if cut > start
+            else history
         )
 
 
@@ -94,7 +106,9 @@ def leading(history: History) -> int:
 
 
 def pair(history: History, position: int) -> int:
-    """Return the first safe cut at or after a position that parts no reply from its question; else one before."""
+    """Return the first safe cut at or after a position that parts no reply from its question; else
+    one before.
+    """
     p = cut = history.safe(position)
     while p and p < len(history) and _answers(history, p):
         p = history.safe(p + 1)

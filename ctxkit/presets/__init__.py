@@ -1,4 +1,6 @@
-"""Real systems as rules, under their own names and their own settings: `presets.fased(reserve_tokens=40_000)`."""
+"""Real systems as rules, under their own names and their own settings:
+`presets.fased(reserve_tokens=40_000)`.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,11 @@ _PRESETS = (
     "lcm",
     "none",
 )
-_NAMES = {**{name: f"_{name}" for name in _PRESETS}, "names": "catalogue", "preset": "catalogue"}
+_NAMES = {
+    **{name: f"_{name}" for name in _PRESETS},
+    "names": "preset_names",
+    "preset": "preset_names",
+}
 
 __all__ = [*_NAMES]  # noqa: PLE0604  names are strings, made above
 __getattr__, __dir__ = face(__name__, _NAMES)

@@ -1,4 +1,6 @@
-"""Google's Agent Development Kit: summaries of events, by tokens or every so many invocations; off unless set."""
+"""Google's Agent Development Kit: summaries of events, by tokens or every so many invocations; off
+unless set.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import numpy as np
 from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above, Both, Turns
-from ctxkit.presets.anchors import Anchored
+from ctxkit.presets.anchored_summaries import Anchored
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 from ctxkit.presets.moments import opens_turn
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.tokens import Room
 
-INSTRUCTIONS = "Summarise the conversation: what was asked, what was found and decided, what is open."
+INSTRUCTIONS = (
+    "Summarise the conversation: what was asked, what was found and decided, what is open."
+)
 
 DIFFERENCES = (
     Difference(
@@ -46,7 +50,8 @@ DIFFERENCES = (
     Difference(
         "a summary that does not pay",
         "not said",
-        "not asked for where the range is no larger than the last summary; taken where it is larger than the range",
+        "not asked for where the range is no larger than the last summary; taken where it is larger"
+        " than the range",
         "made, and refused where the prompt would grow",
         "as the default",
     ),
@@ -62,7 +67,9 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AdkSummary(Anchored):
-    """By tokens one rolling summary, before the last events; by invocations one summary beside the other."""
+    """By tokens one rolling summary, before the last events; by invocations one summary beside the
+    other.
+    """
 
     events: int | None = None
     """Messages at the end that are kept where it is by tokens."""
@@ -73,17 +80,23 @@ class AdkSummary(Anchored):
 
     def by_tokens(self, history: History) -> bool:
         """Say which of the two ways it is: the tokens come first."""
-        return self.events is not None and (self.interval is None or history.tokens >= self.threshold)
+        return self.events is not None and (
+            self.interval is None or history.tokens >= self.threshold
+        )
 
     def cut(self, history: History, _room: Room) -> int:
         """Return the first position that is kept."""
         n = len(history)
         if self.by_tokens(history):
             return history.safe_before(max(n - (self.events or 0), 0))
-        return history.safe_before(max(history.nth_last("user", 1), 0))  # the turn that now begins is no part of it
+        return history.safe_before(
+            max(history.nth_last("user", 1), 0)
+        )  # the turn that now begins is no part of it
 
     def head(self, history: History) -> int:
-        """Return the first position that may be summarised: by invocations, behind the summaries that stand."""
+        """Return the first position that may be summarised: by invocations, behind the summaries
+        that stand.
+        """
         summaries = np.flatnonzero(history.role("summary"))
         return 0 if self.by_tokens(history) or not len(summaries) else int(summaries[-1]) + 1
 
@@ -99,20 +112,24 @@ def adk(
     focus: str = "",
     summariser: Any = None,
 ) -> Rules:
-    """Return the rules of ADK's `EventsCompactionConfig`, 2.13.0; nothing is compacted unless one pair is set.
+    """Return the rules of ADK's `EventsCompactionConfig`, 2.13.0; nothing is compacted unless one
+    pair is set.
 
-    Read in `google/adk/apps/_configs.py`, `apps/compaction.py` and `flows/llm_flows/context/_compaction.py` of
-    google-adk 2.13.0. Its documentation's example is an
+    Read in `google/adk/apps/_configs.py`, `apps/compaction.py` and
+    `flows/llm_flows/context/_compaction.py` of google-adk 2.13.0. Its documentation's example is an
     interval of 3 with an overlap of 1.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
         compaction_interval: new user turns after which a compaction is due; with `overlap_size`.
-        overlap_size: turns before the new ones that the summariser reads once more; it changes nothing here.
+        overlap_size: turns before the new ones that the summariser reads once more; it changes
+            nothing here.
         token_threshold: tokens of the prompt at which one is due; with `event_retention_size`.
         event_retention_size: events at the end that are kept as they are.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
     """
     parameters = dict(locals())
     if (token_threshold is None) != (event_retention_size is None):

@@ -1,4 +1,6 @@
-"""Microsoft's agent-framework: at half the budget old tool uses become one line each, at 0.8 the oldest groups go."""
+"""Microsoft's agent-framework: at half the budget old tool uses become one line each, at 0.8 the
+oldest groups go.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,12 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Text
-from ctxkit.policies import contents
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
 from ctxkit.policies.triggers import Share
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -57,10 +59,14 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TwoPhases(Setting):
-    """Collapse old tool uses above one share of the budget, drop the oldest groups above another."""
+    """Collapse old tool uses above one share of the budget, drop the oldest groups above
+    another.
+    """
 
     eviction: float = 0.5
-    """Share of the budget above which old tool uses are collapsed, and down to which the oldest groups are dropped."""
+    """Share of the budget above which old tool uses are collapsed, and down to which the oldest
+    groups are dropped.
+    """
     truncation: float = 0.8
     """Share of the budget above which the oldest groups are dropped."""
     keep_groups: int = 4
@@ -98,7 +104,9 @@ class TwoPhases(Setting):
             changes |= dict.fromkeys(mine.values())
         if not changes:
             return history
-        new = history.replace(changes, reason=f"tool uses before the last {self.keep_groups} are collapsed")
+        new = history.replace(
+            changes, reason=f"tool uses before the last {self.keep_groups} are collapsed"
+        )
         return new if new.tokens < history.tokens else history
 
     def cut(self, history: History, budget: int) -> History:
@@ -112,7 +120,11 @@ class TwoPhases(Setting):
             return history
         first = min(history.fitting(budget, start=start), n - 1)
         first = history.safe(first) or history.safe_before(n - 1)
-        return history.drop(first, "the oldest groups are over the budget", start=start) if first > start else history
+        return (
+            history.drop(first, "the oldest groups are over the budget", start=start)
+            if first > start
+            else history
+        )
 
 
 def line(results: list[str]) -> str:
@@ -133,13 +145,16 @@ def agent_framework(
 ) -> Rules:
     """Return the rules of `ContextWindowCompactionStrategy`, 1.23.0.
 
-    Read in `agent_framework/_compaction.py` of agent-framework-core 1.23.0 (0.5, 0.8, four groups, 4,096 characters).
+    Read in `agent_framework/_compaction.py` of agent-framework-core 1.23.0 (0.5, 0.8, four groups,
+    4,096 characters).
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
         max_output_tokens: tokens of it that are held free for the reply.
         tool_eviction_threshold: share of the rest above which old tool uses become one line each.
-        truncation_threshold: share of the rest above which the oldest groups are dropped, down to the other share.
+        truncation_threshold: share of the rest above which the oldest groups are dropped, down to
+            the other share.
         keep_last_tool_call_groups: replies with tool calls at the end that stay whole.
         preserve_first_user_group: whether the first user message always stays.
     """

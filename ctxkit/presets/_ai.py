@@ -1,4 +1,6 @@
-"""tiancaiamao/ai at 7bc6f19, a Go port of Pi: bytes for characters, tool output cut at once, digests."""
+"""tiancaiamao/ai at 7bc6f19, a Go port of Pi: bytes for characters, tool output cut at once,
+digests.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from ctxkit.errors import BadArguments
 from ctxkit.policies.chain import Chain
 from ctxkit.policies.digest import Digest, Excerpts
-from ctxkit.policies.prompts import PI_SECTIONS
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Outputs
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary, boundary, turn_start
 from ctxkit.policies.triggers import Above, Count, Never, Overflow, Share
 from ctxkit.presets.checks import typed
-from ctxkit.presets.configs.texts import ConfigText
+from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import Difference
+from ctxkit.texts.summary_passages import PI_SECTIONS
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -45,7 +47,9 @@ DIFFERENCES = (
         "a stub of one line stays as the result",
         "no archive in a compaction; the stub in the loop",
     ),
-    Difference("characters", "limits in characters", "Go's len, so bytes", "the estimate counts bytes"),
+    Difference(
+        "characters", "limits in characters", "Go's len, so bytes", "the estimate counts bytes"
+    ),
     Difference(
         "tool summaries in the loop",
         "one by one, appended as user messages",
@@ -71,7 +75,9 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AiSummary(Summary):
-    """The document's compaction (the newest messages that fit a budget), or with quirks the session's (whole turns)."""
+    """The document's compaction (the newest messages that fit a budget), or with quirks the
+    session's (whole turns).
+    """
 
     estimated: bool = True
     sections: tuple[str, ...] = PI_SECTIONS
@@ -79,10 +85,14 @@ class AiSummary(Summary):
     digest: Any = None
     """A policy that works on what is left, where something was summarised."""
     quirks: bool = False
-    """Keep from the user message before the budget on, and lose what the compaction before had kept."""
+    """Keep from the user message before the budget on, and lose what the compaction before had
+    kept.
+    """
 
     def __call__(self, history: History, room: Room) -> History:
-        """Return the history with its old part summarised and old results of the rest behind a digest."""
+        """Return the history with its old part summarised and old results of the rest behind a
+        digest.
+        """
         new = super().__call__(history, room)
         return new if new is history or self.digest is None else self.digest(new, room)
 
@@ -109,8 +119,12 @@ class AiSummary(Summary):
         return [Passage(history, first, start, self.limit, self.told())]
 
 
-def effective_limit(context_window: int, reserve_tokens: int = 16_384, max_tokens: int = 8000) -> tuple[int, str]:
-    """Return the tokens at which a compaction is due and where the number comes from; ``(0, "none")`` where nowhere."""
+def effective_limit(
+    context_window: int, reserve_tokens: int = 16_384, max_tokens: int = 8000
+) -> tuple[int, str]:
+    """Return the tokens at which a compaction is due and where the number comes from; ``(0,
+    "none")`` where nowhere.
+    """
     reserve = reserve_tokens if reserve_tokens > 0 else 16_384
     if context_window > 0 and context_window - reserve > 0:
         return context_window - reserve, "context_window"
@@ -118,7 +132,9 @@ def effective_limit(context_window: int, reserve_tokens: int = 16_384, max_token
 
 
 def strategy(word: str) -> Literal["llm", "heuristic", "off"]:
-    """Return the tool summary strategy that a word means: `llm` for an empty or unknown one, as the program has it."""
+    """Return the tool summary strategy that a word means: `llm` for an empty or unknown one, as the
+    program has it.
+    """
     low = word.strip().lower()
     return low if low in ("heuristic", "off") else "llm"  # type: ignore[return-value]
 
@@ -142,29 +158,36 @@ def ai(
     summariser: Any = None,
     quirks: bool = False,
 ) -> Rules:
-    """Return ai's rules: compact at the window less the reserve, or else at `max_tokens`, or at `max_messages`.
+    """Return ai's rules: compact at the window less the reserve, or else at `max_tokens`, or at
+    `max_messages`.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000; 0: not
-            known to the agent, which then goes by `max_tokens`.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000; 0: not known to the agent, which then goes by `max_tokens`.
         auto_compact: whether anything is compacted without being asked.
-        max_messages: messages at which a compaction is due where neither a window nor `max_tokens` is set.
-        max_tokens: tokens at which it is due where the window is not known, or not above the reserve.
+        max_messages: messages at which a compaction is due where neither a window nor `max_tokens`
+            is set.
+        max_tokens: tokens at which it is due where the window is not known, or not above the
+            reserve.
         keep_recent: messages that are kept where `keep_recent_tokens` is 0.
         keep_recent_tokens: tokens, by ai's estimate, that are kept; at most half of what triggers.
         reserve_tokens: tokens of the window held free.
-        tool_call_cutoff: tool results that stay whole; older ones become excerpts, in a compaction a digest.
+        tool_call_cutoff: tool results that stay whole; older ones become excerpts, in a compaction
+            a digest.
         tool_summary_strategy: `llm`, `heuristic` or `off`.
         max_lines: lines of a tool's output that enter the history.
         max_bytes: bytes of it.
         max_chars: characters of it.
         truncate_mode: `head` or `head_tail` of the lines; `middle` for characters and bytes too.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
         quirks: do what the program did: compact by whole turns, without a digest.
     """
     parameters = dict(locals())
     if context_window is not None and context_window < 0:
-        raise BadArguments(f"A window of {context_window} tokens holds nothing: give 0 for an unknown one.")
+        raise BadArguments(
+            f"A window of {context_window} tokens holds nothing: give 0 for an unknown one."
+        )
     known = 200_000 if context_window is None else context_window
     limit, source = effective_limit(known, reserve_tokens, max_tokens)
     policy = AiSummary(
@@ -178,11 +201,15 @@ def ai(
         quirks=quirks,
     )
     by_window = source == "context_window"
-    outputs = Outputs(max_lines=max_lines, max_chars=max_chars, max_bytes=max_bytes, mode=truncate_mode)
+    outputs = Outputs(
+        max_lines=max_lines, max_chars=max_chars, max_bytes=max_bytes, mode=truncate_mode
+    )
     return Rules(
         policy=policy,
         trigger=_trigger(source, limit, max_messages) | Overflow(recorded=True),
-        pruning=Chain.of(outputs, Excerpts(keep_last=tool_call_cutoff, strategy=strategy(tool_summary_strategy))),
+        pruning=Chain.of(
+            outputs, Excerpts(keep_last=tool_call_cutoff, strategy=strategy(tool_summary_strategy))
+        ),
         window=context_window or None,
         reserve=(reserve_tokens if reserve_tokens > 0 else 16_384) if by_window else 0,
         estimator="ai",

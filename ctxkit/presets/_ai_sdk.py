@@ -45,11 +45,12 @@ def ai_sdk(
 ) -> Rules:
     """Return rules that prune each call as `pruneMessages` of the package `ai` does.
 
-    Read in `dist/index.js` of ai 7.0.173. The function itself drops no calls unless told to (`toolCalls: []`); here
-    `before-last-message` is the default, as in its own example.
+    Read in `dist/index.js` of ai 7.0.173. The function itself drops no calls unless told to
+    (`toolCalls: []`); here `before-last-message` is the default, as in its own example.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
         reasoning: whose reasoning is left out.
         tool_calls: `none`, `all`, `before-last-message` or `before-last-N-messages`.
         tools: names or globs of the tools that this concerns.
@@ -57,6 +58,9 @@ def ai_sdk(
     """
     parameters = dict(locals())
     pruning = Prune(
-        reasoning=reasoning, tool_calls=tool_calls, tools=tuple(tools), empty_messages=empty_messages
+        reasoning=reasoning,
+        tool_calls=tool_calls,
+        tools=tuple(tools),
+        empty_messages=empty_messages,
     )
     return Rules(pruning=pruning, window=context_window, name="ai_sdk", parameters=parameters)

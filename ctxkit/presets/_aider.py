@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Both
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 from ctxkit.presets.moments import opens_turn
+from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 LEAST, MOST, SHARE = 1024, 8192, 16
 MIN_SPLIT = 4
 """Messages up to which all are summarised."""
-INSTRUCTIONS = "Summarise this conversation about code briefly, as the user would tell it: functions, files, packages."
+INSTRUCTIONS = (
+    "Summarise this conversation about code briefly, as the user would tell it: functions, files,"
+    " packages."
+)
 
 DIFFERENCES = (
     Difference(
@@ -91,14 +94,18 @@ def aider(
 ) -> Rules:
     """Return Aider's rules.
 
-    Read in `aider/history.py` of Aider-AI/aider at 041f3a4 (`ChatSummary`: `>`, half, four messages, the head ends
-    with a reply). The limit, a sixteenth of the window from 1,024 to 8,192, is not confirmed.
+    Read in `aider/history.py` of Aider-AI/aider at 041f3a4 (`ChatSummary`: `>`, half, four
+    messages, the head ends with a reply) and in `aider/models.py` (5dc9490: a sixteenth of the
+    window, from 1,024 to 8,192).
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
-        max_chat_history_tokens: tokens that the history may have; None: a sixteenth of the window, 1,024 to 8,192.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
+        max_chat_history_tokens: tokens that the history may have; None: a sixteenth of the window,
+            1,024 to 8,192.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
     """
     parameters = dict(locals())
     limit = max_chat_history_tokens

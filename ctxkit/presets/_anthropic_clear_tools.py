@@ -1,4 +1,6 @@
-"""Anthropic's context editing, `clear_tool_uses_20250919`: the server clears old tool results of each request."""
+"""Anthropic's context editing, `clear_tool_uses_20250919`: the server clears old tool results of
+each request.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +47,17 @@ def anthropic_clear_tools(
 ) -> Rules:
     """Return the rules of Anthropic's tool result clearing (beta `context-management-2025-06-27`).
 
-    Read on platform.claude.com, "Context editing" (which strategies, `clear_at_least`, what is cleared); the defaults
-    of 100,000 tokens and three tool uses are those that LangChain's mirror of it states.
+    Read on platform.claude.com, "Context editing" (which strategies, `clear_at_least`, what is
+    cleared); the defaults of 100,000 tokens and three tool uses are those that LangChain's mirror
+    of it states.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
         trigger: tokens of the prompt above which results are cleared.
         keep: tool uses at the end that stay whole.
-        clear_at_least: tokens that a clearing must free, or it is not done: a cached prefix has its price.
+        clear_at_least: tokens that a clearing must free, or it is not done: a cached prefix has its
+            price.
         exclude_tools: tools whose uses are never cleared.
         clear_tool_inputs: clear the arguments of the calls too.
     """
@@ -65,4 +70,6 @@ def anthropic_clear_tools(
         clear_at_least=clear_at_least,
         placeholder=CLEARED,
     )
-    return Rules(pruning=pruning, window=context_window, name="anthropic_clear_tools", parameters=parameters)
+    return Rules(
+        pruning=pruning, window=context_window, name="anthropic_clear_tools", parameters=parameters
+    )

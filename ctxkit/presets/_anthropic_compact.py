@@ -1,4 +1,6 @@
-"""Anthropic's server-side compaction (`compact_20260112`): a readable summary takes the place of all before it."""
+"""Anthropic's server-side compaction (`compact_20260112`): a readable summary takes the place of
+all before it.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,16 @@ from typing import Any
 from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above
-from ctxkit.presets.anchors import FreshStart
+from ctxkit.presets.anchored_summaries import FreshStart
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 
 LEAST = 50_000
 """Least tokens of the trigger that the API takes."""
-INSTRUCTIONS = "Summarise the transcript so that the task can go on without it: state, next steps, what was learnt."
+INSTRUCTIONS = (
+    "Summarise the transcript so that the task can go on without it: state, next steps, what was"
+    " learnt."
+)
 
 DIFFERENCES = (
     Difference(
@@ -52,20 +57,26 @@ def anthropic_compact(
 ) -> Rules:
     """Return the rules of the edit `compact_20260112` (beta `compact-2026-01-12`).
 
-    Read on platform.claude.com, "Compaction": 150,000 by default and 50,000 at least, the block takes the place of
-    all before it, `instructions` replace the standard prompt, `pause_after_compaction` is off.
+    Read on platform.claude.com, "Compaction": 150,000 by default and 50,000 at least, the block
+    takes the place of all before it, `instructions` replace the standard prompt,
+    `pause_after_compaction` is off. How many messages a caller keeps is no setting of the API; two
+    is not confirmed.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
         trigger: tokens of the prompt from which the server compacts; at least 50,000.
         pause_after_compaction: let the caller keep messages behind the summary.
         keep_messages: how many it keeps; only with the pause.
         instructions: what the summariser is told instead of the standard prompt.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
     """
     parameters = dict(locals())
     if trigger < LEAST:
-        raise BadArguments(f"trigger must be {LEAST:,} tokens or more, as the API asks; got {trigger:,}.")
+        raise BadArguments(
+            f"trigger must be {LEAST:,} tokens or more, as the API asks; got {trigger:,}."
+        )
     if keep_messages < 0:
         raise BadArguments("keep_messages must be 0 or more.")
     kept = keep_messages if pause_after_compaction else 0

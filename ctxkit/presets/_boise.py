@@ -9,12 +9,12 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.guards import Open, UntilCold
-from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Overflow
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
+from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
-    "Summarise the conversation within the budget: goals, decisions, facts, names and numbers, what is open. Keep "
-    "pinned facts word for word."
+    "Summarise the conversation within the budget: goals, decisions, facts, names and numbers, what"
+    " is open. Keep pinned facts word for word."
 )
 
 DIFFERENCES = (
@@ -62,7 +62,9 @@ class FloorSummary(Summary):
     """Turns at the end that always stay."""
 
     def cut(self, history: History, _room: Room) -> int:
-        """Return the oldest user message from which what stays fits, not later than the last turns' first."""
+        """Return the oldest user message from which what stays fits, not later than the last turns'
+        first.
+        """
         users = np.flatnonzero(history.role("user")).tolist()
         if len(users) <= self.protected_turns:
             return 0
@@ -78,7 +80,9 @@ class FloorSummary(Summary):
 
 @dataclass(frozen=True)
 class Armed(Open):
-    """After a cut none until the prompt was at or below the ceiling again, or reaches the hard ceiling."""
+    """After a cut none until the prompt was at or below the ceiling again, or reaches the hard
+    ceiling.
+    """
 
     ceiling: float
     """Tokens at which the trigger is armed again."""
@@ -110,11 +114,13 @@ def boise(
 ) -> Rules:
     """Return the rules of Boise State's model-relative thresholds.
 
-    Read in `docs/specs/compaction-model-relative-thresholds.md` (1fb4a97) of their agentcore-public-stack: the three
-    numbers of a window, the floor-seeking cut, the trigger that a cut disarms, the rewrite that waits for a cold cache.
+    Read in `docs/specs/compaction-model-relative-thresholds.md` (1fb4a97) of their
+    agentcore-public-stack: the three numbers of a window, the floor-seeking cut, the trigger that a
+    cut disarms, the rewrite that waits for a cold cache.
 
     Args:
-        context_window: tokens that the model takes; None: 200,000, for these numbers are made from the window.
+        context_window: tokens that the model takes; None: 200,000, for these numbers are made from
+            the window.
         ceiling_ratio: share of the window at which a cut is due.
         ceiling_cap_tokens: tokens that this is at most.
         floor_ratio: share of the ceiling that may remain.
@@ -125,7 +131,8 @@ def boise(
         deferred_apply: wait with a cut until the provider's cache is cold.
         cache_ttl_seconds: seconds that it lives.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
     """
     parameters = dict(locals())
     for name in ("ceiling_ratio", "floor_ratio", "hard_ceiling_ratio"):
@@ -141,7 +148,8 @@ def boise(
     )
     if hard < ceiling or protected_turns < 1:
         raise BadArguments(
-            f"The hard ceiling ({hard:,.0f}) must not lie below the ceiling ({ceiling:,.0f}), and a turn must stay."
+            f"The hard ceiling ({hard:,.0f}) must not lie below the ceiling ({ceiling:,.0f}), and a"
+            " turn must stay."
         )
     guards: list[Any] = [Armed(ceiling, hard)]
     if deferred_apply:

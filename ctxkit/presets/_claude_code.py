@@ -1,4 +1,6 @@
-"""Claude Code: near the limit the whole conversation becomes a summary, and the newest files come back."""
+"""Claude Code: near the limit the whole conversation becomes a summary, and the newest files come
+back.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Text
-from ctxkit.policies import contents
+from ctxkit.policies.chain import Part
 from ctxkit.policies.clear import Clear
-from ctxkit.policies.policy import Part
-from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above, Overflow, Share
-from ctxkit.presets.anchors import Anchored, end, fresh, message_of
+from ctxkit.presets.anchored_summaries import Anchored, end, fresh, message_of
 from ctxkit.presets.checks import room_to_cut, typed
 from ctxkit.presets.differences import Difference
-from ctxkit.tools.names import reads, writes
+from ctxkit.texts import contents
+from ctxkit.texts.summary_passages import focused
+from ctxkit.tools.tool_names import reads, writes
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
-    "Summarise the conversation so that the work goes on without it: requests and intent, key concepts, files and "
-    "important snippets, errors and their fixes, what is pending, what was being done last."
+    "Summarise the conversation so that the work goes on without it: requests and intent, key"
+    " concepts, files and important snippets, errors and their fixes, what is pending, what was"
+    " being done last."
 )
 
 DIFFERENCES = (
@@ -39,7 +42,8 @@ DIFFERENCES = (
     Difference(
         "where it is due",
         "when the window approaches its limit",
-        "window less min(output limit, 20,000) less 13,000, as users found (anthropics/claude-code#31806)",
+        "window less min(output limit, 20,000) less 13,000, as users found"
+        " (anthropics/claude-code#31806)",
         "as users found",
         "as the default",
     ),
@@ -69,7 +73,9 @@ class ClaudeSummary(Anchored):
             return history
         made = message_of(self.written(history, n), self.prefix)
         back = self.restored(history)
-        new = history.summarise(n, [made, back] if back else made, "everything is summarised", method="claude_code")
+        new = history.summarise(
+            n, [made, back] if back else made, "everything is summarised", method="claude_code"
+        )
         return history if self.must_shrink and new.tokens >= history.tokens else new
 
     def cut(self, history: History, _room: Room) -> int:
@@ -84,14 +90,20 @@ class ClaudeSummary(Anchored):
         if not found:
             return None
         parts = [
-            f"File {path}:\n{text}" if text and len(text) <= 4 * self.file_tokens else f"File {path}"
+            (
+                f"File {path}:\n{text}"
+                if text and len(text) <= 4 * self.file_tokens
+                else f"File {path}"
+            )
             for path, text in found.items()
         ]
         return Message(role="user", kind="injected", parts=(Text("\n\n".join(parts)),))
 
 
 def last_files(history: History, n: int) -> dict[str, str]:
-    """Return the last files that were read or written by path, newest first, with what was last read of them."""
+    """Return the last files that were read or written by path, newest first, with what was last
+    read of them.
+    """
     asked: dict[str, str] = {}
     seen: dict[str, str] = {}
     for message in history.messages:
@@ -123,25 +135,32 @@ def claude_code(
     focus: str = "",
     summariser: Any = None,
 ) -> Rules:
-    """Return Claude Code's rules, as its documentation and its users tell of them; the program is not public.
+    """Return Claude Code's rules, as its documentation and its users tell of them; the program is
+    not public.
 
-    Documented (code.claude.com/docs/en/context-window, read as quoted on 2026-10-19): the conversation becomes a
-    summary; up to five files come back, one of more than 5,000 tokens as its path; the percentage can be overridden.
-    Told by users (anthropics/claude-code#31806): 13,000 tokens below the window less the summary's 20,000, and an
-    override that can only lower it. Not confirmed: how many older tool outputs are cleared before that.
+    Documented (code.claude.com/docs/en/context-window, read as quoted on 2026-10-19): the
+    conversation becomes a summary; up to five files come back, one of more than 5,000 tokens as its
+    path; the percentage can be overridden. Told by users (anthropics/claude-code#31806): 13,000
+    tokens below the window less the summary's 20,000, and an override that can only lower it. Not
+    confirmed: how many older tool outputs are cleared before that.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
         auto_compact_enabled: whether anything is compacted without being asked.
-        autocompact_pct_override: percent of the effective window at which it is due; can only lower it.
-        auto_compact_window: tokens to reckon with in place of the window; never more than the window.
+        autocompact_pct_override: percent of the effective window at which it is due; can only lower
+            it.
+        auto_compact_window: tokens to reckon with in place of the window; never more than the
+            window.
         summary_max_output_tokens: tokens of the window held free for the summary.
         buffer_tokens: tokens below the rest at which a compaction is due.
         restored_files: files that come back after a compaction.
         restored_file_tokens: tokens above which a file comes back as its path alone.
-        clear_tool_outputs: tool outputs that stay whole, older ones being cleared first; None: none is cleared.
+        clear_tool_outputs: tool outputs that stay whole, older ones being cleared first; None: none
+            is cleared.
         focus: what a summary shall look at besides, as after `/compact`.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
     """
     parameters = dict(locals())
     held = summary_max_output_tokens + buffer_tokens
@@ -166,7 +185,9 @@ def claude_code(
     )
     trigger = trigger | Overflow(recorded=True)
     if clear_tool_outputs is not None:
-        policy = FirstClear(clear=Clear(keep_last=clear_tool_outputs), summary=policy, trigger=trigger)
+        policy = FirstClear(
+            clear=Clear(keep_last=clear_tool_outputs), summary=policy, trigger=trigger
+        )
     return Rules(
         policy=policy,
         trigger=trigger,

@@ -1,22 +1,27 @@
-"""Cline: near the window a summary and about 20,000 tokens, whole turns; before that half of the messages went."""
+"""Cline: near the window a summary and about 20,000 tokens, whole turns; before that half of the
+messages went.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.checks import one_of, typed
 from ctxkit.presets.differences import LAST_CALL, Difference
 from ctxkit.presets.halves import DropHalf
+from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History
 
-INSTRUCTIONS = "Summarise the coding session so that the work can go on: what was done, decisions, files, next steps."
+INSTRUCTIONS = (
+    "Summarise the coding session so that the work can go on: what was done, decisions, files, next"
+    " steps."
+)
 INPUT = 0.9
 """Share of the window that a prompt may have, where the model names no limit of its own."""
 
@@ -32,7 +37,8 @@ DIFFERENCES = (
     Difference(
         "basic strategy",
         "not said",
-        "after an overflow, and where it is chosen: all requests, the last answers that fit, and notes on what went",
+        "after an overflow, and where it is chosen: all requests, the last answers that fit, and"
+        " notes on what went",
         "the summary is made there, too",
         "as the default",
     ),
@@ -85,18 +91,22 @@ def cline(
 ) -> Rules:
     """Return Cline's rules.
 
-    Read in `sdk/packages/core/src/extensions/context/` of cline/cline at 21cb8d2 (`compaction-shared.ts`: 0.9 of the
-    window, 0.9 of that, 20,000, the cut; `compaction.ts`: `>=`) and, for version 3, in
-    `src/core/context/context-management/` before 791d238 (`context-window-utils.ts`, `getNextTruncationRange`).
+    Read in `sdk/packages/core/src/extensions/context/` of cline/cline at 21cb8d2
+    (`compaction-shared.ts`: 0.9 of the window, 0.9 of that, 20,000, the cut; `compaction.ts`: `>=`)
+    and, for version 3, in `src/core/context/context-management/` before 791d238
+    (`context-window-utils.ts`, `getNextTruncationRange`).
 
     Args:
-        version: `sdk` (the core of today) or `3` (first pair kept, half of the rest dropped, or three quarters).
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        version: `sdk` (the core of today) or `3` (first pair kept, half of the rest dropped, or
+            three quarters).
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
         max_input_tokens: tokens of prompt that it takes; None: 0.9 of the window.
         trigger_ratio: share of these from which a compaction is due; not for version 3.
         preserve_recent_tokens: tokens at the end that stay as they are, with the whole last turn.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
     """
     parameters = dict(locals())
     one_of("version", version, ("sdk", "3"))
@@ -104,8 +114,12 @@ def cline(
     if version == "3":
         reserve = held(context_window or 200_000)
         full = Share(1.0, of="budget", or_equal=True) | Overflow(recorded=True)
-        return Rules(policy=DropHalf(), trigger=full, window=context_window, reserve=reserve, **more)
-    policy = ClineSummary(keep_tokens=preserve_recent_tokens, instructions=focused(INSTRUCTIONS, focus))
+        return Rules(
+            policy=DropHalf(), trigger=full, window=context_window, reserve=reserve, **more
+        )
+    policy = ClineSummary(
+        keep_tokens=preserve_recent_tokens, instructions=focused(INSTRUCTIONS, focus)
+    )
     share = trigger_ratio * (INPUT if max_input_tokens is None else 1.0)
     window = context_window if max_input_tokens is None else max_input_tokens
     return Rules(

@@ -1,4 +1,6 @@
-"""Codex CLI (openai/codex, Rust): a summary at the end, and of all the rest only what the user said."""
+"""Codex CLI (openai/codex, Rust): a summary at the end, and of all the rest only what the user
+said.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies import contents
-from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Outputs
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Overflow, Share
-from ctxkit.presets.anchors import end, fresh, message_of
+from ctxkit.presets.anchored_summaries import end, fresh, message_of
 from ctxkit.presets.checks import typed
-from ctxkit.presets.configs.texts import ConfigText
+from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import LAST_CALL, Difference
+from ctxkit.texts import contents
+from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
 
 PREFIX = "[Summary of the work so far, written by the model that did it]\n"
 INSTRUCTIONS = (
-    "Write a handoff for another model that goes on with this task: what was done and decided, what must be kept to, "
-    "what is left, and the data needed for it."
+    "Write a handoff for another model that goes on with this task: what was done and decided, what"
+    " must be kept to, what is left, and the data needed for it."
 )
 
 DIFFERENCES = (
@@ -40,7 +42,13 @@ DIFFERENCES = (
         "as the default",
     ),
     LAST_CALL,
-    Difference("a summary larger than what it replaces", "not said", "is taken", "is refused", "as the default"),
+    Difference(
+        "a summary larger than what it replaces",
+        "not said",
+        "is taken",
+        "is refused",
+        "as the default",
+    ),
     Difference(
         "the summariser's own overflow",
         "not said",
@@ -53,11 +61,15 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CodexSummary(Summary):
-    """Keep what the user said, the newest of it up to a budget; the summary of everything stands behind it."""
+    """Keep what the user said, the newest of it up to a budget; the summary of everything stands
+    behind it.
+    """
 
     estimated: bool = True
     user_tokens: int = 20_000
-    """Tokens, by Codex's estimate, of the user messages that are kept; the oldest of them is cut to fit."""
+    """Tokens, by Codex's estimate, of the user messages that are kept; the oldest of them is cut to
+    fit.
+    """
 
     def __call__(self, history: History, _room: Room) -> History:
         """Return the user's messages with a summary behind them."""
@@ -67,13 +79,15 @@ class CodexSummary(Summary):
             return history
         kept, short = self.chosen(history, asked)
         passage = Passage(history, n, 0, self.limit, self.told())
-        made = message_of(self.asked(self.summariser, passage), self.prefix)
+        made = message_of(self.asked(self.maker, passage), self.prefix)
         at_work = np.arange(len(history)) >= n
         rest = history.keep(kept | history.stays | at_work).messages
         tail = len(history) - n
         shown = [short.get(m.id, m) for m in rest[: len(rest) - tail]]
         new = history.become(
-            [*shown, made, *rest[len(rest) - tail :]], "only the user's messages are kept", method="codex"
+            [*shown, made, *rest[len(rest) - tail :]],
+            "only the user's messages are kept",
+            method="codex",
         )
         return history if self.must_shrink and new.tokens >= history.tokens else new
 
@@ -87,7 +101,9 @@ class CodexSummary(Summary):
             size, message = int(history.estimates[p]), history[p]
             kept[p] = True
             if size > left:
-                short[message.id] = contents.with_text(message, middle(contents.texts(message), left))
+                short[message.id] = contents.with_text(
+                    message, middle(contents.texts(message), left)
+                )
             left -= size
         return kept, short
 
@@ -112,19 +128,26 @@ def codex(
     focus: str = "",
     summariser: Any = None,
 ) -> Rules:
-    """Return Codex's rules: at 0.9 of the window, or earlier, all but the user's own words becomes a summary.
+    """Return Codex's rules: at 0.9 of the window, or earlier, all but the user's own words becomes
+    a summary.
 
-    Read in `codex-rs/core/src/compact.rs` (0100b10: budget of user messages, order, failures) and, as quoted by
-    readers of `codex-rs/protocol/src/openai_models.rs`, the nine tenths; the file itself could not be read here.
+    Read in `codex-rs/core/src/compact.rs` (0100b10: budget of user messages, order, failures) and,
+    as quoted by readers of `codex-rs/protocol/src/openai_models.rs`, the nine tenths; the file
+    itself could not be read here.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
-        model_auto_compact_token_limit: tokens at which a compaction is due; never more than 0.9 of the window.
-        compact_user_message_max_tokens: tokens of the user's messages that are kept (fixed in the program).
-        tool_output_token_limit: tokens of one tool output that enter the history; None: as the log has it.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
+        model_auto_compact_token_limit: tokens at which a compaction is due; never more than 0.9 of
+            the window.
+        compact_user_message_max_tokens: tokens of the user's messages that are kept (fixed in the
+            program).
+        tool_output_token_limit: tokens of one tool output that enter the history; None: as the log
+            has it.
         compact_prompt: what the summariser is told, in place of the default.
         focus: what a summary shall look at besides (not in Codex).
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
     """
     parameters = dict(locals())
     if model_auto_compact_token_limit is not None and model_auto_compact_token_limit < 1:
@@ -136,7 +159,9 @@ def codex(
         trigger = trigger | Above(model_auto_compact_token_limit, or_equal=True)
     outputs = None
     if tool_output_token_limit is not None:
-        outputs = Outputs(max_lines=0, max_chars=0, max_bytes=max(4 * tool_output_token_limit, 1), mode="middle")
+        outputs = Outputs(
+            max_lines=0, max_chars=0, max_bytes=max(4 * tool_output_token_limit, 1), mode="middle"
+        )
     return Rules(
         policy=CodexSummary(
             user_tokens=compact_user_message_max_tokens,

@@ -1,4 +1,6 @@
-"""LangChain's deepagents: at 0.85 of the window a summary that names a file with what went; a tenth stays."""
+"""LangChain's deepagents: at 0.85 of the window a summary that names a file with what went; a tenth
+stays.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies import contents
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.presets import clauses
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -22,12 +24,12 @@ if TYPE_CHECKING:
 
 TRUNCATED = "...(argument truncated)"
 PREFIX = (
-    "Here is a summary of the conversation to date; all of it is kept in a file under /conversation_history/, to be "
-    "read where a detail is needed:\n\n"
+    "Here is a summary of the conversation to date; all of it is kept in a file under"
+    " /conversation_history/, to be read where a detail is needed:\n\n"
 )
 INSTRUCTIONS = (
-    "Extract the most important context from this conversation; your words will stand in its place. Sections: session "
-    "intent, summary, artifacts, next steps; say None where there is nothing."
+    "Extract the most important context from this conversation; your words will stand in its place."
+    " Sections: session intent, summary, artifacts, next steps; say None where there is nothing."
 )
 
 DIFFERENCES = (
@@ -94,13 +96,23 @@ class DeepSummary(Summary):
             changed = contents.with_arguments(history[p], self._short)
             if changed != history[p]:
                 changes[p] = changed
-        return history.shorten(changes, reason="long arguments of old calls are cut") if changes else history
+        return (
+            history.shorten(changes, reason="long arguments of old calls are cut")
+            if changes
+            else history
+        )
 
     def _short(self, call: ToolCall) -> dict[str, Any] | None:
         if call.name not in self.tools:
             return None
-        long = {k for k, v in call.arguments.items() if isinstance(v, str) and len(v) > self.max_length}
-        return {k: v[:20] + TRUNCATED if k in long else v for k, v in call.arguments.items()} if long else None
+        long = {
+            k for k, v in call.arguments.items() if isinstance(v, str) and len(v) > self.max_length
+        }
+        return (
+            {k: v[:20] + TRUNCATED if k in long else v for k, v in call.arguments.items()}
+            if long
+            else None
+        )
 
 
 @typed
@@ -115,20 +127,26 @@ def deepagents(
     summary_prompt: str = "",
     summariser: Any = None,
 ) -> Rules:
-    """Return the rules of deepagents' summarization middleware, 0.7.32, for a model whose window is known.
+    """Return the rules of deepagents' summarization middleware, 0.7.32, for a model whose window is
+    known.
 
-    Read in `deepagents/middleware/summarization.py` of deepagents 0.7.32 (0.85, 0.10, 2,000 characters, the first 20 of
-    which stay; without a profile of the model 170,000 tokens, six messages).
+    Read in `deepagents/middleware/summarization.py` of deepagents 0.7.32 (0.85, 0.10, 2,000
+    characters, the first 20 of which stay; without a profile of the model 170,000 tokens, six
+    messages).
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
-        trigger: `("tokens", n)`, `("messages", n)`, `("fraction", x)`; a dict: all of them; a list: any of them.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
+        trigger: `("tokens", n)`, `("messages", n)`, `("fraction", x)`; a dict: all of them; a list:
+            any of them.
         keep: what is kept, in the same words.
-        truncate_args_trigger: when long arguments of old calls are cut, in the same words; None: never.
+        truncate_args_trigger: when long arguments of old calls are cut, in the same words; None:
+            never.
         truncate_args_keep: what keeps its arguments.
         truncate_args_max_length: characters of an argument above which it is cut.
         summary_prompt: what the summariser is told, in place of the default.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
     """
     parameters = dict(locals())
     due = clauses.trigger(trigger)
@@ -139,7 +157,9 @@ def deepagents(
         keep_messages=1,
         keep=clauses.checked(keep, "keep"),
         trigger=due,
-        args_keep=None if args is None else clauses.checked(truncate_args_keep, "truncate_args_keep"),
+        args_keep=(
+            None if args is None else clauses.checked(truncate_args_keep, "truncate_args_keep")
+        ),
         max_length=truncate_args_max_length,
         prefix=PREFIX,
         instructions=summary_prompt or INSTRUCTIONS,

@@ -1,4 +1,6 @@
-"""Fased (a fork of OpenClaw, built on Pi): a floored reserve, a guarded summary, pruning when cold."""
+"""Fased (a fork of OpenClaw, built on Pi): a floored reserve, a guarded summary, pruning
+when cold.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,6 @@ from typing import Any, Literal
 from ctxkit.errors import BadArguments
 from ctxkit.policies.flushes import MemoryFlush
 from ctxkit.policies.idle import PLACEHOLDER
-from ctxkit.policies.prompts import OPENCLAW_SECTIONS, PI_SECTIONS
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.safeguard import Safeguard
 from ctxkit.policies.structured import PiSummary
@@ -16,8 +17,9 @@ from ctxkit.policies.triggers import Above, Overflow, Share
 from ctxkit.presets import claws
 from ctxkit.presets.checks import room_to_cut, typed
 from ctxkit.presets.claws import FLOOR
-from ctxkit.presets.configs.texts import ConfigText
+from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import Difference
+from ctxkit.texts.summary_passages import OPENCLAW_SECTIONS, PI_SECTIONS
 
 SOFT_THRESHOLD = 4000
 
@@ -88,7 +90,9 @@ DIFFERENCES = (
 
 
 def flush_at(window: float, floor: float = FLOOR, soft: float = SOFT_THRESHOLD) -> float:
-    """Return the tokens from which memory is flushed; numbers that make no sense become their defaults."""
+    """Return the tokens from which memory is flushed; numbers that make no sense become their
+    defaults.
+    """
     floor = FLOOR if isnan(floor) or floor < 0 else floor
     return window - floor - (SOFT_THRESHOLD if isnan(soft) or soft < 0 else soft)
 
@@ -102,7 +106,8 @@ def flush_due(
     compactions: int = 0,
     flushed_at: int | None = None,
 ) -> bool:
-    """Say whether memory is flushed now: from the threshold on, once in each cycle between compactions.
+    """Say whether memory is flushed now: from the threshold on, once in each cycle between
+    compactions.
 
     Args:
         tokens: the recorded size of the context; None where it is not fresh.
@@ -151,20 +156,27 @@ def fased(
     """Return Fased's rules: Pi's, with at least the floor held free.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
-        mode: `safeguard` summarises long histories in stages and lists failed tools; `default` is Pi's summary.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
+        mode: `safeguard` summarises long histories in stages and lists failed tools; `default` is
+            Pi's summary.
         reserve_tokens: tokens held free; None: Pi's 16,384.
         keep_recent_tokens: tokens, by Pi's estimate, that are kept as they are.
         reserve_tokens_floor: least tokens held free; 0: none.
-        max_history_share: share of the window (0.1 to 0.9) that the history given to one summary may have.
+        max_history_share: share of the window (0.1 to 0.9) that the history given to one summary
+            may have.
         timeout_seconds: seconds that a summariser may take.
-        identifier_policy: `strict` tells the summariser to keep identifiers exactly; only with mode `safeguard`.
+        identifier_policy: `strict` tells the summariser to keep identifiers exactly; only with mode
+            `safeguard`.
         identifier_instructions: what it is told with `custom`; blank: the strict text.
-        memory_flush: whether a live session saves to memory as Fased does; a replay leaves a warning there.
+        memory_flush: whether a live session saves to memory as Fased does; a replay leaves a
+            warning there.
         soft_threshold_tokens: tokens before the compaction at which it would.
-        quality_retries: how often a summary without OpenClaw's sections or identifiers is asked for again (0 to 3).
+        quality_retries: how often a summary without OpenClaw's sections or identifiers is asked for
+            again (0 to 3).
         context_pruning: `cache-ttl` trims and clears tool results for one call, after a pause.
-        ttl_seconds: seconds after which the cache counts as cold (3,600 where Fased finds Anthropic's login).
+        ttl_seconds: seconds after which the cache counts as cold (3,600 where Fased finds
+            Anthropic's login).
         keep_last_assistants: replies at the end that pruning leaves alone, with what follows them.
         soft_trim_ratio: share of the window from which long results are trimmed.
         hard_clear_ratio: share of the window from which results are cleared, oldest first.
@@ -177,7 +189,8 @@ def fased(
         tools_allow: names or globs of the tools whose results are pruned.
         tools_deny: names or globs of the tools whose results never are.
         focus: what a summary shall look at besides, as after `/compact`.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
         quirks: do what the program does where it fails or differs.
     """
     parameters = dict(locals())
@@ -186,7 +199,9 @@ def fased(
         raise BadArguments(f"context_pruning is off or cache-ttl, not {context_pruning!r}.")
     held = claws.reserve(reserve_tokens, reserve_tokens_floor)
     room_to_cut(context_window, held, keep_recent_tokens)
-    common = claws.summary(parameters, held, focus=focus, seconds=300.0 if quirks else timeout_seconds)
+    common = claws.summary(
+        parameters, held, focus=focus, seconds=300.0 if quirks else timeout_seconds
+    )
     common |= {"must_shrink": not quirks, "quirks": quirks}
     policy: PiSummary = PiSummary(**common)
     if mode == "safeguard":

@@ -1,4 +1,6 @@
-"""fuseraft: a filter of each agent's history, compaction in five modes, budgets of tokens, windows inside a turn."""
+"""fuseraft: a filter of each agent's history, compaction in five modes, budgets of tokens, windows
+inside a turn.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from ctxkit.policies.tombstones import Tombstones
 from ctxkit.policies.triggers import Above, Count, Overflow, Spent, TurnSpent
 from ctxkit.policies.window import Window
 from ctxkit.presets.checks import typed
-from ctxkit.presets.configs.texts import ConfigText
+from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import Difference
 
 if TYPE_CHECKING:
@@ -31,7 +33,12 @@ if TYPE_CHECKING:
     from ctxkit.policies.policy import Guard, Outlook, Past
 
 DIFFERENCES = (
-    Difference("KeepRecentTurns", "turns", "messages of any role", "replies, with the message that each answers"),
+    Difference(
+        "KeepRecentTurns",
+        "turns",
+        "messages of any role",
+        "replies, with the message that each answers",
+    ),
     Difference("IncludeReasoning", "true", "false", "true"),
     Difference(
         "anti-thrash",
@@ -39,9 +46,17 @@ DIFFERENCES = (
         "messages saved; nothing resets it; only the turn count is guarded",
         "tokens saved; the turn count alone is guarded",
     ),
-    Difference("intent lines", "the error before the parenthesis, commands shown", "after it, paths only", "as said"),
     Difference(
-        "MaxInTurnToolPairs", "opt-in", "0 means 12; only from 90 % of the budget on, in steps of 8", "0 is off"
+        "intent lines",
+        "the error before the parenthesis, commands shown",
+        "after it, paths only",
+        "as said",
+    ),
+    Difference(
+        "MaxInTurnToolPairs",
+        "opt-in",
+        "0 means 12; only from 90 % of the budget on, in steps of 8",
+        "0 is off",
     ),
     Difference("MaxInTurnContextTokens", "opt-in", "always on, 200,000 characters", "0 is off"),
     Difference(
@@ -84,7 +99,9 @@ DIFFERENCES = (
 
 @dataclass(frozen=True)
 class Except(Open):
-    """A guard that steps aside at calls where another trigger is due: fuseraft guards its turn count alone."""
+    """A guard that steps aside at calls where another trigger is due: fuseraft guards its turn
+    count alone.
+    """
 
     guard: Guard
     trigger: Due
@@ -139,26 +156,32 @@ def fuseraft(
     summariser: Any = None,
     quirks: bool = False,
 ) -> Rules:
-    """Return fuseraft's rules for one agent; what needs several agents or its own files on disk is not in them.
+    """Return fuseraft's rules for one agent; what needs several agents or its own files on disk is
+    not in them.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
-        mode: `llm`, `intent`, `lossless`, `hybrid` put a message in the place of old turns; `window` drops pairs.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
+        mode: `llm`, `intent`, `lossless`, `hybrid` put a message in the place of old turns;
+            `window` drops pairs.
         trigger_turn_count: replies at which a compaction is due (not with `window`).
         keep_recent_turns: replies that are kept.
         token_budget: tokens, by its own estimate, up to which `window` keeps; above them it is due.
-        include_reasoning: put the thinking of old turns before a summary; None: yes (with quirks: no).
+        include_reasoning: put the thinking of old turns before a summary; None: yes (with quirks:
+            no).
         include_symbol_graph: put names defined in written files before it.
         include_exploration: put what was read and searched before it.
         routing_signals: handoff keywords, of which the last one is said again after a compaction.
         summary_template: what the summariser is told, in place of fuseraft's four sections.
         max_chars_per_history_message: characters of one message that the summariser sees; 0: all.
         anti_thrash_min_savings_ratio: share that a compaction must save; 0: no guard.
-        anti_thrash_window: compactions in a row that fall short before there are no more; 0: no guard.
+        anti_thrash_window: compactions in a row that fall short before there are no more; 0: no
+            guard.
         warn_at: tokens sent since the last compaction at which a warning is left; 0: none.
         cutover_at: tokens sent since the last compaction at which one is due; 0: never.
         max_single_turn_input_tokens: tokens sent in one turn above which one is due; 0: never.
-        max_tool_result_tokens: tokens of all tool results above which old ones are evicted for a call; 0: never.
+        max_tool_result_tokens: tokens of all tool results above which old ones are evicted for a
+            call; 0: never.
         in_turn_tool_window: results that such an eviction leaves whole.
         text_only: show an agent neither tool calls nor results.
         exclude_agents: agents whose replies are not shown; tool results go too.
@@ -167,12 +190,15 @@ def fuseraft(
         max_tool_result_chars: characters of a tool result that are shown; 0: all.
         tool_result_char_overrides: the same by tool name; 0: all of that tool's.
         max_replay_chars: characters of a reply that are shown again; 0: all.
-        max_in_turn_tool_pairs: pairs of call and result that are shown whole; 0: all (with quirks: 12).
-        max_in_turn_context_tokens: tokens of all messages above which old results are elided; 0: never (with quirks:
-            50,000).
-        offload_chars: characters above which a tool result becomes a stub that names an artifact; 0: never.
+        max_in_turn_tool_pairs: pairs of call and result that are shown whole; 0: all (with quirks:
+            12).
+        max_in_turn_context_tokens: tokens of all messages above which old results are elided; 0:
+            never (with quirks: 50,000).
+        offload_chars: characters above which a tool result becomes a stub that names an artifact;
+            0: never.
         adaptive_trim: trim for one call where the prompt is over the window, instead of failing.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
         quirks: do what the program does where it differs from its document.
     """
     parameters = dict(locals())
@@ -191,7 +217,9 @@ def fuseraft(
     never_held = others[0] if max_single_turn_input_tokens else Overflow(recorded=True)
     guards: list[Any] = [Except(Grace(calls=1), never_held)]
     if mode != "window" and anti_thrash_window and anti_thrash_min_savings_ratio:
-        thrash = AntiThrash(anti_thrash_min_savings_ratio, anti_thrash_window, "messages" if quirks else "tokens")
+        thrash = AntiThrash(
+            anti_thrash_min_savings_ratio, anti_thrash_window, "messages" if quirks else "tokens"
+        )
         unguarded: Any = others[0]
         for other in others[1:]:
             unguarded = unguarded | other
@@ -225,8 +253,16 @@ def _checked(p: dict[str, Any]) -> None:
             f"({p['trigger_turn_count']}): otherwise a compaction frees nothing."
         )
     if 0 < p["cutover_at"] <= p["warn_at"]:
-        raise BadArguments(f"warn_at ({p['warn_at']:,}) must lie below cutover_at ({p['cutover_at']:,}).")
-    for name in ("warn_at", "cutover_at", "max_single_turn_input_tokens", "max_tool_result_tokens", "offload_chars"):
+        raise BadArguments(
+            f"warn_at ({p['warn_at']:,}) must lie below cutover_at ({p['cutover_at']:,})."
+        )
+    for name in (
+        "warn_at",
+        "cutover_at",
+        "max_single_turn_input_tokens",
+        "max_tool_result_tokens",
+        "offload_chars",
+    ):
         if p[name] < 0:
             raise BadArguments(f"{name} must be 0 (off) or more, not {p[name]}.")
 
@@ -246,7 +282,9 @@ def _policy(p: dict[str, Any]) -> Any:
         include_exploration=p["include_exploration"],
         max_chars_per_message=p["max_chars_per_history_message"],
         signals=p["routing_signals"],
-        without_model=Overflow(recorded=True),  # a model that just refused a prompt is not sent a larger one
+        without_model=Overflow(
+            recorded=True
+        ),  # a model that just refused a prompt is not sent a larger one
         must_shrink=not p["quirks"],
         quirks=p["quirks"],
         **told,
@@ -254,7 +292,9 @@ def _policy(p: dict[str, Any]) -> Any:
 
 
 def _pruning(p: dict[str, Any]) -> Any:
-    """Return what is done for each call, in fuseraft's order: offload, the filter, the windows, the last resort."""
+    """Return what is done for each call, in fuseraft's order: offload, the filter, the windows, the
+    last resort.
+    """
     quirks = p["quirks"]
     pairs = p["max_in_turn_tool_pairs"] or (12 if quirks else 0)
     tokens = p["max_in_turn_context_tokens"] or (50_000 if quirks else 0)
@@ -265,13 +305,17 @@ def _pruning(p: dict[str, Any]) -> Any:
         WithoutAgents(agents=p["exclude_agents"]) if p["exclude_agents"] else None,
         TurnAge(turns=p["max_turn_age"], from_reply=quirks) if p["max_turn_age"] else None,
         Tail(messages=p["max_tail_messages"]) if p["max_tail_messages"] else None,
-        Results(max_chars=results, overrides=dict(p["tool_result_char_overrides"] or {})) if results else None,
+        Results(max_chars=results, overrides=dict(p["tool_result_char_overrides"] or {}))
+        if results
+        else None,
         Replies(max_chars=p["max_replay_chars"]) if p["max_replay_chars"] else None,
         Tombstones(max_tokens=p["max_tool_result_tokens"], keep_last=p["in_turn_tool_window"])
         if p["max_tool_result_tokens"]
         else None,
         *((Superseded(), RepeatedCommands(), Intermediate()) if quirks else ()),
-        ToolPairs(keep_pairs=pairs, step=8 if quirks else 1, from_chars=180_000 if quirks else 0) if pairs else None,
+        ToolPairs(keep_pairs=pairs, step=8 if quirks else 1, from_chars=180_000 if quirks else 0)
+        if pairs
+        else None,
         Budget(max_chars=4 * tokens) if tokens else None,
         AdaptiveTrim() if p["adaptive_trim"] else None,
     ]

@@ -1,4 +1,6 @@
-"""Gemini CLI (google-gemini/gemini-cli): at half the window a snapshot and the last 30 %, or a pipeline of budgets."""
+"""Gemini CLI (google-gemini/gemini-cli): at half the window a snapshot and the last 30 %, or a
+pipeline of budgets.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies import contents, trims
 from ctxkit.policies.chain import Chain
-from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Replies, Results
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Share
 from ctxkit.presets.checks import typed
-from ctxkit.presets.configs.texts import ConfigText
+from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import LAST_CALL, Difference
+from ctxkit.texts import contents, trims
+from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
-    "Write a state snapshot from which the work goes on: goal, constraints, facts found, files and what was done to "
-    "them, what happened last, the plan with what is done. Integrate an earlier snapshot; lose none of its constraints."
+    "Write a state snapshot from which the work goes on: goal, constraints, facts found, files and"
+    " what was done to them, what happened last, the plan with what is done. Integrate an earlier"
+    " snapshot; lose none of its constraints."
 )
 MASKED = "\n[...{n} characters masked; the full output was saved to a file...]"
 MARK = "\n... [output truncated; the full output was saved to a file] ...\n"
@@ -73,7 +76,9 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class GeminiSummary(Summary):
-    """Keep the last share of the characters, from a user message on; cut long outputs beyond a budget first."""
+    """Keep the last share of the characters, from a user message on; cut long outputs beyond a
+    budget first.
+    """
 
     apart: bool = False
     preserve: float = 0.3
@@ -98,19 +103,32 @@ class GeminiSummary(Summary):
         for p in np.flatnonzero(tools)[::-1].tolist():
             size = int(sizes[p])
             if total + size > self.result_tokens and long[p]:
-                text = trims.ends(contents.texts(history[p]), self.result_chars // 5, self.result_chars * 4 // 5, MARK)
+                text = trims.ends(
+                    contents.texts(history[p]),
+                    self.result_chars // 5,
+                    self.result_chars * 4 // 5,
+                    MARK,
+                )
                 changes[p] = contents.with_text(history[p], text)
                 size = len(text) // 4
             total += size
-        return history.shorten(changes, reason="outputs beyond the budget are cut") if changes else history
+        return (
+            history.shorten(changes, reason="outputs beyond the budget are cut")
+            if changes
+            else history
+        )
 
     def cut(self, history: History, _room: Room) -> int:
-        """Return the first user message after the share that goes; else the last one, or the end after a reply."""
+        """Return the first user message after the share that goes; else the last one, or the end
+        after a reply.
+        """
         return split_point(history, 1 - self.preserve)
 
 
 def split_point(history: History, share: float) -> int:
-    """Return where Gemini CLI splits: the first user message at or beyond a share of the characters."""
+    """Return where Gemini CLI splits: the first user message at or beyond a share of the
+    characters.
+    """
     chars = history.chars
     before = np.concatenate([[0], np.cumsum(chars)])
     starts = np.flatnonzero(history.role("user", "summary"))
@@ -125,7 +143,9 @@ def split_point(history: History, share: float) -> int:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Pipeline(Summary):
-    """Beyond the retained tokens cut long messages down; over the maximum put a snapshot in the place of the oldest."""
+    """Beyond the retained tokens cut long messages down; over the maximum put a snapshot in the
+    place of the oldest.
+    """
 
     apart: bool = False
     max_tokens: int = 150_000
@@ -135,7 +155,9 @@ class Pipeline(Summary):
 
     @property
     def keeps(self) -> None:
-        """Nothing is kept at least: what is beyond the retained tokens is cut down before anything is summarised."""
+        """Nothing is kept at least: what is beyond the retained tokens is cut down before anything
+        is summarised.
+        """
 
     def __call__(self, history: History, room: Room) -> History:
         """Return the history within its budgets."""
@@ -145,7 +167,9 @@ class Pipeline(Summary):
         for p in np.flatnonzero(mask & history.role("tool", "assistant")).tolist():
             text = contents.texts(history[p])
             if len(text) > 4 * self.node_tokens and not contents.has_images(history[p]):
-                short = trims.ends(text, 2 * self.node_tokens - len(MARK), 2 * self.node_tokens, MARK)
+                short = trims.ends(
+                    text, 2 * self.node_tokens - len(MARK), 2 * self.node_tokens, MARK
+                )
                 changes[p] = contents.with_text(history[p], short)
         new = history.shorten(changes, reason="aged messages are cut") if changes else history
         return super().__call__(new, room) if new.tokens > self.max_tokens else new
@@ -171,30 +195,40 @@ def gemini(
 ) -> Rules:
     """Return Gemini CLI's rules: the compression of the released program, or the newer pipeline.
 
-    Read in `chatCompressionService.ts` (02b2885: 0.5, 0.3, 50,000, the split, a result that grew is refused) and
-    `context/config/profiles.ts` (039a3fd: the pipeline's numbers). Not confirmed: 40,000 characters as the limit to
-    which an output is cut there.
+    Read in `chatCompressionService.ts` (02b2885: 0.5, 0.3, 50,000, the split, a result that grew is
+    refused) and `context/config/profiles.ts` (039a3fd: the pipeline's numbers). Not confirmed:
+    40,000 characters as the limit to which an output is cut there.
 
     Args:
-        variant: `classic` (one compression at a share of the window) or `pipeline` (budgets of tokens).
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
-        compression_threshold: share of the window at which a compression is due (`model.compressionThreshold`).
+        variant: `classic` (one compression at a share of the window) or `pipeline` (budgets of
+            tokens).
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
+        compression_threshold: share of the window at which a compression is due
+            (`model.compressionThreshold`).
         compression_preserve_threshold: share of the characters, the newest, that is kept.
-        function_response_token_budget: tokens of tool outputs, newest first, that a compression leaves whole.
+        function_response_token_budget: tokens of tool outputs, newest first, that a compression
+            leaves whole.
         truncate_tool_output_threshold: characters that an output beyond it keeps.
         retained_tokens: pipeline: tokens that are kept as they are.
         max_tokens: pipeline: tokens of the prompt above which the oldest are summarised.
         coalescing_threshold_tokens: pipeline: tokens above those retained at which a step is due.
-        masking_threshold_tokens: pipeline: tokens of one tool output above which the rest of it is masked at once.
+        masking_threshold_tokens: pipeline: tokens of one tool output above which the rest of it is
+            masked at once.
         max_tokens_per_node: pipeline: tokens that a message beyond the retained ones keeps.
         max_state_tokens: pipeline: tokens of a snapshot.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
     """
     parameters = dict(locals())
     if variant not in ("classic", "pipeline"):
         raise BadArguments(f"variant is classic or pipeline, not {variant!r}.")
-    common: dict[str, Any] = {"window": context_window, "estimator": "chars/4", "summariser": summariser}
+    common: dict[str, Any] = {
+        "window": context_window,
+        "estimator": "chars/4",
+        "summariser": summariser,
+    }
     told = focused(INSTRUCTIONS, focus)
     if variant == "classic":
         if not 0 < compression_preserve_threshold < 1:
@@ -215,7 +249,9 @@ def gemini(
             **common,
         )
     if retained_tokens >= max_tokens:
-        raise BadArguments(f"retained_tokens ({retained_tokens:,}) must lie below max_tokens ({max_tokens:,}).")
+        raise BadArguments(
+            f"retained_tokens ({retained_tokens:,}) must lie below max_tokens ({max_tokens:,})."
+        )
     policy = Pipeline(
         keep_tokens=retained_tokens,
         max_tokens=max_tokens,
@@ -229,7 +265,8 @@ def gemini(
         policy=policy,
         trigger=Above(retained_tokens + coalescing_threshold_tokens),
         pruning=Chain.of(
-            Results(max_chars=masked, consumed_chars=-1, suffix=MASKED), Replies(max_chars=masked, suffix=MASKED)
+            Results(max_chars=masked, consumed_chars=-1, suffix=MASKED),
+            Replies(max_chars=masked, suffix=MASKED),
         ),
         name="gemini",
         parameters=parameters,

@@ -7,21 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Message, Text
-from ctxkit.policies import contents
-from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.anchors import end, message_of
+from ctxkit.presets.anchored_summaries import end, message_of
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import LAST_CALL, Difference
+from ctxkit.texts import contents
+from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.tokens import Room
 
-INSTRUCTIONS = "Summarise the conversation: the user's intent, files, errors, decisions, pending tasks, next step."
-GOES_ON = "The context was compacted: what was said is in the message before. Go on without mentioning it."
+INSTRUCTIONS = (
+    "Summarise the conversation: the user's intent, files, errors, decisions, pending tasks, next"
+    " step."
+)
+GOES_ON = (
+    "The context was compacted: what was said is in the message before. Go on without"
+    " mentioning it."
+)
 
 DIFFERENCES = (
     LAST_CALL,
@@ -60,14 +66,18 @@ class WithRequest(Summary):
         """Nothing is kept at least."""
 
     def cut(self, history: History, _room: Room) -> int:
-        """Return the end of what was said; where a request waits, it is kept instead of said again."""
+        """Return the end of what was said; where a request waits, it is kept instead of
+        said again.
+        """
         last = len(history) - 1
         if last >= 0 and history[last].role == "user":
             return history.safe_before(last)
         return end(history)
 
     def written(self, history: History, first: int) -> Message | str | int:
-        """Return the summary with the line that the work goes on, and the last request where it went."""
+        """Return the summary with the line that the work goes on, and the last request where it
+        went.
+        """
         made = super().written(history, first)
         if isinstance(made, int):
             return made
@@ -88,19 +98,23 @@ def goose(
 ) -> Rules:
     """Return Goose's rules.
 
-    Read in `crates/goose/src/context_mgmt/mod.rs` of block/goose at 0036b81: 0.8, `>`, off at 0 and at 1, all messages
-    summarised, the last message of the user that is text alone said again.
+    Read in `crates/goose/src/context_mgmt/mod.rs` of block/goose at 0036b81: 0.8, `>`, off at 0 and
+    at 1, all messages summarised, the last message of the user that is text alone said again.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
-        auto_compact_threshold: share of the window above which it compacts (`GOOSE_AUTO_COMPACT_THRESHOLD`); 0 or 1:
-            only after an overflow.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
+        auto_compact_threshold: share of the window above which it compacts
+            (`GOOSE_AUTO_COMPACT_THRESHOLD`); 0 or 1: only after an overflow.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
     """
     parameters = dict(locals())
     if not 0 <= auto_compact_threshold <= 1:
-        raise BadArguments(f"auto_compact_threshold lies between 0 and 1, not at {auto_compact_threshold}.")
+        raise BadArguments(
+            f"auto_compact_threshold lies between 0 and 1, not at {auto_compact_threshold}."
+        )
     full: Any = Overflow(recorded=True)
     if 0 < auto_compact_threshold < 1:
         full = Share(auto_compact_threshold) | full

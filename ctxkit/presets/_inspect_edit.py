@@ -10,12 +10,12 @@ import numpy as np
 
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Text
-from ctxkit.policies import contents
 from ctxkit.policies.rules import Rules
-from ctxkit.presets import thresholds
+from ctxkit.presets import share_threshold
 from ctxkit.presets.checks import typed
 from ctxkit.presets.clearing import ClearUses
 from ctxkit.presets.differences import MEMORY_TOOL, Difference
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -80,20 +80,19 @@ class Edited(ClearUses):
 
     def _old(self, history: History) -> np.ndarray:
         """Return the positions of the results that are removed, oldest first."""
-        rows = np.flatnonzero(history.role("tool") & ~history.tool(*self.exclude))
+        said = history.column("rows") >= 0
+        rows = np.flatnonzero(history.role("tool") & said & ~history.tool(*self.exclude))
         rows = rows[: max(len(rows) - self.keep, 0)]
         return np.asarray(rows[~history.stays[rows]])
 
     def named(self, history: History) -> dict[int, Message | str | None]:
         """Return the changes that leave of each old use one line in its reply."""
-        rows = self._old(history)
-        gone = {history[p].call_id: history[p].tool or "" for p in rows.tolist()}
-        held = {c.id for p in np.flatnonzero(history.stays).tolist() for c in history[p].tool_calls}
-        changes: dict[int, Message | str | None] = {
-            p: None for p in rows.tolist() if history[p].call_id not in held
-        }
+        old, rows = self._old(history).tolist(), history.column("rows").tolist()
+        groups = history.log.groups
+        gone = {(groups[rows[p]], history[p].call_id) for p in old}
+        changes: dict[int, Message | str | None] = dict.fromkeys(old)
         for p in np.flatnonzero(history.role("assistant") & ~history.stays).tolist():
-            calls = [c for c in history[p].tool_calls if c.id in gone and c.id not in held]
+            calls = [c for c in history[p].tool_calls if (rows[p], c.id) in gone]
             if calls:
                 left = contents.without_calls(history[p], {c.id for c in calls})
                 notes = tuple(Text(_note(c.name)) for c in calls)
@@ -142,7 +141,7 @@ def inspect_edit(
     )
     return Rules(
         policy=policy,
-        trigger=thresholds.trigger(threshold),
+        trigger=share_threshold.trigger(threshold),
         window=context_window,
         name="inspect_edit",
         parameters=parameters,

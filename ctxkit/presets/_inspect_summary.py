@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.policies.rules import Rules
-from ctxkit.presets import thresholds
-from ctxkit.presets.anchors import Anchored, end
+from ctxkit.presets import share_threshold
+from ctxkit.presets.anchored_summaries import Anchored, end
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import MEMORY_TOOL, Difference
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 PREFIX = "[CONTEXT COMPACTION SUMMARY]\n\n"
 INSTRUCTIONS = (
-    "Summarise the work so far in detail: requests, concepts, files and code, errors and fixes, problems solved, what "
-    "the user said, pending tasks, current work and the next step. Keep constraints of the user word for word."
+    "Summarise the work so far in detail: requests, concepts, files and code, errors and fixes,"
+    " problems solved, what the user said, pending tasks, current work and the next step. Keep"
+    " constraints of the user word for word."
 )
 
 DIFFERENCES = (
@@ -65,11 +66,13 @@ def inspect_summary(
     Read in `inspect_ai/model/_compaction/summary.py` of inspect_ai 0.3.285.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
         threshold: share of the window, or tokens where above 1, over which a compaction is due.
         instructions: what the summariser is told besides.
         prompt: what it is told in place of the default.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
     """
     parameters = dict(locals())
     policy = TaskAndSummary(
@@ -79,7 +82,7 @@ def inspect_summary(
     )
     return Rules(
         policy=policy,
-        trigger=thresholds.trigger(threshold),
+        trigger=share_threshold.trigger(threshold),
         window=context_window,
         summariser=summariser,
         name="inspect_summary",

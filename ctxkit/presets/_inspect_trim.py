@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
-from ctxkit.presets import thresholds
+from ctxkit.presets import share_threshold
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import MEMORY_TOOL, Difference
 
@@ -37,7 +37,9 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Trim(Setting):
-    """Drop the oldest share of what follows the first user message, until the prompt is within the threshold."""
+    """Drop the oldest share of what follows the first user message, until the prompt is within the
+    threshold.
+    """
 
     threshold: float = 0.9
     """Share of the window up to 1, above it tokens."""
@@ -46,7 +48,7 @@ class Trim(Setting):
 
     def __call__(self, history: History, room: Room) -> History:
         """Return the history with the task and its end."""
-        due = thresholds.trigger(self.threshold)
+        due = share_threshold.trigger(self.threshold)
         limit = due.tokens(room) if self.threshold <= 1 else self.threshold
         while history.tokens > limit:
             new = self.once(history)
@@ -69,13 +71,16 @@ class Trim(Setting):
 
 
 @typed
-def inspect_trim(*, context_window: int | None = None, threshold: float = 0.9, preserve: float = 0.8) -> Rules:
+def inspect_trim(
+    *, context_window: int | None = None, threshold: float = 0.9, preserve: float = 0.8
+) -> Rules:
     """Return the rules of Inspect's trimming compaction.
 
     Read in `inspect_ai/model/_compaction/trim.py` and `_trim.py` of inspect_ai 0.3.285.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
         threshold: share of the window, or tokens where above 1, over which a compaction is due.
         preserve: share of the messages after the task that one pass leaves.
     """
@@ -84,7 +89,7 @@ def inspect_trim(*, context_window: int | None = None, threshold: float = 0.9, p
         raise BadArguments(f"preserve lies between 0 and 1, not at {preserve}.")
     return Rules(
         policy=Trim(threshold=threshold, preserve=preserve),
-        trigger=thresholds.trigger(threshold),
+        trigger=share_threshold.trigger(threshold),
         window=context_window,
         name="inspect_trim",
         parameters=parameters,

@@ -1,4 +1,6 @@
-"""Jev (fast-jev-compaction): no summary; a scorer says which calls and results go, all text stays word for word."""
+"""Jev (fast-jev-compaction): no summary; a scorer says which calls and results go, all text stays
+word for word.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,13 @@ import numpy as np
 from ctxkit.errors import BadArguments
 from ctxkit.history import TOOL
 from ctxkit.messages import Message  # noqa: TC001  as above
-from ctxkit.policies import contents
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting, at_least, share
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 from ctxkit.presets.halves import units
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -62,7 +64,9 @@ class KeepTheText(Setting):
     threshold: float = 0.5
     """Least score at which a call, or a result, stays."""
     scorer: Callable[[Message], tuple[float, float]] | None = None
-    """Scores a result: ``(result) -> (keep its call, keep it)``, each from 0 to 1; None: ``(1, 0)``."""
+    """Scores a result: ``(result) -> (keep its call, keep it)``, each from 0 to 1; None: ``(1,
+    0)``.
+    """
 
     def __post_init__(self) -> None:
         at_least(self, 0, "preserve_recent", "head_chars")
@@ -71,12 +75,17 @@ class KeepTheText(Setting):
     def __call__(self, history: History, _room: Room) -> History:
         """Return the history with less of its old results."""
         starts = units(history)
-        edge = int(starts[-self.preserve_recent]) if 0 < self.preserve_recent < len(starts) else len(history)
+        edge = (
+            int(starts[-self.preserve_recent])
+            if 0 < self.preserve_recent < len(starts)
+            else len(history)
+        )
         if self.preserve_recent >= len(starts):
             return history
         cut: dict[int, Message | str] = {}
         gone: list[int] = []
-        for p in np.flatnonzero(history.column("roles")[:edge] == TOOL).tolist():
+        results = (history.column("roles") == TOOL) & ~history.stays
+        for p in np.flatnonzero(results[:edge]).tolist():
             message = history[p]
             call, result = (1.0, 0.0) if self.scorer is None else self.scorer(message)
             if result >= self.threshold:
@@ -89,27 +98,36 @@ class KeepTheText(Setting):
         return without(new, gone)
 
     def short(self, message: Message) -> Message:
-        """Return a result as its head and a note; itself where that would not be shorter, or with images."""
+        """Return a result as its head and a note; itself where that would not be shorter, or with
+        images.
+        """
         text = contents.texts(message)
         if len(text) <= self.head_chars + SLACK or contents.has_images(message):
             return message
         head = f"{text[: self.head_chars]}\n" if self.head_chars else ""
         failed = " (error)" if message.is_error else ""
-        note = f"[cut {len(text) - self.head_chars} characters of this result{failed}; run the tool again if needed]"
+        note = (
+            f"[cut {len(text) - self.head_chars} characters of this result{failed}; run the tool"
+            " again if needed]"
+        )
         return contents.with_text(message, head + note)
 
 
 def without(history: History, gone: list[int]) -> History:
-    """Return the history without some results and the calls that they answer; a reply's text stays."""
+    """Return the history without some results and the calls that they answer; a reply's
+    text stays.
+    """
     if not gone:
         return history
-    ids = {history[p].call_id or "" for p in gone}
-    places = set(gone)
+    groups, rows, places = history.log.groups, history.column("rows").tolist(), set(gone)
+    asked: dict[int, set[str | None]] = {}
+    for p in gone:
+        asked.setdefault(groups[rows[p]], set()).add(history[p].call_id)
     left = []
     for p, message in enumerate(history.messages):
         if p in places:
             continue
-        new = contents.without_calls(message, ids) if message.tool_calls else message
+        new = contents.without_calls(message, asked.get(rows[p], ()))
         if new is message or new.parts:
             left.append(new)
     return history.become(left, "calls and results that are no longer needed", method="jev")
@@ -125,22 +143,28 @@ def jev(
     truncate_head_chars: int = 300,
     scorer: Any = None,
 ) -> Rules:
-    """Return Jev's rules: what lies before the last messages loses its tool results, never its text.
+    """Return Jev's rules: what lies before the last messages loses its tool results, never its
+    text.
 
-    Read in `src/compact.ts` of tamaratran/fast-jev-compaction at 15c1ea2 (`DEFAULT_OPTIONS`: 0.5, 6, 300; the decisions
-    on a call; the slack of 120 characters).
+    Read in `src/compact.ts` of tamaratran/fast-jev-compaction at 15c1ea2 (`DEFAULT_OPTIONS`: 0.5,
+    6, 300; the decisions on a call; the slack of 120 characters). The share at which it compacts
+    (0.8) is not confirmed.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
         compact_at: share of the window above which it compacts; there Claude Code decides.
         keep_threshold: least score at which a call, or a result, stays.
         preserve_recent_messages: messages at the end whose calls stay.
         truncate_head_chars: characters that a cut result keeps.
-        scorer: scores a result, ``(message) -> (keep its call, keep it)``; None: all calls stay, no old result does.
+        scorer: scores a result, ``(message) -> (keep its call, keep it)``; None: all calls stay, no
+            old result does.
     """
     parameters = dict(locals())
     if scorer is not None and not callable(scorer):
-        raise BadArguments(f"scorer is called with a result and returns two scores; {scorer!r} cannot be called.")
+        raise BadArguments(
+            f"scorer is called with a result and returns two scores; {scorer!r} cannot be called."
+        )
     policy = KeepTheText(
         preserve_recent=preserve_recent_messages,
         head_chars=truncate_head_chars,

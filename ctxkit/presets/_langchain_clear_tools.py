@@ -1,4 +1,6 @@
-"""LangChain's `ContextEditingMiddleware` with `ClearToolUsesEdit`: old tool results are cleared for each call."""
+"""LangChain's `ContextEditingMiddleware` with `ClearToolUsesEdit`: old tool results are cleared for
+each call.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ DIFFERENCES = (
     Difference(
         "clear_at_least",
         "a minimum that is reclaimed",
-        "the oldest are cleared one by one, and it stops once so much is freed; where all free less, all are cleared",
+        "the oldest are cleared one by one, and it stops once so much is freed; where all free"
+        " less, all are cleared",
         "as the program",
         "as the default",
     ),
@@ -22,7 +25,12 @@ DIFFERENCES = (
         "as the program, where that is smaller",
         "as the default",
     ),
-    Difference("size", "tokens of the messages", "an estimate, unless the model is asked", "the prompt's tokens"),
+    Difference(
+        "size",
+        "tokens of the messages",
+        "an estimate, unless the model is asked",
+        "the prompt's tokens",
+    ),
 )
 
 
@@ -37,12 +45,14 @@ def langchain_clear_tools(
     exclude_tools: tuple[str, ...] = (),
     placeholder: str = "[cleared]",
 ) -> Rules:
-    """Return the rules of LangChain's context editing, 1.5.0: beyond the trigger old results say only `[cleared]`.
+    """Return the rules of LangChain's context editing, 1.5.0: beyond the trigger old results say
+    only `[cleared]`.
 
     Read in `langchain/agents/middleware/context_editing.py` of langchain 1.5.0.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
         trigger: tokens of the prompt above which results are cleared.
         clear_at_least: tokens after which the clearing stops; 0: all that may be cleared is.
         keep: results at the end that stay whole; excluded tools count among them.
@@ -60,4 +70,6 @@ def langchain_clear_tools(
         enough=True,
         placeholder=placeholder,
     )
-    return Rules(pruning=pruning, window=context_window, name="langchain_clear_tools", parameters=parameters)
+    return Rules(
+        pruning=pruning, window=context_window, name="langchain_clear_tools", parameters=parameters
+    )

@@ -1,4 +1,6 @@
-"""LangChain's `SummarizationMiddleware`: an old part becomes one message, the last 20 messages stay."""
+"""LangChain's `SummarizationMiddleware`: an old part becomes one message, the last 20 messages
+stay.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,16 @@ if TYPE_CHECKING:
 PREFIX = "Here is a summary of the conversation to date:\n\n"
 TOO_LONG = "Previous conversation was too long to summarize."
 INSTRUCTIONS = (
-    "Extract the most important context from this conversation; your words will stand in its place. Sections: session "
-    "intent, summary, artifacts, next steps; say None where there is nothing."
+    "Extract the most important context from this conversation; your words will stand in its place."
+    " Sections: session intent, summary, artifacts, next steps; say None where there is nothing."
 )
 
 DIFFERENCES = (
     Difference(
         "what the summariser is sent",
         "the last 4,000 tokens of what goes",
-        "from a user message on, so it can be nothing at all: then the summary says only that it was too long",
+        "from a user message on, so it can be nothing at all: then the summary says only that it"
+        " was too long",
         "as the program",
         "as the default",
     ),
@@ -39,8 +42,19 @@ DIFFERENCES = (
         "of the window",
         "as the default",
     ),
-    Difference("size", "tokens of the messages", "an estimate, or what the last reply reported", "the prompt's tokens"),
-    Difference("a summary larger than what it replaces", "not said", "is taken", "is refused", "as the default"),
+    Difference(
+        "size",
+        "tokens of the messages",
+        "an estimate, or what the last reply reported",
+        "the prompt's tokens",
+    ),
+    Difference(
+        "a summary larger than what it replaces",
+        "not said",
+        "is taken",
+        "is refused",
+        "as the default",
+    ),
 )
 
 
@@ -61,10 +75,15 @@ class LangChainSummary(Summary):
     def passages(self, history: History, first: int) -> list[Passage]:
         """Return what the summariser is sent."""
         start = 0
-        if self.trim_tokens is not None and history.before(first, estimated=True) > self.trim_tokens:
+        if (
+            self.trim_tokens is not None
+            and history.before(first, estimated=True) > self.trim_tokens
+        ):
             start = first
             total = history.before(first, estimated=True)
-            while start > 0 and total - history.before(start - 1, estimated=True) <= self.trim_tokens:
+            while (
+                start > 0 and total - history.before(start - 1, estimated=True) <= self.trim_tokens
+            ):
                 start -= 1
             while start < first and history[start].role not in ("user", "summary"):
                 start += 1
@@ -87,18 +106,23 @@ def langchain_summary(
     summary_prompt: str = "",
     summariser: Any = None,
 ) -> Rules:
-    """Return the rules of LangChain's summarization middleware, 1.5.0; without a trigger nothing is ever compacted.
+    """Return the rules of LangChain's summarization middleware, 1.5.0; without a trigger nothing is
+    ever compacted.
 
-    Read in `langchain/agents/middleware/summarization.py` of langchain 1.5.0 (no trigger, 20 messages, 4,000 tokens,
-    the cut moves back to the reply whose results it would part).
+    Read in `langchain/agents/middleware/summarization.py` of langchain 1.5.0 (no trigger, 20
+    messages, 4,000 tokens, the cut moves back to the reply whose results it would part).
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
-        trigger: `("tokens", n)`, `("messages", n)`, `("fraction", x)`; a dict: all of them; a list: any of them.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
+        trigger: `("tokens", n)`, `("messages", n)`, `("fraction", x)`; a dict: all of them; a list:
+            any of them.
         keep: what is kept, in the same words.
-        trim_tokens_to_summarize: tokens of what goes, its newest, that the summariser sees; None: all.
+        trim_tokens_to_summarize: tokens of what goes, its newest, that the summariser sees; None:
+            all.
         summary_prompt: what the summariser is told, in place of the default.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
     """
     parameters = dict(locals())
     due = clauses.trigger(trigger)

@@ -1,4 +1,6 @@
-"""LCM (lossless-claw): old chunks become summaries that stay, and many summaries become one of the next depth."""
+"""LCM (lossless-claw): old chunks become summaries that stay, and many summaries become one of the
+next depth.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.history import SUMMARY
-from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import at_least
 from ctxkit.policies.summarisers import Passage
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.policies.window import leading
-from ctxkit.presets.anchors import fresh
+from ctxkit.presets.anchored_summaries import fresh
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
+from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.tokens import Room
 
-INSTRUCTIONS = "Summarise this part of a longer conversation; earlier parts have summaries of their own."
+INSTRUCTIONS = (
+    "Summarise this part of a longer conversation; earlier parts have summaries of their own."
+)
 
 DIFFERENCES = (
     Difference(
@@ -51,7 +55,9 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Leaves(Summary):
-    """Summarise the oldest chunk behind the summaries until the prompt fits; condense summaries when there are many."""
+    """Summarise the oldest chunk behind the summaries until the prompt fits; condense summaries
+    when there are many.
+    """
 
     apart: bool = False
     estimated: bool = True
@@ -87,7 +93,9 @@ class Leaves(Summary):
         return new
 
     def leaf(self, history: History) -> History:
-        """Return the history with its oldest chunk as a summary; itself where none is left before the tail."""
+        """Return the history with its oldest chunk as a summary; itself where none is left before
+        the tail.
+        """
         start, last = leading(history), max(len(history) - self.tail, 0)
         aim = history.before(start, estimated=True) + self.chunk
         stop = start
@@ -112,12 +120,9 @@ class Leaves(Summary):
 
     def between(self, history: History, start: int, stop: int, why: str) -> History:
         """Return the history with a summary in the place of some messages."""
-        made = self.joined([self.asked(self.summariser, passage := self.part(history, start, stop))], [passage])
+        passage = Passage(history, stop, start, self.limit, self.told())
+        made = self.joined([self.asked(self.maker, passage)], [passage])
         return history.summarise(stop, made, why, start=start, method="summary")
-
-    def part(self, history: History, start: int, stop: int) -> Passage:
-        """Return what one summary is made of."""
-        return Passage(history, stop, start, self.limit, self.told())
 
 
 @typed
@@ -133,17 +138,20 @@ def lcm(
 ) -> Rules:
     """Return the rules of lossless context management, as the plugin lossless-claw has it.
 
-    Read in `README.md` of Martian-Engineering/lossless-claw at 01dbcbd: 0.75 and 64 (its example), 20,000 tokens
-    a leaf. The number of summaries that become one is not confirmed.
+    Read in `README.md` of Martian-Engineering/lossless-claw at 01dbcbd: 0.75 and 64 (its example),
+    20,000 tokens a leaf. The number of summaries that become one is not confirmed.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
-        context_threshold: share of the window above which it compacts, and below which it then stays.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
+        context_threshold: share of the window above which it compacts, and below which it then
+            stays.
         fresh_tail_count: messages at the end that stay raw.
         leaf_chunk_tokens: tokens of one chunk that becomes a summary.
         fanout: summaries that become one of the next depth.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
     """
     parameters = dict(locals())
     if not 0 < context_threshold < 1:

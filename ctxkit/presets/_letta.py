@@ -1,4 +1,6 @@
-"""Letta: a sliding window that summarises the oldest 30 %, or more in steps of a tenth until it fits; or all."""
+"""Letta: a sliding window that summarises the oldest 30 %, or more in steps of a tenth until it
+fits; or all.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +8,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.anchors import Anchored, end
+from ctxkit.presets.anchored_summaries import Anchored, end
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
+from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
-    "Summarise the evicted messages so that the remaining ones make sense: goals, what happened, important details, "
-    "errors and fixes, what is at work now. Take up an earlier summary."
+    "Summarise the evicted messages so that the remaining ones make sense: goals, what happened,"
+    " important details, errors and fixes, what is at work now. Take up an earlier summary."
 )
 
 DIFFERENCES = (
@@ -49,7 +51,9 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LettaSummary(Anchored):
-    """Summarise the oldest share of the messages, a tenth more at a time until what stays fits; or all of them."""
+    """Summarise the oldest share of the messages, a tenth more at a time until what stays fits; or
+    all of them.
+    """
 
     share: float | None = 0.3
     """Share of the messages that is summarised; None: all."""
@@ -66,7 +70,9 @@ class LettaSummary(Anchored):
         share = self.share
         while share < 1:
             first = history.safe(int(n * share))
-            if first and history.tokens - history.before(first) <= self.goal * room.limit * (1 - self.share):
+            if first and history.tokens - history.before(first) <= self.goal * room.limit * (
+                1 - self.share
+            ):
                 return first
             share += 0.1
         return history.safe_before(n - 1) if n > 1 else 0
@@ -86,25 +92,29 @@ def letta(
 ) -> Rules:
     """Return Letta's rules, as its documentation tells of `compaction_settings`.
 
-    Read on docs.letta.com, "Compaction (summarization)": mode, 0.3, steps of about a tenth, 50,000 characters (2,000 in
-    an earlier version of the page). Not documented, and marked so below: the share of the window at which it is due.
+    Read on docs.letta.com, "Compaction (summarization)": mode, 0.3, steps of about a tenth, 50,000
+    characters (2,000 in an earlier version of the page). Not documented, and marked so below: the
+    share of the window at which it is due.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
         mode: `sliding_window` keeps the newest messages; `all` summarises everything.
         sliding_window_percentage: share of the messages, the oldest, that is summarised at least.
         clip_chars: characters of a summary; None: any number.
         threshold: share of the window at which a compaction is due (an assumption).
         prompt: what the summariser is told, in place of the default.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
     """
     parameters = dict(locals())
     if mode not in ("sliding_window", "all"):
         raise BadArguments(f"mode is sliding_window or all, not {mode!r}.")
     if not 0 < sliding_window_percentage < 1 or not 0 < threshold <= 1:
         raise BadArguments(
-            "sliding_window_percentage and threshold are shares above 0 and below 1 (threshold up to 1)."
+            "sliding_window_percentage and threshold are shares above 0 and below 1 (threshold up"
+            " to 1)."
         )
     policy = LettaSummary(
         keep_messages=1,

@@ -1,4 +1,6 @@
-"""OpenAI's server-side compaction (Responses API): an encrypted item takes the place of all before it."""
+"""OpenAI's server-side compaction (Responses API): an encrypted item takes the place of all before
+it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from ctxkit.messages import Message, Sized
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting, at_least
 from ctxkit.policies.triggers import Above, Share
-from ctxkit.presets.anchors import end, fresh
+from ctxkit.presets.anchored_summaries import end, fresh
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 
@@ -58,23 +60,33 @@ class ServerItem(Setting):
         n = end(history)
         if not fresh(history, 0, n).any():
             return history
-        item = Message(role="summary", kind="native", parts=(Sized("compaction", tokens=self.item_tokens),))
-        new = history.summarise(n, item, "the provider compacts", tokens=self.item_tokens, method="native")
+        item = Message(
+            role="summary", kind="native", parts=(Sized("compaction", tokens=self.item_tokens),)
+        )
+        new = history.summarise(
+            n, item, "the provider compacts", tokens=self.item_tokens, method="native"
+        )
         return new if new.tokens < history.tokens else history
 
 
 @typed
 def openai_server(
-    *, context_window: int | None = None, compact_threshold: int | None = None, item_tokens: int = 1500
+    *,
+    context_window: int | None = None,
+    compact_threshold: int | None = None,
+    item_tokens: int = 1500,
 ) -> Rules:
     """Return the rules of `context_management` with a `compact_threshold`.
 
-    Read on developers.openai.com, "Compaction": the threshold is compared with the rendered tokens, and what came
-    before the newest item may be left out. There is no default threshold; 0.7 of the window is what Fased sets.
+    Read on developers.openai.com, "Compaction": the threshold is compared with the rendered tokens,
+    and what came before the newest item may be left out. There is no default threshold; 0.7 of the
+    window is what Fased sets.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
-        compact_threshold: tokens of the prompt above which the server compacts; None: 0.7 of the window.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
+        compact_threshold: tokens of the prompt above which the server compacts; None: 0.7 of the
+            window.
         item_tokens: size of the item, in tokens: an assumption, since no log shows it.
     """
     parameters = dict(locals())

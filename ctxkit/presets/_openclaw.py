@@ -1,4 +1,6 @@
-"""OpenClaw: Pi's compaction behind a safeguard of sections, identifiers and recent turns, and pruning when cold."""
+"""OpenClaw: Pi's compaction behind a safeguard of sections, identifiers and recent turns, and
+pruning when cold.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies import contents
 from ctxkit.policies.idle import PLACEHOLDER
-from ctxkit.policies.prompts import OPENCLAW_SECTIONS, PI_SECTIONS
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.safeguard import Safeguard
 from ctxkit.policies.structured import PiSummary
@@ -17,8 +17,10 @@ from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets import claws
 from ctxkit.presets.checks import one_of, room_to_cut, typed
 from ctxkit.presets.claws import FLOOR
-from ctxkit.presets.configs.texts import ConfigText
+from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import Difference
+from ctxkit.texts import contents
+from ctxkit.texts.summary_passages import OPENCLAW_SECTIONS, PI_SECTIONS
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -61,7 +63,8 @@ DIFFERENCES = (
     Difference(
         "pruning persists",
         "in memory, for each call",
-        "2026.9.6: a result that was trimmed or cleared stays so; 2026.3 sends it whole at the next warm call",
+        "2026.9.6: a result that was trimmed or cleared stays so; 2026.3 sends it whole at the next"
+        " warm call",
         "as the program of that version, until the next compaction",
     ),
     Difference(
@@ -87,7 +90,8 @@ DIFFERENCES = (
     Difference(
         "retired settings",
         "the reserve and the sizes of pruning could be set",
-        "2026.9.6 deletes these keys: reserve, floor, history share, the ratios and sizes of pruning",
+        "2026.9.6 deletes these keys: reserve, floor, history share, the ratios and sizes of"
+        " pruning",
         "they can be set here; `to_config()` writes them only for 2026.3",
         "as the default",
     ),
@@ -122,7 +126,9 @@ class OpenClawSummary(Safeguard):
     """Leave these turns out of what is summarised, where anything is left."""
 
     def passages(self, history: History, first: int) -> list[Passage]:
-        """Return the old turns, without those that follow word for word, and the head of a split one."""
+        """Return the old turns, without those that follow word for word, and the head of a split
+        one.
+        """
         found = super().passages(history, first)
         if not self.once or not self.recent_turns:
             return found
@@ -143,12 +149,17 @@ class OpenClawSummary(Safeguard):
 
 
 def recent(messages: list[Message], turns: int) -> str:
-    """Return a section with the last turns of some messages, what the user and the agent said in each."""
+    """Return a section with the last turns of some messages, what the user and the agent said in
+    each.
+    """
     said = [m for m in messages if m.role in ("user", "assistant") and contents.texts(m).strip()]
     starts = [i for i, m in enumerate(said) if m.role == "user"]
     if not starts:
         return ""
-    lines = [f"- {m.role}: {contents.one_line(contents.texts(m), TURN_CHARS)}" for m in said[starts[-turns:][0] :]]
+    lines = [
+        f"- {m.role}: {contents.one_line(contents.texts(m), TURN_CHARS)}"
+        for m in said[starts[-turns:][0] :]
+    ]
     return "\n\n## Recent turns preserved verbatim\n" + "\n".join(lines)
 
 
@@ -184,27 +195,35 @@ def openclaw(
     tools_deny: tuple[str, ...] = (),
     summariser: Any = None,
 ) -> Rules:
-    """Return OpenClaw's rules: Pi's cut with a floored reserve, its guarded summary, and pruning in memory.
+    """Return OpenClaw's rules: Pi's cut with a floored reserve, its guarded summary, and pruning in
+    memory.
 
     As `compaction-safeguard.ts`, `compaction-planning.ts` (00818c4) and
     `context-pruning/` (0a1ebf1, 1328b6c) have it; for 2026.9.6 as `dist/compaction-planning-*.mjs`
-    (`buildHistoryPrunePlan`), `agent-compaction-constants-*.mjs` (a quarter) and `tool-result-truncation-*.mjs`
-    (`pruneExpiredCacheTtlToolResults`) of the npm package have it. Not confirmed: the timeout (300 s here).
+    (`buildHistoryPrunePlan`), `agent-compaction-constants-*.mjs` (a quarter) and
+    `tool-result-truncation-*.mjs` (`pruneExpiredCacheTtlToolResults`) of the npm package have it.
+    Not confirmed: the timeout (300 s here).
 
     Args:
         version: the program that is followed, where they differ.
-        pruning: `cache-ttl` trims and clears tool results for one call, after a pause; None: nothing is pruned.
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
-        mode: `safeguard` summarises long histories in stages and lists failed tools; `default` is Pi's summary.
+        pruning: `cache-ttl` trims and clears tool results for one call, after a pause; None:
+            nothing is pruned.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
+        mode: `safeguard` summarises long histories in stages and lists failed tools; `default` is
+            Pi's summary.
         reserve_tokens: tokens held free; None: Pi's 16,384.
         keep_recent_tokens: tokens, by Pi's estimate, that are kept as they are.
         reserve_tokens_floor: least tokens held free; 0: none.
-        max_history_share: share of the window (0.1 to 0.9) that the history given to one summary may have.
-        recent_turns_preserve: turns of what is summarised that follow the summary word for word (0 to 12).
+        max_history_share: share of the window (0.1 to 0.9) that the history given to one summary
+            may have.
+        recent_turns_preserve: turns of what is summarised that follow the summary word for word (0
+            to 12).
         quality_guard: ask again where a summary lost sections, identifiers or the last request.
         quality_guard_max_retries: how often (0 to 3).
         timeout_seconds: seconds that a summariser may take.
-        identifier_policy: `strict` tells the summariser to keep identifiers exactly; only with mode `safeguard`.
+        identifier_policy: `strict` tells the summariser to keep identifiers exactly; only with mode
+            `safeguard`.
         identifier_instructions: what it is told with `custom`; blank: the strict text.
         custom_instructions: what a summary shall look at besides.
         ttl_seconds: seconds after which the cache counts as cold.
@@ -219,7 +238,8 @@ def openclaw(
         hard_clear_placeholder: what a cleared result says.
         tools_allow: names or globs of the tools whose results are pruned.
         tools_deny: names or globs of the tools whose results never are.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
     """
     parameters = dict(locals())
     _checked(parameters)
@@ -242,7 +262,9 @@ def openclaw(
             sections=OPENCLAW_SECTIONS if quality_guard else PI_SECTIONS,
             retries=quality_guard_max_retries if quality_guard else 0,
         )
-    images: dict[str, Any] = {"cut_images": True, "persists": True} if newest else {"keep_images": 3}
+    images: dict[str, Any] = (
+        {"cut_images": True, "persists": True} if newest else {"keep_images": 3}
+    )
     return Rules(
         policy=policy,
         trigger=Share(1.0, of="budget") | Overflow(recorded=True),

@@ -1,4 +1,6 @@
-"""OpenCode (anomalyco/opencode): a summary and the last turns that fit; old tool output can be pruned before that."""
+"""OpenCode (anomalyco/opencode): a summary and the last turns that fit; old tool output can be
+pruned before that.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies import contents
 from ctxkit.policies.clear import CLEARED
-from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.shorten import Outputs
 from ctxkit.policies.summary import LOCAL, Summary
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.checks import one_of, typed
-from ctxkit.presets.configs.texts import ConfigText
+from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import LAST_CALL, Difference
 from ctxkit.presets.moments import opens_turn
+from ctxkit.texts import contents
+from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -32,8 +34,8 @@ OUTPUT_MAX = 32_000
 OUTPUT_CHARS = 2000
 BUFFER = 20_000
 INSTRUCTIONS = (
-    "Write what another agent needs to go on with this work: goal, instructions of the user, discoveries, what is "
-    "accomplished and what is left, relevant files and folders."
+    "Write what another agent needs to go on with this work: goal, instructions of the user,"
+    " discoveries, what is accomplished and what is left, relevant files and folders."
 )
 
 DIFFERENCES = (
@@ -54,8 +56,8 @@ DIFFERENCES = (
     Difference(
         "kept turns",
         "the last two",
-        "without `tail_turns` all that fit the budget, and what is left of it from any turn that does not fit; an "
-        "older commit keeps two, and splits only the newest",
+        "without `tail_turns` all that fit the budget, and what is left of it from any turn that"
+        " does not fit; an older commit keeps two, and splits only the newest",
         "as the program of that version",
     ),
     Difference(
@@ -78,7 +80,9 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class OpenCodeSummary(Summary):
-    """Keep the last turns as far as a budget reaches; prune old tool output where no summary is due."""
+    """Keep the last turns as far as a budget reaches; prune old tool output where no summary is
+    due.
+    """
 
     estimated: bool = True
     apart: bool = False
@@ -119,7 +123,9 @@ class OpenCodeSummary(Summary):
         return history.shorten(np.sort(old), CLEARED, reason="old tool output is pruned")
 
     def cut(self, history: History, room: Room) -> int:
-        """Return where the kept turns begin: the last ones that fit, or as much of a long one as does."""
+        """Return where the kept turns begin: the last ones that fit, or as much of a long one as
+        does.
+        """
         budget = self.tail_tokens
         if budget is None:
             budget = min(15_000, max(2000, room.budget // 4))
@@ -136,13 +142,17 @@ class OpenCodeSummary(Summary):
             if size > left:
                 if turn == 1 or self.split_any:
                     kept = history.before(n, estimated=True) - history.before(first, estimated=True)
-                    first = min(history.safe(history.back(left + kept, estimated=True) + 1) or n, first)
+                    first = min(
+                        history.safe(history.back(left + kept, estimated=True) + 1) or n, first
+                    )
                 break
             first, left = start, left - size
         return history.safe_before(first)
 
     def asked(self, maker: Any, passage: Passage) -> Message | str | int:
-        """Return the summary of a passage; one who reads it is handed tool output of at most 2,000 characters."""
+        """Return the summary of a passage; one who reads it is handed tool output of at most 2,000
+        characters.
+        """
         if isinstance(maker, LOCAL):
             return super().asked(maker, passage)
         history, most = passage.history, OUTPUT_CHARS + len(TRUNCATED)
@@ -155,7 +165,9 @@ class OpenCodeSummary(Summary):
 
     @staticmethod
     def from_request(history: History, budget: int) -> int:
-        """Return the request from which the messages within a budget begin; the last one where all would be kept."""
+        """Return the request from which the messages within a budget begin; the last one where all
+        would be kept.
+        """
         n = len(history)
         start = min(history.back(budget + 1, estimated=True) + 1, n - 1)
         if history.before(n, estimated=True) <= budget:
@@ -188,44 +200,53 @@ def opencode(
 ) -> Rules:
     """Return OpenCode's rules: a summary where what is usable of the window is full.
 
-    Read in `session/overflow.ts` (08f74b9: what is usable, `>=`) and `session/compaction.ts` (001aa6c: pruning);
-    the kept turns of 1.18 in that file at 31e22f65 (all that fit, a quarter of what is usable, from 2,000 tokens up)
-    and of 2 in `packages/core/src/session/compaction.ts` at 031a4a9 (20,000 held free, 15,000 kept).
+    Read in `session/overflow.ts` (08f74b9: what is usable, `>=`) and `session/compaction.ts`
+    (001aa6c: pruning); the kept turns of 1.18 in that file at 31e22f65 (all that fit, a quarter of
+    what is usable, from 2,000 tokens up) and of 2 in `packages/core/src/session/compaction.ts` at
+    031a4a9 (20,000 held free, 15,000 kept).
 
     Args:
-        version: `1.18`, `1.0` (two turns, only the newest split) or `2` (from a request on, 15,000 tokens). 1.18 is the
-            default, as 2 is not what `opencode` installs.
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        version: `1.18`, `1.0` (two turns, only the newest split) or `2` (from a request on, 15,000
+            tokens). 1.18 is the default, as 2 is not what `opencode` installs.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
         limit_input: tokens of prompt that it takes, where the provider names them apart.
-        limit_output: tokens of reply that it gives; at most 32,000 are held free.
+        limit_output: tokens of reply that it gives; at most 32,000 are held free (2: `reserved`).
         auto: whether anything is compacted without being asked.
         prune: clear old tool output at the end of each turn.
-        reserved: tokens below `limit_input` at which a compaction is due; None: 20,000, or the reply's if fewer.
-        tail_turns: turns at the end that may be kept as they are; None: all that fit (1.0: two).
-        preserve_recent_tokens: tokens that they may have; None: a quarter of what is usable, from 2,000 to 15,000.
+        reserved: tokens below `limit_input` (2: or below the window) at which a compaction is due;
+            None: 20,000, or the reply's if fewer and `limit_input` is given.
+        tail_turns: turns at the end that may be kept as they are; None: all that fit (1.0: two);
+            2 does not count them.
+        preserve_recent_tokens: tokens that they may have; None: a quarter of what is usable, from
+            2,000 to 15,000 (2: 15,000).
         prune_protect: tokens of tool output, the newest, that pruning leaves alone.
         prune_minimum: tokens that a pruning must free.
         max_output_tokens: tokens of a summary.
-        max_lines: lines of a tool's output that enter the history (`tool_output.max_lines`); 0: all.
+        max_lines: lines of a tool's output that enter the history (`tool_output.max_lines`); 0:
+            all.
         max_bytes: bytes of it; 0: all.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
     """
     parameters = dict(locals())
     one_of("version", version, VERSIONS)
     output = min(limit_output, OUTPUT_MAX) or OUTPUT_MAX
     held = output
     window = context_window
-    if limit_input is not None:
+    if limit_input is None and version == "2":
+        held = BUFFER if reserved is None else reserved
+    elif limit_input is not None:
         held = min(BUFFER, output) if reserved is None else reserved
         window = limit_input if context_window is None else min(limit_input, context_window)
     if window is not None and held >= window:
-        raise BadArguments(f"A window of {window:,} tokens with {held:,} held free for the reply leaves no room.")
+        raise BadArguments(
+            f"A window of {window:,} tokens with {held:,} held free for the reply leaves no room."
+        )
     turns = 2 if tail_turns is None and version == "1.0" else tail_turns
     if version == "2" and preserve_recent_tokens is None:
         preserve_recent_tokens = 15_000
-    if version == "2" and limit_input is None:
-        held = BUFFER if reserved is None else reserved
     trigger: Any = Share(1.0, of="budget", or_equal=True) | Overflow(recorded=True)
     policy = OpenCodeSummary(
         keep_turns=max(turns or 1, 1),

@@ -1,4 +1,6 @@
-"""OpenHands' software agent SDK: the first half of the events becomes one event, the first two stay."""
+"""OpenHands' software agent SDK: the first half of the events becomes one event, the first two
+stay.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Above, Count, Overflow
-from ctxkit.presets.anchors import Anchored
+from ctxkit.presets.anchored_summaries import Anchored
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 
@@ -31,13 +33,21 @@ DIFFERENCES = (
         "as the program; after an overflow too",
         "as the default",
     ),
-    Difference("a summary larger than what it replaces", "not said", "is taken", "is refused", "as the default"),
+    Difference(
+        "a summary larger than what it replaces",
+        "not said",
+        "is taken",
+        "is refused",
+        "as the default",
+    ),
 )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class OpenHandsSummary(Anchored):
-    """Forget the middle: keep the first events and so many of the last that half of what is allowed is left."""
+    """Forget the middle: keep the first events and so many of the last that half of what is allowed
+    is left.
+    """
 
     max_size: int = 240
     """Messages above which it is due."""
@@ -47,10 +57,14 @@ class OpenHandsSummary(Anchored):
     """Share of the messages that must be forgotten at least."""
 
     whole: bool = False
-    """Forget everything: what is left where a condensation must be and there is nothing to forget."""
+    """Forget everything: what is left where a condensation must be and there is nothing
+    to forget.
+    """
 
     def __call__(self, history: History, room: Room) -> History:
-        """Return the history with its middle, or where that is too little and it must be, all of it summarised."""
+        """Return the history with its middle, or where that is too little and it must be, all of it
+        summarised.
+        """
         new = super().__call__(history, room)
         soft = len(history) > self.max_size and history.tokens <= self.most(room)
         if new is not history or self.whole or soft or history.steps:
@@ -91,16 +105,19 @@ def openhands(
 ) -> Rules:
     """Return the rules of OpenHands' `LLMSummarizingCondenser`.
 
-    Read in `context/condenser/llm_summarizing_condenser.py` of openhands-sdk 1.58: the class's own defaults; its
-    `default_condenser` sets a max_size of 80 and a keep_first of 4.
+    Read in `context/condenser/llm_summarizing_condenser.py` of openhands-sdk 1.58: the class's own
+    defaults; its `default_condenser` sets a max_size of 80 and a keep_first of 4.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
         max_size: events above which a condensation is due; half of them remain.
-        max_tokens: tokens of the prompt above which it is due, the window's at the most; less than half of them remain.
+        max_tokens: tokens of the prompt above which it is due, the window's at the most; less than
+            half of them remain.
         keep_first: events at the beginning that are never forgotten.
         minimum_progress: share of the events that a condensation must forget.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
     """
     parameters = dict(locals())
     if max_size < 1 or keep_first < 0 or max_size // 2 - keep_first - 1 <= 0:

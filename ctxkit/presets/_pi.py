@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.structured import INSTRUCTIONS, PiSummary
 from ctxkit.policies.totals import LastTotal
 from ctxkit.policies.triggers import Overflow, Share
 from ctxkit.presets.checks import one_of, room_to_cut, typed
-from ctxkit.presets.configs.texts import ConfigText
+from ctxkit.presets.configs.config_texts import ConfigText
 from ctxkit.presets.differences import Difference
+from ctxkit.texts.summary_passages import focused
 
 VERSIONS = ("1.5.2", "0.73.1", "0.58.3")
 NEWEST = VERSIONS[0]
@@ -20,10 +20,11 @@ DIFFERENCES = (
     Difference(
         "second compaction",
         "all messages before the cut are in the summary",
-        "0.58.3: messages that the compaction before had kept are neither summarised nor kept; mended in 0.73.1",
+        "0.58.3: messages that the compaction before had kept are neither summarised nor kept;"
+        " mended in 0.73.1",
         "they are summarised",
-        "0.58.3: they are lost; the request that waited at the compaction before is not, as the program took it in "
-        "only afterwards",
+        "0.58.3: they are lost; the request that waited at the compaction before is not, as the"
+        " program took it in only afterwards",
     ),
     Difference(
         "when",
@@ -42,28 +43,32 @@ DIFFERENCES = (
     Difference(
         "the request that waits",
         "not said",
-        "is not in the session yet while the cut is looked for: it does not count among the recent tokens",
+        "is not in the session yet while the cut is looked for: it does not count among the recent"
+        " tokens",
         "as the program",
     ),
     Difference(
         "failed and aborted replies",
         "not said",
-        "are never sent again, but count where the cut is looked for, with their calls; they may be kept first",
-        "their estimate lies on the message behind them; a cut at one falls on that message, and right before a "
-        "compaction it does not count yet",
+        "are never sent again, but count where the cut is looked for, with their calls; they may be"
+        " kept first",
+        "their estimate lies on the message behind them; a cut at one falls on that message, and"
+        " right before a compaction it does not count yet",
         "as the default",
     ),
     Difference(
         "large last tool result",
         "the last 20,000 tokens are kept, the rest is summarised",
-        "0.58.3 and 0.73.1: where no cut lies after the point reached, nothing is cut; mended in 1.5.2",
+        "0.58.3 and 0.73.1: where no cut lies after the point reached, nothing is cut; mended in"
+        " 1.5.2",
         "the cut is made before its call",
         "as the program of that version",
     ),
     Difference(
         "nothing to summarise",
         "not said",
-        "0.58.3 and 0.73.1 write a summary of nothing where the cut is at the first message; 1.5.2 does not compact",
+        "0.58.3 and 0.73.1 write a summary of nothing where the cut is at the first message; 1.5.2"
+        " does not compact",
         "nothing is done",
         "as the default",
     ),
@@ -131,20 +136,24 @@ def pi(
 ) -> Rules:
     """Return Pi's rules: compact where the prompt is above the window less the reserve.
 
-    Read in `dist/core/compaction/compaction.js` (`DEFAULT_COMPACTION_SETTINGS`: enabled, 16,384 and 20,000;
-    `prepareCompaction`, `estimateTokens`) and `dist/core/agent-session.js` (`_checkCompaction`) of the npm packages
-    @mariozechner/pi-coding-agent 0.58.3 and 0.73.1 and @earendil-works/pi-coding-agent 1.5.2.
+    Read in `dist/core/compaction/compaction.js` (`DEFAULT_COMPACTION_SETTINGS`: enabled, 16,384 and
+    20,000; `prepareCompaction`, `estimateTokens`) and `dist/core/agent-session.js`
+    (`_checkCompaction`) of the npm packages @mariozechner/pi-coding-agent 0.58.3 and 0.73.1 and
+    @earendil-works/pi-coding-agent 1.5.2.
 
     Args:
         version: the program that is followed, where they differ.
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
         enabled: whether anything is compacted without being asked.
-        reserve_tokens: tokens held free for the reply and the summary; a summary has at most 0.8 of them.
+        reserve_tokens: tokens held free for the reply and the summary; before 1.5.2 a summary has
+            at most 0.8 of them.
         keep_recent_tokens: tokens, by Pi's estimate, that are kept as they are.
         custom_instructions: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
-        quirks: do what the program of that version does where it loses messages, cuts nothing, or looks only
-            before a turn.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
+        quirks: do what the program of that version does where it loses messages, cuts nothing, or
+            looks only before a turn.
     """
     parameters = dict(locals())
     one_of("version", version, VERSIONS)

@@ -1,4 +1,6 @@
-"""pulse-coder (hua-bang) at 527e790: a summary up to a target share, two fallbacks that keep the last turns."""
+"""pulse-coder (hua-bang) at 527e790: a summary up to a target share, two fallbacks that keep the
+last turns.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.policies.guards import Attempts
-from ctxkit.policies.prompts import PULSE_SECTIONS
 from ctxkit.policies.prune import Prune
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary, anything
 from ctxkit.policies.triggers import Above, CutShort
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
+from ctxkit.texts.summary_passages import PULSE_SECTIONS
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -21,13 +23,16 @@ if TYPE_CHECKING:
 
 PREFIX = "[COMPACTED_CONTEXT]\n"
 WINDOW = 64_000
-"""Tokens, whatever the model (`CONTEXT_WINDOW_TOKENS`); the system prompt is passed apart and never weighed."""
+"""Tokens, whatever the model (`CONTEXT_WINDOW_TOKENS`); the system prompt is passed apart and never
+weighed.
+"""
 
 DIFFERENCES = (
     Difference(
         "summary too large",
         "fall back to the last turns",
-        "the summary that was paid for is thrown away, and the result may still be above the target",
+        "the summary that was paid for is thrown away, and the result may still be above the"
+        " target",
         "as the document says",
         "as the default",
     ),
@@ -57,9 +62,13 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PulseSummary(Summary):
-    """Summarise all but the last turns; keep only those where no summary comes about or the result is too large."""
+    """Summarise all but the last turns; keep only those where no summary comes about or the result
+    is too large.
+    """
 
-    on_failure: ClassVar[str] = "the last turns are kept alone, their thinking and tool calls pruned"
+    on_failure: ClassVar[str] = (
+        "the last turns are kept alone, their thinking and tool calls pruned"
+    )
     target: int = 32_000
     """Tokens, by its own estimate, that the result may have."""
     prefix: str = PREFIX
@@ -74,7 +83,9 @@ class PulseSummary(Summary):
         if first <= 0 or not anything(history, first):
             return history
         try:
-            new = history.summarise(first, self.written(history, first), "summary", method="summary")
+            new = history.summarise(
+                first, self.written(history, first), "summary", method="summary"
+            )
         except ModelError:
             return self.last(self.prune(history, room), "fallback")
         if above(new, self.target):
@@ -82,9 +93,15 @@ class PulseSummary(Summary):
         return history if self.must_shrink and new.tokens >= history.tokens else new
 
     def cut(self, history: History, _room: Room) -> int:
-        """Return the user message that is the `keep_turns`-th from the end; 0 where there are not more."""
+        """Return the user message that is the `keep_turns`-th from the end; 0 where there are not
+        more.
+        """
         first = history.nth_last("user", self.keep_turns or 1)
-        return history.safe_before(max(first, 0)) if history.count("user") > (self.keep_turns or 1) else 0
+        return (
+            history.safe_before(max(first, 0))
+            if history.count("user") > (self.keep_turns or 1)
+            else 0
+        )
 
     def last(self, history: History, why: str) -> History:
         """Return the last turns alone."""
@@ -93,7 +110,9 @@ class PulseSummary(Summary):
 
 
 def above(history: History, target: int) -> bool:
-    """Say whether pulse-coder's estimate is above a target; only where rounding decides is it worked out anew."""
+    """Say whether pulse-coder's estimate is above a target; only where rounding decides is it
+    worked out anew.
+    """
     over = history.estimated - target
     return over > 0 and (over > len(history) or estimate(history) > target)
 
@@ -119,14 +138,17 @@ def pulse_coder(
     """Return pulse-coder's rules: compact from 75 % of the window on, to 50 % at most.
 
     Args:
-        context_window_tokens: tokens that pulse-coder believes the model takes, whatever model it is; what it assumes
-            by itself is no bound: a larger prompt is sent all the same.
-        compact_trigger: tokens, by its own estimate, from which a compaction is due; None: 0.75 of the window.
+        context_window_tokens: tokens that pulse-coder believes the model takes, whatever model it
+            is; what it assumes by itself is no bound: a larger prompt is sent all the same.
+        compact_trigger: tokens, by its own estimate, from which a compaction is due; None: 0.75 of
+            the window.
         compact_target: tokens that the result may have; None: 0.5 of the window.
-        keep_last_turns: user messages from the end that are kept with what follows them (later versions: 4).
+        keep_last_turns: user messages from the end that are kept with what follows them (later
+            versions: 4).
         compact_summary_max_tokens: tokens that a summary may have.
         max_compaction_attempts: compactions in one turn.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
         quirks: take a result that is not smaller.
     """
     parameters = dict(locals())

@@ -1,4 +1,6 @@
-"""Roo Code: a summary of everything at a share of the window; where that fails, the older half goes."""
+"""Roo Code: a summary of everything at a share of the window; where that fails, the older half
+goes.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +8,19 @@ from typing import Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.policies.chain import Ladder
-from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.triggers import Overflow, Share
-from ctxkit.presets.anchors import FreshStart
+from ctxkit.presets.anchored_summaries import FreshStart
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import LAST_CALL, Difference
 from ctxkit.presets.halves import DropHalf
 
 BUFFER = 0.1
 """Share of the window that is held free beside the reply."""
-INSTRUCTIONS = "Summarise the conversation so far: requests, what was done, problems, pending tasks, next step."
+INSTRUCTIONS = (
+    "Summarise the conversation so far: requests, what was done, problems, pending tasks, next"
+    " step."
+)
 
 DIFFERENCES = (
     LAST_CALL,
@@ -32,6 +36,13 @@ DIFFERENCES = (
         "100 % in the settings",
         "a setting of the profile goes first",
         "100 %: then the buffer decides",
+        "as the default",
+    ),
+    Difference(
+        "a summary that fails",
+        "the older half is hidden instead",
+        "only where the prompt is over what is allowed; below that nothing is done",
+        "the older half goes in both cases",
         "as the default",
     ),
     Difference(
@@ -56,16 +67,20 @@ def roo(
 ) -> Rules:
     """Return Roo Code's rules.
 
-    Read in `src/core/context-management/index.ts` (0.1 of the window, half, even) and `src/core/condense/index.ts`
-    (the summary of everything, 5 to 100 %) of RooCodeInc/Roo-Code at cb83656.
+    Read in `src/core/context-management/index.ts` (0.1 of the window, half, even) and
+    `src/core/condense/index.ts` (the summary of everything, 5 to 100 %) of RooCodeInc/Roo-Code at
+    cb83656, and in `packages/types/src/providers/anthropic.ts` (8,192) at 2d8837c.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
         max_tokens: tokens of a reply, held free.
         auto_condense_context: whether a summary is made; else the older half goes.
-        auto_condense_context_percent: per cent of the window from which a summary is made (5 to 100).
+        auto_condense_context_percent: per cent of the window from which a summary is made (5 to
+            100).
         custom_condensing_prompt: what the summariser is told instead.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
     """
     parameters = dict(locals())
     if not 5 <= auto_condense_context_percent <= 100:
@@ -74,11 +89,13 @@ def roo(
     window = context_window or 200_000
     reserve = max_tokens + int(BUFFER * window)
     if reserve >= window:
-        raise BadArguments(f"A window of {window:,} tokens with {reserve:,} held free leaves no room.")
+        raise BadArguments(
+            f"A window of {window:,} tokens with {reserve:,} held free leaves no room."
+        )
     policy: Any = half
     full: Any = Share(1.0, of="budget") | Overflow(recorded=True)
     if auto_condense_context:
-        policy = Ladder([FreshStart(instructions=custom_condensing_prompt or focused(INSTRUCTIONS, "")), half])
+        policy = Ladder([FreshStart(instructions=custom_condensing_prompt or INSTRUCTIONS), half])
         full = Share(auto_condense_context_percent / 100, or_equal=True) | full
     return Rules(
         policy=policy,

@@ -1,4 +1,6 @@
-"""Semantic Kernel's history reducers: beyond a number of messages the oldest are summarised or dropped."""
+"""Semantic Kernel's history reducers: beyond a number of messages the oldest are summarised or
+dropped.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
 from ctxkit.policies.summarisers import Passage
@@ -14,6 +15,7 @@ from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Count
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
+from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History, Log
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
-    "Summarise the conversation in at most five sentences: what remains and what is unclear; integrate earlier "
-    "summaries; say nothing of the summary itself."
+    "Summarise the conversation in at most five sentences: what remains and what is unclear;"
+    " integrate earlier summaries; say nothing of the summary itself."
 )
 
 DIFFERENCES = (
@@ -40,13 +42,21 @@ DIFFERENCES = (
         "the summariser sees them",
         "as the default",
     ),
-    Difference("a summary larger than what it replaces", "not said", "is taken", "is refused", "as the default"),
+    Difference(
+        "a summary larger than what it replaces",
+        "not said",
+        "is taken",
+        "is refused",
+        "as the default",
+    ),
 )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Reduced(Summary):
-    """Summarise the oldest, so that the target remains; a user message within the threshold begins what is kept."""
+    """Summarise the oldest, so that the target remains; a user message within the threshold begins
+    what is kept.
+    """
 
     apart: bool = False
     target: int = 20
@@ -79,7 +89,9 @@ class Truncated(Setting):
 
 
 def reduction(history: History, target: int, threshold: int) -> int:
-    """Return the first position that is kept: the target, moved back over a run of tool use, then to a user message."""
+    """Return the first position that is kept: the target, moved back over a run of tool use, then
+    to a user message.
+    """
     n = len(history)
     if n <= target + threshold:
         return 0
@@ -98,7 +110,9 @@ def reduction(history: History, target: int, threshold: int) -> int:
 
 
 def run_of_tools(history: History, position: int, start: int) -> int:
-    """Return the first position of the run of tool use in which a position lies, `start` at the earliest."""
+    """Return the first position of the run of tool use in which a position lies, `start` at the
+    earliest.
+    """
     nh, lo = history.head.size, history.lo
     if position >= nh and tool_use(history, position):
         rows = _run_starts(history.log)
@@ -111,7 +125,9 @@ def run_of_tools(history: History, position: int, start: int) -> int:
 
 
 def _run_starts(log: Log) -> list[int]:
-    """Return for each row of a log the first row of its run of tool use: its own where it is none."""
+    """Return for each row of a log the first row of its run of tool use: its own where
+    it is none.
+    """
     starts: list[int] = log.memo.setdefault("runs of tools", [])
     for row in range(len(starts), len(log)):
         ours, before = (_used(log.messages[r]) if r >= 0 else False for r in (row, row - 1))
@@ -138,18 +154,22 @@ def semantic_kernel(
     focus: str = "",
     summariser: Any = None,
 ) -> Rules:
-    """Return the rules of `ChatHistorySummarizationReducer` or `ChatHistoryTruncationReducer`, 1.45.0.
+    """Return the rules of `ChatHistorySummarizationReducer` or `ChatHistoryTruncationReducer`,
+    1.45.0.
 
-    Read in `semantic_kernel/contents/history_reducer/` of semantic-kernel 1.45.0 (one summary for all, five sentences,
-    the first system message stays and counts).
+    Read in `semantic_kernel/contents/history_reducer/` of semantic-kernel 1.45.0 (one summary for
+    all, five sentences, the first system message stays and counts).
 
     Args:
         method: `summary` or `truncation`.
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
         target_count: messages that remain.
-        threshold_count: messages beyond them before anything is done; within it a user message is looked for.
+        threshold_count: messages beyond them before anything is done; within it a user message is
+            looked for.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
     """
     parameters = dict(locals())
     if method not in ("summary", "truncation"):

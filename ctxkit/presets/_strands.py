@@ -1,4 +1,6 @@
-"""Strands Agents: a window of 40 messages, or a summary of the oldest 30 % where the window overflows."""
+"""Strands Agents: a window of 40 messages, or a summary of the oldest 30 % where the window
+overflows.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies import contents, trims
-from ctxkit.policies.prompts import focused
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.setting import Setting
 from ctxkit.policies.triggers import Both, Count, Overflow, Share
-from ctxkit.presets.anchors import Anchored
+from ctxkit.presets.anchored_summaries import Anchored
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 from ctxkit.presets.moments import opens_turn
+from ctxkit.texts import contents, trims
+from ctxkit.texts.summary_passages import focused
 
 if TYPE_CHECKING:
     from ctxkit.history import History
@@ -27,8 +29,8 @@ EDGE = 200
 """Characters that a cut result keeps at each end."""
 MARK = "\n... [the middle was removed] ...\n"
 INSTRUCTIONS = (
-    "Write a structured summary in the third person: topics and questions, tools that were run with their results, "
-    "code and technical facts, key insights. Bullet points, no conversation."
+    "Write a structured summary in the third person: topics and questions, tools that were run with"
+    " their results, code and technical facts, key insights. Bullet points, no conversation."
 )
 
 DIFFERENCES = (
@@ -65,7 +67,9 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Sliding(Setting):
-    """Keep the last messages, from a user message on; where the window overflowed, cut results first."""
+    """Keep the last messages, from a user message on; where the window overflowed, cut results
+    first.
+    """
 
     window_size: int = 40
     """Messages that are kept."""
@@ -83,23 +87,35 @@ class Sliding(Setting):
         return self.slid(history) if len(history) > self.window_size else history
 
     def slid(self, history: History) -> History:
-        """Return the last messages: from a user message on, else from a call whose result follows."""
+        """Return the last messages: from a user message on, else from a call whose
+        result follows.
+        """
         n = len(history)
         start = n - self.window_size
         found = history.next(start, "user") if self.window_size else n
         cut = found if found >= 0 else history.safe(start)
         first = min(self.pin_first, n)
         first = (history.safe(first) or n) if first else 0
-        return history.drop(cut, f"older than the last {self.window_size} messages", start=first) if cut else history
+        return (
+            history.drop(cut, f"older than the last {self.window_size} messages", start=first)
+            if cut
+            else history
+        )
 
     def truncated(self, history: History) -> History:
         """Return the history with long results cut to both ends."""
         changes: dict[int, Message | str] = {}
-        for p in np.flatnonzero(history.role("tool") & (history.chars > 2 * EDGE + len(MARK))).tolist():
+        for p in np.flatnonzero(
+            history.role("tool") & (history.chars > 2 * EDGE + len(MARK))
+        ).tolist():
             text = contents.texts(history[p])
             if MARK not in text:
                 changes[p] = contents.with_text(history[p], trims.ends(text, EDGE, EDGE, MARK))
-        return history.shorten(changes, reason="long results are cut to both ends") if changes else history
+        return (
+            history.shorten(changes, reason="long results are cut to both ends")
+            if changes
+            else history
+        )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -139,16 +155,19 @@ def strands(
 
     Args:
         method: `window` (the default manager) or `summary`.
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
         window_size: messages that the window keeps; 0: none.
         should_truncate_results: whether an overflow cuts long results before anything is dropped.
         per_turn: apply the window before each call, not only when a turn begins.
         pin_first: messages at the beginning that are never dropped or summarised.
-        proactive_compression: share of the window at which it acts without an overflow; None: it does not.
+        proactive_compression: share of the window at which it acts without an overflow; None: it
+            does not.
         summary_ratio: share of the messages that a summary takes (0.1 to 0.8).
         preserve_recent_messages: messages at the end that are never summarised.
         focus: what a summary shall look at besides.
-        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive one, without a model.
+        summariser: who writes summaries (a name or ``(passage) -> text``); None: the extractive
+            one, without a model.
     """
     parameters = dict(locals())
     if method not in ("window", "summary"):
@@ -168,7 +187,9 @@ def strands(
         instructions=focused(INSTRUCTIONS, focus),
     )
     if method == "window":
-        policy = Sliding(window_size=window_size, pin_first=pin_first, truncate=should_truncate_results)
+        policy = Sliding(
+            window_size=window_size, pin_first=pin_first, truncate=should_truncate_results
+        )
         full = Count(window_size + 1)
         trigger = trigger | (full if per_turn else Both((full, opens_turn)))
     return Rules(

@@ -13,12 +13,15 @@ PLACEHOLDER = "Old environment output: ({lines} lines omitted)"
 def swe_agent_mask(*, n: int = 10, polling: int = 1, context_window: int | None = None) -> Rules:
     """Return rules that show the last observations whole and mask the older ones, at every call.
 
-    The task itself is the first observation for SWE-agent and is never masked; here it is a user message anyway.
+    The task itself is the first observation for SWE-agent and is never masked; here it is a user
+    message anyway.
 
     Args:
         n: observations (tool results) at the end that stay whole.
-        polling: mask only at every so many observations, so that the provider's cache lives in between.
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        polling: mask only at every so many observations, so that the provider's cache lives in
+            between.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
     """
     parameters = dict(locals())
     return Rules(

@@ -1,4 +1,6 @@
-"""Tyrum at 999cf580: a checkpoint of what is owed in the place of old messages; tool calls pruned before each call."""
+"""Tyrum at 999cf580: a checkpoint of what is owed in the place of old messages; tool calls pruned
+before each call.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,6 @@ import numpy as np
 
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.messages import Message, Text
-from ctxkit.policies import identifiers, obligations, prompts
 from ctxkit.policies.chain import Chain
 from ctxkit.policies.flushes import MemoryFlush
 from ctxkit.policies.prune import Cap, Prune
@@ -21,18 +22,20 @@ from ctxkit.policies.triggers import Above, Both, Overflow, Share
 from ctxkit.presets.checks import typed
 from ctxkit.presets.differences import Difference
 from ctxkit.presets.moments import opens_turn
+from ctxkit.texts import identifiers, obligations, summary_passages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ctxkit.history import History
-    from ctxkit.policies.obligations import Checkpoint
+    from ctxkit.texts.obligations import Obligations
     from ctxkit.tokens import Room
 
 INSTRUCTIONS = (
-    "Write an internal checkpoint for another run of the same agent; do not answer the user. Prefer facts, exact "
-    "identifiers, decisions, constraints, pending work and open questions; invent nothing; where statements conflict, "
-    "take the newer one with evidence. Answer in JSON only, with the fields " + ", ".join(prompts.TYRUM_FIELDS) + "."
+    "Write an internal checkpoint for another run of the same agent; do not answer the user. Prefer"
+    " facts, exact identifiers, decisions, constraints, pending work and open questions; invent"
+    " nothing; where statements conflict, take the newer one with evidence. Answer in JSON only,"
+    " with the fields " + ", ".join(summary_passages.TYRUM_FIELDS) + "."
 )
 
 DIFFERENCES = (
@@ -94,7 +97,9 @@ class CheckpointMaker:
         """Return the checkpoint as a message of role `summary`, its fields in `details`."""
         point = self._asked(passage) if self.model is not None else None
         if point is None:
-            point = obligations.deterministic(passage.messages, _previous(passage), quirks=self.quirks)
+            point = obligations.deterministic(
+                passage.messages, _previous(passage), quirks=self.quirks
+            )
         pending = [m for m in passage.history.messages if m.pending]
         fields = {k: v for k, v in vars(point).items() if v}
         return Message(
@@ -104,12 +109,16 @@ class CheckpointMaker:
             details={"checkpoint": fields},
         )
 
-    def _asked(self, passage: Passage) -> Checkpoint | None:
-        """Return the model's checkpoint, or None where it fails twice: then the deterministic one follows."""
-        said = "\n".join(prompts.plain(m) for m in passage.messages)
+    def _asked(self, passage: Passage) -> Obligations | None:
+        """Return the model's checkpoint, or None where it fails twice: then the deterministic one
+        follows.
+        """
+        said = "\n".join(summary_passages.plain(m) for m in passage.messages)
         names = identifiers.found(said, inner_paths=self.quirks)
         told = (
-            f"{INSTRUCTIONS}\n\nKeep: {', '.join(names)}\n\n{passage.instructions}\n\n{prompts.tyrum(passage.messages)}"
+            f"{INSTRUCTIONS}\n\nKeep:"
+            f" {', '.join(names)}\n\n{passage.instructions}\n\n"
+            f"{summary_passages.tyrum(passage.messages)}"
         )
         lack: tuple[str, ...] = ()
         for _ in range(self.attempts):
@@ -119,7 +128,11 @@ class CheckpointMaker:
             except (ModelError, BadArguments, ValueError, AttributeError) as error:
                 lack = (f"valid JSON ({error})",)
                 continue
-            lost = () if self.quirks else identifiers.lost(names, " ".join(map(str, vars(point).values())))
+            lost = (
+                ()
+                if self.quirks
+                else identifiers.lost(names, " ".join(map(str, vars(point).values())))
+            )
             lack = ("anything at all",) if point.empty else lost
             if not lack:
                 return point
@@ -130,7 +143,7 @@ def _told(passage: Passage, instructions: str) -> Passage:
     return Passage(passage.history, passage.before, passage.start, passage.limit, instructions)
 
 
-def _previous(passage: Passage) -> Checkpoint | None:
+def _previous(passage: Passage) -> Obligations | None:
     summary = passage.previous
     data = None if summary is None else summary.details.get("checkpoint")
     return obligations.checkpoint(data) if isinstance(data, dict) else None
@@ -138,7 +151,9 @@ def _previous(passage: Passage) -> Checkpoint | None:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TyrumSummary(Summary):
-    """Keep the last messages (a reply with all its steps is one), from before the first pending one on."""
+    """Keep the last messages (a reply with all its steps is one), from before the first pending one
+    on.
+    """
 
     on_failure: ClassVar[str] = "a checkpoint made without a model, after two attempts"
     apart: bool = False
@@ -154,7 +169,9 @@ class TyrumSummary(Summary):
 
 
 def last_units(history: History, keep: int) -> int:
-    """Return the position at which the last `keep` messages of Tyrum begin; a reply with its tools and steps is one."""
+    """Return the position at which the last `keep` messages of Tyrum begin; a reply with its tools
+    and steps is one.
+    """
     if not keep:
         return len(history)
     said = history.role("assistant", "tool")
@@ -176,7 +193,9 @@ class Spoken:
 
 
 def pruning(max_messages: int = 0, keep: int = 4) -> Any:
-    """Return Tyrum's pruning: `pruneMessages` before the last messages, then a cap on their number."""
+    """Return Tyrum's pruning: `pruneMessages` before the last messages, then a cap on
+    their number.
+    """
     cap = 0 if max_messages <= 0 else max(8, max_messages)
     keep = max(2, keep)
     if cap:
@@ -204,22 +223,29 @@ def tyrum(
     """Return Tyrum's rules; the size is its estimate of characters, not the provider's count.
 
     Args:
-        context_window: tokens that the model takes; None: the model's limit from the price table, else 200,000.
+        context_window: tokens that the model takes; None: the model's limit from the price table,
+            else 200,000.
         limit_input: tokens of prompt that the model takes, where the provider names them apart.
-        limit_output: tokens of reply that it gives; None: `reserved_input_tokens` are held back instead.
+        limit_output: tokens of reply that it gives; None: `reserved_input_tokens` are held back
+            instead.
         auto: whether anything is compacted without being asked.
         reserved_input_tokens: tokens below the limit at which a compaction is due.
         keep_last_messages_after_compaction: messages kept, where a reply with all its steps is one.
         max_turns: user messages and replies, counted in pairs, at which one is due besides; 0: off.
         max_messages: messages that a call is sent at most (8 or more); 0: all.
         tool_prune_keep_last_messages: messages at the end whose tool calls stay (2 or more).
-        memory_flush: whether a live session saves to memory what a compaction takes: one write, in 2.5 s at most.
-        summariser: ``(passage) -> JSON`` of a checkpoint; None: the deterministic checkpoint, without a model.
-        quirks: find only inner parts of paths, audit nothing and look only before a turn, as the program.
+        memory_flush: whether a live session saves to memory what a compaction takes: one write, in
+            2.5 s at most.
+        summariser: ``(passage) -> JSON`` of a checkpoint; None: the deterministic checkpoint,
+            without a model.
+        quirks: find only inner parts of paths, audit nothing and look only before a turn, as the
+            program.
     """
     parameters = dict(locals())
     if not 0 <= reserved_input_tokens <= 400_000:
-        raise BadArguments(f"reserved_input_tokens lies between 0 and 400,000, not {reserved_input_tokens:,}.")
+        raise BadArguments(
+            f"reserved_input_tokens lies between 0 and 400,000, not {reserved_input_tokens:,}."
+        )
     if not 0 <= keep_last_messages_after_compaction <= 200:
         raise BadArguments("keep_last_messages_after_compaction lies between 0 and 200.")
     if limit_input and limit_input > reserved_input_tokens:
@@ -243,7 +269,11 @@ def tyrum(
         reserve=limit_output or reserved_input_tokens,
         estimator="tyrum",
         auto=auto,
-        flush=MemoryFlush(writes=1, message_chars=2000, seconds=2.5, turn_share=0.1) if memory_flush else None,
+        flush=(
+            MemoryFlush(writes=1, message_chars=2000, seconds=2.5, turn_share=0.1)
+            if memory_flush
+            else None
+        ),
         name="tyrum",
         parameters=parameters,
     )

@@ -27,8 +27,8 @@ def room_to_cut(window: int | None, reserve: int, keep: int) -> None:
         return
     if window <= reserve:
         raise BadArguments(
-            f"A window of {window:,} tokens with {reserve:,} held free leaves no room: every call would be over it. "
-            "Give a larger context_window or a smaller reserve."
+            f"A window of {window:,} tokens with {reserve:,} held free leaves no room: every call"
+            " would be over it. Give a larger context_window or a smaller reserve."
         )
     if window - reserve <= keep:
         raise BadArguments(

@@ -1,4 +1,6 @@
-"""LangChain's words for how much: `("tokens", 4000)`, `("messages", 20)`, `("fraction", 0.8)`, and their AND and OR."""
+"""LangChain's words for how much: `("tokens", 4000)`, `("messages", 20)`, `("fraction", 0.8)`, and
+their AND and OR.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,14 @@ def checked(size: Any, what: str) -> tuple[str, float]:
         if kind in KINDS and number and whole and value > 0 and (kind != "fraction" or value <= 1):
             return str(kind), value
     raise BadArguments(
-        f"{what} is a pair such as ('tokens', 4000), ('messages', 20) or ('fraction', 0.8), not {size!r}."
+        f"{what} is a pair such as ('tokens', 4000), ('messages', 20) or ('fraction', 0.8), not"
+        f" {size!r}."
     )
 
 
 def trigger(clauses: Any) -> Any:
-    """Return a trigger: a pair, a table of pairs that must all hold, or a list of which one must; None for never.
+    """Return a trigger: a pair, a table of pairs that must all hold, or a list of which one must;
+    None for never.
 
     Raises:
         BadArguments: it is none of these.
@@ -62,7 +66,9 @@ def _one(size: tuple[str, float]) -> Any:
 
 
 def cut(history: History, room: Room, keep: tuple[str, float]) -> int:
-    """Return LangChain's cut: so many messages, or the longest end within so many tokens, with the calls it answers."""
+    """Return LangChain's cut: so many messages, or the longest end within so many tokens, with the
+    calls it answers.
+    """
     kind, value = keep
     n = len(history)
     if kind == "messages":

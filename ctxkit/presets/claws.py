@@ -1,4 +1,6 @@
-"""What OpenClaw and its fork Fased have in common: a floored reserve, Pi's summary settings, pruning when cold."""
+"""What OpenClaw and its fork Fased have in common: a floored reserve, Pi's summary settings,
+pruning when cold.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ _PRUNING = (
 
 
 def reserve(reserve_tokens: int | None = None, reserve_tokens_floor: int = FLOOR) -> int:
-    """Return the tokens held free: what is configured (Pi's 16,384), but never below the floor (0 turns it off)."""
+    """Return the tokens held free: what is configured (Pi's 16,384), but never below the floor (0
+    turns it off).
+    """
     return max(16_384 if reserve_tokens is None else reserve_tokens, reserve_tokens_floor)
 
 
@@ -44,11 +48,15 @@ def checked(p: Mapping[str, Any]) -> None:
     if p["mode"] not in ("default", "safeguard"):
         raise BadArguments(f"mode is default or safeguard, not {p['mode']!r}.")
     if not 0.1 <= p["max_history_share"] <= 0.9:
-        raise BadArguments(f"max_history_share lies between 0.1 and 0.9, not at {p['max_history_share']}.")
+        raise BadArguments(
+            f"max_history_share lies between 0.1 and 0.9, not at {p['max_history_share']}."
+        )
 
 
 def summary(p: Mapping[str, Any], held: int, *, focus: str, seconds: float) -> dict[str, Any]:
-    """Return the settings of a summary in either mode: Pi's limits, 0.8 and 0.5 of what is held free."""
+    """Return the settings of a summary in either mode: Pi's limits, 0.8 and 0.5 of what is held
+    free.
+    """
     return {
         "keep_tokens": p["keep_recent_tokens"],
         "limit": max(int(0.8 * held), 1),

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments
 from ctxkit.history.columns import ASSISTANT
-from ctxkit.policies import contents
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.setting import at_least
-from ctxkit.schedules import AS_IT_CAME, Window
+from ctxkit.schedules import AS_IT_CAME, OldFirst
 from ctxkit.schedules.rows import NEVER
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -98,7 +98,7 @@ class _Seen:
         self.rule = rule
         self.aim = rule.clear_at_least if rule.enough else 0
         """Tokens after which the clearing stops; 0: all that may be cleared is."""
-        self._counted, self._able = Window(), Window()
+        self._counted, self._able = OldFirst(), OldFirst()
         self._freed = [0]
         """Tokens that the first ones free, as far as this was worked out."""
 

@@ -1,4 +1,6 @@
-"""Cline's and Roo's older rule: the beginning stays, the older half of the rest goes without a summary."""
+"""Cline's and Roo's older rule: the beginning stays, the older half of the rest goes without a
+summary.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DropHalf(Setting):
-    """Drop the older half of the messages behind the beginning; results in a row are one message, as in their API."""
+    """Drop the older half of the messages behind the beginning; results in a row are one message,
+    as in their API.
+    """
 
     keep_first: int = 2
     """Messages at the beginning that stay."""
     quarter: bool = True
     """Drop three quarters where the prompt is more than twice what is allowed (Cline)."""
     pairs: Literal["rest", "all"] = "rest"
-    """`rest`: an even number, counted in pairs of what may go; `all`: half of all but the first, made even."""
+    """`rest`: an even number, counted in pairs of what may go; `all`: half of all but the first,
+    made even.
+    """
 
     def __post_init__(self) -> None:
         at_least(self, 1, "keep_first")
@@ -39,7 +45,10 @@ class DropHalf(Setting):
         if count <= 0 or first + count >= len(starts):
             return history
         start, stop = int(starts[first]), int(starts[first + count])
-        if self.pairs == "rest" and history.item(int(starts[first + count - 1])).role(history.log) != ASSISTANT:
+        if (
+            self.pairs == "rest"
+            and history.item(int(starts[first + count - 1])).role(history.log) != ASSISTANT
+        ):
             stop = int(starts[first + count - 1])
         start, stop = history.safe(start), history.safe_before(stop)
         return history.drop(stop, "the older half", start=start) if 0 < start < stop else history
@@ -58,7 +67,9 @@ class DropHalf(Setting):
 
 
 def units(history: History) -> NDArray[np.int64]:
-    """Return the positions at which messages of the API begin: results in a row, and what follows them, are one."""
+    """Return the positions at which messages of the API begin: results in a row, and what follows
+    them, are one.
+    """
     roles = history.column("roles")
     follows = np.zeros(len(roles), bool)
     follows[1:] = (roles[:-1] == TOOL) & (roles[1:] != ASSISTANT)

@@ -1,4 +1,6 @@
-"""Rules from the config files that other systems keep, and the way back: `ck.load_rules("orchestration.yaml")`."""
+"""Rules from the config files that other systems keep, and the way back:
+`ck.load_rules("orchestration.yaml")`.
+"""
 
 from __future__ import annotations
 
@@ -9,41 +11,46 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments, UnknownPreset
 from ctxkit.markup import plain
-from ctxkit.presets.catalogue import names, preset
-from ctxkit.presets.configs import catalogue, syntaxes
-from ctxkit.presets.configs.texts import ConfigText, settings_of
+from ctxkit.presets.configs import config_files, syntaxes
+from ctxkit.presets.configs.config_texts import ConfigText, settings_of
+from ctxkit.presets.preset_names import names, preset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from ctxkit.policies.rules import Rules
-    from ctxkit.presets.configs.tables import Found
+    from ctxkit.presets.configs.key_tables import FoundKeys
 
 
 def load_rules(path: str | Path, *, system: str | None = None, agent: str | None = None) -> Rules:
-    """Return the rules that another system's config file sets; `rules.to_config()` writes them back.
+    """Return the rules that another system's config file sets; `rules.to_config()` writes them
+    back.
 
-    Known are fuseraft's orchestration file, `fased.json` and `openclaw.json`, the config.json of ai, the settings.json
-    of Pi and of Gemini CLI, `opencode.json` and Codex's config.toml: told apart by their keys. What a file leaves out
-    is the preset's default. Keys that are unknown, or belong to parts that these rules do not have,
-    are named in a UserWarning.
+    Known are fuseraft's orchestration file, `fased.json` and `openclaw.json`, the config.json of
+    ai, the settings.json of Pi and of Gemini CLI, `opencode.json` and Codex's config.toml: told
+    apart by their keys. What a file leaves out is the preset's default. Keys that are unknown, or
+    belong to parts that these rules do not have, are named in a UserWarning.
 
     Args:
         path: the file: JSON (comments and trailing commas allowed), YAML or TOML, at most 1 MB.
         system: whose file it is, where its keys do not say.
-        agent: whose settings are taken, where the file has several agents (fuseraft); None: those that all agents
-            share, and the defaults for the rest.
+        agent: whose settings are taken, where the file has several agents (fuseraft); None: those
+            that all agents share, and the defaults for the rest.
 
     Raises:
         ReadError: the file cannot be read, or is broken.
         UnknownFormat: no key says whose config file it is.
-        BadArguments: a value is of the wrong kind or cannot work, or there is no such agent or system.
+        BadArguments: a value is of the wrong kind or cannot work, or there is no such agent or
+            system.
     """
     content, syntax = syntaxes.load(path)
-    config = catalogue.named(system) if system else catalogue.recognised(content, path)
+    config = config_files.named(system) if system else config_files.recognised(content, path)
     if agent is not None and config.one_agent:
-        raise BadArguments(f"{path}: a config file of {config.system} has no agents to choose from: leave agent= out.")
+        raise BadArguments(
+            f"{path}: a config file of {config.system} has no agents to choose from: leave agent="
+            " out."
+        )
     try:
         found = config.read(content, agent)
         known = settings_of(config.system)
@@ -66,13 +73,13 @@ def _in_keys(sentence: str, keys: Mapping[str, str]) -> str:
     return re.sub(r"\w+_\w+", lambda m: keys.get(m[0], m[0]), sentence)
 
 
-def _warn(path: str | Path, found: Found) -> None:
+def _warn(path: str | Path, found: FoundKeys) -> None:
     parts = []
     if found.unknown:
         parts.append(f"Unknown keys: {', '.join(dict.fromkeys(found.unknown))}.")
     if found.elsewhere:
         parts.append(
-            f"Not in these rules, as they belong to parts that the kit does not have: "
+            "Not in these rules, as they belong to parts that the kit does not have: "
             f"{', '.join(dict.fromkeys(found.elsewhere))}."
         )
     parts += found.notes

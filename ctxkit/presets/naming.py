@@ -6,9 +6,9 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
-from ctxkit.policies import catalogue as policies
+from ctxkit.policies import policy_names as policies
 from ctxkit.policies.rules import as_rules as rules_of_policy
-from ctxkit.presets.catalogue import names, preset
+from ctxkit.presets.preset_names import names, preset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def as_rules(rules: AnyRules, *, once: bool = False) -> Rules:
     """Return rules from rules, a preset or its name, a policy or its words.
 
-    A name may have settings: ``"pi"``, ``"pi:reserve_tokens=8_000"``, ``"clear:keep_last=3"``. A policy
-    without a trigger is due before every call: that is warned of.
+    A name may have settings: ``"pi"``, ``"pi:reserve_tokens=8_000"``, ``"clear:keep_last=3"``. A
+    policy without a trigger is due before every call: that is warned of.
 
     Args:
         rules: what names them.

@@ -1,7 +1,10 @@
-"""What a model costs and how much it takes: the table in litellm's wheel, read without importing litellm."""
+"""What a model costs and how much it takes: the table in litellm's wheel, read without importing
+litellm.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cache, lru_cache
 from importlib import util
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from ctxkit.errors import BadArguments
-from ctxkit.prices.names import MILLION, candidates
+from ctxkit.prices.model_rows import MILLION, candidates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +31,7 @@ _CLASSES = {
 }
 
 
-class Billed(Protocol):
+class Priceable(Protocol):
     """What a price is put to: `messages.Usage`, or anything that counts the same classes."""
 
     @property
@@ -57,7 +60,9 @@ class Billed(Protocol):
 
 
 class Tier(msgspec.Struct, frozen=True):
-    """Prices that hold for a whole call whose prompt is longer than `above` tokens; None: as below it."""
+    """Prices that hold for a whole call whose prompt is longer than `above` tokens; None: as below
+    it.
+    """
 
     above: int
     input: float | None = None
@@ -95,16 +100,21 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
 
     def at(self, prompt_tokens: int) -> Price:
         """Return the prices for a call with a prompt of this many tokens."""
-        tier = max((t for t in self.tiers if prompt_tokens > t.above), key=lambda t: t.above, default=None)
+        tier = max(
+            (t for t in self.tiers if prompt_tokens > t.above), key=lambda t: t.above, default=None
+        )
         if tier is None:
             return self
-        changes = {name: getattr(tier, name) for name in _CLASSES if getattr(tier, name) is not None}
+        changes = {
+            name: getattr(tier, name) for name in _CLASSES if getattr(tier, name) is not None
+        }
         return msgspec.structs.replace(self, **changes)
 
-    def cost_usd(self, usage: Billed) -> float | None:
+    def cost_usd(self, usage: Priceable) -> float | None:
         """Return the dollars of one call; None where its prompt or its output is not known.
 
-        A class without a price of its own is billed as fresh input, and hour-long writes without one as short ones.
+        A class without a price of its own is billed as fresh input, and hour-long writes without
+        one as short ones.
         """
         prompt = usage.prompt_tokens
         if prompt is None or usage.output_tokens is None:
@@ -115,7 +125,8 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
             (usage.input_tokens or 0) * p.input
             + (usage.cache_read_tokens or 0) * (p.input if p.cache_read is None else p.cache_read)
             + (usage.cache_write_tokens or 0) * write
-            + (usage.cache_write_1h_tokens or 0) * (write if p.cache_write_1h is None else p.cache_write_1h)
+            + (usage.cache_write_1h_tokens or 0)
+            * (write if p.cache_write_1h is None else p.cache_write_1h)
             + usage.output_tokens * p.output
         )
 
@@ -127,26 +138,33 @@ def register(name: str, price: Price) -> None:
     """Set the price of a model under a name, before anything that the table says.
 
     Raises:
-        BadArguments: the name is empty, or a price is negative.
+        BadArguments: the name is empty, or a price is negative or no number.
     """
-    if not name or min(price.input, price.output, price.cache_read or 0, price.cache_write or 0) < 0:
-        raise BadArguments("A price needs the model's name and dollars a token that are not negative.")
+    told = [getattr(of, n) for of in (price, *price.tiers) for n in _CLASSES]
+    if not name or not all(n is None or 0 <= n < math.inf for n in told):
+        raise BadArguments(
+            "A price needs the model's name and dollars a token that are not negative."
+        )
     _registered[name.lower()] = price
     _find.cache_clear()
 
 
 def price(model: str | None) -> Price | None:
-    """Return what a model costs, or None where the table does not know it; nothing is guessed from similar names.
+    """Return what a model costs, or None where the table does not know it; nothing is guessed from
+    similar names.
 
-    Names are matched as they are, then without a maker's prefix (`anthropic/`), a region and version of Bedrock, a
-    date, or with a version written with a dot; `[1m]` at the end states a window of a million tokens. A Claude that
-    the table has only as another platform sells it is taken from there, and `derived` says `platform`.
+    Names are matched as they are, then without a maker's prefix (`anthropic/`), a region and
+    version of Bedrock, a date, or with a version written with a dot; `[1m]` at the end states a
+    window of a million tokens. A Claude that the table has only as another platform sells it is
+    taken from there, and `derived` says `platform`.
     """
     return _find(model) if isinstance(model, str) and 0 < len(model) <= _LONGEST else None
 
 
-def cost_usd(usage: Billed | None, model: str | None) -> float | None:
-    """Return the dollars of one call; None where the model has no price or the usage is not whole."""
+def cost_usd(usage: Priceable | None, model: str | None) -> float | None:
+    """Return the dollars of one call; None where the model has no price or the usage is
+    not whole.
+    """
     known = price(model)
     return None if known is None or usage is None else known.cost_usd(usage)
 
@@ -173,12 +191,16 @@ def _find(model: str) -> Price | None:
 
 def _read(entry: str) -> Price | None:
     row = _rows().get(entry)
-    return None if row is None or entry == "sample_spec" else _price(entry, msgspec.json.decode(row))
+    return (
+        None if row is None or entry == "sample_spec" else _price(entry, msgspec.json.decode(row))
+    )
 
 
 @cache
 def _rows() -> dict[str, msgspec.Raw]:
-    """The rows of the table by lower-case name, each still undecoded (7 ms for 3 MB); empty without litellm."""
+    """The rows of the table by lower-case name, each still undecoded (7 ms for 3 MB); empty without
+    litellm.
+    """
     spec = util.find_spec("litellm")  # finds the package and runs none of it
     path = None if spec is None or spec.origin is None else Path(spec.origin).parent / _TABLE
     if path is None or not path.is_file():
@@ -204,7 +226,9 @@ def _price(entry: str, row: dict[str, Any]) -> Price | None:
         return None
     derived: tuple[str, ...] = ()
     if found["cache_write_1h"] is None and found["cache_write"] and "claude" in entry:
-        found["cache_write_1h"] = 2 * found["input"]  # Anthropic bills an hour's write at twice the input
+        found["cache_write_1h"] = (
+            2 * found["input"]
+        )  # Anthropic bills an hour's write at twice the input
         derived = ("cache_write_1h",)
     limits = {
         "context_limit": _whole(row.get("max_input_tokens")),
@@ -223,16 +247,26 @@ def _price(entry: str, row: dict[str, Any]) -> Price | None:
 
 
 def _tiers(row: dict[str, Any], *, claude: bool) -> Iterator[Tier]:
-    lengths = {int(m[1]) for key in row if (m := re.fullmatch(r"input_cost_per_token_above_(\d+)k_tokens", key))}
+    lengths = {
+        int(m[1])
+        for key in row
+        if (m := re.fullmatch(r"input_cost_per_token_above_(\d+)k_tokens", key))
+    }
     for k in sorted(lengths):
-        prices = {name: _number(row.get(f"{key}_above_{k}k_tokens")) for name, key in _CLASSES.items()}
+        prices = {
+            name: _number(row.get(f"{key}_above_{k}k_tokens")) for name, key in _CLASSES.items()
+        }
         if prices["cache_write_1h"] is None and claude and prices["input"]:
             prices["cache_write_1h"] = 2 * prices["input"]
         yield Tier(k * 1000, **prices)
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0 else None
+    return (
+        float(value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+        else None
+    )
 
 
 def _whole(value: object) -> int | None:

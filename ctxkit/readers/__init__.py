@@ -7,8 +7,8 @@ from ctxkit.faces import face
 _NAMES = {
     **dict.fromkeys(("Reader", "names", "register", "sniff"), "members"),
     **dict.fromkeys(("as_session", "as_sessions"), "given"),
-    **dict.fromkeys(("read", "read_all"), "catalogue"),
-    "Sessions": "sessions",
+    **dict.fromkeys(("read", "read_all"), "reader_names"),
+    "Sessions": "session_list",
     "Source": "source",
 }
 

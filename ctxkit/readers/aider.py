@@ -1,4 +1,6 @@
-"""aider's chat histories: Markdown with requests, answers, quoted output of the program, and lines of usage."""
+"""aider's chat histories: Markdown with requests, answers, quoted output of the program, and lines
+of usage.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from msgspec.structs import replace
 
 from ctxkit.messages import Message, Text, Usage
 from ctxkit.readers.fields import time
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -18,14 +20,27 @@ if TYPE_CHECKING:
     from ctxkit.readers.source import Source
 
 NAME = "aider"
-CAN = "requests, answers, what the program said; tokens and money per request where the line stands (rounded)"
-CANNOT = "system prompt, repository map, file contents, the summaries of old history, which answer a failed edit caused"
+CAN = (
+    "requests, answers, what the program said; tokens and money per request where the line stands"
+    " (rounded)"
+)
+CANNOT = (
+    "system prompt, repository map, file contents, the summaries of old history, which answer a"
+    " failed edit caused"
+)
 BLIND = ("compactions", "tool errors")
 TRAITS = (("all", "tokens and money are rounded by aider; $0.00 is missing"),)
 """By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 _START = "# aider chat started at "
-_SIGNS = ("\n> Tokens: ", "\n> $ aider", "\n> Applied edit to ", "\n> Commit ", " to the chat  \n", "\n> Aider v")
+_SIGNS = (
+    "\n> Tokens: ",
+    "\n> $ aider",
+    "\n> Applied edit to ",
+    "\n> Commit ",
+    " to the chat  \n",
+    "\n> Aider v",
+)
 _TOKENS = re.compile(r"Tokens: ([\d.,]+[kM]?) sent")
 _PIECES = {
     "write": re.compile(r"([\d.,]+[kM]?) cache write"),
@@ -37,7 +52,9 @@ _PAGE = re.compile(r"\s*</?div[^>]*>\s*$")
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is a chat history: its first heading, or requests beside the program's own words."""
+    """Say whether this is a chat history: its first heading, or requests beside the program's own
+    words.
+    """
     start = source.data[: 1 << 16].decode("utf-8", "replace").replace("\r\n", "\n")
     if start.lstrip()[:1] in ("{", "["):
         return False
@@ -79,7 +96,9 @@ def _sessions(all_text: str) -> Iterator[tuple[float | None, list[str]]]:
 
 
 def _blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield runs of lines of one kind: `request`, `output`, `answer`; a code fence is answer, up to a request."""
+    """Yield runs of lines of one kind: `request`, `output`, `answer`; a code fence is answer, up to
+    a request.
+    """
     kind, run, fenced = "", list[str](), False
     for line in lines:
         if line.startswith("#### "):
@@ -108,7 +127,7 @@ class _Chat:
     """Writes the blocks of a session as messages."""
 
     def __init__(self) -> None:
-        self.log = Log()
+        self.log = ReaderLog()
         self.model: str | None = None
         self.page = 0
         self._begun = False
@@ -118,7 +137,14 @@ class _Chat:
         if kind == "request":
             self._begun = True
             command = said.startswith("/")
-            self._add(Message(role="user", parts=(Text(said),), kind="command" if command else "", visible=not command))
+            self._add(
+                Message(
+                    role="user",
+                    parts=(Text(said),),
+                    kind="command" if command else "",
+                    visible=not command,
+                )
+            )
         elif kind == "output":
             self._usage(said)
             self._add(Message(role="system", parts=(Text(said),), kind="output", visible=False))
@@ -133,9 +159,15 @@ class _Chat:
                 self._add(Message(role="assistant", parts=(Text(said),)))
 
     def _seen(self) -> None:
-        """Output that an answer follows at once, with no request before it, was sent: a run's, a lint's, a test's."""
+        """Output that an answer follows at once, with no request before it, was sent: a run's, a
+        lint's, a test's.
+        """
         last = [e for e in self.log.entries[-2:] if isinstance(e, Message)]
-        if len(last) == 2 and last[1].kind == "output" and (last[0].role == "assistant" or last[0].kind == "command"):
+        if (
+            len(last) == 2
+            and last[1].kind == "output"
+            and (last[0].role == "assistant" or last[0].kind == "command")
+        ):
             shown = replace(last[1], role="user", visible=True)
             self.log.replace(len(self.log.entries) - 1, shown)
 
@@ -156,12 +188,16 @@ class _Chat:
             entry = entries[i]
             if isinstance(entry, Message) and entry.role == "assistant":
                 if entry.usage is None:
-                    self.log.replace(i, replace(entry, usage=usage, details={"usage": "rounded by aider"}))
+                    self.log.replace(
+                        i, replace(entry, usage=usage, details={"usage": "rounded by aider"})
+                    )
                 return
 
 
 def to_usage(line: str) -> Usage | None:
-    """Return what a line `Tokens: 5.2k sent, 604 received. Cost: ...` says (thousands are rounded), or None."""
+    """Return what a line `Tokens: 5.2k sent, 604 received. Cost: ...` says (thousands are rounded),
+    or None.
+    """
     sent = _TOKENS.search(line)
     if sent is None:
         return None

@@ -1,4 +1,6 @@
-"""Anthropic's Messages: a list of messages, a request, a response, or lines of requests and responses."""
+"""Anthropic's Messages: a list of messages, a request, a response, or lines of requests and
+responses.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault
-from ctxkit.readers.blocks import Blocks, to_usage
+from ctxkit.readers.content_blocks import Blocks, to_usage
 from ctxkit.readers.fields import DAMAGE, items, mapping, text, time, why, word
 from ctxkit.readers.talks import Talk, block_types, is_message, is_talk
 
@@ -16,7 +18,10 @@ if TYPE_CHECKING:
 
 NAME = "anthropic"
 ALIASES = ("anthropic-messages", "messages")
-CAN = "text, thinking, system prompt, tools, calls and results; usage where responses are there (cache by life)"
+CAN = (
+    "text, thinking, system prompt, tools, calls and results; usage where responses are there"
+    " (cache by life)"
+)
 CANNOT = "times, money, compactions"
 BLIND = ("compactions",)
 
@@ -24,10 +29,14 @@ _BLOCKS = {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_t
 
 
 def sniff(source: Source) -> bool:
-    """Say whether there are messages with Anthropic's blocks, a request with its `system`, or its response."""
+    """Say whether there are messages with Anthropic's blocks, a request with its `system`, or its
+    response.
+    """
     document = source.document
     if type(document) is list:
-        return (is_talk(document) and _is_ours(document)) or _is_record(document[0] if document else None)
+        return (is_talk(document) and _is_ours(document)) or _is_record(
+            document[0] if document else None
+        )
     if not source.head:
         return False
     first = source.head[0]
@@ -36,27 +45,47 @@ def sniff(source: Source) -> bool:
 
 def _is_ours(messages: Any) -> bool:
     roles = {text(mapping(m).get("role")) for m in items(messages)[:64]}
-    return bool(block_types(messages) & _BLOCKS) and not roles & {"tool", "system", "developer", "function"}
+    return bool(block_types(messages) & _BLOCKS) and not roles & {
+        "tool",
+        "system",
+        "developer",
+        "function",
+    }
 
 
 def _is_record(record: Any) -> bool:
     fields = mapping(record)
     request, response = _halves(fields)
-    if response.get("type") == "message" and response.get("role") == "assistant" and "stop_reason" in response:
+    if (
+        response.get("type") == "message"
+        and response.get("role") == "assistant"
+        and "stop_reason" in response
+    ):
         return True
     messages = request.get("messages")
     claude = type(request.get("model")) is str and "claude" in request["model"]
-    return is_talk(messages) and (_is_ours(messages) or ("system" in request and (claude or "max_tokens" in request)))
+    return is_talk(messages) and (
+        _is_ours(messages) or ("system" in request and (claude or "max_tokens" in request))
+    )
 
 
 def _halves(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What was asked and what came of it: beside each other, in one object, or wrapped as batches wrap them."""
+    """What was asked and what came of it: beside each other, in one object, or wrapped as batches
+    wrap them.
+    """
     asked = mapping(record.get("request")) or mapping(record.get("params")) or record
-    return asked, mapping(record.get("response")) or mapping(mapping(record.get("result")).get("message")) or record
+    return (
+        asked,
+        mapping(record.get("response"))
+        or mapping(mapping(record.get("result")).get("message"))
+        or record,
+    )
 
 
 def read(source: Source) -> list[Session]:
-    """Read the one conversation of a file; a request that no longer holds what the last one held is an edit."""
+    """Read the one conversation of a file; a request that no longer holds what the last one held is
+    an edit.
+    """
     talk, document = Talk(NAME), source.document
     if type(document) is list:
         records: list[tuple[int, Any]] = [(0, {"messages": document})]
@@ -75,7 +104,9 @@ def read(source: Source) -> list[Session]:
         except DAMAGE as e:
             talk.faults.append(Fault(line, why(e)))
     if not talk.log.entries:
-        raise ReadError("expected messages with a role and content, or a response; found none.", source.path)
+        raise ReadError(
+            "expected messages with a role and content, or a response; found none.", source.path
+        )
     return [talk.session(own or source.path.stem)]
 
 

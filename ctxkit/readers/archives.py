@@ -1,4 +1,6 @@
-"""Zip archives of JSON, opened without trust: members counted, sizes and ratios bounded before a byte is unpacked."""
+"""Zip archives of JSON, opened without trust: members counted, sizes and ratios bounded before a
+byte is unpacked.
+"""
 
 from __future__ import annotations
 
@@ -23,35 +25,57 @@ MEMBERS = 100_000
 BYTES = 512 << 20
 """At most so much is unpacked from one archive, and from one member."""
 RATIO = 400
-"""A member that grows more than so many times, beyond a megabyte, is a bomb: JSON logs reach about 30."""
+"""A member that grows more than so many times, beyond a megabyte, is a bomb: JSON logs reach about
+30.
+"""
 _FREE = 1 << 20
 _ZSTD = 93
 _PLAIN = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTD}
 _HEAD = struct.Struct("<4s5H3L2H")
-"""A member's own header: mark, five words, checksum and two sizes, lengths of its name and extra field."""
+"""A member's own header: mark, five words, checksum and two sizes, lengths of its name and extra
+field.
+"""
 _decode = msgspec.json.Decoder().decode
 
 
 def open_json(source: Source, wanted: Callable[[str], bool], faults: list[Fault]) -> dict[str, Any]:
-    """Return the wanted JSON members of an archive by name; those that cannot be read are named in `faults`.
+    """Return the wanted JSON members of an archive by name; those that cannot be read are named in
+    `faults`.
 
     Raises:
         ReadError: it is no zip, has too many members, or grows beyond all measure.
     """
     try:
         archive = zipfile.ZipFile(io.BytesIO(source.data))
-    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError, EOFError, IndexError) as e:
-        raise ReadError(f"expected a zip archive ({str(e)[:80] or type(e).__name__}).", source.path) from None
+    except (
+        zipfile.BadZipFile,
+        ValueError,
+        OSError,
+        NotImplementedError,
+        EOFError,
+        IndexError,
+    ) as e:
+        raise ReadError(
+            f"expected a zip archive ({str(e)[:80] or type(e).__name__}).", source.path
+        ) from None
     with archive:
         entries = archive.infolist()
         if len(entries) > MEMBERS:
-            raise ReadError(f"the archive has {len(entries):,} members; at most {MEMBERS:,} are read.", source.path)
-        chosen = {e.filename: e for e in entries if wanted(e.filename) and e.filename.endswith(".json")}
+            raise ReadError(
+                f"the archive has {len(entries):,} members; at most {MEMBERS:,} are read.",
+                source.path,
+            )
+        chosen = {
+            e.filename: e for e in entries if wanted(e.filename) and e.filename.endswith(".json")
+        }
         whole = 0
         for entry in chosen.values():
             whole += entry.file_size
             if whole > BYTES or entry.file_size > max(_FREE, RATIO * entry.compress_size):
-                why = f"member {entry.filename[:80]!r} grows to {entry.file_size:,} bytes: refused as a bomb."
+                why = (
+                    f"member {entry.filename[:80]!r} grows to {entry.file_size:,} bytes: refused as"
+                    " a bomb."
+                )
                 raise ReadError(why, source.path)
         out: dict[str, Any] = {}
         for name, entry in chosen.items():

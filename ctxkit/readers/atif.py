@@ -1,4 +1,6 @@
-"""ATIF trajectories (Harbor): steps in which a call and its results are one, with usage and money of each call."""
+"""ATIF trajectories (Harbor): steps in which a call and its results are one, with usage and money
+of each call.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,20 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Image, Message, Part, Role, Thinking, ToolCall, Usage
-from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, number, real, text, time, why, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.fields import (
+    DAMAGE,
+    arguments,
+    as_text,
+    items,
+    mapping,
+    number,
+    real,
+    text,
+    time,
+    why,
+    word,
+)
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count, to_parts
 from ctxkit.readers.usages import to_schemas
 from ctxkit.session import Session
@@ -18,7 +32,10 @@ if TYPE_CHECKING:
 
 NAME = "atif"
 ALIASES = ("harbor",)
-CAN = "text, reasoning, calls and results, usage per call (cache reads), money, times, tools, subagents inside the file"
+CAN = (
+    "text, reasoning, calls and results, usage per call (cache reads), money, times, tools,"
+    " subagents inside the file"
+)
 CANNOT = "cache writes; sizes of a compaction (its mark is there, of terminus-2)"
 BLIND = ("tool errors",)
 TRAITS = (("all", "money is the log's own; summaries are not priced: estimated"),)
@@ -30,7 +47,10 @@ _DEPTH = 16
 def sniff(source: Source) -> bool:
     """Say whether the document names an ATIF version."""
     document = mapping(source.document)
-    return text(document.get("schema_version")).startswith("ATIF") and type(document.get("steps")) is list
+    return (
+        text(document.get("schema_version")).startswith("ATIF")
+        and type(document.get("steps")) is list
+    )
 
 
 def read(source: Source) -> list[Session]:
@@ -81,7 +101,7 @@ class _Teller:
     """Writes steps as messages: an agent's step is a reply and then the results of its calls."""
 
     def __init__(self, model: str | None) -> None:
-        self.log, self.skipped = Log(), dict[str, int]()
+        self.log, self.skipped = ReaderLog(), dict[str, int]()
         self._model = model
         self._first: str | None = None
         """Id of the first prompt."""
@@ -104,7 +124,9 @@ class _Teller:
                 self._result(mapping(r), calls, when)
         elif role is None:
             count(self.skipped, "step: " + (text(raw.get("source")) or "no source"))
-        elif role == "system" and any(items(mapping(r).get("subagent_trajectory_ref")) for r in results):
+        elif role == "system" and any(
+            items(mapping(r).get("subagent_trajectory_ref")) for r in results
+        ):
             self._compaction(raw, results, when)
         else:
             kind = "injected" if role == "system" and self.log.entries else ""
@@ -130,7 +152,10 @@ class _Teller:
             Message(
                 role="assistant",
                 id=self._id(raw),
-                parts=(*parts, *map(_call, [c for c in items(raw.get("tool_calls")) if type(c) is dict])),
+                parts=(
+                    *parts,
+                    *map(_call, [c for c in items(raw.get("tool_calls")) if type(c) is dict]),
+                ),
                 time=when,
                 kind="copied" if copied else "",
                 usage=_usage(metrics),
@@ -158,8 +183,14 @@ class _Teller:
         )
 
     def _compaction(self, raw: dict[str, Any], results: list[Any], when: float | None) -> None:
-        """terminus-2's summarisation: what was said goes, the first prompt stays; the next prompt is the hand-off."""
-        refs = [mapping(r) for res in results for r in items(mapping(res).get("subagent_trajectory_ref"))]
+        """terminus-2's summarisation: what was said goes, the first prompt stays; the next prompt
+        is the hand-off.
+        """
+        refs = [
+            mapping(r)
+            for res in results
+            for r in items(mapping(res).get("subagent_trajectory_ref"))
+        ]
         self._due = Edit(
             kind="summarised",
             id=self._id(raw),
@@ -176,7 +207,12 @@ class _Teller:
         edit, self._due = self._due, None
         if handoff is not None:
             said = tuple(_parts(handoff.get("message"), self.skipped))
-            summary = Message(role="summary", id=self._id(handoff), parts=said, time=time(handoff.get("timestamp")))
+            summary = Message(
+                role="summary",
+                id=self._id(handoff),
+                parts=said,
+                time=time(handoff.get("timestamp")),
+            )
             edit = replace(edit, inserted=(summary,))
         self.log.compact(edit, () if self._first is None else (self._first,))
 
@@ -187,7 +223,9 @@ def _parts(raw: Any, skipped: dict[str, int]) -> list[Part]:
     for i, part in enumerate(out):
         source = mapping(mapping(given[i]).get("source")) if i < len(given) else {}
         if isinstance(part, Image) and word(source.get("path")):
-            out[i] = Image(text(source.get("media_type")) or "image/png", url=text(source.get("path")))
+            out[i] = Image(
+                text(source.get("media_type")) or "image/png", url=text(source.get("path"))
+            )
     return out
 
 

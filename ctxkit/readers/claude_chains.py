@@ -1,4 +1,6 @@
-"""One conversation of a Claude Code transcript while its lines go by: replies, results, compactions, rewinds."""
+"""One conversation of a Claude Code transcript while its lines go by: replies, results,
+compactions, rewinds.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ import msgspec
 
 from ctxkit.messages import Message, ToolSchema
 from ctxkit.readers import claude_lines
-from ctxkit.readers.blocks import Blocks
+from ctxkit.readers.content_blocks import Blocks
 from ctxkit.readers.fields import items, mapping, time, word
-from ctxkit.readers.logs import MAX_PARTS, Log
+from ctxkit.readers.logs import MAX_PARTS, ReaderLog
 from ctxkit.session import Session
 
 FORMAT = "claude-code"
@@ -29,17 +31,19 @@ class Shared:
         self.tools: tuple[ToolSchema, ...] = ()
         """Tools that the program's output names; a transcript names none."""
         self.ambiguous = ambiguous
-        """True where a uuid names two lines: parents then say nothing, and the order of the lines counts."""
+        """True where a uuid names two lines: parents then say nothing, and the order of the lines
+        counts.
+        """
         self.uuids: set[str] = set()
         """Those of all lines of the file."""
 
 
-class Chain:
+class Conversation:
     """One conversation of a transcript while its lines go by."""
 
     def __init__(self, shared: Shared, name: str) -> None:
         self.shared, self.name = shared, name
-        self.log = Log()
+        self.log = ReaderLog()
         self.blocks = Blocks(shared.skipped)
         self.places: dict[str, int] = {}
         """Line's uuid to the index of the entry at or before it."""
@@ -53,20 +57,29 @@ class Chain:
         """True where the first line follows one that is not in the file; None before it."""
 
     def begin(self, record: dict[str, Any]) -> None:
-        """See from the first line that hangs anywhere whether the file has lost what came before it."""
+        """See from the first line that hangs anywhere whether the file has lost what came before
+        it.
+        """
         if self.headless is None and type(record.get("uuid")) is str:
             parent = record.get("parentUuid")
             self.headless = type(parent) is str and parent not in self.shared.uuids
 
-    # -- where a line hangs --------------------------------------------------------------------------------------
+    # -- where a line hangs
+    # --------------------------------------------------------------------------------------
 
     def _place(self, record: dict[str, Any]) -> int:
-        """Return the index of the entry that a line follows: its parent's, or the last one where that says nothing."""
+        """Return the index of the entry that a line follows: its parent's, or the last one where
+        that says nothing.
+        """
         parent = record.get("parentUuid")
         if self.shared.ambiguous:
             return self.log.at
         if parent is None:
-            fresh = record.get("type") == "user" and "parentUuid" in record and record.get("isMeta") is not True
+            fresh = (
+                record.get("type") == "user"
+                and "parentUuid" in record
+                and record.get("isMeta") is not True
+            )
             return -1 if fresh and self.places else self.log.at
         place = self.places.get(parent) if type(parent) is str else None
         if place is None:
@@ -76,14 +89,18 @@ class Chain:
         return place
 
     def _go(self, record: dict[str, Any]) -> None:
-        """Stand where the line hangs; results of parallel calls and failed tries hang beside: those are no branches."""
+        """Stand where the line hangs; results of parallel calls and failed tries hang beside: those
+        are no branches.
+        """
         log, place = self.log, self._place(record)
         at = log.at
         for _ in range(_BACK):
             if at == place:
                 return
             entry = log.entries[at] if at >= 0 else None
-            if type(entry) is not Message or not (entry.role == "tool" or entry.kind == "api_error"):
+            if type(entry) is not Message or not (
+                entry.role == "tool" or entry.kind == "api_error"
+            ):
                 break
             at = log.parents[at]
         log.stand(place)
@@ -98,12 +115,17 @@ class Chain:
         self.resumed = self.resumed or claude_lines.is_restart(record)
         uuid, parent = record.get("uuid"), record.get("parentUuid")
         if type(uuid) is str:
-            self.places[uuid] = self.places.get(parent, self.log.at) if type(parent) is str else self.log.at
+            self.places[uuid] = (
+                self.places.get(parent, self.log.at) if type(parent) is str else self.log.at
+            )
 
-    # -- what is said --------------------------------------------------------------------------------------------
+    # -- what is said
+    # --------------------------------------------------------------------------------------------
 
     def talk(self, record: dict[str, Any], m: dict[str, Any]) -> None:
-        """Take a line that was said: a piece of a reply, a request, results, or a compaction's summary."""
+        """Take a line that was said: a piece of a reply, a request, results, or a compaction's
+        summary.
+        """
         if record.get("type") == "assistant":
             self._assistant(record, m)
         elif record.get("isCompactSummary") is True or (
@@ -137,13 +159,22 @@ class Chain:
             self._result(record, block, "server")
 
     def _open(self, own: str | None, model: str | None) -> int | None:
-        """Return the index of the reply that a line adds to, whatever lies between; None on another branch."""
+        """Return the index of the reply that a line adds to, whatever lies between; None on another
+        branch.
+        """
         index = None if own is None else self.replies.get(own)
         entry = None if index is None else self.log.entries[index]
-        if index is None or type(entry) is not Message or len(entry.parts) >= MAX_PARTS or entry.model != model:
+        if (
+            index is None
+            or type(entry) is not Message
+            or len(entry.parts) >= MAX_PARTS
+            or entry.model != model
+        ):
             return None
         at = self.log.at
-        for _ in range(0 if self.shared.ambiguous else _BACK):  # where ids say nothing, only the next line adds
+        for _ in range(
+            0 if self.shared.ambiguous else _BACK
+        ):  # where ids say nothing, only the next line adds
             if at <= index:
                 break
             at = self.log.parents[at]
@@ -180,14 +211,19 @@ class Chain:
         )
 
     def queued(self, record: dict[str, Any]) -> None:
-        """Take a prompt that was typed while the agent worked: newer versions write it as an attachment."""
+        """Take a prompt that was typed while the agent worked: newer versions write it as an
+        attachment.
+        """
         self.close()
         self._user(record, mapping(record.get("attachment")).get("prompt"))
 
-    # -- what happened to the context ----------------------------------------------------------------------------
+    # -- what happened to the context
+    # ----------------------------------------------------------------------------
 
     def system(self, record: dict[str, Any]) -> None:
-        """Take a line of the program itself: compaction boundaries and failed calls matter, the rest is counted."""
+        """Take a line of the program itself: compaction boundaries and failed calls matter, the
+        rest is counted.
+        """
         kind = record.get("subtype")
         if kind == "compact_boundary":
             self.close()
@@ -222,9 +258,13 @@ class Chain:
             self._stay(boundary)
 
     def _edit(self, boundary: dict[str, Any], inserted: tuple[Message, ...]) -> None:
-        preserved = items(mapping(claude_lines.about(boundary).get("preservedMessages")).get("uuids"))
+        preserved = items(
+            mapping(claude_lines.about(boundary).get("preservedMessages")).get("uuids")
+        )
         own = self.log.new_id(claude_lines.boundary_id(boundary))
-        self.log.compact(claude_lines.to_compaction(boundary, own, inserted), self._preserved(preserved))
+        self.log.compact(
+            claude_lines.to_compaction(boundary, own, inserted), self._preserved(preserved)
+        )
 
     def _preserved(self, uuids: list[Any]) -> set[str]:
         places = {self.places[u] for u in uuids if type(u) is str and u in self.places}
@@ -238,7 +278,11 @@ class Chain:
         places = sorted(i for own in shown if (i := self.log.where[own]) >= 0)
         results = (self.log.entries[i] for i in places)
         gone = [m for m in results if type(m) is Message and m.call_id in calls]
-        self.log.add(claude_lines.to_clearing(record, self.log.new_id(claude_lines.boundary_id(record)), gone))
+        self.log.add(
+            claude_lines.to_clearing(
+                record, self.log.new_id(claude_lines.boundary_id(record)), gone
+            )
+        )
 
     def session(self, own: str, agent: str) -> Session:
         """Return the conversation as a session of its own."""

@@ -1,7 +1,9 @@
-"""Transcripts of Claude Code: JSON Lines; replies over several lines, compaction boundaries, subagents beside them.
+"""Transcripts of Claude Code: JSON Lines; replies over several lines, compaction boundaries,
+subagents beside them.
 
-What the program prints (`--output-format stream-json`, the SDK's messages) is read too: the same messages, with the
-session's id as `session_id`, subagents told apart by the call that started them, and a last line with the money.
+What the program prints (`--output-format stream-json`, the SDK's messages) is read too: the same
+messages, with the session's id as `session_id`, subagents told apart by the call that started them,
+and a last line with the money.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import msgspec
 
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault, ToolSchema
-from ctxkit.readers.claude_chains import FORMAT, Chain, Shared
+from ctxkit.readers.claude_chains import FORMAT, Conversation, Shared
 from ctxkit.readers.fields import DAMAGE, demand, items, mapping, real, text, why, word
 from ctxkit.readers.source import Source
 
@@ -24,34 +26,45 @@ if TYPE_CHECKING:
 NAME = FORMAT
 ALIASES = ("claude",)
 CAN = (
-    "text, thinking, calls and results, usage per call (cache reads and writes by life), times, compactions, subagents"
+    "text, thinking, calls and results, usage per call (cache reads and writes by life), times,"
+    " compactions, subagents"
 )
 CANNOT = "system prompt, tool schemas, money"
 TRAITS = (
     (
         "2.0 on (seen: 2.0.5 to 2.1.29)",
-        ("output tokens are often the first piece of a stream: estimated from the next prompt's "
-        "growth and the text"),
+        (
+            "output tokens are often the first piece of a stream: estimated from the next prompt's "
+            "growth and the text"
+        ),
     ),
     (
         "all",
-        ("a transcript that begins in the middle: what the first prompt held beyond the smallest"
-        " later one is lost conversation"),
+        (
+            "a transcript that begins in the middle: what the first prompt held beyond the smallest"
+            " later one is lost conversation"
+        ),
     ),
     (
         "all",
-        ("the window is not in the log: by the table of prices, unless a prompt or an automatic "
-        "compaction refutes it"),
+        (
+            "the window is not in the log: by the table of prices, unless a prompt or an automatic "
+            "compaction refutes it"
+        ),
     ),
     (
         "2.0 on",
-        ("old results are dropped, or a resume leaves a branch out, without a mark: an unmarked "
-        "fall"),
+        (
+            "old results are dropped, or a resume leaves a branch out, without a mark: an unmarked "
+            "fall"
+        ),
     ),
     (
         "all",
-        ("retries and replies that the program made up are events; a call is what has one "
-        "message and request id"),
+        (
+            "retries and replies that the program made up are events; a call is what has one "
+            "message and request id"
+        ),
     ),
     ("all", "summaries are not priced: estimated"),
 )
@@ -74,14 +87,20 @@ _SUBAGENTS = 1000
 
 
 def sniff(source: Source) -> bool:
-    """Say whether the first lines have Claude Code's types and the fields that tie its lines together."""
+    """Say whether the first lines have Claude Code's types and the fields that tie its lines
+    together.
+    """
     for record in source.head[:40]:
         kind = text(record.get("type"))
         if kind in _TALK and type(record.get("message")) is dict:
             return bool(record["message"].get("role", kind) == kind)
         if kind == "summary" and "leafUuid" in record:
             return True
-        if kind == "system" and "subtype" in record and ("sessionId" in record or "session_id" in record):
+        if (
+            kind == "system"
+            and "subtype" in record
+            and ("sessionId" in record or "session_id" in record)
+        ):
             return True
     return False
 
@@ -93,21 +112,23 @@ def read(source: Source) -> list[Session]:
 
 
 class _Transcript:
-    """A file: the main conversation, and the sidechains that older versions wrote between its lines."""
+    """A file: the main conversation, and the sidechains that older versions wrote between its
+    lines.
+    """
 
     def __init__(self, source: Source) -> None:
         self.path = source.path
         self.faults = list(source.faults)
         self.titles: dict[str, str] = {}
         self.seen: dict[str, Any] = {}
-        self.chains: dict[str, Chain] = {}
-        self.of_line: dict[str, Chain] = {}
+        self.chains: dict[str, Conversation] = {}
+        self.of_line: dict[str, Conversation] = {}
         records = source.records
         self.has_main = any(text(r.get("type")) in _TALK and not _is_aside(r) for _, r in records)
         self.cost: float | None = None
         self.shared = Shared(ambiguous=_ambiguous(records))
         self.shared.uuids = {u for _, r in records if type(u := r.get("uuid")) is str}
-        self.main = Chain(self.shared, "")
+        self.main = Conversation(self.shared, "")
         for line, record in records:
             try:
                 self._line(record)
@@ -133,7 +154,10 @@ class _Transcript:
             if record.get("subtype") == "init":
                 self._begun(record)
             chain.system(record)
-        elif kind == "attachment" and mapping(record.get("attachment")).get("type") == "queued_command":
+        elif (
+            kind == "attachment"
+            and mapping(record.get("attachment")).get("type") == "queued_command"
+        ):
             chain.queued(record)
         else:
             self._bookkeeping(kind, record)
@@ -141,8 +165,10 @@ class _Transcript:
         if type(uuid) is str:
             self.of_line[uuid] = chain
 
-    def _chain(self, record: dict[str, Any]) -> Chain:
-        """Return the conversation that a line belongs to: the main one unless it is a sidechain within it."""
+    def _chain(self, record: dict[str, Any]) -> Conversation:
+        """Return the conversation that a line belongs to: the main one unless it is a sidechain
+        within it.
+        """
         if not self.has_main or not _is_aside(record):
             return self.main
         if record.get("isCompactSummary") is True and self.main.boundary is not None:
@@ -160,7 +186,7 @@ class _Transcript:
                 return self.main  # nothing could have started a subagent
         name = agent or f"sidechain-{len(self.chains)}"
         if name not in self.chains:
-            self.chains[name] = Chain(self.shared, name)
+            self.chains[name] = Conversation(self.shared, name)
         return self.chains[name]
 
     def _note(self, record: dict[str, Any]) -> None:
@@ -182,21 +208,30 @@ class _Transcript:
         self.shared.skipped[name] += 1
         if name == "result":
             self.cost = real(record.get("total_cost_usd"))
-        title = record.get({"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}.get(name, ""))
+        title = record.get(
+            {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}.get(
+                name, ""
+            )
+        )
         if type(title) is str:
             self.titles[name] = title
 
     def session(self) -> Session:
         main, facts = self.main, self.shared.facts
         if not main.log.entries and not facts:
-            raise ReadError("expected lines of type user or assistant with a message; found none.", self.path)
+            raise ReadError(
+                "expected lines of type user or assistant with a message; found none.", self.path
+            )
         agent = None if self.has_main else facts.get("agentId")
         own = facts.get("sessionId") or self.path.stem
         titles = self.titles
         session = main.session(own if agent is None else f"agent-{agent}", agent or "main")
         children = tuple(
             msgspec.structs.replace(
-                chain.session(f"agent-{name}", name), parent=session.id, path_=str(self.path), started=None
+                chain.session(f"agent-{name}", name),
+                parent=session.id,
+                path_=str(self.path),
+                started=None,
             )
             for name, chain in self.chains.items()
             if chain.log.entries
@@ -227,18 +262,26 @@ def _ambiguous(records: list[tuple[int, dict[str, Any]]]) -> bool:
     said: dict[str, Any] = {}
     for _, record in records:
         uuid = record.get("uuid")
-        if type(uuid) is str and said.setdefault(uuid, record.get("message")) != record.get("message"):
+        if type(uuid) is str and said.setdefault(uuid, record.get("message")) != record.get(
+            "message"
+        ):
             return True
     return False
 
 
 def _linked(child: Session, agents: dict[str, str]) -> Session:
     call = agents.get(child.agent)
-    return child if call is None else msgspec.structs.replace(child, details={**child.details, "call_id": call})
+    return (
+        child
+        if call is None
+        else msgspec.structs.replace(child, details={**child.details, "call_id": call})
+    )
 
 
 def _with_subagents(session: Session, path: Path) -> Session:
-    """Return the session with the transcripts of its subagents: a folder of its name, or files beside it (older)."""
+    """Return the session with the transcripts of its subagents: a folder of its name, or files
+    beside it (older).
+    """
     agents: dict[str, str] = session.details.get("subagents", {})
     folder = path.with_suffix("") / "subagents"
     files = sorted(folder.glob("agent-*.jsonl"))[:_SUBAGENTS] if folder.is_dir() else []

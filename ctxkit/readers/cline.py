@@ -1,4 +1,6 @@
-"""Cline and Roo Code: a task's folder with the API's messages and the window's, joined for the usage of each call."""
+"""Cline and Roo Code: a task's folder with the API's messages and the window's, joined for the
+usage of each call.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from ctxkit.readers.cline_requests import TaskRequest, requests, usages
 from ctxkit.readers.cline_results import unwrapped
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, items, mapping, text, time, why, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.source import Source
 from ctxkit.session import Session
 
@@ -25,11 +27,17 @@ CAN = (
     "text, thinking, calls and results (also those written as XML), times; usage per call (cache) "
     "and money where ui_messages.json lies beside; summaries (Roo), cut ranges (Cline)"
 )
-CANNOT = "system prompt, tool schemas; file contents that Cline shortened in requests (context_history.json)"
+CANNOT = (
+    "system prompt, tool schemas; file contents that Cline shortened in requests"
+    " (context_history.json)"
+)
 TRAITS = (
     (
         "Cline",
-        "a cut is told by the range that the next request left out; tokensIn is what was not cached",
+        (
+            "a cut is told by the range that the next request left out; tokensIn is what was not"
+            " cached"
+        ),
     ),
     ("Roo", "tokensIn holds the cached tokens where it is at least as large as they are"),
 )
@@ -39,7 +47,9 @@ _MARKS = {"ts", "modelInfo", "metrics", "condenseParent", "isSummary", "truncati
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is the API's history of a task: Anthropic's messages, each with a time or a mark."""
+    """Say whether this is the API's history of a task: Anthropic's messages, each with a time or a
+    mark.
+    """
     found = source.document
     if type(found) is not list or not found:
         return False
@@ -50,7 +60,9 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Return the one task of a history; the window's messages are taken from the file beside it, if one is there."""
+    """Return the one task of a history; the window's messages are taken from the file beside it, if
+    one is there.
+    """
     folder = source.path.parent
     name = folder.name if source.on_disk and source.path.name == _TALK else source.path.stem
     window = _window(folder) if source.on_disk and source.path.name == _TALK else []
@@ -85,7 +97,7 @@ class _Task:
     """A task while its messages go by."""
 
     def __init__(self, talk: list[Any], window: list[Any]) -> None:
-        self.log, self.skipped, self.faults = Log(), dict[str, int](), list[Fault]()
+        self.log, self.skipped, self.faults = ReaderLog(), dict[str, int](), list[Fault]()
         self.asked: dict[str, str] = {}
         self._talk, self._requests = talk, requests(window)
         self._usages = usages(talk, self._requests)
@@ -160,7 +172,9 @@ class _Task:
         return told
 
     def _compact(self, mark: str, made: list[Message], *, summary: bool) -> None:
-        """Roo's two ways: a summary in the place of what it hides, or a marker before what is left."""
+        """Roo's two ways: a summary in the place of what it hides, or a marker before
+        what is left.
+        """
         shown = set(self.log.shown) if self.log.may_edit() else set[str]()
         gone = tuple(i for i in self._hidden.get(mark, ()) if i in shown)
         when = made[0].time if made else None
@@ -194,7 +208,9 @@ class _Task:
 
 
 def _plain(raw: dict[str, Any]) -> dict[str, Any]:
-    """A message without what is told beside it; a lone item of reasoning as the reply that it is part of."""
+    """A message without what is told beside it; a lone item of reasoning as the reply that it is
+    part of.
+    """
     if raw.get("type") == "reasoning" and "content" not in raw:
         said = items(raw.get("summary")) or text(raw.get("text"))
         return {"role": "assistant", "content": [{"type": "reasoning", "summary": said}]}

@@ -1,4 +1,6 @@
-"""What Cline's and Roo's window noted of each request: usage, model, what it left out, how it ended."""
+"""What Cline's and Roo's window noted of each request: usage, model, what it left out, how it
+ended.
+"""
 
 from __future__ import annotations
 
@@ -79,9 +81,11 @@ def _usage(told: dict[str, Any], *, roo: bool) -> Usage | None:
 
 
 def usages(talk: list[Any], found: list[TaskRequest]) -> dict[int, TaskRequest]:
-    """Return the request of each reply by the reply's index: by what it names, else by time, else by order.
+    """Return the request of each reply by the reply's index: by what it names, else by time, else
+    by order.
 
-    By order only where there are as many replies as requests: a request that failed may have no reply.
+    By order only where there are as many replies as requests: a request that failed may have no
+    reply.
     """
     replies = [i for i, m in enumerate(talk) if mapping(m).get("role") == "assistant"]
     if any(r.after is not None for r in found):

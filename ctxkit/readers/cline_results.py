@@ -1,9 +1,12 @@
-"""Tool calls written as XML in a reply's text, and their results in the next message, told as calls and results."""
+"""Tool calls written as XML in a reply's text, and their results in the next message, told as calls
+and results.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -11,17 +14,18 @@ from ctxkit.messages import Edit, Message, Text, ToolCall
 
 if TYPE_CHECKING:
     from ctxkit.messages import Part
-    from ctxkit.readers.logs import Log
+    from ctxkit.readers.logs import ReaderLog
 
 _RESULT = re.compile(r"\[(\w{2,60})(?: for [^\n]{0,4000})?\] Result:\s*")
-_ARGUMENT = re.compile(r"<(\w{1,60})>(.*?)</\1>", re.DOTALL)
+_OPENED, _CLOSED = re.compile(r"<(\w{1,60})>"), re.compile(r"</(\w{1,60})>")
 _ENVIRONMENT = "<environment_details>"
 _MOST = 1 << 20
 """Characters of a reply that are searched for a call."""
 
 
-def unwrapped(made: list[Message], log: Log, n: int) -> list[Message]:
-    """Return messages with the result of an XML call as a result; the call is written into the reply before.
+def unwrapped(made: list[Message], log: ReaderLog, n: int) -> list[Message]:
+    """Return messages with the result of an XML call as a result; the call is written into the
+    reply before.
 
     Args:
         made: what one message of the API holds.
@@ -54,7 +58,7 @@ def unwrapped(made: list[Message], log: Log, n: int) -> list[Message]:
     return [result, replace(m, id=log.new_id(), parts=tuple(parts[end:]), kind="wrapper")]
 
 
-def _called(log: Log, tool: str, own: str) -> bool:
+def _called(log: ReaderLog, tool: str, own: str) -> bool:
     """Write the call into the reply that stands last, where it holds one; say whether it does."""
     at = log.at
     while at >= 0 and isinstance(log.entries[at], Edit):
@@ -71,9 +75,24 @@ def _called(log: Log, tool: str, own: str) -> bool:
         if begin < 0 or end < begin:
             continue
         inner = said[begin + len(tool) + 2 : end]
-        call = ToolCall(own, tool, {k: v.strip("\n") for k, v in _ARGUMENT.findall(inner)})
+        call = ToolCall(own, tool, _arguments(inner))
         before = part.text[: len(part.text) - len(said) + begin].rstrip()
         parts = (*reply.parts[:i], *([Text(before)] if before else []), call, *reply.parts[i + 1 :])
         log.replace(at, replace(reply, parts=parts))
         return True
     return False
+
+
+def _arguments(inner: str) -> dict[str, Any]:
+    """Return what stands between marks, each up to the first that closes it; in linear time."""
+    closed: dict[str, list[int]] = {}
+    for found in _CLOSED.finditer(inner):
+        closed.setdefault(found[1], []).append(found.start())
+    out, at = dict[str, Any](), 0
+    for found in _OPENED.finditer(inner):
+        ends = closed.get(found[1], [])
+        n = bisect_left(ends, found.end())
+        if found.start() >= at and n < len(ends):
+            out[found[1]] = inner[found.end() : ends[n]].strip("\n")
+            at = ends[n]
+    return out

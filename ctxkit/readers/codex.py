@@ -1,4 +1,6 @@
-"""Rollouts of Codex CLI: JSON Lines of response items and events; token counts tell the calls apart."""
+"""Rollouts of Codex CLI: JSON Lines of response items and events; token counts tell the calls
+apart.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault
 from ctxkit.readers.codex_rollouts import Rollout
-from ctxkit.readers.fields import DAMAGE, items, mapping, text, time, why, word
+from ctxkit.readers.damaged import each_line
+from ctxkit.readers.fields import items, mapping, text, time, word
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -16,18 +19,25 @@ if TYPE_CHECKING:
     from ctxkit.readers.source import Source
 
 NAME = "codex"
-CAN = "text, system prompt, calls and results, usage per call (cache reads), window, times, compactions"
+CAN = (
+    "text, system prompt, calls and results, usage per call (cache reads), window, times,"
+    " compactions"
+)
 CANNOT = "encrypted reasoning (its size only), money"
 TRAITS = (
     (
         "all",
-        ("a failed command is told by its exit code; the window is recorded; summaries are not "
-        "priced: estimated"),
+        (
+            "a failed command is told by its exit code; the window is recorded; summaries are not "
+            "priced: estimated"
+        ),
     ),
     (
         "all",
-        ("reasoning of earlier turns leaves the prompt without a mark: an unmarked fall, where "
-        "it is large"),
+        (
+            "reasoning of earlier turns leaves the prompt without a mark: an unmarked fall, where "
+            "it is large"
+        ),
     ),
 )
 """By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
@@ -36,7 +46,9 @@ _TYPES = {"session_meta", "turn_context", "response_item", "event_msg", "compact
 
 
 def sniff(source: Source) -> bool:
-    """Say whether the first lines are Codex's (a type and a payload), or bare items as the first versions wrote."""
+    """Say whether the first lines are Codex's (a type and a payload), or bare items as the first
+    versions wrote.
+    """
     for record in source.head[:4]:
         if text(record.get("type")) in _TYPES and type(record.get("payload")) is dict:
             return True
@@ -45,17 +57,26 @@ def sniff(source: Source) -> bool:
 
 def _is_bare(source: Source) -> bool:
     first = source.head[0] if len(source.head) > 1 else {}
-    return "instructions" in first and "timestamp" in first and "type" not in first and type(first.get("id")) is str
+    return (
+        "instructions" in first
+        and "timestamp" in first
+        and "type" not in first
+        and type(first.get("id")) is str
+    )
 
 
 def _is_first(document: Any) -> bool:
-    """Say whether this is what the very first versions (in TypeScript) wrote: one object, a session and its items."""
+    """Say whether this is what the very first versions (in TypeScript) wrote: one object, a session
+    and its items.
+    """
     about = mapping(mapping(document).get("session"))
     return "instructions" in about and "timestamp" in about and type(document.get("items")) is list
 
 
 def read(source: Source) -> list[Session]:
-    """Read the one session of a rollout; each call is one reply with the usage of its token count."""
+    """Read the one session of a rollout; each call is one reply with the usage of its
+    token count.
+    """
     faults = list[Fault]()
     records: Iterable[tuple[int, Any]] = source.stream()
     early = [r.get("payload") for r in source.head[:12] if r.get("type") == "response_item"]
@@ -64,13 +85,11 @@ def read(source: Source) -> list[Session]:
         document, bare = mapping(source.document), True
         records = [(0, document["session"]), *((0, r) for r in items(document.get("items")))]
     reading = Rollout(early, bare=bare)
-    for line, record in records:
-        try:
-            reading.record(record)
-        except DAMAGE as e:
-            faults.append(Fault(line, why(e)))
+    each_line(records, reading.record, faults)
     if not reading.log.entries and not reading.meta:
-        raise ReadError("expected lines of session_meta and response_item; found none.", source.path)
+        raise ReadError(
+            "expected lines of session_meta and response_item; found none.", source.path
+        )
     faults += source.faults
     return [_session(reading, source.path.stem, faults)]
 

@@ -8,8 +8,10 @@ from msgspec.structs import replace
 
 from ctxkit.messages import Fault, Message, Text, Thinking, ToolCall, Usage
 from ctxkit.readers.codex_items import to_usage
-from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, text, why, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.damaged import each_line
+from ctxkit.readers.exits import is_failure
+from ctxkit.readers.fields import arguments, as_text, items, mapping, text, word
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
 from ctxkit.session import Session
 
@@ -19,12 +21,22 @@ if TYPE_CHECKING:
 
 NAME = "codex-exec"
 ALIASES = ("codex-json",)
-CAN = "text, thinking, commands with output and exit code, tool calls and results; usage per turn (cache reads)"
+CAN = (
+    "text, thinking, commands with output and exit code, tool calls and results; usage per turn"
+    " (cache reads)"
+)
 CANNOT = "the request, system prompt, model, times, usage per call, money, compactions"
 BLIND = ("compactions",)
 TRAITS = (("all", "usage is of a whole turn: the reply that ends it is of kind `turn`"),)
-_KINDS = {"thread.started", "turn.started", "turn.completed", "turn.failed", "item.started", "item.updated",
-          "item.completed"}  # fmt: skip
+_KINDS = {
+    "thread.started",
+    "turn.started",
+    "turn.completed",
+    "turn.failed",
+    "item.started",
+    "item.updated",
+    "item.completed",
+}
 
 
 def sniff(source: Source) -> bool:
@@ -42,13 +54,9 @@ def sniff(source: Source) -> bool:
 
 def read(source: Source) -> list[Session]:
     """Return the one thread; an item that never ended is told as it began."""
-    reading, faults = _Reading(), list[Fault](source.faults)
     done = {_id(r) for _, r in source.records if r.get("type") == "item.completed"}
-    for line, record in source.records:
-        try:
-            reading.take(record, done)
-        except DAMAGE as e:
-            faults.append(Fault(line, why(e)))
+    reading, faults = _Reading(done), list[Fault](source.faults)
+    each_line(source.records, reading.take, faults)
     return [
         Session(
             id=reading.thread or source.path.stem,
@@ -68,13 +76,15 @@ def _id(record: dict[str, Any]) -> str:
 class _Reading:
     """A thread while its events go by."""
 
-    def __init__(self) -> None:
-        self.log, self.skipped = Log(), dict[str, int]()
+    def __init__(self, done: set[str]) -> None:
+        self.log, self.skipped = ReaderLog(), dict[str, int]()
+        self._done = done
+        """Ids of the items that come to an end."""
         self.thread: str | None = None
         self._thoughts: list[Part] = []
 
-    def take(self, record: dict[str, Any], done: set[str]) -> None:
-        """Take one event; `done` are the items that come to an end later."""
+    def take(self, record: dict[str, Any]) -> None:
+        """Take one event; of an item that comes to an end, only the end."""
         kind = text(record.get("type"))
         if kind == "thread.started":
             self.thread = word(record.get("thread_id")) or self.thread
@@ -83,7 +93,7 @@ class _Reading:
         elif kind in ("turn.failed", "error"):
             said = word(mapping(record.get("error")).get("message")) or word(record.get("message"))
             self._failed(said)
-        elif kind == "item.completed" or (kind == "item.started" and _id(record) not in done):
+        elif kind == "item.completed" or (kind == "item.started" and _id(record) not in self._done):
             self._item(mapping(record.get("item")), ended=kind == "item.completed")
         elif kind not in _KINDS:
             count(self.skipped, kind or "no type")
@@ -116,15 +126,21 @@ class _Reading:
         self._reply([ToolCall(own, name, given)])
         if not ended:
             return
-        failed = text(item.get("status")) in ("failed", "declined") or item.get(
-            "exit_code"
-        ) not in (None, 0)
+        failed = text(item.get("status")) in ("failed", "declined")
+        failed = failed or is_failure(item.get("exit_code"))
         about = {"exit_code": item["exit_code"]} if type(item.get("exit_code")) is int else {}
         parts = (Text(said),) if said else ()
         self.log.add(
-            Message(role="tool", id=self.log.new_id(), parts=parts, tool=name, call_id=own, is_error=failed,
-                    details=about)
-        )  # fmt: skip
+            Message(
+                role="tool",
+                id=self.log.new_id(),
+                parts=parts,
+                tool=name,
+                call_id=own,
+                is_error=failed,
+                details=about,
+            )
+        )
 
     def _billed(self, usage: Usage | None) -> None:
         self._tail(usage=usage, kind="turn")
@@ -133,7 +149,9 @@ class _Reading:
         self._tail(is_error=True, stop="error", error=said and said[:2000])
 
     def _tail(self, **told: Any) -> None:
-        """Tell something of the turn at the reply that ends it; of one without a reply, in a message of its own."""
+        """Tell something of the turn at the reply that ends it; of one without a reply, in a
+        message of its own.
+        """
         last = self.log.entries[-1] if self.log.entries else None
         if isinstance(last, Message) and last.role == "assistant" and not last.kind:
             self.log.replace(len(self.log.entries) - 1, replace(last, **told))

@@ -23,11 +23,22 @@ CALLS = {
     "web_search_call",
     "image_generation_call",
 }
-OUTPUTS = {"function_call_output", "custom_tool_call_output", "tool_search_output", "local_shell_call_output"}
+OUTPUTS = {
+    "function_call_output",
+    "custom_tool_call_output",
+    "tool_search_output",
+    "local_shell_call_output",
+}
 SUMMARIES = {"compaction", "compaction_summary", "context_compaction"}
 SERVER = {"web_search_call", "image_generation_call"}
 """Calls that the provider runs; what it found is not in the log, but for pictures."""
-_WRAPPERS = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<turn_aborted>", "<skill")
+_WRAPPERS = (
+    "<environment_context>",
+    "<user_instructions>",
+    "# AGENTS.md instructions",
+    "<turn_aborted>",
+    "<skill",
+)
 
 
 def parts_of(content: Any, skipped: Counter[str]) -> tuple[Part, ...]:
@@ -51,7 +62,9 @@ def hidden(p: dict[str, Any], kind: str) -> tuple[Part, ...]:
 
 def to_thinking(p: dict[str, Any]) -> Thinking:
     """Return reasoning: its summary, and the size of what is encrypted."""
-    said = [text(mapping(s).get("text")) for s in (*items(p.get("summary")), *items(p.get("content")))]
+    said = [
+        text(mapping(s).get("text")) for s in (*items(p.get("summary")), *items(p.get("content")))
+    ]
     return Thinking("\n".join(s for s in said if s), None, len(text(p.get("encrypted_content"))))
 
 
@@ -63,8 +76,12 @@ def to_call(p: dict[str, Any], kind: str, own: str) -> ToolCall:
     return ToolCall(own, kind.removesuffix("_call"), given, raw)
 
 
-def to_output(p: dict[str, Any], skipped: Counter[str]) -> tuple[tuple[Part, ...], bool, dict[str, Any]]:
-    """Return what a call gave, whether it failed, and details; an output can itself be JSON with an exit code."""
+def to_output(
+    p: dict[str, Any], skipped: Counter[str]
+) -> tuple[tuple[Part, ...], bool, dict[str, Any]]:
+    """Return what a call gave, whether it failed, and details; an output can itself be JSON with an
+    exit code.
+    """
     output = p.get("output", p.get("tools"))
     details: dict[str, Any] = {}
     failed = p.get("status") in ("failed", "error")
@@ -85,7 +102,9 @@ def to_output(p: dict[str, Any], skipped: Counter[str]) -> tuple[tuple[Part, ...
 
 
 def to_usage(last: dict[str, Any]) -> Usage | None:
-    """Return the usage of a call; the input counts cached tokens too. All zeros mean that nothing was billed."""
+    """Return the usage of a call; the input counts cached tokens too. All zeros mean that nothing
+    was billed.
+    """
     whole, cached = number(last.get("input_tokens")), number(last.get("cached_input_tokens"))
     write, output = number(last.get("cache_write_input_tokens")), number(last.get("output_tokens"))
     if not (whole or output):
@@ -103,7 +122,9 @@ def to_usage(last: dict[str, Any]) -> Usage | None:
 def key_of(m: Message) -> bytes:
     """Return what a message is recognised by when a compaction repeats it."""
     key = msgspec.json.encode((m.role if m.role != "summary" else "user", m.call_id, m.parts))
-    return key if len(key) < 64 else blake2b(key, digest_size=32).digest()  # images are not held twice
+    return (
+        key if len(key) < 64 else blake2b(key, digest_size=32).digest()
+    )  # images are not held twice
 
 
 def opening(shown: list[Message]) -> set[str]:

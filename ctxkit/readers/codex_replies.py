@@ -1,4 +1,6 @@
-"""Replies of Codex while its items and counts go by: several items make one, and a count tells where it ends."""
+"""Replies of Codex while its items and counts go by: several items make one, and a count tells
+where it ends.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +11,20 @@ import msgspec
 from ctxkit.messages import Message, Part, ToolCall, Usage
 from ctxkit.readers.codex_items import to_usage
 from ctxkit.readers.fields import mapping, number, time
-from ctxkit.readers.logs import MAX_PARTS, Log
+from ctxkit.readers.logs import MAX_PARTS, ReaderLog
 
 
-class Replies:
+class RolloutReplies:
     """The log of a rollout, and the reply at its end that items still belong to."""
 
     def __init__(self) -> None:
-        self.log = Log()
+        self.log = ReaderLog()
         self.model: str | None = None
         self.window: int | None = None
         self.called: dict[str, str] = {}
         """Id of a call to the name of its tool."""
-        # Versions up to about 0.57 write the count of a call before its items, later ones after them.
+        # Versions up to about 0.57 write the count of a call before its items, later ones after
+        # them.
         self.counts_first: bool | None = None
         self._total: Any = None
         self._pending: tuple[Usage, float | None, int | None] | None = None
@@ -52,7 +55,9 @@ class Replies:
         if self._open is not None:
             old = self.log.entries[self._open]
             if type(old) is Message and len(old.parts) < MAX_PARTS:
-                self.log.replace(self._open, msgspec.structs.replace(old, parts=(*old.parts, *parts)))
+                self.log.replace(
+                    self._open, msgspec.structs.replace(old, parts=(*old.parts, *parts))
+                )
                 return
         usage, ended, window = self._pending or (None, when, self.window)
         self._pending, self._answered = None, False
@@ -84,7 +89,9 @@ class Replies:
         failed: bool = False,
         details: dict[str, Any] | None = None,
     ) -> None:
-        """Add the result of a call; what the model says after it is its next reply, but after a server's tools."""
+        """Add the result of a call; what the model says after it is its next reply, but after a
+        server's tools.
+        """
         self._answered = self._answered or not kind
         self.log.add(
             Message(
@@ -122,7 +129,9 @@ class Replies:
     def _pay(self, usage: Usage, when: float | None) -> None:
         old = self.log.entries[self._unpaid] if self._unpaid is not None else None
         if type(old) is Message and self._unpaid is not None:
-            paid = msgspec.structs.replace(old, usage=usage, time=when or old.time, context_window=self.window)
+            paid = msgspec.structs.replace(
+                old, usage=usage, time=when or old.time, context_window=self.window
+            )
             self.log.replace(self._unpaid, paid)
         else:
             self._pending = (usage, when, self.window)

@@ -1,4 +1,6 @@
-"""A rollout of Codex while its lines go by: items to replies, events, compactions, turns taken back."""
+"""A rollout of Codex while its lines go by: items to replies, events, compactions, turns taken
+back.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from ctxkit.readers.codex_items import (
     to_output,
     to_thinking,
 )
-from ctxkit.readers.codex_replies import Replies
+from ctxkit.readers.codex_replies import RolloutReplies
 from ctxkit.readers.fields import as_text, items, mapping, number, text, time, word
 from ctxkit.readers.logs import TOO_MANY
 from ctxkit.readers.usages import to_schemas
@@ -37,7 +39,7 @@ class Rollout:
     """
 
     def __init__(self, early: list[Any], *, bare: bool) -> None:
-        self.replies = Replies()
+        self.replies = RolloutReplies()
         self.log = self.replies.log
         self.skipped: Counter[str] = Counter()
         self.meta: dict[str, Any] = {}
@@ -55,7 +57,7 @@ class Rollout:
             ValueError: its payload is no object.
         """
         kind, payload = record.get("type"), record.get("payload")
-        if kind == "response_item" or kind == "event_msg" or kind == "compacted" or kind == "session_meta":  # noqa: PLR1714  this runs for every line
+        if kind in {"response_item", "event_msg", "compacted", "session_meta"}:
             if type(payload) is not dict:
                 raise ValueError("expected 'payload' to be an object")
             if kind == "event_msg":
@@ -84,11 +86,16 @@ class Rollout:
             return
         self.meta = payload
         self.tools = to_schemas(mapping(payload.get("dynamic_tools")).get("tools"))
-        said = word(mapping(payload.get("base_instructions")).get("text")) or word(payload.get("instructions"))
-        if said is not None and not any(said[:2000] in as_text(e) or said in _said(e) for e in self._early):
+        said = word(mapping(payload.get("base_instructions")).get("text")) or word(
+            payload.get("instructions")
+        )
+        if said is not None and not any(
+            said[:2000] in as_text(e) or said in _said(e) for e in self._early
+        ):
             self.log.add(Message(role="system", id=self.log.new_id(), parts=(Text(said),)))
 
-    # -- items: what goes to the model and comes from it ---------------------------------------------------------
+    # -- items: what goes to the model and comes from it
+    # ---------------------------------------------------------
 
     def item(self, p: dict[str, Any], when: float | None) -> None:
         """Take one item; a message may do without its type."""
@@ -118,18 +125,25 @@ class Rollout:
         else:
             self._heard("user", parts, when, "wrapper" if is_wrapper(parts) else "", p)
 
-    def _heard(self, role: Any, parts: tuple[Part, ...], when: float | None, kind: str, p: dict[str, Any]) -> None:
+    def _heard(
+        self, role: Any, parts: tuple[Part, ...], when: float | None, kind: str, p: dict[str, Any]
+    ) -> None:
         self.replies.flush()
-        self.replies.heard(Message(role=role, id=self.log.new_id(p.get("id")), parts=parts, time=when, kind=kind))
+        self.replies.heard(
+            Message(role=role, id=self.log.new_id(p.get("id")), parts=parts, time=when, kind=kind)
+        )
 
     def _call(self, p: dict[str, Any], kind: str, when: float | None) -> None:
         own = word(p.get("call_id")) or word(p.get("id")) or self.log.new_id()
         self.replies.call(p, to_call(p, kind, own), when)
         if kind in SERVER:
             data = word(p.get("result"))
-            self.replies.answer(own, (Image("image/png", data),) if data else (), when, kind="server")
+            self.replies.answer(
+                own, (Image("image/png", data),) if data else (), when, kind="server"
+            )
 
-    # -- events ---------------------------------------------------------------------------------------------------
+    # -- events
+    # ----------------------------------------------------------------------------------------------
 
     def _event(self, p: dict[str, Any], record: dict[str, Any]) -> None:
         kind = p.get("type")
@@ -157,14 +171,17 @@ class Rollout:
         if begun:
             self.log.stand(self.log.parents[begun[-turns] if turns <= len(begun) else begun[0]])
 
-    # -- compactions ----------------------------------------------------------------------------------------------
+    # -- compactions
+    # ----------------------------------------------------------------------------------------------
 
     def _compacted(self, p: dict[str, Any], when: float | None) -> None:
         """Let the replacement stand for all that was shown; what it repeats keeps its id."""
         self.replies.close()
         edit_id, said = self.log.new_id(), text(p.get("message"))
         if not self.log.may_edit():
-            self.log.add(Edit(kind="summarised", id=edit_id, method="compacted", time=when, reason=TOO_MANY))
+            self.log.add(
+                Edit(kind="summarised", id=edit_id, method="compacted", time=when, reason=TOO_MANY)
+            )
             return
         replacement, shown = p.get("replacement_history"), self._shown()
         kept = {m.id for m in shown if m.role == "system" and not m.kind}
@@ -210,7 +227,9 @@ class Rollout:
         return key
 
     def _replacement(self, replacement: list[Any], said: str) -> list[Message]:
-        """Return the items of a replacement as messages (without lasting ids); the last that is new is the summary."""
+        """Return the items of a replacement as messages (without lasting ids); the last that is new
+        is the summary.
+        """
         other = Rollout([], bare=False)
         other.skipped, other.replies.counts_first = self.skipped, False
         other.replies.called = dict(self.replies.called)
@@ -222,7 +241,9 @@ class Rollout:
         known = {self._key(m) for m in self._shown()}
         for i in range(len(new) - 1, -1, -1):
             m = new[i]
-            if key_of(m) not in known and (m.role == "summary" or (m.role == "user" and (not said or said in m.text))):
+            if key_of(m) not in known and (
+                m.role == "summary" or (m.role == "user" and (not said or said in m.text))
+            ):
                 new[i] = msgspec.structs.replace(m, role="summary")
                 break
         return new

@@ -1,4 +1,6 @@
-"""GitHub Copilot CLI: `events.jsonl` of a session, one event a line; events of subagents as its children."""
+"""GitHub Copilot CLI: `events.jsonl` of a session, one event a line; events of subagents as its
+children.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +9,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Message, Text, Thinking, ToolCall, Usage
-from ctxkit.readers.fields import (
-    DAMAGE,
-    arguments,
-    as_text,
-    items,
-    mapping,
-    number,
-    text,
-    time,
-    why,
-    word,
-)
-from ctxkit.readers.logs import Log
+from ctxkit.readers.damaged import each_line
+from ctxkit.readers.fields import arguments, as_text, items, mapping, number, text, time, word
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
 from ctxkit.session import Session
 
@@ -30,10 +22,13 @@ if TYPE_CHECKING:
 NAME = "copilot-cli"
 ALIASES = ("copilot", "github-copilot")
 CAN = (
-    "text, thinking, calls and results, output tokens, window, times, compactions with their usage, "
-    "subagents; a session's totals; usage per call where events were streamed (assistant.usage)"
+    "text, thinking, calls and results, output tokens, window, times, compactions with their usage,"
+    " subagents; a session's totals; usage per call where events were streamed (assistant.usage)"
 )
-CANNOT = "the prompt of a call (kept files leave assistant.usage out); what a truncation took; money (credits only)"
+CANNOT = (
+    "the prompt of a call (kept files leave assistant.usage out); what a truncation took; money"
+    " (credits only)"
+)
 TRAITS = (
     (
         "all",
@@ -68,11 +63,7 @@ def read(source: Source) -> list[Session]:
     """Return the one session of a file."""
     reading = _Reading()
     faults = list[Fault]()
-    for line, record in source.stream():
-        try:
-            reading.take(record)
-        except DAMAGE as e:
-            faults.append(Fault(line, why(e)))
+    each_line(source.stream(), reading.take, faults)
     faults += source.faults
     return [reading.session(source.path.parent.name or source.path.stem, faults)]
 
@@ -81,7 +72,7 @@ class _Thread:
     """The main agent, or one subagent."""
 
     def __init__(self, name: str, begun: float | None) -> None:
-        self.log, self.name, self.begun = Log(), name, begun
+        self.log, self.name, self.begun = ReaderLog(), name, begun
         self.asked: dict[str, str] = {}
         self.systems: set[str] = set()
         self.last: int | None = None
@@ -297,7 +288,9 @@ class _Reading:
 
 
 def _usage(data: dict[str, Any]) -> Usage | None:
-    """Usage of a call, or of a compaction's own (`input`, `output`, `cachedInput`): the input holds the cached."""
+    """Usage of a call, or of a compaction's own (`input`, `output`, `cachedInput`): the input holds
+    the cached.
+    """
     whole = number(data.get("inputTokens", data.get("input")))
     read = number(data.get("cacheReadTokens", data.get("cachedInput")))
     write = number(data.get("cacheWriteTokens"))

@@ -20,8 +20,8 @@ from ctxkit.readers.fields import (
     why,
     word,
 )
-from ctxkit.readers.logs import Log
-from ctxkit.readers.opencode import nested
+from ctxkit.readers.logs import ReaderLog
+from ctxkit.readers.nesting import nested
 from ctxkit.readers.parts import count
 from ctxkit.readers.usages import to_stop
 from ctxkit.session import Session
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from ctxkit.readers.source import Source
 
 NAME = "crush"
-CAN = "text, thinking, calls and results, times, summaries, subagents; a session's totals of tokens and money"
+CAN = (
+    "text, thinking, calls and results, times, summaries, subagents; a session's totals of tokens"
+    " and money"
+)
 CANNOT = "usage per call, system prompt, tool schemas"
 TABLES = ("sessions", "messages")
 _SESSION = ("id", "parent_session_id", "title", "prompt_tokens", "completion_tokens", "cost",
@@ -56,7 +59,7 @@ def read(source: Source) -> list[Session]:
 
 
 def _session(database: Tables, about: dict[str, Any]) -> Session:
-    teller, faults = _Teller(), list[Fault]()
+    teller, faults = _Teller(word(about.get("summary_message_id"))), list[Fault]()
     for row in database.rows("messages", _ROW, "created_at", session_id=about["id"]):
         try:
             teller.take(row)
@@ -86,8 +89,10 @@ def _session(database: Tables, about: dict[str, Any]) -> Session:
 class _Teller:
     """A session while its messages go by."""
 
-    def __init__(self) -> None:
-        self.log, self.skipped = Log(), dict[str, int]()
+    def __init__(self, summary: str | None) -> None:
+        self.log, self.skipped = ReaderLog(), dict[str, int]()
+        self._latest = summary
+        """Id of the latest summary, all that a database of before July 2025 says of them."""
 
     def take(self, row: dict[str, Any]) -> None:
         """Take one message: its parts are typed JSON."""
@@ -111,9 +116,16 @@ class _Teller:
             kind: Any = role
             self.log.add(Message(role=kind, id=own, parts=tuple(parts), time=when))
             return
-        reply = Message(role="assistant", id=own, parts=tuple(parts), time=when, model=model, stop=stop,
-                        is_error=stop == "error")  # fmt: skip
-        if row.get("is_summary_message") not in (None, 0):
+        reply = Message(
+            role="assistant",
+            id=own,
+            parts=tuple(parts),
+            time=when,
+            model=model,
+            stop=stop,
+            is_error=stop == "error",
+        )
+        if row.get("is_summary_message") not in (None, 0) or own == self._latest:
             self._summary(reply)
             return
         self.log.add(reply)
@@ -122,8 +134,14 @@ class _Teller:
         """A summary: the next requests begin with it, told as the user's."""
         told = tuple(p for p in reply.parts if isinstance(p, Text))
         summary = Message(role="summary", id=self.log.new_id(), parts=told, time=reply.time)
-        edit = Edit(kind="summarised", id=reply.id, inserted=(summary,), method="summary", time=reply.time,
-                    model=reply.model)  # fmt: skip
+        edit = Edit(
+            kind="summarised",
+            id=reply.id,
+            inserted=(summary,),
+            method="summary",
+            time=reply.time,
+            model=reply.model,
+        )
         self.log.compact(edit, ())
 
     def _part(self, kind: str, data: dict[str, Any]) -> list[Part]:

@@ -1,4 +1,6 @@
-"""SQLite databases of tools: opened read-only, also while the tool writes; torn or locked ones give a sentence."""
+"""SQLite databases of tools: opened read-only, also while the tool writes; torn or locked ones give
+a sentence.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class Tables:
         connection.execute("PRAGMA trusted_schema = 0")
 
     def columns(self, table: str) -> set[str]:
-        """Return the names of a table's columns; none where there is no such table (a view is none)."""
+        """Return the names of a table's columns; none where there is no such table (a view is
+        none).
+        """
         found = self._connection.execute(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
         ).fetchone()
@@ -110,10 +114,17 @@ def opened(source: Source) -> Iterator[Tables]:
         with _connected(source) as connection:
             connection.execute("BEGIN")
             yield Tables(connection, source.path)
-    except (sqlite3.Error, UnicodeDecodeError, OverflowError) as e:  # errors of a torn one are no text
+    except (
+        sqlite3.Error,
+        UnicodeDecodeError,
+        OverflowError,
+    ) as e:  # errors of a torn one are no text
         said = str(e)[:100]
         if "locked" in said or "busy" in said:
-            why = "the database is locked by the tool that writes it: try again when it is idle, or copy it."
+            why = (
+                "the database is locked by the tool that writes it: try again when it is idle, or"
+                " copy it."
+            )
         elif "too big" in said:
             why = "a cell of the database is too large."
         else:
@@ -145,10 +156,12 @@ def _connected(source: Source) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def _place(path: Path, size: int) -> Iterator[tuple[Path, str]]:
-    """Yield which file to open and how: nobody's file is written, and a read-only opening may write beside one.
+    """Yield which file to open and how: nobody's file is written, and a read-only opening may write
+    beside one.
 
-    A database that nobody writes is opened as unchangeable. One with a log of writes beside it is opened through the
-    index that the writer keeps; where that is missing (the tool was killed), a copy of both is read.
+    A database that nobody writes is opened as unchangeable. One with a log of writes beside it is
+    opened through the index that the writer keeps; where that is missing (the tool was killed), a
+    copy of both is read.
     """
     wal, index = Path(f"{path}-wal"), Path(f"{path}-shm")
     if not wal.exists() or wal.stat().st_size == 0:

@@ -1,7 +1,9 @@
-"""A message of any chat API becomes ours: Chat Completions, Responses, Anthropic, Gemini, LangChain, OpenTelemetry.
+"""A message of any chat API becomes ours: Chat Completions, Responses, Anthropic, Gemini,
+LangChain, OpenTelemetry.
 
-Trajectories and traces carry messages in the dialect of the library that made them, often several in one file, so one
-tolerant ear serves all readers that meet them. What is not understood is counted by name, never guessed.
+Trajectories and traces carry messages in the dialect of the library that made them, often several
+in one file, so one tolerant ear serves all readers that meet them. What is not understood is
+counted by name, never guessed.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from ctxkit.readers.parts import (
 )
 
 if TYPE_CHECKING:
-    from ctxkit.readers.logs import Log
+    from ctxkit.readers.logs import ReaderLog
 
 ROLES: dict[str, Role] = {
     "user": "user",
@@ -43,20 +45,29 @@ ROLES: dict[str, Role] = {
     "toolmessagechunk": "tool",
 }
 """Roles as the libraries call them (lower case), and ours."""
-_LANGCHAIN = {"HumanMessage": "human", "AIMessage": "ai", "SystemMessage": "system", "ToolMessage": "tool"}
+_LANGCHAIN = {
+    "HumanMessage": "human",
+    "AIMessage": "ai",
+    "SystemMessage": "system",
+    "ToolMessage": "tool",
+}
 
 
-def to_messages(raw: Any, log: Log, skipped: dict[str, int], **more: Any) -> list[Message]:
-    """Return one raw message as ours, ids taken from the log (it is not added there): tool results apart, and first.
+def to_messages(raw: Any, log: ReaderLog, skipped: dict[str, int], **more: Any) -> list[Message]:
+    """Return one raw message as ours, ids taken from the log (it is not added there): tool results
+    apart, and first.
 
-    `more` are fields that the messages get besides (`time`, `agent`; `usage`, `model` and the like only for a reply).
+    `more` are fields that the messages get besides (`time`, `agent`; `usage`, `model` and the like
+    only for a reply).
     """
     if type(raw) is not dict:
         count(skipped, "message: not an object")
         return []
     content = raw.get("content")
     plain = type(content) is str or content is None
-    if plain and raw.keys() <= _PLAIN and raw.get("function_call") is None:  # most messages: no detour
+    if (
+        plain and raw.keys() <= _PLAIN and raw.get("function_call") is None
+    ):  # most messages: no detour
         made = _plainly(raw, content, log, more)
         if made is not None:
             return [made]
@@ -79,7 +90,9 @@ _PLAIN = {
 """Fields of Chat Completions' plain messages, and some that their keepers put beside them."""
 
 
-def _plainly(raw: dict[str, Any], content: str | None, log: Log, more: dict[str, Any]) -> Message | None:
+def _plainly(
+    raw: dict[str, Any], content: str | None, log: ReaderLog, more: dict[str, Any]
+) -> Message | None:
     said = raw.get("role")
     parts: tuple[Part, ...] = (Text(content),) if content else ()
     if said == "assistant":
@@ -90,7 +103,11 @@ def _plainly(raw: dict[str, Any], content: str | None, log: Log, more: dict[str,
     if more:
         more = {k: v for k, v in more.items() if k in _ALL}
     if said == "tool":
-        called, tool, id_ = word(raw.get("tool_call_id")), word(raw.get("name")), log.new_id(raw.get("id"))
+        called, tool, id_ = (
+            word(raw.get("tool_call_id")),
+            word(raw.get("name")),
+            log.new_id(raw.get("id")),
+        )
         return Message(role="tool", id=id_, parts=parts, call_id=called, tool=tool, **more)
     if said in ("user", "system"):
         return Message(role=said, id=log.new_id(raw.get("id")), parts=parts, **more)
@@ -99,7 +116,11 @@ def _plainly(raw: dict[str, Any], content: str | None, log: Log, more: dict[str,
 
 def _plain_call(raw: dict[str, Any]) -> ToolCall:
     inner = raw.get("function")
-    if type(inner) is dict and type(name := inner.get("name")) is str and type(raw.get("id")) is str:
+    if (
+        type(inner) is dict
+        and type(name := inner.get("name")) is str
+        and type(raw.get("id")) is str
+    ):
         args, written = arguments(inner.get("arguments"))
         return ToolCall(raw["id"], name, args, written)
     return to_call(raw)
@@ -110,7 +131,9 @@ _ALL = {"time", "agent", "turn", "kind", "visible", "details"}
 
 
 def named(made: list[Message], asked: dict[str, str]) -> list[Message]:
-    """Return messages with the tool named in each result that names only its call; `asked` remembers the calls."""
+    """Return messages with the tool named in each result that names only its call; `asked`
+    remembers the calls.
+    """
     for i, m in enumerate(made):
         if m.role == "assistant":
             for p in m.parts:
@@ -121,7 +144,9 @@ def named(made: list[Message], asked: dict[str, str]) -> list[Message]:
     return made
 
 
-def _spoken(raw: dict[str, Any], log: Log, skipped: dict[str, int], more: dict[str, Any]) -> list[Message]:
+def _spoken(
+    raw: dict[str, Any], log: ReaderLog, skipped: dict[str, int], more: dict[str, Any]
+) -> list[Message]:
     said = text(raw.get("role")) or text(raw.get("type"))
     role = ROLES.get(said.lower())
     if role is None:
@@ -130,7 +155,9 @@ def _spoken(raw: dict[str, Any], log: Log, skipped: dict[str, int], more: dict[s
             return []
         role = "user"
     all_ = {k: v for k, v in more.items() if k in _ALL}
-    parts, results = to_parts(raw.get("parts") if raw.get("content") is None else raw.get("content"), skipped)
+    parts, results = to_parts(
+        raw.get("parts") if raw.get("content") is None else raw.get("content"), skipped
+    )
     out: list[Message] = []
     if role == "tool" and not results:
         return [_result(raw, parts, log, all_)]
@@ -161,7 +188,9 @@ def _spoken(raw: dict[str, Any], log: Log, skipped: dict[str, int], more: dict[s
 
 
 def _unwrapped(raw: dict[str, Any]) -> dict[str, Any]:
-    """LangChain's two wrappings taken off: `dumps` (lc, id, kwargs) and `messages_to_dict` (type, data)."""
+    """LangChain's two wrappings taken off: `dumps` (lc, id, kwargs) and `messages_to_dict` (type,
+    data).
+    """
     if "kwargs" in raw and type(raw.get("id")) is list:
         name = text(raw["id"][-1] if raw["id"] else "").removesuffix("Chunk")
         return {"role": _LANGCHAIN.get(name, name), **mapping(raw["kwargs"])}
@@ -170,7 +199,7 @@ def _unwrapped(raw: dict[str, Any]) -> dict[str, Any]:
     return raw
 
 
-def _item(raw: dict[str, Any], log: Log, more: dict[str, Any]) -> Message | None:
+def _item(raw: dict[str, Any], log: ReaderLog, more: dict[str, Any]) -> Message | None:
     """An item of the Responses API that is no message: a call, its output, reasoning."""
     kind = raw.get("type")
     if type(kind) is not str or "role" in raw:
@@ -182,17 +211,25 @@ def _item(raw: dict[str, Any], log: Log, more: dict[str, Any]) -> Message | None
     if kind in ("function_call_output", "custom_tool_call_output"):
         all_ = {k: v for k, v in more.items() if k in _ALL}
         given = raw.get("output")
-        parts = to_parts(given, {})[0] if type(given) is list and all(map(is_content, given)) else []
+        parts = (
+            to_parts(given, {})[0] if type(given) is list and all(map(is_content, given)) else []
+        )
         return _result(raw, parts or [Text(as_text(given))], log, all_)
     if kind == "reasoning" and "content" not in raw:
-        return Message(role="assistant", id=log.new_id(raw.get("id")), parts=(to_reasoning(raw),), **more)
+        return Message(
+            role="assistant", id=log.new_id(raw.get("id")), parts=(to_reasoning(raw),), **more
+        )
     return None
 
 
-def _result(raw: dict[str, Any], parts: list[Part], log: Log, all_: dict[str, Any]) -> Message:
+def _result(
+    raw: dict[str, Any], parts: list[Part], log: ReaderLog, all_: dict[str, Any]
+) -> Message:
     response = mapping(mapping(raw.get("functionResponse")).get("response"))
     inner = mapping(raw.get("functionResponse")) or raw
-    wrong = raw.get("is_error") is True or raw.get("isError") is True or raw.get("status") == "error"
+    wrong = (
+        raw.get("is_error") is True or raw.get("isError") is True or raw.get("status") == "error"
+    )
     return Message(
         role="tool",
         id=log.new_id(raw.get("id") if raw.get("role") else None),

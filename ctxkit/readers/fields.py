@@ -1,7 +1,8 @@
 """Fields of untrusted records, read tolerantly: each function takes anything and gives one type.
 
-A reader wraps each record in ``try: ... except DAMAGE``, demands what a record cannot do without, and takes the rest
-with the soft functions, so that a wrong type costs a field, a broken record costs a line, and the rest is kept.
+A reader takes each record under ``try: ... except DAMAGE`` (`damaged.each_line`, `each_of`),
+demands what a record cannot do without, and takes the rest with the soft functions, so that a
+wrong type costs a field, a broken record costs a line, and the rest is kept.
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-DAMAGE = (TypeError, KeyError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
+DAMAGE = (
+    TypeError,
+    KeyError,
+    ValueError,
+    AttributeError,
+    IndexError,
+    OverflowError,
+    RecursionError,
+)
 """What a damaged record can raise in a reader's hands; to be counted as a `Fault` with its line."""
 
 _T = TypeVar("_T")
@@ -76,7 +85,9 @@ def real(value: Any) -> float | None:
 
 
 def time(value: Any) -> float | None:
-    """Return seconds since 1970 (UTC) of an ISO text (no zone: UTC) or a number of seconds or milliseconds, or None."""
+    """Return seconds since 1970 (UTC) of an ISO text (no zone: UTC) or a number of seconds or
+    milliseconds, or None.
+    """
     if type(value) is str:
         try:
             stamp = datetime.fromisoformat(value)
@@ -89,7 +100,9 @@ def time(value: Any) -> float | None:
 
 
 def arguments(value: Any) -> tuple[dict[str, Any], str | None]:
-    """Return a tool call's arguments as (object, None), or ({}, the text as written) where they are no JSON object."""
+    """Return a tool call's arguments as (object, None), or ({}, the text as written) where they are
+    no JSON object.
+    """
     if type(value) is dict:
         return value, None
     if type(value) is str:

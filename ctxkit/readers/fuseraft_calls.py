@@ -1,4 +1,6 @@
-"""fuseraft's events told as calls: a reply for each response, sizes for what has no text, sub-agents apart."""
+"""fuseraft's events told as calls: a reply for each response, sizes for what has no text,
+sub-agents apart.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ctxkit.messages import Edit, Message, Part, Sized, Text, ToolCall, Usage
+from ctxkit.messages import Message, Part, Sized, Text, ToolCall, Usage
 from ctxkit.readers.fields import as_text, mapping, number, real, text, time, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.fuseraft_compactions import CompactedTurns
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
 from ctxkit.session import Session
 
@@ -18,9 +21,11 @@ _QUIET = {"compaction_start", "turn_start", "model_call", "session_end", "agent_
 
 
 class _Line:
-    """One agent's calls as they come: the log they go to, the context announced, the calls without an answer."""
+    """One agent's calls as they come: the log they go to, the context announced, the calls without
+    an answer.
+    """
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: ReaderLog) -> None:
         self.log = log
         self.context: dict[str, Any] = {}
         self.asked: float | None = None
@@ -53,7 +58,7 @@ class Teller:
 
     def __init__(self, id_: str) -> None:
         self.id = id_
-        self._log, self.skipped = Log(), dict[str, int]()
+        self._log, self.skipped = ReaderLog(), dict[str, int]()
         self._lines: dict[str, _Line] = {}
         self._below: dict[str, tuple[_Line, Session]] = {}
         """Sub-agents at work, by the name of their parent."""
@@ -62,8 +67,7 @@ class Teller:
         self._started: float | None = None
         self._model: str | None = None
         self._count = 0
-        self._known: dict[str, Message] = {}
-        self._seen = 0
+        self._cuts = CompactedTurns(self._log)
 
     def take(self, record: dict[str, Any]) -> None:
         """Write one event; one that is not known is counted."""
@@ -89,28 +93,49 @@ class Teller:
         self._start = payload
         self._model = word(payload.get("model")) or self._model
 
-    def _user_input(self, payload: dict[str, Any], when: float | None, turn: int | None, _: str) -> None:
+    def _user_input(
+        self, payload: dict[str, Any], when: float | None, turn: int | None, _: str
+    ) -> None:
         said = as_text(payload.get("content"))
-        self._log.add(Message(role="user", id=self._log.new_id(), parts=(Text(said),), time=when, turn=turn))
+        self._log.add(
+            Message(role="user", id=self._log.new_id(), parts=(Text(said),), time=when, turn=turn)
+        )
 
     def _inner_call_context(self, payload: dict[str, Any], _w: Any, _t: Any, agent: str) -> None:
         chars = mapping(payload.get("content_chars"))
-        told = {"est_tokens": number(payload.get("est_tokens")), **{f"{k}_chars": number(v) for k, v in chars.items()}}
+        told = {
+            "est_tokens": number(payload.get("est_tokens")),
+            **{f"{k}_chars": number(v) for k, v in chars.items()},
+        }
         told |= {f"{k}_messages": number(v) for k, v in mapping(payload.get("msg_counts")).items()}
         self._line(agent).context = {k[:60]: v for k, v in list(told.items())[:40] if v is not None}
 
-    def _model_response(self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str) -> None:
+    def _model_response(
+        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
+    ) -> None:
         given, output = number(payload.get("input_tokens")), number(payload.get("output_tokens"))
-        usage = None if given is None and output is None else Usage(input_tokens=given, output_tokens=output)
-        self._reply(payload, when, turn, agent, usage=usage, stop=word(payload.get("finish_reason")))
+        usage = (
+            None
+            if given is None and output is None
+            else Usage(input_tokens=given, output_tokens=output)
+        )
+        self._reply(
+            payload, when, turn, agent, usage=usage, stop=word(payload.get("finish_reason"))
+        )
 
-    def _model_error(self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str) -> None:
+    def _model_error(
+        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
+    ) -> None:
         said = (text(payload.get("error")) or text(payload.get("message")))[:2000]
-        self._reply(payload, when, turn, agent, stop="error", is_error=True, error=said or "the call failed")
+        self._reply(
+            payload, when, turn, agent, stop="error", is_error=True, error=said or "the call failed"
+        )
 
     _model_timeout = _model_error
 
-    def _reply(self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str, **more: Any) -> None:
+    def _reply(
+        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str, **more: Any
+    ) -> None:
         line = self._line(agent)
         line.close()
         took = when - line.asked if when and line.asked and when >= line.asked else None
@@ -134,14 +159,20 @@ class Teller:
         args = payload.get("args", payload.get("arg"))
         given = args if type(args) is dict else {}
         self._count += 1
-        call = ToolCall(f"call-{self._count}", name, given, None if given or args is None else as_text(args))
+        call = ToolCall(
+            f"call-{self._count}", name, given, None if given or args is None else as_text(args)
+        )
         if line.reply is None:  # a log without calls: the tools stand for a turn
-            made = Message(role="assistant", id=line.log.new_id(), agent=agent or None, turn=turn, kind="turn")
+            made = Message(
+                role="assistant", id=line.log.new_id(), agent=agent or None, turn=turn, kind="turn"
+            )
             line.reply = line.log.add(made)
         line.open = [*line.open[-_OPEN:], call]
         line.extend(call)
 
-    def _tool_result(self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str) -> None:
+    def _tool_result(
+        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
+    ) -> None:
         line = self._line(agent)
         name = text(payload.get("tool_name")) or text(payload.get("tool"))
         call = next((c for c in line.open if c.name == name), None)
@@ -169,8 +200,12 @@ class Teller:
         if said:
             self._line(agent).extend(Text(said))
 
-    def _turn_end(self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str) -> None:
-        """The sums of a turn: usage where the log has no calls, else what only the sums know (the cache)."""
+    def _turn_end(
+        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
+    ) -> None:
+        """The sums of a turn: usage where the log has no calls, else what only the sums know (the
+        cache).
+        """
         line = self._line(agent)
         cached = number(payload.get("cached_input_tokens"))
         if line.calls:
@@ -193,90 +228,86 @@ class Teller:
         usage = Usage(input_tokens=fresh, cache_read_tokens=cached, output_tokens=output)
         took = real(payload.get("elapsed_ms"))
         entry = None if line.reply is None else line.log.entries[line.reply]
-        if line.reply is not None and isinstance(entry, Message) and entry.kind == "turn" and entry.usage is None:
+        if (
+            line.reply is not None
+            and isinstance(entry, Message)
+            and entry.kind == "turn"
+            and entry.usage is None
+        ):
             line.close(usage=usage, time=when)
         else:
             made = Message(
-                role="assistant", id=line.log.new_id(), agent=agent or None, turn=turn, time=when, kind="turn"
+                role="assistant",
+                id=line.log.new_id(),
+                agent=agent or None,
+                turn=turn,
+                time=when,
+                kind="turn",
             )
-            line.log.add(replace(made, usage=usage, model=self._model, latency=None if took is None else took / 1000))
+            line.log.add(
+                replace(
+                    made,
+                    usage=usage,
+                    model=self._model,
+                    latency=None if took is None else took / 1000,
+                )
+            )
         line.reply = None
 
-    def _agent_end(self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str) -> None:
+    def _agent_end(
+        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
+    ) -> None:
         if not self._line(agent).calls:
             self._whole_turn(self._line(agent), payload, when, turn, agent)
 
-    # -- compactions and sub-agents ------------------------------------------------------------------------------------
+    # -- compactions and sub-agents
+    # ------------------------------------------------------------------------------------
 
-    def _compaction(self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str) -> None:
-        before, after = number(payload.get("before_tokens")), number(payload.get("after_tokens"))
-        retained = number(payload.get("turns_retained"))
-        is_window = payload.get("mode") == "window"
-        kept = self._last_turns(retained) if retained is not None and self._log.may_edit() else set[str]()
-        size = Sized("summary", tokens=after if retained is None else None)
-        summary = Message(role="summary", id=self._log.new_id(), parts=(size,), time=when, turn=turn)
-        edit = Edit(
-            kind="dropped" if is_window else "summarised",
-            id=self._log.new_id(),
-            inserted=() if is_window else (summary,),
-            reason=as_text(payload.get("focus"))[:200],
-            trigger=word(payload.get("source")) or word(payload.get("reason")),
-            method=word(payload.get("mode")) or "compaction",
-            agent=agent or None,
-            time=when,
-            tokens_before=before,
-            tokens_after=after,
-            details={"targets": "derived from the number of turns retained"} if retained is not None else {},
-        )
-        self._log.compact(edit, kept)
+    def _compaction(
+        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
+    ) -> None:
+        self._cuts.by_turns(payload, when, turn, agent)
 
-    def _compaction_end(self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str) -> None:
-        """A compaction as a live session of this kit tells it: what it left is not said, only how large it is."""
-        if payload.get("outcome") != "compacted":
-            count(self.skipped, f"compaction: {word(payload.get('outcome')) or 'without an outcome'}")
-            return
-        before, after = number(payload.get("tokens_before")), number(payload.get("tokens_after"))
-        size = Sized("summary", tokens=after)
-        rest = Message(role="summary", id=self._log.new_id(), parts=(size,), time=when, turn=turn)
-        counts = {"messages_before": number(payload.get("before")), "messages_after": number(payload.get("after"))}
-        edit = Edit(
-            kind="summarised",
-            id=self._log.new_id(),
-            inserted=(rest,),
-            reason="what stayed is not in the log, only its size",
-            trigger=word(payload.get("trigger")),
-            method="compaction",
-            agent=agent or None,
-            time=when,
-            tokens_before=before,
-            tokens_after=after,
-            details={k: n for k, n in counts.items() if n is not None},
-        )
-        self._log.compact(edit, ())
+    def _compaction_end(
+        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
+    ) -> None:
+        if payload.get("outcome") == "compacted":
+            self._cuts.by_size(payload, when, turn, agent)
+        else:
+            count(
+                self.skipped, f"compaction: {word(payload.get('outcome')) or 'without an outcome'}"
+            )
 
-    def _last_turns(self, n: int) -> set[str]:
-        for e in self._log.entries[self._seen :]:
-            if isinstance(e, Message):
-                self._known[e.id] = e
-        self._seen = len(self._log.entries)
-        found = [m for i in self._log.shown if (m := self._known.get(i)) is not None]
-        turns = list(dict.fromkeys(m.turn for m in found if m.turn is not None))
-        last = set(turns[max(len(turns) - n, 0) :])
-        return {m.id for m in found if m.turn in last or m.role == "system"}
-
-    def _sub_agent_start(self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str) -> None:
+    def _sub_agent_start(
+        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
+    ) -> None:
         if agent in self._below:  # its end is missing
             self._close(agent)
-        log = Log()
+        log = ReaderLog()
         id_ = f"{self.id}/{len(self._children) + len(self._below)}"
         name = text(payload.get("mode")) or "subagent"
         log.add(
-            Message(role="user", id=log.new_id(), parts=(Text(as_text(payload.get("query"))),), time=when, turn=turn)
+            Message(
+                role="user",
+                id=log.new_id(),
+                parts=(Text(as_text(payload.get("query"))),),
+                time=when,
+                turn=turn,
+            )
         )
-        child = Session(id=id_, format="fuseraft-events", product="fuseraft", agent=name, parent=self.id, started=when)
+        child = Session(
+            id=id_,
+            format="fuseraft-events",
+            product="fuseraft",
+            agent=name,
+            parent=self.id,
+            started=when,
+        )
         self._below[agent] = (_Line(log), child)
 
-    def _sub_agent_tool_call(self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str) -> None:
+    def _sub_agent_tool_call(
+        self, payload: dict[str, Any], when: float | None, turn: int | None, agent: str
+    ) -> None:
         self._tool_call(payload, when, turn, agent)
 
     def _sub_agent_end(self, payload: dict[str, Any], _w: Any, _t: Any, agent: str) -> None:
@@ -290,8 +321,12 @@ class Teller:
             return
         line, child = self._below.pop(agent)
         line.close()
-        own = tuple(replace(e, agent=None) if isinstance(e, Message) else e for e in line.log.entries)
-        self._children.append(replace(child, log=own, details={"outcome": outcome} if outcome else {}))
+        own = tuple(
+            replace(e, agent=None) if isinstance(e, Message) else e for e in line.log.entries
+        )
+        self._children.append(
+            replace(child, log=own, details={"outcome": outcome} if outcome else {})
+        )
 
     def session(self, beside: dict[str, Any]) -> Session:
         """Return the session as far as it was told, with what the files beside it say."""

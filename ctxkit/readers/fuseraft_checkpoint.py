@@ -1,4 +1,6 @@
-"""fuseraft's checkpoints: of a run (`SESSION.json`, a message a turn) and of the REPL (`repl-ID.json`, in full)."""
+"""fuseraft's checkpoints: of a run (`SESSION.json`, a message a turn) and of the REPL
+(`repl-ID.json`, in full).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from ctxkit.messages import Fault, Image, Message, Part, Text, ToolCall
 from ctxkit.readers.dialects import ROLES
 from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, text, time, why, word
 from ctxkit.readers.fuseraft_files import companions, write_turn
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
 from ctxkit.session import Session
 
@@ -16,8 +18,14 @@ if TYPE_CHECKING:
     from ctxkit.readers.source import Source
 
 NAME = "fuseraft-checkpoint"
-CAN = "text, calls (REPL: with results), summaries; usage per turn, agents and times (run only); files beside it"
-CANNOT = "single calls of a run, what its tools answered, cache; usage of a REPL session; what stood before a summary"
+CAN = (
+    "text, calls (REPL: with results), summaries; usage per turn, agents and times (run only);"
+    " files beside it"
+)
+CANNOT = (
+    "single calls of a run, what its tools answered, cache; usage of a REPL session; what stood"
+    " before a summary"
+)
 
 
 def sniff(source: Source) -> bool:
@@ -31,7 +39,7 @@ def sniff(source: Source) -> bool:
 def read(source: Source) -> list[Session]:
     """Return the one session of the file."""
     document = mapping(source.document)
-    log, faults, skipped = Log(), list[Fault](), dict[str, int]()
+    log, faults, skipped = ReaderLog(), list[Fault](), dict[str, int]()
     is_repl = type(document.get("History")) is list
     names: dict[str, str] = {}
     for n, raw in enumerate(items(document.get("History" if is_repl else "Messages"))):
@@ -43,7 +51,10 @@ def read(source: Source) -> list[Session]:
         except DAMAGE as e:
             faults.append(Fault(0, f"message {n}: {why(e)}"))
     id_ = text(document.get("SessionId")) or source.path.stem
-    told = {"state": word(document.get("CurrentStateName")), "config": word(document.get("ConfigPath"))}
+    told = {
+        "state": word(document.get("CurrentStateName")),
+        "config": word(document.get("ConfigPath")),
+    }
     if type(document.get("IsComplete")) is bool:
         told["complete"] = document["IsComplete"]
     return [
@@ -58,7 +69,10 @@ def read(source: Source) -> list[Session]:
             log=tuple(log.entries),
             skipped=skipped,
             faults=tuple(faults),
-            details={**{k: v for k, v in told.items() if v is not None}, **companions(source.path.parent, id_)},
+            details={
+                **{k: v for k, v in told.items() if v is not None},
+                **companions(source.path.parent, id_),
+            },
         )
     ]
 
@@ -75,13 +89,19 @@ def _turn(raw: dict[str, Any]) -> dict[str, Any]:
         "output_tokens": usage.get("OutputTokens"),
         "is_compaction_summary": raw.get("IsCompactionSummary"),
         "tool_calls": [
-            {"name": c.get("Name"), "args_summary": c.get("ArgsSummary"), "succeeded": c.get("Succeeded")}
+            {
+                "name": c.get("Name"),
+                "args_summary": c.get("ArgsSummary"),
+                "succeeded": c.get("Succeeded"),
+            }
             for c in map(mapping, items(raw.get("ToolCalls")))
         ],
     }
 
 
-def _repl(raw: dict[str, Any], log: Log, skipped: dict[str, int], names: dict[str, str]) -> None:
+def _repl(
+    raw: dict[str, Any], log: ReaderLog, skipped: dict[str, int], names: dict[str, str]
+) -> None:
     role = ROLES.get(text(raw.get("Role")).lower())
     if role is None:
         count(skipped, "message: " + (text(raw.get("Role")) or "no role"))
@@ -94,13 +114,17 @@ def _repl(raw: dict[str, Any], log: Log, skipped: dict[str, int], names: dict[st
             parts.append(Text(text(content.get("Text"))))
         elif kind == "function_call":
             args, written = arguments(content.get("ArgumentsJson"))
-            call = ToolCall(text(content.get("CallId")), text(content.get("FunctionName")), args, written)
+            call = ToolCall(
+                text(content.get("CallId")), text(content.get("FunctionName")), args, written
+            )
             names[call.id] = call.name
             parts.append(call)
         elif kind == "function_result":
             results.append(content)
         elif kind == "image":
-            parts.append(Image(text(content.get("MediaType")) or "image/png", text(content.get("Data"))))
+            parts.append(
+                Image(text(content.get("MediaType")) or "image/png", text(content.get("Data")))
+            )
         else:
             count(skipped, f"content: {text(kind) or 'no type'}")
     for content in results:
@@ -108,6 +132,10 @@ def _repl(raw: dict[str, Any], log: Log, skipped: dict[str, int], names: dict[st
         said = as_text(content.get("ResultJson"))
         tool = word(content.get("FunctionName")) or names.get(called)
         answer = (Text(said),) if said else ()
-        log.add(Message(role="tool", id=log.new_id(), parts=answer, tool=tool, call_id=called or None))
+        log.add(
+            Message(role="tool", id=log.new_id(), parts=answer, tool=tool, call_id=called or None)
+        )
     if parts or not results:
-        log.add(Message(role="user" if role == "tool" else role, id=log.new_id(), parts=tuple(parts)))
+        log.add(
+            Message(role="user" if role == "tool" else role, id=log.new_id(), parts=tuple(parts))
+        )

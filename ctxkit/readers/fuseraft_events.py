@@ -1,4 +1,6 @@
-"""fuseraft's event logs: the sizes of every call, its bill, compactions; a sub-agent's calls as their own session."""
+"""fuseraft's event logs: the sizes of every call, its bill, compactions; a sub-agent's calls as
+their own session.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +22,24 @@ if TYPE_CHECKING:
 
 NAME = "fuseraft-events"
 ALIASES = ("fuseraft-repl",)
-CAN = "usage and occupancy per call, sizes by kind, requests, answers, tools with sizes, compactions, agents, subagents"
+CAN = (
+    "usage and occupancy per call, sizes by kind, requests, answers, tools with sizes, compactions,"
+    " agents, subagents"
+)
 CANNOT = "what tools answered (sizes only), cache per call (per turn only), system prompt, money"
 
 
 def sniff(source: Source) -> bool:
     """Say whether the first lines are events: a time, a type and a payload."""
-    return any(type(r.get("event_type")) is str and ("ts" in r or "session" in r) for r in source.head[:3])
+    return any(
+        type(r.get("event_type")) is str and ("ts" in r or "session" in r) for r in source.head[:3]
+    )
 
 
 def read(source: Source) -> list[Session]:
-    """Return one session for each id in the file (older versions write all of a project's into one)."""
+    """Return one session for each id in the file (older versions write all of a project's into
+    one).
+    """
     tellers: dict[str, Teller] = {}
     faults = list(source.faults)
     for line, record in source.records:
@@ -47,18 +56,33 @@ def read(source: Source) -> list[Session]:
 
 
 def sniff_folder(path: Path) -> bool:
-    """Say whether a folder is a session: its `events.jsonl` is an event log of one session's folder."""
+    """Say whether a folder is a session: its `events.jsonl` is an event log of one session's
+    folder.
+    """
     file = path / "events.jsonl"
     try:
-        return file.is_file() and any((path / name).exists() for name in _BESIDE) and sniff(Source(file))
+        return (
+            file.is_file()
+            and any((path / name).exists() for name in _BESIDE)
+            and sniff(Source(file))
+        )
     except (OSError, ReadError):
         return False
 
 
 def read_folder(path: Path) -> list[Session]:
-    """Return the sessions of the folder's `events.jsonl`, with what the files beside it say in `details`."""
+    """Return the sessions of the folder's `events.jsonl`, with what the files beside it say in
+    `details`.
+    """
     return read(Source(path / "events.jsonl"))
 
 
-_BESIDE = {"ctx_snapshots.jsonl", "intents.json", "evidence.json", "tool-results", "context_summary.md", "ctx_viz.html"}
+_BESIDE = {
+    "ctx_snapshots.jsonl",
+    "intents.json",
+    "evidence.json",
+    "tool-results",
+    "context_summary.md",
+    "ctx_viz.html",
+}
 """What stands beside the events of one session: without any, a folder may hold other logs too."""

@@ -1,4 +1,6 @@
-"""What fuseraft's readers share: a message that stands for a whole turn, and the JSON files beside a session."""
+"""What fuseraft's readers share: a message that stands for a whole turn, and the JSON files beside
+a session.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from ctxkit.readers.source import Source
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ctxkit.readers.logs import Log
+    from ctxkit.readers.logs import ReaderLog
 
 _MOST = 2_000
 """Entries of one companion file that are kept."""
@@ -20,11 +22,21 @@ _BYTES = 64 << 20
 _FIELDS = {
     "intents": ("Agent", "TurnIndex", "Status", "ErrorMessage", "Timestamp"),
     "changes": ("Agent", "TurnIndex", "FilesWritten", "FilesDeleted", "Timestamp"),
-    "evidence": ("Id", "NodeType", "Agent", "Turn", "Path", "Command", "ExitCode", "Status", "Timestamp"),
+    "evidence": (
+        "Id",
+        "NodeType",
+        "Agent",
+        "Turn",
+        "Path",
+        "Command",
+        "ExitCode",
+        "Status",
+        "Timestamp",
+    ),
 }
 
 
-def write_turn(log: Log, turn: dict[str, Any]) -> None:
+def write_turn(log: ReaderLog, turn: dict[str, Any]) -> None:
     """Write one message of a checkpoint or a post-mortem: a turn's usage is summed over its calls.
 
     The keys are those of `turns.jsonl`; a checkpoint's are turned into them by its reader.
@@ -35,7 +47,15 @@ def write_turn(log: Log, turn: dict[str, Any]) -> None:
     parts: list[Part] = [Text(said)] if said else []
     if turn.get("is_compaction_summary") is True:
         summary = Message(role="summary", id=id_, parts=tuple(parts), time=when, turn=index)
-        log.add(Edit(kind="summarised", id=log.new_id(), inserted=(summary,), time=when, method="compaction"))
+        log.add(
+            Edit(
+                kind="summarised",
+                id=log.new_id(),
+                inserted=(summary,),
+                time=when,
+                method="compaction",
+            )
+        )
         return
     if turn.get("role") != "assistant":
         role: Role = "system" if turn.get("role") == "system" else "user"
@@ -44,10 +64,23 @@ def write_turn(log: Log, turn: dict[str, Any]) -> None:
     given, output = number(turn.get("input_tokens")), number(turn.get("output_tokens"))
     calls = [mapping(c) for c in items(turn.get("tool_calls"))]
     asked = [_call(c, f"{id_}-{n}") for n, c in enumerate(calls)]
-    usage = None if given is None and output is None else Usage(input_tokens=given, output_tokens=output)
+    usage = (
+        None
+        if given is None and output is None
+        else Usage(input_tokens=given, output_tokens=output)
+    )
     reply = (*parts, *asked)
     log.add(
-        Message(role="assistant", id=id_, parts=reply, agent=agent, turn=index, time=when, kind="turn", usage=usage)
+        Message(
+            role="assistant",
+            id=id_,
+            parts=reply,
+            agent=agent,
+            turn=index,
+            time=when,
+            kind="turn",
+            usage=usage,
+        )
     )
     for raw, call in zip(calls, asked, strict=True):
         wrong = raw.get("succeeded") is False
@@ -71,7 +104,9 @@ def _call(raw: dict[str, Any], id_: str) -> ToolCall:
 
 
 def companions(folder: Path, session: str) -> dict[str, Any]:
-    """Return what `intents.json`, `changes.json` and `evidence.json` in a folder say of a session, in short."""
+    """Return what `intents.json`, `changes.json` and `evidence.json` in a folder say of a session,
+    in short.
+    """
     out: dict[str, Any] = {}
     for name, keys in _FIELDS.items():
         entries = _entries(folder / f"{name}.json", "Nodes" if name == "evidence" else "Entries")
@@ -102,5 +137,7 @@ def _short(entry: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
             short["TargetPath"] = operation["TargetPath"]
     commands = [mapping(c) for c in items(entry.get("CommandsRun"))]
     if commands:
-        short["CommandsRun"] = [{k: c[k] for k in ("Command", "succeeded") if k in c} for c in commands[:50]]
+        short["CommandsRun"] = [
+            {k: c[k] for k in ("Command", "succeeded") if k in c} for c in commands[:50]
+        ]
     return short

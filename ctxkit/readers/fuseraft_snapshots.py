@@ -1,4 +1,6 @@
-"""fuseraft's context snapshots: one line a turn and agent, with what the turn was billed; compactions as marks."""
+"""fuseraft's context snapshots: one line a turn and agent, with what the turn was billed;
+compactions as marks.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from msgspec.structs import replace
 from ctxkit.errors import ReadError
 from ctxkit.messages import Edit, Fault, Message, Usage
 from ctxkit.readers.fields import DAMAGE, number, text, time, why, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
@@ -33,9 +35,9 @@ def sniff(source: Source) -> bool:
 def read(source: Source) -> list[Session]:
     """Read the sessions of a log, in order of appearance.
 
-    A row is a reply of kind `turn`: its usage is the sum over the turn's calls, what was billed and not what the
-    context held. `details` bears the recorded running sum and the thresholds, and `resumed` where the sum of an agent
-    fell without a mark: the process was started again.
+    A row is a reply of kind `turn`: its usage is the sum over the turn's calls, what was billed and
+    not what the context held. `details` bears the recorded running sum and the thresholds, and
+    `resumed` where the sum of an agent fell without a mark: the process was started again.
     """
     logs: dict[str, _Rows] = {}
     faults = list(source.faults)
@@ -50,7 +52,9 @@ def read(source: Source) -> list[Session]:
             faults.append(Fault(line, why(e)))
     sessions = [rows.session() for rows in logs.values() if rows.log.entries]
     if not sessions:
-        raise ReadError("expected rows with agent, turn and turn_input_tokens; found none.", source.path)
+        raise ReadError(
+            "expected rows with agent, turn and turn_input_tokens; found none.", source.path
+        )
     if faults:
         sessions[0] = replace(sessions[0], faults=tuple(sorted(faults, key=lambda f: f.line)))
     return sessions
@@ -61,7 +65,7 @@ class _Rows:
 
     def __init__(self, own: str) -> None:
         self.own = own
-        self.log = Log()
+        self.log = ReaderLog()
         self.skipped: Counter[str] = Counter()
         self.sums: dict[str, int] = {}
         self.started: float | None = None
@@ -71,8 +75,12 @@ class _Rows:
         agent, when = word(record.get("agent")), time(record.get("ts"))
         turn, spent = number(record.get("turn")), number(record.get("turn_input_tokens"))
         if agent is None or turn is None or spent is None:
-            missing = next(k for k, v in zip(_NEEDED[1:], (agent, turn, spent), strict=True) if v is None)
-            raise ValueError(f"expected {missing!r} to be {'text' if missing == 'agent' else 'a count'}")
+            missing = next(
+                k for k, v in zip(_NEEDED[1:], (agent, turn, spent), strict=True) if v is None
+            )
+            raise ValueError(
+                f"expected {missing!r} to be {'text' if missing == 'agent' else 'a count'}"
+            )
         self.started = when if self.started is None else self.started
         if record.get("compaction_occurred") is True:
             self.sums.clear()
@@ -93,8 +101,12 @@ class _Rows:
             return
         self._turn(record, agent, turn, spent, when)
 
-    def _turn(self, record: dict[str, Any], agent: str, turn: int, spent: int, when: float | None) -> None:
-        details: dict[str, Any] = {k: n for k in _SETTINGS if (n := number(record.get(k))) is not None}
+    def _turn(
+        self, record: dict[str, Any], agent: str, turn: int, spent: int, when: float | None
+    ) -> None:
+        details: dict[str, Any] = {
+            k: n for k in _SETTINGS if (n := number(record.get(k))) is not None
+        }
         running, name = details.get("cumulative_input_tokens"), agent.lower()
         if running is not None:
             if running < self.sums.get(name, 0):
@@ -108,7 +120,9 @@ class _Rows:
                 agent=agent,
                 turn=turn,
                 time=when,
-                usage=Usage(input_tokens=spent, output_tokens=number(record.get("turn_output_tokens"))),
+                usage=Usage(
+                    input_tokens=spent, output_tokens=number(record.get("turn_output_tokens"))
+                ),
                 details=details,
             )
         )

@@ -1,4 +1,6 @@
-"""fuseraft's post-mortem of a session: `turns.jsonl`, one line a message, with the manifest beside it."""
+"""fuseraft's post-mortem of a session: `turns.jsonl`, one line a message, with the manifest beside
+it.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,10 @@ from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault
-from ctxkit.readers.fields import DAMAGE, mapping, real, text, time, why, word
+from ctxkit.readers.damaged import each_line
+from ctxkit.readers.fields import mapping, real, text, time, word
 from ctxkit.readers.fuseraft_files import companions, write_turn
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.source import Source
 from ctxkit.session import Session
 
@@ -19,23 +22,36 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = "fuseraft-turns"
-CAN = "text, calls (arguments in short, whether they succeeded), usage per turn, agents, times, summaries"
-CANNOT = "single calls, what tools answered, cache, model, system prompt; what stood before a summary"
+CAN = (
+    "text, calls (arguments in short, whether they succeeded), usage per turn, agents, times,"
+    " summaries"
+)
+CANNOT = (
+    "single calls, what tools answered, cache, model, system prompt; what stood before a summary"
+)
 
 
 def sniff(source: Source) -> bool:
     """Say whether the first line is a message of a post-mortem."""
     first = source.head[0] if source.head else {}
-    return {"session", "turn", "role", "content"} <= first.keys() and "agent" in first and "ts" in first
+    return (
+        {"session", "turn", "role", "content"} <= first.keys()
+        and "agent" in first
+        and "ts" in first
+    )
 
 
 def read(source: Source) -> list[Session]:
-    """Return one session for each id in the file, with what the files beside it say in `details`."""
+    """Return one session for each id in the file, with what the files beside it say in
+    `details`.
+    """
     groups: dict[str, list[tuple[int, dict[str, Any]]]] = {}
     faults = list(source.faults)
     for line, record in source.records:
         if "role" in record:
-            groups.setdefault(text(record.get("session")) or source.path.stem, []).append((line, record))
+            groups.setdefault(text(record.get("session")) or source.path.stem, []).append(
+                (line, record)
+            )
         else:
             faults.append(Fault(line, "expected a message with a 'role'"))
     out = [_session(id_, records, source.path.parent) for id_, records in groups.items()]
@@ -59,16 +75,19 @@ def read_folder(path: Path) -> list[Session]:
 
 
 def _session(id_: str, records: Sequence[tuple[int, dict[str, Any]]], folder: Path) -> Session:
-    log, faults = Log(), list[Fault]()
-    for line, record in records:
-        try:
-            write_turn(log, record)
-        except DAMAGE as e:
-            faults.append(Fault(line, why(e)))
-    manifest = mapping(Source(folder / "manifest.json").document) if (folder / "manifest.json").is_file() else {}
+    log, faults = ReaderLog(), list[Fault]()
+    each_line(records, lambda record: write_turn(log, record), faults)
+    manifest = (
+        mapping(Source(folder / "manifest.json").document)
+        if (folder / "manifest.json").is_file()
+        else {}
+    )
     told: dict[str, Any] = {}
     if text(manifest.get("session")) == id_:
-        told = {"error": word(manifest.get("error_message")), "seconds": real(manifest.get("elapsed_seconds"))}
+        told = {
+            "error": word(manifest.get("error_message")),
+            "seconds": real(manifest.get("elapsed_seconds")),
+        }
         if type(manifest.get("succeeded")) is bool:
             told["succeeded"] = manifest["succeeded"]
     return Session(

@@ -1,4 +1,6 @@
-"""Gemini CLI: recorded chats (one object, or lines with `$set` and `$rewindTo`) and saved API contents."""
+"""Gemini CLI: recorded chats (one object, or lines with `$set` and `$rewindTo`) and saved API
+contents.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,21 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Message, Part, Text, Thinking, ToolCall, Usage
+from ctxkit.readers.damaged import each_line
 from ctxkit.readers.dialects import to_messages
-from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, number, text, time, why, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.fields import (
+    DAMAGE,
+    arguments,
+    as_text,
+    items,
+    mapping,
+    number,
+    text,
+    time,
+    why,
+    word,
+)
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count, to_parts
 from ctxkit.readers.usages import to_schemas
 from ctxkit.session import Session
@@ -19,8 +33,14 @@ if TYPE_CHECKING:
 
 NAME = "gemini-cli"
 ALIASES = ("gemini",)
-CAN = "text, thoughts, calls with results, usage per call (cache reads), times; rewinds as branches; saved contents"
-CANNOT = "system prompt, tool schemas; compressions of recorded chats (only saved contents show their snapshot)"
+CAN = (
+    "text, thoughts, calls with results, usage per call (cache reads), times; rewinds as branches;"
+    " saved contents"
+)
+CANNOT = (
+    "system prompt, tool schemas; compressions of recorded chats (only saved contents show their"
+    " snapshot)"
+)
 BLIND = ("compactions",)
 TRAITS = (("all", "compressions of recorded chats show as unmarked falls alone"),)
 """By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
@@ -34,12 +54,17 @@ def sniff(source: Source) -> bool:
     if _contents(document):
         return True
     for record in source.head[:1]:
-        if "sessionId" in record and ("projectHash" in record or record.get("kind") in ("main", "subagent")):
+        if "sessionId" in record and (
+            "projectHash" in record or record.get("kind") in ("main", "subagent")
+        ):
             return True
         kinds = {text(mapping(m).get("type")) for m in items(record.get("messages"))[:8]}
         if "sessionId" in record and "gemini" in kinds:
             return True
-    return any(r.get("type") == "gemini" and {"id", "content", "timestamp"} <= r.keys() for r in source.head[:4])
+    return any(
+        r.get("type") == "gemini" and {"id", "content", "timestamp"} <= r.keys()
+        for r in source.head[:4]
+    )
 
 
 def read(source: Source) -> list[Session]:
@@ -49,12 +74,8 @@ def read(source: Source) -> list[Session]:
         return [_saved(source, contents)]
     lines = _Lines()
     faults = list(source.faults)
-    for line, record in source.records:
-        try:
-            lines.take(record)
-        except DAMAGE as e:
-            faults.append(Fault(line, why(e)))
-    log, skipped = Log(), lines.skipped
+    each_line(source.records, lines.take, faults)
+    log, skipped = ReaderLog(), lines.skipped
     last: dict[int, int] = {-1: -1}
     for i, (raw, parent) in enumerate(lines.nodes):
         try:
@@ -67,7 +88,13 @@ def read(source: Source) -> list[Session]:
     return [_session(source, lines.fields, log, skipped, faults)]
 
 
-def _session(source: Source, fields: dict[str, Any], log: Log, skipped: dict[str, int], faults: list[Fault]) -> Session:
+def _session(
+    source: Source,
+    fields: dict[str, Any],
+    log: ReaderLog,
+    skipped: dict[str, int],
+    faults: list[Fault],
+) -> Session:
     parents, leaf = log.tree()
     return Session(
         id=text(fields.get("sessionId")) or source.path.stem,
@@ -86,7 +113,9 @@ def _session(source: Source, fields: dict[str, Any], log: Log, skipped: dict[str
 
 
 class _Lines:
-    """The records as a tree: `$rewindTo` and `$set.messages` begin a branch, a repeated id amends its message."""
+    """The records as a tree: `$rewindTo` and `$set.messages` begin a branch, a repeated id amends
+    its message.
+    """
 
     def __init__(self) -> None:
         self.fields: dict[str, Any] = {}
@@ -154,12 +183,17 @@ class _Lines:
         self._by_id.pop("", None)
 
 
-def _write(raw: dict[str, Any], log: Log, skipped: dict[str, int]) -> None:
+def _write(raw: dict[str, Any], log: ReaderLog, skipped: dict[str, int]) -> None:
     kind, when = text(raw.get("type")), time(raw.get("timestamp"))
     parts, _ = to_parts(raw.get("content"), skipped)
     if kind in _TOLD:
         told = Message(
-            role="system", id=log.new_id(raw.get("id")), parts=tuple(parts), time=when, kind=kind, visible=False
+            role="system",
+            id=log.new_id(raw.get("id")),
+            parts=tuple(parts),
+            time=when,
+            kind=kind,
+            visible=False,
         )
         log.add(told)
     elif kind not in _SPOKEN:
@@ -185,7 +219,9 @@ def _write(raw: dict[str, Any], log: Log, skipped: dict[str, int]) -> None:
 
 
 def _thought(raw: dict[str, Any]) -> Thinking:
-    return Thinking("\n".join(t for t in (text(raw.get("subject")), text(raw.get("description"))) if t))
+    return Thinking(
+        "\n".join(t for t in (text(raw.get("subject")), text(raw.get("description"))) if t)
+    )
 
 
 def _call(raw: dict[str, Any]) -> ToolCall:
@@ -193,13 +229,15 @@ def _call(raw: dict[str, Any]) -> ToolCall:
     return ToolCall(text(raw.get("id")), text(raw.get("name")), args, written)
 
 
-def _result(raw: dict[str, Any], log: Log) -> Message:
+def _result(raw: dict[str, Any], log: ReaderLog) -> Message:
     said, wrong = [], raw.get("status") in ("error", "cancelled")
     result = raw.get("result")
     for part in [{"text": result}] if type(result) is str else items(result):
         response = mapping(mapping(mapping(part).get("functionResponse")).get("response"))
         wrong = wrong or "error" in response
-        said.append(as_text(response.get("output", response.get("error", mapping(part).get("text")))))
+        said.append(
+            as_text(response.get("output", response.get("error", mapping(part).get("text"))))
+        )
     return Message(
         role="tool",
         id=log.new_id(),
@@ -214,31 +252,48 @@ def _result(raw: dict[str, Any], log: Log) -> Message:
 
 
 def _usage(raw: Any) -> Usage | None:
-    """Tokens of a call: `input` holds the cached ones, `output` leaves out the thoughts; `tool` is prompt as well."""
+    """Tokens of a call: `input` holds the cached ones, `output` leaves out the thoughts; `tool` is
+    prompt as well.
+    """
     raw = mapping(raw)
     if not raw:
         return None
-    whole, cached, thoughts = number(raw.get("input")), number(raw.get("cached")), number(raw.get("thoughts"))
+    whole, cached, thoughts = (
+        number(raw.get("input")),
+        number(raw.get("cached")),
+        number(raw.get("thoughts")),
+    )
     output = number(raw.get("output"))
-    fresh = None if whole is None else max(whole - (cached or 0), 0) + (number(raw.get("tool")) or 0)
+    fresh = (
+        None if whole is None else max(whole - (cached or 0), 0) + (number(raw.get("tool")) or 0)
+    )
     out = None if output is None else output + (thoughts or 0)
-    return Usage(input_tokens=fresh, cache_read_tokens=cached, output_tokens=out, reasoning_tokens=thoughts)
+    return Usage(
+        input_tokens=fresh, cache_read_tokens=cached, output_tokens=out, reasoning_tokens=thoughts
+    )
 
 
-# -- saved API contents ------------------------------------------------------------------------------------------------
+# -- saved API contents
+# ------------------------------------------------------------------------------------------------
 
 
 def _contents(document: Any) -> list[Any]:
-    """The list of contents where the document is one, or holds it (a request, a checkpoint), else nothing."""
+    """The list of contents where the document is one, or holds it (a request, a checkpoint), else
+    nothing.
+    """
     if type(document) is dict:
-        document = next((document[k] for k in ("contents", "clientHistory", "history") if k in document), None)
+        document = next(
+            (document[k] for k in ("contents", "clientHistory", "history") if k in document), None
+        )
     found = items(document)
     first = mapping(found[0]) if found else {}
-    return found if first.get("role") in ("user", "model") and type(first.get("parts")) is list else []
+    return (
+        found if first.get("role") in ("user", "model") and type(first.get("parts")) is list else []
+    )
 
 
 def _saved(source: Source, contents: list[Any]) -> Session:
-    log, skipped, faults = Log(), dict[str, int](), list[Fault]()
+    log, skipped, faults = ReaderLog(), dict[str, int](), list[Fault]()
     asked = mapping(source.document)
     told = asked.get("systemInstruction", asked.get("system_instruction"))
     instructed = tuple(to_parts(mapping(told).get("parts", told), skipped)[0])
@@ -251,10 +306,16 @@ def _saved(source: Source, contents: list[Any]) -> Session:
             faults.append(Fault(0, f"content {i}: {why(e)}"))
             continue
         for m in made:
-            if m.role == "user" and "<state_snapshot>" in (m.text[:2000] if i == 0 else m.text.lstrip()[:16]):
+            if m.role == "user" and "<state_snapshot>" in (
+                m.text[:2000] if i == 0 else m.text.lstrip()[:16]
+            ):
                 summary = Message(role="summary", id=m.id, parts=m.parts)
-                log.add(Edit(kind="summarised", id=log.new_id(), inserted=(summary,), method="compress"))
+                log.add(
+                    Edit(kind="summarised", id=log.new_id(), inserted=(summary,), method="compress")
+                )
             else:
                 log.add(m)
-    given = [d for t in items(asked.get("tools")) for d in items(mapping(t).get("functionDeclarations"))]
+    given = [
+        d for t in items(asked.get("tools")) for d in items(mapping(t).get("functionDeclarations"))
+    ]
     return replace(_session(source, {}, log, skipped, faults), tools=to_schemas(given))

@@ -14,7 +14,7 @@ from ctxkit.messages import Edit, Message
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
-    from ctxkit.readers.sessions import Sessions
+    from ctxkit.readers.session_list import Sessions
 
 Given: TypeAlias = Session | str | PathLike[str] | Sequence[Message | Edit | Mapping[str, Any]]
 """What is taken for a session."""
@@ -34,7 +34,7 @@ def as_session(given: Any) -> Session:
     if isinstance(given, Session):
         return given
     if isinstance(given, (str, PathLike)) or _is_talk(given):
-        from ctxkit.readers.catalogue import read
+        from ctxkit.readers.reader_names import read
 
         return read(given)
     held = getattr(given, "session", None)  # a live session, a recording, a Context
@@ -60,7 +60,9 @@ def as_sessions(given: Any) -> list[Session]:
     return [as_session(each) for each in given]
 
 
-def of_session(function: Callable[Concatenate[Session, _P], _R]) -> Callable[Concatenate[Given, _P], _R]:
+def of_session(
+    function: Callable[Concatenate[Session, _P], _R],
+) -> Callable[Concatenate[Given, _P], _R]:
     """Let a function of a session take whatever `as_session` does as its first argument."""
     first = next(iter(signature(function).parameters))
 
@@ -76,7 +78,7 @@ def of_session(function: Callable[Concatenate[Session, _P], _R]) -> Callable[Con
 
 
 def _all_of(place: str | PathLike[str]) -> list[Session]:
-    from ctxkit.readers.catalogue import read, read_all
+    from ctxkit.readers.reader_names import read, read_all
 
     found: Sessions = read_all(place)
     if not found:

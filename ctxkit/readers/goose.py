@@ -1,4 +1,6 @@
-"""Goose: its database of sessions, an exported session, and the older logs of one message a line."""
+"""Goose: its database of sessions, an exported session, and the older logs of one
+message a line.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from ctxkit.readers.fields import (
     why,
     word,
 )
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
 from ctxkit.session import Session
 
@@ -27,15 +29,29 @@ if TYPE_CHECKING:
     from ctxkit.readers.source import Source
 
 NAME = "goose"
-CAN = "text, thinking, calls and results, times, compactions; a session's totals of tokens; several sessions a database"
+CAN = (
+    "text, thinking, calls and results, times, compactions; a session's totals of tokens; several"
+    " sessions a database"
+)
 CANNOT = "usage per call, system prompt, tool schemas, money"
 TRAITS = (("all", "a compaction is told by who still sees a message: the agent, the user"),)
 TABLES = ("sessions", "messages")
 _SESSION = (
-    "id", "name", "description", "working_dir", "created_at", "session_type", "provider_name", "model_config_json",
-    "total_tokens", "input_tokens", "output_tokens",
-    "accumulated_total_tokens", "accumulated_input_tokens", "accumulated_output_tokens",
-)  # fmt: skip
+    "id",
+    "name",
+    "description",
+    "working_dir",
+    "created_at",
+    "session_type",
+    "provider_name",
+    "model_config_json",
+    "total_tokens",
+    "input_tokens",
+    "output_tokens",
+    "accumulated_total_tokens",
+    "accumulated_input_tokens",
+    "accumulated_output_tokens",
+)
 _ROW = ("id", "message_id", "role", "content_json", "created_timestamp", "metadata_json")
 
 
@@ -121,10 +137,12 @@ class _Teller:
     """A conversation while its messages go by; each says who may still see it."""
 
     def __init__(self, talk: list[Any]) -> None:
-        self.log, self.skipped, self.asked = Log(), dict[str, int](), dict[str, str]()
+        self.log, self.skipped, self.asked = ReaderLog(), dict[str, int](), dict[str, str]()
         kept = [n for n, m in enumerate(talk) if _sees(m, "userVisible") is False]
         self._last = kept[-1] if kept else -1
-        """Index of the last message that only the agent was to see: what is hidden before it, it replaced."""
+        """Index of the last message that only the agent was to see: what is hidden before it, it
+        replaced.
+        """
         self._summed = False
         self._hidden: list[str] = []
 
@@ -149,8 +167,14 @@ class _Teller:
         when = made[0].time if made else None
         summary = Message(role="summary", id=own, parts=said, time=when)
         gone = tuple(i for i in self._hidden if i in shown)
-        edit = Edit(kind="summarised", id=self.log.new_id(), targets=gone, inserted=(summary,), method="compaction",
-                    time=when)  # fmt: skip
+        edit = Edit(
+            kind="summarised",
+            id=self.log.new_id(),
+            targets=gone,
+            inserted=(summary,),
+            method="compaction",
+            time=when,
+        )
         self.log.add(edit)
         self._hidden = []
 
@@ -168,8 +192,13 @@ class _Teller:
             return out
         if parts or not out:
             own = self.log.new_id(raw.get("id"))
-            said = Message(role="assistant" if role == "assistant" else "user", id=own, parts=tuple(parts), time=when,
-                           visible=visible)  # fmt: skip
+            said = Message(
+                role="assistant" if role == "assistant" else "user",
+                id=own,
+                parts=tuple(parts),
+                time=when,
+                visible=visible,
+            )
             out.append(said)
         return out
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ctxkit.messages import Fault
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, items, mapping, text, time, why, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.usages import to_schemas, to_stop
 from ctxkit.session import Session
 
@@ -35,7 +35,7 @@ def read(source: Source) -> list[Session]:
     """Return the one session of a file."""
     about = mapping(source.document)
     log, skipped, faults, asked = (
-        Log(),
+        ReaderLog(),
         dict[str, int](),
         list[Fault](source.faults),
         dict[str, str](),

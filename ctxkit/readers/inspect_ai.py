@@ -1,4 +1,6 @@
-"""Inspect's evaluation logs, `.json` and `.eval` (a zip): one session a sample, subagents' threads as its children."""
+"""Inspect's evaluation logs, `.json` and `.eval` (a zip): one session a sample, subagents' threads
+as its children.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,23 @@ from msgspec.structs import replace
 from ctxkit.errors import ReadError
 from ctxkit.messages import Edit, Fault, Message, Text, ToolSchema, Usage
 from ctxkit.readers.archives import open_json
+from ctxkit.readers.damaged import each_of
 from ctxkit.readers.dialects import named, to_messages
-from ctxkit.readers.fields import DAMAGE, as_text, items, mapping, number, real, text, time, why, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.fields import (
+    DAMAGE,
+    as_text,
+    items,
+    mapping,
+    number,
+    real,
+    text,
+    time,
+    why,
+    word,
+)
+from ctxkit.readers.growing_logs import Said, Threads, said
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
-from ctxkit.readers.prompts import Said, Threads, said
 from ctxkit.readers.usages import to_schemas, to_stop
 from ctxkit.session import Session
 
@@ -22,7 +36,10 @@ if TYPE_CHECKING:
 
 NAME = "inspect-ai"
 ALIASES = ("inspect",)
-CAN = "text, calls and results, tools, usage per call (cache reads and writes), times, compactions, subagents; samples"
+CAN = (
+    "text, calls and results, tools, usage per call (cache reads and writes), times, compactions,"
+    " subagents; samples"
+)
 CANNOT = "usage where the log has no model events"
 _PASSED = {
     "state",
@@ -38,9 +55,13 @@ _PASSED = {
     "logger",
 }
 _REFS = 500_000
-"""References to pooled messages that are followed in a sample, besides one for every two bytes of the file."""
+"""References to pooled messages that are followed in a sample, besides one for every two bytes of
+the file.
+"""
 _WORK = 50_000
-"""Messages that may come and go between the prompts of a sample, besides one for every ten bytes of the file."""
+"""Messages that may come and go between the prompts of a sample, besides one for every ten bytes of
+the file.
+"""
 
 
 def sniff(source: Source) -> bool:
@@ -53,31 +74,43 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Return one session a sample and epoch; an unfinished archive without its header is read by its samples."""
+    """Return one session a sample and epoch; an unfinished archive without its header is read by
+    its samples.
+    """
     faults: list[Fault] = []
     if source.data.startswith(b"PK"):
         members = open_json(
-            source, lambda n: n == "header.json" or n.startswith(("samples/", "_journal/start")), faults
+            source,
+            lambda n: n == "header.json" or n.startswith(("samples/", "_journal/start")),
+            faults,
         )
-        header = mapping(members.pop("header.json", None)) or mapping(members.pop("_journal/start.json", None))
+        header = mapping(members.pop("header.json", None)) or mapping(
+            members.pop("_journal/start.json", None)
+        )
         members.pop("_journal/start.json", None)
         samples = [members[n] for n in sorted(members)]
     else:
         header = mapping(source.document)
         samples = items(header.get("samples"))
-    out = [_sample(header, mapping(s), n, len(source.data)) for n, s in enumerate(samples) if type(s) is dict]
+    out = [
+        _sample(header, mapping(s), n, len(source.data))
+        for n, s in enumerate(samples)
+        if type(s) is dict
+    ]
     if not out:
-        raise ReadError("the log has no samples." + "".join(f" {f.why}." for f in faults[:3]), source.path)
+        raise ReadError(
+            "the log has no samples." + "".join(f" {f.why}." for f in faults[:3]), source.path
+        )
     out[0] = replace(out[0], faults=(*faults, *out[0].faults))
     return out
 
 
 def _sample(header: dict[str, Any], sample: dict[str, Any], n: int, size: int) -> Session:
     told = mapping(header.get("eval"))
-    reading = _Sample(sample, size)
+    reading = _Episode(sample, size)
     reading.take(items(sample.get("events")))
     threads = reading.close(items(sample.get("messages")))
-    log, agent = threads[0] if threads else (Log(), None)
+    log, agent = threads[0] if threads else (ReaderLog(), None)
     id_ = f"{sample.get('id', n)}/{sample.get('epoch', 1)}"
     model = word(told.get("model"))
     base: dict[str, Any] = {
@@ -86,7 +119,14 @@ def _sample(header: dict[str, Any], sample: dict[str, Any], n: int, size: int) -
         "version": word(mapping(told.get("packages")).get("inspect_ai")),
     }
     children = tuple(
-        Session(id=f"{id_}/{i}", parent=id_, agent=a or "subagent", model=model, log=tuple(x.entries), **base)
+        Session(
+            id=f"{id_}/{i}",
+            parent=id_,
+            agent=a or "subagent",
+            model=model,
+            log=tuple(x.entries),
+            **base,
+        )
         for i, (x, a) in enumerate(threads[1:], 1)
     )
     return Session(
@@ -106,20 +146,24 @@ def _sample(header: dict[str, Any], sample: dict[str, Any], n: int, size: int) -
 
 
 def _details(sample: dict[str, Any]) -> dict[str, Any]:
-    scores = {k[:80]: mapping(v).get("value") for k, v in list(mapping(sample.get("scores")).items())[:20]}
+    scores = {
+        k[:80]: mapping(v).get("value") for k, v in list(mapping(sample.get("scores")).items())[:20]
+    }
     plain = {k: v for k, v in scores.items() if type(v) in (int, float, str, bool)}
     took = real(sample.get("total_time"))
     return {**({"scores": plain} if plain else {}), **({} if took is None else {"seconds": took})}
 
 
-class _Sample:
+class _Episode:
     """The model events of a sample as threads, and its final messages where there are none."""
 
     def __init__(self, sample: dict[str, Any], size: int) -> None:
         self.skipped, self.faults = dict[str, int](), list[Fault]()
         self.tools: tuple[ToolSchema, ...] = ()
         self._attachments = mapping(sample.get("attachments"))
-        self._pool = items(sample.get("message_pool")) or items(mapping(sample.get("events_data")).get("messages"))
+        self._pool = items(sample.get("message_pool")) or items(
+            mapping(sample.get("events_data")).get("messages")
+        )
         self._pooled: dict[int, list[Said]] = {}
         self._refs, self._work = _REFS + size // 2, _WORK + size // 10
         """What is left of the two bounds."""
@@ -129,11 +173,7 @@ class _Sample:
         self._compacted: dict[str, Any] | None = None
 
     def take(self, events: list[Any]) -> None:
-        for n, event in enumerate(events):
-            try:
-                self._event(mapping(event))
-            except DAMAGE as e:
-                self.faults.append(Fault(0, f"event {n}: {why(e)}"))
+        each_of(events, "event", self._event, self.faults)
 
     def _event(self, event: dict[str, Any]) -> None:
         kind = text(event.get("event"))
@@ -143,7 +183,9 @@ class _Sample:
             self._compacted = event
         elif kind == "span_begin":
             name = text(event.get("name")) if event.get("type") == "agent" else ""
-            self._spans[text(event.get("id"))] = name or self._spans.get(text(event.get("parent_id")), "")
+            self._spans[text(event.get("id"))] = name or self._spans.get(
+                text(event.get("parent_id")), ""
+            )
         elif kind not in _PASSED:
             count(self.skipped, "event: " + (kind or "no name"))
 
@@ -166,17 +208,20 @@ class _Sample:
             fields |= {"is_error": True, "stop": "error"}
         if not self.tools:
             self.tools = to_schemas(event.get("tools"))
-        prompt = [s for raw in items(event.get("input")) for s in self._said(raw)] + self._referred(event)
+        prompt = [s for raw in items(event.get("input")) for s in self._said(raw)] + self._referred(
+            event
+        )
         made = named(self._heard(choice.get("message"), **fields), self._asked) if choice else []
-        reply = next((m for m in made if m.role == "assistant"), None) or Message(role="assistant", **fields)
+        reply = next((m for m in made if m.role == "assistant"), None) or Message(
+            role="assistant", **fields
+        )
         agent = self._spans.get(text(event.get("span_id"))) or None
         if self._threads.work > self._work:
             raise ValueError("prompts that change more than a log can tell")
         compacted, self._compacted = self._compacted, None
-        before = len(self._threads.all[-1].log.entries) if self._threads.all else 0
-        thread = self._threads.call(prompt, reply, agent, goes_on=compacted is not None)
+        thread = self._threads.call(prompt, reply, agent, compacted=compacted is not None)
         if compacted is not None:
-            _mark(thread.log, before, compacted)
+            _mark(thread.log, thread.since, compacted)
 
     def _referred(self, event: dict[str, Any]) -> list[Said]:
         out: list[Said] = []
@@ -200,7 +245,7 @@ class _Sample:
 
     def _heard(self, raw: Any, **fields: Any) -> list[Message]:
         raw = self._resolved(mapping(raw), 0) if self._attachments else mapping(raw)
-        made = to_messages(raw, Log(), self.skipped, **fields)
+        made = to_messages(raw, ReaderLog(), self.skipped, **fields)
         error = mapping(raw.get("error"))
         if raw.get("role") == "assistant":
             made += _server_results(raw)
@@ -208,7 +253,9 @@ class _Sample:
             told = text(error.get("message"))
             parts = made[0].parts or ((Text(told),) if told else ())
             tool = made[0].tool or word(raw.get("function"))
-            made[0] = replace(made[0], parts=parts, tool=tool, is_error=bool(error), error=told[:2000] or None)
+            made[0] = replace(
+                made[0], parts=parts, tool=tool, is_error=bool(error), error=told[:2000] or None
+            )
         return [replace(m, id=text(raw.get("id"))) for m in made]
 
     def _resolved(self, value: Any, depth: int) -> Any:
@@ -224,13 +271,15 @@ class _Sample:
             return {k: self._resolved(v, depth + 1) for k, v in value.items()}
         return [self._resolved(v, depth + 1) for v in value] if type(value) is list else value
 
-    def close(self, messages: list[Any]) -> list[tuple[Log, str | None]]:
-        """Return the threads, the main one first: the one that shows most of the sample's final messages."""
+    def close(self, messages: list[Any]) -> list[tuple[ReaderLog, str | None]]:
+        """Return the threads, the main one first: the one that shows most of the sample's final
+        messages.
+        """
         final = [s for raw in messages for s in self._safely(raw)]
         threads = self._threads.all
         main = max(threads, key=lambda t: t.common(final), default=None)
         if main is None or not main.common(final):
-            log = Log()
+            log = ReaderLog()
             for _, m in final:
                 log.add(replace(m, id=log.new_id(m.id)))
             return ([(log, None)] if final else []) + [(t.log, t.agent) for t in threads]
@@ -246,7 +295,9 @@ class _Sample:
 
 
 def _server_results(raw: dict[str, Any]) -> list[Message]:
-    """What tools that the provider ran gave: it stands in the reply's own content, beside the call."""
+    """What tools that the provider ran gave: it stands in the reply's own content,
+    beside the call.
+    """
     out = []
     for part in map(mapping, items(raw.get("content"))):
         given = as_text(part.get("result")) if part.get("type") == "tool_use" else ""
@@ -254,12 +305,24 @@ def _server_results(raw: dict[str, Any]) -> list[Message]:
             own, tool = word(part.get("id")), word(part.get("name"))
             failed = bool(part.get("error"))
             parts = (Text(given),)
-            out.append(Message(role="tool", id="", parts=parts, kind="server", call_id=own, tool=tool, is_error=failed))
+            out.append(
+                Message(
+                    role="tool",
+                    id="",
+                    parts=parts,
+                    kind="server",
+                    call_id=own,
+                    tool=tool,
+                    is_error=failed,
+                )
+            )
     return out
 
 
-def _mark(log: Log, since: int, event: dict[str, Any]) -> None:
-    """Give the edit that a prompt showed what the log's own compaction event says; without one, write it."""
+def _mark(log: ReaderLog, since: int, event: dict[str, Any]) -> None:
+    """Give the edit that a prompt showed what the log's own compaction event says; without one,
+    write it.
+    """
     told: dict[str, Any] = {
         "method": word(event.get("type")),
         "tokens_before": number(event.get("tokens_before")),
@@ -270,21 +333,30 @@ def _mark(log: Log, since: int, event: dict[str, Any]) -> None:
     for i in range(since, len(log.entries)):
         entry = log.entries[i]
         if isinstance(entry, Edit):
-            log.entries[i] = replace(entry, reason=word(event.get("source")) or "compaction", **told)
+            log.entries[i] = replace(
+                entry, reason=word(event.get("source")) or "compaction", **told
+            )
             return
     log.add(Edit(kind="summarised", id=log.new_id(), **told))
 
 
 def to_inspect_usage(raw: Any) -> Usage | None:
-    """Return a call's usage; where input + output is the total, the input holds the cached tokens."""
+    """Return a call's usage; where input + output is the total, the input holds the
+    cached tokens.
+    """
     raw = mapping(raw)
     if not raw:
         return None
     given, output = number(raw.get("input_tokens")), number(raw.get("output_tokens"))
-    read, write = number(raw.get("input_tokens_cache_read")), number(raw.get("input_tokens_cache_write"))
+    read, write = (
+        number(raw.get("input_tokens_cache_read")),
+        number(raw.get("input_tokens_cache_write")),
+    )
     total = number(raw.get("total_tokens"))
     cached = (read or 0) + (write or 0)
-    inside = given is not None and cached <= given and (total is None or given + (output or 0) >= total)
+    inside = (
+        given is not None and cached <= given and (total is None or given + (output or 0) >= total)
+    )
     return Usage(
         input_tokens=given - cached if given is not None and inside else given,
         cache_read_tokens=read,

@@ -1,4 +1,5 @@
-"""Kimi Code wire logs: events become replies, compactions keep their sizes; Kimi CLI's older wire and context too.
+"""Kimi Code wire logs: events become replies, compactions keep their sizes; Kimi CLI's older wire
+and context too.
 
 The logs of the older Kimi CLI are told apart by their lines, and read too.
 """
@@ -11,22 +12,33 @@ from msgspec.structs import replace
 
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault, ToolSchema
-from ctxkit.readers.fields import DAMAGE, items, text, time, why, word
+from ctxkit.readers.damaged import each_line
+from ctxkit.readers.fields import items, text, time, word
 from ctxkit.readers.kimi_steps import Steps, is_mark, is_step, take_context
 from ctxkit.readers.kimi_wire import Wire
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.source import Source
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 NAME = "kimi-cli"
 ALIASES = ("kimi",)
-CAN = "text, thinking, system prompt, calls and results, usage per call (cache reads and writes), latency; compactions"
-CANNOT = "tool schemas (names only), money, the parent of a subagent's log; what an older wire's compaction kept"
-TRAITS = (("all", "unanswered requests are no calls; the compaction's call is priced by the table of prices"),)
+CAN = (
+    "text, thinking, system prompt, calls and results, usage per call (cache reads and writes),"
+    " latency; compactions"
+)
+CANNOT = (
+    "tool schemas (names only), money, the parent of a subagent's log; what an older wire's"
+    " compaction kept"
+)
+TRAITS = (
+    (
+        "all",
+        "unanswered requests are no calls; the compaction's call is priced by the table of prices",
+    ),
+)
 """By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 
@@ -34,7 +46,9 @@ _BESIDE = 100
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is a wire log (its first line is `metadata` with a protocol version), or an older one."""
+    """Say whether this is a wire log (its first line is `metadata` with a protocol version), or an
+    older one.
+    """
     first = source.head[0] if source.head else {}
     if first.get("type") == "metadata" and "protocol_version" in first:
         return True
@@ -46,21 +60,27 @@ def read(source: Source) -> list[Session]:
     faults = list(source.faults)
     if any(map(is_step, source.head)):
         steps = Steps()
-        _each(source, steps.take, faults)
+        each_line(source.records, steps.take, faults)
         return [_older(steps, _name(source), faults)]
     if any(is_mark(r) for r in source.head[:4]):
-        log, skipped, asked = Log(), dict[str, int](), dict[str, str]()
-        _each(source, lambda record: take_context(record, log, skipped, asked), faults)
-        told: dict[str, Any] = {"skipped": skipped, "faults": tuple(faults), "log": tuple(log.entries)}
+        log, skipped, asked = ReaderLog(), dict[str, int](), dict[str, str]()
+        each_line(source.records, lambda record: take_context(record, log, skipped, asked), faults)
+        told: dict[str, Any] = {
+            "skipped": skipped,
+            "faults": tuple(faults),
+            "log": tuple(log.entries),
+        }
         return [Session(id=_name(source), format=NAME, product="kimi-cli", **told)]
     wire = Wire()
-    _each(source, wire.take, faults)
+    each_line(source.records, wire.take, faults)
     wire.end({}, None)
     return [_newer(wire, _name(source), faults)]
 
 
 def sniff_folder(path: Path) -> bool:
-    """Say whether a folder is one session of the older Kimi CLI: the same conversation as wire and as context."""
+    """Say whether a folder is one session of the older Kimi CLI: the same conversation as wire and
+    as context.
+    """
     try:
         both = (path / "wire.jsonl").is_file() and (path / "context.jsonl").is_file()
         return both and sniff(Source(path / "wire.jsonl"))
@@ -69,7 +89,9 @@ def sniff_folder(path: Path) -> bool:
 
 
 def read_folder(path: Path) -> list[Session]:
-    """Return the session of a folder: its wire, which tells of usage; the context beside it is counted."""
+    """Return the session of a folder: its wire, which tells of usage; the context beside it is
+    counted.
+    """
     wire = path / "wire.jsonl"
     (session,) = read(Source(wire))
     beside = {f.name: 1 for f in sorted(path.glob("context*.jsonl"))[:_BESIDE]}
@@ -79,15 +101,11 @@ def read_folder(path: Path) -> list[Session]:
 def _name(source: Source) -> str:
     """The file's name, or the folder's where the file bears the same name in every session."""
     path = source.path
-    return path.parent.name if source.on_disk and path.stem in ("wire", "context") and path.parent.name else path.stem
-
-
-def _each(source: Source, take: Callable[[dict[str, Any]], None], faults: list[Fault]) -> None:
-    for line, record in source.records:
-        try:
-            take(record)
-        except DAMAGE as e:
-            faults.append(Fault(line, why(e)))
+    return (
+        path.parent.name
+        if source.on_disk and path.stem in ("wire", "context") and path.parent.name
+        else path.stem
+    )
 
 
 def _newer(wire: Wire, name: str, faults: list[Fault]) -> Session:
@@ -107,7 +125,9 @@ def _newer(wire: Wire, name: str, faults: list[Fault]) -> Session:
     )
 
 
-def _older(steps: Steps, name: str, faults: list[Fault], parent: str | None = None, call: str = "") -> Session:
+def _older(
+    steps: Steps, name: str, faults: list[Fault], parent: str | None = None, call: str = ""
+) -> Session:
     steps.close()
     return Session(
         id=name,
@@ -118,7 +138,10 @@ def _older(steps: Steps, name: str, faults: list[Fault], parent: str | None = No
         started=next((e.time for e in steps.log.entries if e.time), None),
         context_window=steps.window,
         parent=parent,
-        children=tuple(_older(c, f"{name}/{i}", [], name, own) for i, (own, c) in enumerate(steps.children.items())),
+        children=tuple(
+            _older(c, f"{name}/{i}", [], name, own)
+            for i, (own, c) in enumerate(steps.children.items())
+        ),
         skipped=steps.skipped,
         faults=tuple(faults),
         details={"call_id": call} if call else {},

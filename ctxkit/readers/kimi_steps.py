@@ -1,7 +1,8 @@
-"""Older logs of Kimi CLI: the wire as its screen saw it (`wire.jsonl`), the context as it was sent (`context.jsonl`).
+"""Older logs of Kimi CLI: the wire as its screen saw it (`wire.jsonl`), the context as it was sent
+(`context.jsonl`).
 
-Source of the shapes: `wire/types.py` and `soul/context.py` of kimi-cli. The wire tells of a compaction only that there
-was one: neither its summary nor what it kept.
+Source of the shapes: `wire/types.py` and `soul/context.py` of kimi-cli. The wire tells of a
+compaction only that there was one: neither its summary nor what it kept.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import msgspec
 from ctxkit.messages import Edit, Message, Part, Text, ToolCall, Usage
 from ctxkit.readers.dialects import to_messages
 from ctxkit.readers.fields import arguments, as_text, items, mapping, number, text, time, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count, to_parts
 
 _INPUTS = {"TurnBegin": "", "SteerInput": "steer"}
@@ -23,13 +24,17 @@ _MARKS = {"_system_prompt", "_usage", "_checkpoint"}
 
 
 def result(said: object, skipped: dict[str, int], **about: Any) -> Message:
-    """Return a tool result: what the tool said, as text or parts, with what the log tells about it."""
+    """Return a tool result: what the tool said, as text or parts, with what the log
+    tells about it.
+    """
     parts = to_parts(said, skipped)[0] if type(said) in (str, list) else [Text(as_text(said))]
     return Message(role="tool", parts=tuple(parts), **about)
 
 
 def is_step(record: dict[str, Any]) -> bool:
-    """Say whether a line is one of the older wire's: a time, and a message of a type and a payload."""
+    """Say whether a line is one of the older wire's: a time, and a message of a type and
+    a payload.
+    """
     return type(mapping(record.get("message")).get("payload")) is dict and "timestamp" in record
 
 
@@ -39,11 +44,13 @@ def is_mark(record: dict[str, Any]) -> bool:
 
 
 class Steps:
-    """One agent's wire while its lines go by; a subagent's events come wrapped, and make a child."""
+    """One agent's wire while its lines go by; a subagent's events come wrapped, and make
+    a child.
+    """
 
     def __init__(self, name: str = "main") -> None:
         self.name = name
-        self.log, self.skipped = Log(), dict[str, int]()
+        self.log, self.skipped = ReaderLog(), dict[str, int]()
         self.children: dict[str, Steps] = {}
         """By the call that started them."""
         self.window: int | None = None
@@ -58,14 +65,26 @@ class Steps:
     def take(self, record: dict[str, Any]) -> None:
         """Take one line."""
         message = mapping(record.get("message"))
-        self._event(text(message.get("type")) or text(record.get("type")), mapping(message.get("payload")), record)
+        self._event(
+            text(message.get("type")) or text(record.get("type")),
+            mapping(message.get("payload")),
+            record,
+        )
 
     def _event(self, kind: str, p: dict[str, Any], record: dict[str, Any]) -> None:
         when = time(record.get("timestamp"))
         if kind in _INPUTS:
             self.close()
             parts, _ = to_parts(p.get("user_input"), self.skipped)
-            self.log.add(Message(role="user", id=self.log.new_id(), parts=tuple(parts), time=when, kind=_INPUTS[kind]))
+            self.log.add(
+                Message(
+                    role="user",
+                    id=self.log.new_id(),
+                    parts=tuple(parts),
+                    time=when,
+                    kind=_INPUTS[kind],
+                )
+            )
         elif kind in _PARTS:
             self._say([{**p, "type": _PARTS[kind] or p.get("type")}], when)
         elif kind == "ToolCall":
@@ -105,7 +124,11 @@ class Steps:
         given = p.get("return_value", p.get("result"))
         about, call = mapping(given), word(p.get("tool_call_id")) or word(p.get("id"))
         said = about.get("output") or about.get("message") if about else given
-        known = {"tool": self._names.get(call or ""), "call_id": call, "is_error": about.get("is_error") is True}
+        known = {
+            "tool": self._names.get(call or ""),
+            "call_id": call,
+            "is_error": about.get("is_error") is True,
+        }
         self.log.add(result(said, self.skipped, id=self.log.new_id(), time=when, **known))
 
     def _status(self, p: dict[str, Any], when: float | None) -> None:
@@ -122,7 +145,9 @@ class Steps:
                 cache_write_tokens=number(told.get("input_cache_creation")),
                 output_tokens=number(told.get("output")),
             )
-            self.log.replace(self._at, msgspec.structs.replace(reply, usage=usage, context_window=self.window))
+            self.log.replace(
+                self._at, msgspec.structs.replace(reply, usage=usage, context_window=self.window)
+            )
 
     def close(self, stop: str | None = None) -> None:
         """Write the reply that was being put together."""
@@ -131,7 +156,10 @@ class Steps:
             parts = tuple(self._whole(p) for p in self._parts)
             called = any(type(p) is ToolCall for p in parts)
             stop = stop or ("tool" if called else "stop")
-            self.log.replace(self._at, msgspec.structs.replace(reply, parts=parts, stop=stop, visible=bool(parts)))
+            self.log.replace(
+                self._at,
+                msgspec.structs.replace(reply, parts=parts, stop=stop, visible=bool(parts)),
+            )
         self._at, self._parts, self._written, self._last = None, [], {}, ""
 
     def _whole(self, part: Part) -> Part:
@@ -142,11 +170,17 @@ class Steps:
 
     def _compact(self, when: float | None) -> None:
         why = "the log does not say what was kept"
-        edit = Edit(kind="summarised", id=self.log.new_id(), method="compaction", time=when, reason=why)
+        edit = Edit(
+            kind="summarised", id=self.log.new_id(), method="compaction", time=when, reason=why
+        )
         self.log.compact(edit, ())
 
     def _child(self, p: dict[str, Any], record: dict[str, Any]) -> None:
-        call = text(p.get("parent_tool_call_id")) or text(p.get("task_tool_call_id")) or text(p.get("agent_id"))
+        call = (
+            text(p.get("parent_tool_call_id"))
+            or text(p.get("task_tool_call_id"))
+            or text(p.get("agent_id"))
+        )
         child = self.children.setdefault(call, Steps(text(p.get("subagent_type")) or "subagent"))
         event = mapping(p.get("event"))
         if event.get("type") != "SubagentEvent":
@@ -156,10 +190,16 @@ class Steps:
 def kimi_part(raw: Any) -> Any:
     """Return a part with its thinking under the name that others give it."""
     raw = mapping(raw)
-    return {**raw, "type": "thinking", "thinking": raw.get("think")} if raw.get("type") == "think" else raw
+    return (
+        {**raw, "type": "thinking", "thinking": raw.get("think")}
+        if raw.get("type") == "think"
+        else raw
+    )
 
 
-def take_context(record: dict[str, Any], log: Log, skipped: dict[str, int], asked: dict[str, str]) -> None:
+def take_context(
+    record: dict[str, Any], log: ReaderLog, skipped: dict[str, int], asked: dict[str, str]
+) -> None:
     """Take a line of a stored context: a message, the system prompt, or a mark."""
     role, content = record.get("role"), record.get("content")
     if role in ("_usage", "_checkpoint"):
@@ -171,4 +211,8 @@ def take_context(record: dict[str, Any], log: Log, skipped: dict[str, int], aske
         for p in m.parts:
             if type(p) is ToolCall:
                 asked[p.id] = p.name
-        log.add(msgspec.structs.replace(m, tool=m.tool or asked.get(m.call_id or "")) if m.role == "tool" else m)
+        log.add(
+            msgspec.structs.replace(m, tool=m.tool or asked.get(m.call_id or ""))
+            if m.role == "tool"
+            else m
+        )

@@ -8,7 +8,7 @@ from ctxkit.messages import Edit, Message, Part, Text, ToolCall, Usage
 from ctxkit.readers.dialects import to_messages
 from ctxkit.readers.fields import arguments, mapping, number, text, time, word
 from ctxkit.readers.kimi_steps import kimi_part, result
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count, to_parts
 from ctxkit.readers.usages import to_stop
 
@@ -25,10 +25,12 @@ _QUIET = {
 
 
 class Wire:
-    """The state of a wire log between two records: the step that is being written, the request, the configuration."""
+    """The state of a wire log between two records: the step that is being written, the request, the
+    configuration.
+    """
 
     def __init__(self) -> None:
-        self.log, self.skipped = Log(), dict[str, int]()
+        self.log, self.skipped = ReaderLog(), dict[str, int]()
         self.config: dict[str, Any] = {}
         self.agent = "main"
         self._open: str | None = None
@@ -101,7 +103,11 @@ class Wire:
 
     def _write(self, when: float | None, event: dict[str, Any]) -> None:
         known = None if self._at is None else self.log.entries[self._at].id
-        took = [n for k in ("llmFirstTokenLatencyMs", "llmStreamDurationMs") if (n := number(event.get(k))) is not None]
+        took = [
+            n
+            for k in ("llmFirstTokenLatencyMs", "llmStreamDurationMs")
+            if (n := number(event.get(k))) is not None
+        ]
         reply = Message(
             role="assistant",
             id=known or self.log.new_id(self._open),
@@ -119,8 +125,14 @@ class Wire:
 
     def _result(self, event: dict[str, Any], when: float | None) -> None:
         told, asked = mapping(event.get("result")), text(event.get("toolCallId"))
-        about = {"tool": self._names.get(asked), "call_id": asked or None, "is_error": told.get("isError") is True}
-        self.log.add(result(told.get("output"), self.skipped, id=self.log.new_id(), time=when, **about))
+        about = {
+            "tool": self._names.get(asked),
+            "call_id": asked or None,
+            "is_error": told.get("isError") is True,
+        }
+        self.log.add(
+            result(told.get("output"), self.skipped, id=self.log.new_id(), time=when, **about)
+        )
 
     def _message(self, raw: dict[str, Any], when: float | None) -> None:
         origin = text(mapping(raw.get("origin")).get("kind"))
@@ -138,7 +150,13 @@ class Wire:
             self.log.add(new)
         else:
             self.log.add(
-                Edit(kind="replaced", id=self.log.new_id(), targets=(self._system.id,), inserted=(new,), time=when)
+                Edit(
+                    kind="replaced",
+                    id=self.log.new_id(),
+                    targets=(self._system.id,),
+                    inserted=(new,),
+                    time=when,
+                )
             )
         self._system = new
 

@@ -1,4 +1,6 @@
-"""LangChain and LangGraph dumps: messages of `messages_to_dict` or `dumps`, bare or in the state of a checkpoint."""
+"""LangChain and LangGraph dumps: messages of `messages_to_dict` or `dumps`, bare or in the state of
+a checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.messages import Edit, Fault, Message
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, mapping, text, why, word
-from ctxkit.readers.logs import TOO_MANY, Log
+from ctxkit.readers.logs import TOO_MANY, ReaderLog
 from ctxkit.readers.usages import to_stop, to_usage
 from ctxkit.session import Session
 
@@ -16,15 +18,29 @@ if TYPE_CHECKING:
 
 NAME = "langchain"
 ALIASES = ("langgraph",)
-CAN = "text, thinking, system prompt, calls and results, usage per call (cache reads and writes), model"
+CAN = (
+    "text, thinking, system prompt, calls and results, usage per call (cache reads and writes),"
+    " model"
+)
 CANNOT = "times, money, tool schemas; removed messages of earlier checkpoints"
 BLIND = ("compactions",)
-_TYPES = {"human", "ai", "system", "tool", "remove", "function", "AIMessageChunk", "HumanMessageChunk"}
+_TYPES = {
+    "human",
+    "ai",
+    "system",
+    "tool",
+    "remove",
+    "function",
+    "AIMessageChunk",
+    "HumanMessageChunk",
+}
 _DEPTH = 6
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is a list of LangChain messages, or a state that holds one; or one message a line."""
+    """Say whether this is a list of LangChain messages, or a state that holds one; or one message a
+    line.
+    """
     if source.document is not None:
         return bool(_found(source.document, 0))
     return bool(source.head) and all(_is_message(r) for r in source.head[:4])
@@ -37,16 +53,29 @@ def _is_message(raw: Any) -> bool:
         return text(raw["id"][-1] if raw["id"] else "").removesuffix("Chunk").endswith("Message")
     if text(raw.get("type")) not in _TYPES:
         return False
-    return type(raw.get("data")) is dict or ("content" in raw and ("response_metadata" in raw or "role" not in raw))
+    return type(raw.get("data")) is dict or (
+        "content" in raw and ("response_metadata" in raw or "role" not in raw)
+    )
 
 
 def _found(value: Any, depth: int) -> list[Any]:
-    """The first list of messages in a document: itself, or under `messages` of a state or checkpoint."""
+    """The first list of messages in a document: itself, or under `messages` of a state or
+    checkpoint.
+    """
     if type(value) is list:
         return value if value and _is_message(value[0]) else []
     if type(value) is not dict or depth > _DEPTH:
         return []
-    for key in ("messages", "values", "channel_values", "checkpoint", "state", "kwargs", "outputs", "output"):
+    for key in (
+        "messages",
+        "values",
+        "channel_values",
+        "checkpoint",
+        "state",
+        "kwargs",
+        "outputs",
+        "output",
+    ):
         if key in value and (inner := _found(value[key], depth + 1)):
             return inner
     return []
@@ -54,7 +83,7 @@ def _found(value: Any, depth: int) -> list[Any]:
 
 def read(source: Source) -> list[Session]:
     """Return the one session of the file."""
-    log, skipped, faults, asked = Log(), dict[str, int](), list[Fault](), dict[str, str]()
+    log, skipped, faults, asked = ReaderLog(), dict[str, int](), list[Fault](), dict[str, str]()
     raws = list(enumerate(_found(source.document, 0)))
     if source.document is None:
         raws, faults = source.records, list(source.faults)
@@ -78,16 +107,26 @@ def read(source: Source) -> list[Session]:
     ]
 
 
-def _write(raw: Any, log: Log, skipped: dict[str, int], asked: dict[str, str]) -> None:
-    fields = mapping(mapping(raw).get("kwargs")) or mapping(mapping(raw).get("data")) or mapping(raw)
+def _write(raw: Any, log: ReaderLog, skipped: dict[str, int], asked: dict[str, str]) -> None:
+    fields = (
+        mapping(mapping(raw).get("kwargs")) or mapping(mapping(raw).get("data")) or mapping(raw)
+    )
     named_ = mapping(raw).get("id")
-    if mapping(raw).get("type") == "remove" or (type(named_) is list and named_[-1:] == ["RemoveMessage"]):
+    if mapping(raw).get("type") == "remove" or (
+        type(named_) is list and named_[-1:] == ["RemoveMessage"]
+    ):
         gone = (text(fields.get("id")),) if log.may_edit() else ()
         reason = "" if gone else TOO_MANY
-        log.add(Edit(kind="dropped", id=log.new_id(), targets=gone, method="RemoveMessage", reason=reason))
+        log.add(
+            Edit(
+                kind="dropped", id=log.new_id(), targets=gone, method="RemoveMessage", reason=reason
+            )
+        )
         return
     about = mapping(fields.get("response_metadata"))
-    usage = to_usage(fields.get("usage_metadata")) or to_usage(about.get("token_usage") or about.get("tokenUsage"))
+    usage = to_usage(fields.get("usage_metadata")) or to_usage(
+        about.get("token_usage") or about.get("tokenUsage")
+    )
     made = to_messages(
         raw,
         log,

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from ctxkit.messages import Fault, Message, ToolSchema, Usage
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, items, mapping, number, real, text, time, why, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.growing_logs import Said, Threads, said
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
-from ctxkit.readers.prompts import Said, Threads, said
-from ctxkit.readers.spans import content, parsed, raws
+from ctxkit.readers.trace_spans import content, parsed, raws
 from ctxkit.readers.usages import to_schemas
 from ctxkit.session import Session
 
@@ -20,9 +20,17 @@ if TYPE_CHECKING:
     from ctxkit.readers.source import Source
 
 NAME = "langfuse"
-CAN = "text, calls and results, usage per call (cache reads), money, latency, agents; what left a prompt (derived)"
+CAN = (
+    "text, calls and results, usage per call (cache reads), money, latency, agents; what left a"
+    " prompt (derived)"
+)
 CANNOT = "replies that a framework did not log (taken from the next prompt); marks of compactions"
-TRAITS = (("all", "money is the log's own; generations without usage and output are events of a framework"),)
+TRAITS = (
+    (
+        "all",
+        "money is the log's own; generations without usage and output are events of a framework",
+    ),
+)
 """By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 
@@ -34,12 +42,25 @@ def sniff(source: Source) -> bool:
 
 
 _KINDS = {
-    *("GENERATION", "SPAN", "EVENT", "AGENT", "TOOL", "CHAIN", "RETRIEVER", "EVALUATOR", "EMBEDDING", "GUARDRAIL"),
+    *(
+        "GENERATION",
+        "SPAN",
+        "EVENT",
+        "AGENT",
+        "TOOL",
+        "CHAIN",
+        "RETRIEVER",
+        "EVALUATOR",
+        "EMBEDDING",
+        "GUARDRAIL",
+    ),
 }
 
 
 def _observations(source: Source) -> list[Any]:
-    """The observations of an export, of a trace of the API, or of a page of observations; or one a line."""
+    """The observations of an export, of a trace of the API, or of a page of observations; or one a
+    line.
+    """
     document = source.document
     if type(document) is dict and "traceId" not in document:
         return items(document.get("observations")) or items(document.get("data"))
@@ -79,7 +100,11 @@ def _session(trace: dict[str, Any], observations: list[Any], name: str) -> Sessi
         )
         for i, t in enumerate(threads)
     ] or [Session(id=id_, format=NAME, product="langfuse", title=word(trace.get("name")))]
-    more = {"skipped": reading.skipped, "faults": tuple(reading.faults), "children": tuple(made[1:])}
+    more = {
+        "skipped": reading.skipped,
+        "faults": tuple(reading.faults),
+        "children": tuple(made[1:]),
+    }
     return replace(made[0], **more)
 
 
@@ -92,7 +117,9 @@ class _Trace:
         self._sorted = sorted(found, key=lambda o: time(o.get("startTime")) or 0.0)
         self.skipped, self.faults = dict[str, int](), list[Fault]()
         if len(found) < len(observations):
-            self.faults.append(Fault(0, f"{len(observations) - len(found)} observations are no objects"))
+            self.faults.append(
+                Fault(0, f"{len(observations) - len(found)} observations are no objects")
+            )
         self.threads = Threads()
         self.tools: tuple[ToolSchema, ...] = ()
         self._asked: dict[str, str] = {}
@@ -112,7 +139,10 @@ class _Trace:
         prompt, reply = raws(given), raws(told)
         if not prompt and not reply:
             attributes = mapping(mapping(parsed(o.get("metadata"))).get("attributes"))
-            if "gen_ai.input.messages" in attributes or "llm.input_messages.0.message.role" in attributes:
+            if (
+                "gen_ai.input.messages" in attributes
+                or "llm.input_messages.0.message.role" in attributes
+            ):
                 prompt, reply = content(attributes, [])
         usage = _usage(o)
         if not prompt and not reply and usage is None:
@@ -121,7 +151,9 @@ class _Trace:
         system = text(mapping(told).get("instructions"))  # Responses: they stand on the reply
         if system:
             prompt = [{"role": "system", "content": system}, *prompt]
-        self.tools = self.tools or to_schemas(mapping(told).get("tools") or mapping(given).get("tools"))
+        self.tools = self.tools or to_schemas(
+            mapping(told).get("tools") or mapping(given).get("tools")
+        )
         heard = self._heard(prompt)
         self.threads.call(heard, self._reply(o, reply, usage), self._agent(o))
 
@@ -130,7 +162,9 @@ class _Trace:
         failed = o.get("level") == "ERROR"
         parts = [
             p
-            for _, m in self._heard([{"role": "assistant", **r} if "type" not in r else r for r in reply])
+            for _, m in self._heard(
+                [{"role": "assistant", **r} if "type" not in r else r for r in reply]
+            )
             for p in m.parts
         ]
         return Message(
@@ -147,11 +181,15 @@ class _Trace:
         )
 
     def _heard(self, raw: list[Any]) -> list[Said]:
-        out = [m for r in raw for m in named(to_messages(r, Log(), self.skipped), self._asked)]
+        out = [
+            m for r in raw for m in named(to_messages(r, ReaderLog(), self.skipped), self._asked)
+        ]
         calls: dict[str, str] = {}
         for i, m in enumerate(out):
             calls |= {c.name: c.id for c in m.tool_calls}
-            if m.role == "user" and m.kind in calls:  # LangGraph's handler gives a result the tool's name as role
+            if (
+                m.role == "user" and m.kind in calls
+            ):  # LangGraph's handler gives a result the tool's name as role
                 out[i] = replace(m, role="tool", tool=m.kind, kind="", call_id=calls[m.kind])
         return [said(m) for m in out]
 
@@ -164,7 +202,9 @@ class _Trace:
 
 
 def _usage(o: dict[str, Any]) -> Usage | None:
-    """Usage of a generation: `input` leaves the cache out where the classes add up to the total, else it holds it."""
+    """Usage of a generation: `input` leaves the cache out where the classes add up to the total,
+    else it holds it.
+    """
     told, money = mapping(o.get("usageDetails")), mapping(o.get("costDetails"))
     if not told:
         return _older_usage(o)
@@ -179,7 +219,10 @@ def _usage(o: dict[str, Any]) -> Usage | None:
         read = found("cached")
     reasoning = found("reasoning")
     whole, output, total = (number(told.get(k)) for k in ("input", "output", "total"))
-    apart = total is not None and (whole or 0) + (output or 0) + (read or 0) + (write or 0) + (reasoning or 0) == total
+    apart = (
+        total is not None
+        and (whole or 0) + (output or 0) + (read or 0) + (write or 0) + (reasoning or 0) == total
+    )
     cached = (read or 0) + (write or 0)
     if not apart and whole is not None and cached <= whole:
         whole -= cached
@@ -196,10 +239,16 @@ def _usage(o: dict[str, Any]) -> Usage | None:
 
 
 def _older_usage(o: dict[str, Any]) -> Usage | None:
-    """Usage as versions before the details had it: `usage` with `input` and `output`, or flat `promptTokens`."""
+    """Usage as versions before the details had it: `usage` with `input` and `output`, or flat
+    `promptTokens`.
+    """
     told = mapping(o.get("usage"))
     whole = number(told.get("input", told.get("promptTokens", o.get("promptTokens"))))
     output = number(told.get("output", told.get("completionTokens", o.get("completionTokens"))))
     if not whole and not output:  # zeros: not counted
         return None
-    return Usage(input_tokens=whole, output_tokens=output, cost_usd=real(o.get("calculatedTotalCost")) or None)
+    return Usage(
+        input_tokens=whole,
+        output_tokens=output,
+        cost_usd=real(o.get("calculatedTotalCost")) or None,
+    )

@@ -1,4 +1,6 @@
-"""A log as a reader writes it: ids made unique, what is shown kept up to date, parents where it branches."""
+"""A log as a reader writes it: ids made unique, what is shown kept up to date, parents where it
+branches.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +14,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _BUDGET = 8
-"""Walks up the tree cost at most this many times the entries written, plus a little: never quadratic."""
+"""Walks up the tree cost at most this many times the entries written, plus a little: never
+quadratic.
+"""
 _EDITS = 1_000_000
-"""Edits look at no more shown messages than this in all, plus the budget; real sessions stay far below."""
+"""Edits look at no more shown messages than this in all, plus the budget; real sessions stay far
+below.
+"""
 MAX_PARTS = 1000
-"""No reply has more parts; one that seems to is begun anew, so that no file makes it cost quadratic time."""
+"""No reply has more parts; one that seems to is begun anew, so that no file makes it cost quadratic
+time.
+"""
 TOO_MANY = "compacts too often to be followed; what this one took is not known"
 
 
-class Log:
-    """Entries in the order of writing, a tree where they branch, and the ids shown at the entry written last.
+class ReaderLog:
+    """Entries in the order of writing, a tree where they branch, and the ids shown at the entry
+    written last.
 
-    `add` takes entries; `compact` a compaction; `stand` moves to an earlier entry (a branch begins there).
+    `add` takes entries; `compact` a compaction; `stand` moves to an earlier entry (a branch begins
+    there).
     """
 
     def __init__(self) -> None:
@@ -42,7 +52,9 @@ class Log:
         self._branches = False
 
     def new_id(self, wanted: object = None) -> str:
-        """Return the id wanted where it is a text and free, else a made one (`m0`, `m1`, ...); it is then taken."""
+        """Return the id wanted where it is a text and free, else a made one (`m0`, `m1`, ...); it
+        is then taken.
+        """
         ids = self._ids
         if type(wanted) is str and wanted and wanted not in ids:
             ids.add(wanted)
@@ -58,7 +70,9 @@ class Log:
         self._ids.add(own)
 
     def add(self, entry: Message | Edit) -> int:
-        """Write an entry (its id from `new_id`) after the one at which the log stands; return its index."""
+        """Write an entry (its id from `new_id`) after the one at which the log stands; return its
+        index.
+        """
         index = len(self.entries)
         self.entries.append(entry)
         self.parents.append(self.at)
@@ -79,11 +93,15 @@ class Log:
         return index
 
     def replace(self, index: int, entry: Message) -> None:
-        """Put a fuller version of a message (same id) in its place, as formats do that write one reply in pieces."""
+        """Put a fuller version of a message (same id) in its place, as formats do that write one
+        reply in pieces.
+        """
         self.entries[index] = entry
 
     def stand(self, index: int) -> bool:
-        """Move to an earlier entry (-1: before the first); False where branches are too many to follow."""
+        """Move to an earlier entry (-1: before the first); False where branches are too many to
+        follow.
+        """
         if index == self.at:
             return True
         path = self.path(index)
@@ -100,7 +118,9 @@ class Log:
         return True
 
     def path(self, index: int) -> list[int] | None:
-        """Return the indices from the root to an entry; None where the budget for walks is spent."""
+        """Return the indices from the root to an entry; None where the budget for walks
+        is spent.
+        """
         out: list[int] = []
         parents, allowed = self.parents, _BUDGET * len(self.parents) + 100_000 - self._walked
         while index >= 0 and len(out) < allowed:
@@ -111,7 +131,9 @@ class Log:
         return out if index < 0 else None
 
     def may_edit(self) -> bool:
-        """Say whether one more edit may look at all that is shown; False where a file has too many to follow."""
+        """Say whether one more edit may look at all that is shown; False where a file has too many
+        to follow.
+        """
         self._edited += len(self.shown)
         return self._edited <= _BUDGET * len(self.entries) + _EDITS
 

@@ -5,8 +5,10 @@ A reader ("member") is a module, or any object of the entry-point group ``ctxkit
 * ``NAME: str`` and, if it likes, ``ALIASES: tuple[str, ...]``;
 * ``sniff(source) -> bool``: by content only, cheap, never raises;
 * ``read(source) -> list[Session]``: only `ReadError` leaves it;
-* for formats where a folder is one session: ``sniff_folder(path) -> bool`` and ``read_folder(path) -> list[Session]``;
-* for formats that are SQLite databases: ``TABLES: tuple[str, ...]``; only such readers are shown one.
+* for formats where a folder is one session: ``sniff_folder(path) -> bool`` and ``read_folder(path)
+  -> list[Session]``;
+* for formats that are SQLite databases: ``TABLES: tuple[str, ...]``; only such readers are shown
+  one.
 """
 
 from __future__ import annotations
@@ -108,7 +110,10 @@ def _installed() -> tuple[Reader, ...]:
             reader = point.load()
             own.append(_checked(reader))
         except Exception as e:  # noqa: BLE001  another's code may raise anything
-            warnings.warn(f"The reader {point.name!r} could not be loaded: {type(e).__name__}: {e}", stacklevel=2)
+            warnings.warn(
+                f"The reader {point.name!r} could not be loaded: {type(e).__name__}: {e}",
+                stacklevel=2,
+            )
     return tuple(own)
 
 
@@ -135,7 +140,9 @@ def named(format: str) -> Reader:  # noqa: A002  the word that a user types
         if wanted == m.NAME or wanted in getattr(m, "ALIASES", ()):
             return m
     known = ", ".join(sorted(names()))
-    raise UnknownFormat(f"There is no format {format!r}.{did_you_mean(wanted, names())} Known formats: {known}.")
+    raise UnknownFormat(
+        f"There is no format {format!r}.{did_you_mean(wanted, names())} Known formats: {known}."
+    )
 
 
 def sniff(source: Source) -> Reader:
@@ -153,7 +160,8 @@ def sniff(source: Source) -> Reader:
         if knows(m, source):
             return m
     raise UnknownFormat(
-        f"no reader knows this file ({source.looks}). Known formats: {', '.join(names())}; format= forces one.",
+        f"no reader knows this file ({source.looks}). Known formats: {', '.join(names())}; format="
+        " forces one.",
         source.path,
     )
 

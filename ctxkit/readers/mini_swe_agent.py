@@ -1,4 +1,6 @@
-"""mini-SWE-agent trajectories: chat messages, with the whole completion of each call beside its reply."""
+"""mini-SWE-agent trajectories: chat messages, with the whole completion of each call beside its
+reply.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from ctxkit.messages import Fault, Message, Text
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.exits import exit_code, is_failure
 from ctxkit.readers.fields import DAMAGE, items, mapping, number, real, text, time, why, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
 from ctxkit.readers.talks import merged
 from ctxkit.readers.usages import to_stop, to_usage
@@ -20,25 +22,34 @@ if TYPE_CHECKING:
     from ctxkit.readers.source import Source
 
 NAME = "mini-swe-agent"
-CAN = "text, system prompt, calls and results, usage per call (cache reads), money, times, return codes"
+CAN = (
+    "text, system prompt, calls and results, usage per call (cache reads), money, times, return"
+    " codes"
+)
 CANNOT = "tool schemas; older files (a bare list) have no usage and no times"
 TRAITS = (
     (
         "all",
-        ("a failed command is told by its return code, in older files at the head of an "
-        "observation; money is the log's own"),
+        (
+            "a failed command is told by its return code, in older files at the head of an "
+            "observation; money is the log's own"
+        ),
     ),
 )
 """By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is a trajectory: its mark, or a bare list whose system prompt asks for one bash block."""
+    """Say whether this is a trajectory: its mark, or a bare list whose system prompt asks for one
+    bash block.
+    """
     document = source.document
     if type(document) is dict:
         mark = text(document.get("trajectory_format"))
         info = mapping(document.get("info"))
-        return mark.startswith("mini-swe-agent") or ("mini_version" in info and "messages" in document)
+        return mark.startswith("mini-swe-agent") or (
+            "mini_version" in info and "messages" in document
+        )
     found = items(document)
     if len(found) < 3 or [mapping(m).get("role") for m in found[:2]] != ["system", "user"]:
         return False
@@ -51,7 +62,7 @@ def read(source: Source) -> list[Session]:
     document = source.document
     fields = mapping(document)
     info = mapping(fields.get("info"))
-    log, skipped, faults, asked = Log(), dict[str, int](), list[Fault](), dict[str, str]()
+    log, skipped, faults, asked = ReaderLog(), dict[str, int](), list[Fault](), dict[str, str]()
     for n, raw in enumerate(items(fields.get("messages")) or items(document)):
         try:
             _write(raw, log, skipped, asked)
@@ -80,7 +91,7 @@ def read(source: Source) -> list[Session]:
     ]
 
 
-def _write(raw: Any, log: Log, skipped: dict[str, int], asked: dict[str, str]) -> None:
+def _write(raw: Any, log: ReaderLog, skipped: dict[str, int], asked: dict[str, str]) -> None:
     raw = mapping(raw)
     if raw.get("role") == "exit":  # the submission, for the harness: no model sees it
         count(skipped, "exit")
@@ -111,10 +122,14 @@ def _answer(m: Message, code: Any, error: str | None) -> Message:
         return m
     kind = m.kind if m.role == "tool" else "observation"
     details = {**m.details, "returncode": code}
-    return msgspec.structs.replace(m, kind=kind, details=details, error=error, is_error=is_failure(code))
+    return msgspec.structs.replace(
+        m, kind=kind, details=details, error=error, is_error=is_failure(code)
+    )
 
 
-def _respond(raw: dict[str, Any], log: Log, skipped: dict[str, int], asked: dict[str, str]) -> None:
+def _respond(
+    raw: dict[str, Any], log: ReaderLog, skipped: dict[str, int], asked: dict[str, str]
+) -> None:
     extra = mapping(raw.get("extra"))
     made = merged([m for item in items(raw.get("output")) for m in to_messages(item, log, skipped)])
     for m in named(made, asked):

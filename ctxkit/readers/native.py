@@ -1,4 +1,6 @@
-"""Our own format: Pi's entries, and what Pi cannot hold in `custom` ones; a session comes back as it was written."""
+"""Our own format: Pi's entries, and what Pi cannot hold in `custom` ones; a session comes back as
+it was written.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +31,34 @@ _TYPES: dict[str, Any] = {
     "started": float | None,
     "context_window": int | None,
 }
-_FIELDS = {"id", "format", "agent", "product", "version", "cwd", "title", "model", "parent", "path_", *_TYPES}
+_FIELDS = {
+    "id",
+    "format",
+    "agent",
+    "product",
+    "version",
+    "cwd",
+    "title",
+    "model",
+    "parent",
+    "path_",
+    *_TYPES,
+}
 _DEPTH = 16
 
 
 def sniff(source: Source) -> bool:
     """Say whether one of the first entries is our mark."""
-    return any(r.get("type") == "custom" and r.get("customType") == "ctxkit.session" for r in source.head[:4])
+    return any(
+        r.get("type") == "custom" and r.get("customType") == "ctxkit.session"
+        for r in source.head[:4]
+    )
 
 
 def read(source: Source) -> list[Session]:
-    """Read a session as it was written; what other programs added to the file is read as Pi's entries."""
+    """Read a session as it was written; what other programs added to the file is read as Pi's
+    entries.
+    """
     return [_Marked(source).whole()]
 
 
@@ -101,21 +120,29 @@ class _Marked(Entries):
             data = {**data}
             more = mapping(data.pop("more", None))
             m = msgspec.convert(data, Message)
-            m = msgspec.structs.replace(m, parts=tuple(_part(p, more.get(str(i))) for i, p in enumerate(parts)))
+            m = msgspec.structs.replace(
+                m, parts=tuple(_part(p, more.get(str(i))) for i, p in enumerate(parts))
+            )
         else:
             m = msgspec.convert(data, Message)
         self.log.take_id(m.id)
         self.log.add(m)
 
     def whole(self) -> Session:
-        """Return the session: as written where the file ends as it was written, else with what came after."""
+        """Return the session: as written where the file ends as it was written, else with what came
+        after.
+        """
         read = self.session(NAME)
         facts = _facts(self.facts)
         stands, n = self.stands, len(read.log)
         parents, leaf = read.parents, read.leaf
         if stands.get("entries") == n and not read.faults:
             parents = _indices(stands.get("parents"), n)
-            leaf = stands["leaf"] if type(stands.get("leaf")) is int and -1 <= stands["leaf"] < n else -1
+            leaf = (
+                stands["leaf"]
+                if type(stands.get("leaf")) is int and -1 <= stands["leaf"] < n
+                else -1
+            )
         if not facts:
             return msgspec.structs.replace(read, children=tuple(self.children))
         skipped = {**facts.pop("skipped", {})}
@@ -164,7 +191,9 @@ def _whole(data: dict[str, Any], depth: int) -> Session:
     for raw in items(data.get("log")):
         fields = mapping(raw)
         log.append(
-            msgspec.convert(fields["edit"], Edit) if "edit" in fields else msgspec.convert(fields["message"], Message)
+            msgspec.convert(fields["edit"], Edit)
+            if "edit" in fields
+            else msgspec.convert(fields["message"], Message)
         )
     leaf = data.get("leaf")
     return Session(

@@ -1,4 +1,6 @@
-"""OpenAI's Chat Completions: a list of messages, a request, a completion, or lines of them; LiteLLM's logs too."""
+"""OpenAI's Chat Completions: a list of messages, a request, a completion, or lines of them;
+LiteLLM's logs too.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,17 @@ if TYPE_CHECKING:
 
 NAME = "openai"
 ALIASES = ("openai-messages", "openai-chat", "chat-completions", "litellm")
-CAN = "text, system prompt, tools, calls and results; usage where completions are there (cache reads)"
+CAN = (
+    "text, system prompt, tools, calls and results; usage where completions are there (cache reads)"
+)
 CANNOT = "times of messages, compactions"
 BLIND = ("compactions", "tool errors")
 
 
 def sniff(source: Source) -> bool:
-    """Say whether there are messages with OpenAI's roles, alone or in a request, or a completion."""
+    """Say whether there are messages with OpenAI's roles, alone or in a request, or a
+    completion.
+    """
     document = source.document
     if type(document) is list:
         return is_talk(document) or (bool(document) and all(_is_record(d) for d in document[:3]))
@@ -43,32 +49,46 @@ def _is_record(record: Any) -> bool:
 
 
 def _halves(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What was asked and what came of it: beside each other, in one object, or in the `body` of a batch."""
+    """What was asked and what came of it: beside each other, in one object, or in the `body` of a
+    batch.
+    """
     answer = mapping(record.get("response"))
     request = mapping(record.get("request")) or mapping(record.get("body")) or record
     return request, mapping(answer.get("body")) or answer or record
 
 
 def read(source: Source) -> list[Session]:
-    """Read a conversation, or several where lines hold conversations that have nothing in common."""
+    """Read a conversation, or several where lines hold conversations that have nothing
+    in common.
+    """
     document = source.document
     name = source.path.stem
     if type(document) is list:
-        records = [(0, r) for r in document] if not is_talk(document) else [(0, {"messages": document})]
+        records = (
+            [(0, r) for r in document] if not is_talk(document) else [(0, {"messages": document})]
+        )
     else:
         records = source.records
         if records and is_message(records[0][1]):
             return [_lines(source, name)]
     talks = _talks(records, list(source.faults) if type(document) is not list else [])
     if not talks:
-        raise ReadError("expected messages with a role, or requests with messages; found none.", source.path)
+        raise ReadError(
+            "expected messages with a role, or requests with messages; found none.", source.path
+        )
     return [t.session(name if len(talks) == 1 else f"{name}/{i}") for i, t in enumerate(talks)]
 
 
 def conversation(calls: Iterable[dict[str, Any]], name: str) -> Session:
-    """Read requests and their completions that are known to be one conversation, however it was shortened."""
-    (talk,) = _talks(list(enumerate(calls)), [], together=True)
-    return talk.session(name)
+    """Read requests and their completions that are known to be one conversation, however shortened.
+
+    Raises:
+        ReadError: none of them is one.
+    """
+    talks = _talks(list(enumerate(calls)), [], together=True)
+    if not talks:
+        raise ReadError("expected a request with messages, or a completion; found none.", name)
+    return talks[0].session(name)
 
 
 def _lines(source: Source, name: str) -> Session:
@@ -82,7 +102,9 @@ def _lines(source: Source, name: str) -> Session:
     return talk.session(name)
 
 
-def _talks(records: list[tuple[int, Any]], faults: list[Fault], *, together: bool = False) -> list[Talk]:
+def _talks(
+    records: list[tuple[int, Any]], faults: list[Fault], *, together: bool = False
+) -> list[Talk]:
     talks: list[Talk] = []
     first: list[Any] = []
     for line, record in records:
@@ -91,7 +113,9 @@ def _talks(records: list[tuple[int, Any]], faults: list[Fault], *, together: boo
             request, response = _halves(fields)
             raws = items(request.get("messages"))
             if not raws and not _is_record(record):
-                faults.append(Fault(line, "expected a request with messages, or a completion with choices"))
+                faults.append(
+                    Fault(line, "expected a request with messages, or a completion with choices")
+                )
                 continue
             opening = [r for r in raws[:3] if mapping(r).get("role") != "assistant"][:2]
             n = min(len(opening), len(first))

@@ -1,4 +1,6 @@
-"""OpenAI's Responses: a list of items, a response, a request with its input, or lines of requests and responses."""
+"""OpenAI's Responses: a list of items, a response, a request with its input, or lines of requests
+and responses.
+"""
 
 from __future__ import annotations
 
@@ -40,19 +42,29 @@ _ITEMS = {
     "mcp_list_tools",
     "compaction",
 }
-_KNOWN = {"reasoning", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"}
+_KNOWN = {
+    "reasoning",
+    "function_call",
+    "function_call_output",
+    "custom_tool_call",
+    "custom_tool_call_output",
+}
 _CONTENT = {"input_text", "output_text", "input_image", "input_file"}
 
 
 def sniff(source: Source) -> bool:
-    """Say whether there are items of the Responses API, alone or in a list, a response or a request."""
+    """Say whether there are items of the Responses API, alone or in a list, a response or a
+    request.
+    """
     document = source.document
     values = document if type(document) is list else source.head
     first = mapping(values[0]) if values else {}
     if type(document) is list or _is_bare(first):
         return any(_is_item(v) for v in values[:16])
     inner = mapping(first.get("response")) or mapping(first.get("request")) or first
-    return any(_is_item(i) for key in ("data", "output", "input") for i in items(inner.get(key))[:16])
+    return any(
+        _is_item(i) for key in ("data", "output", "input") for i in items(inner.get(key))[:16]
+    )
 
 
 def _is_item(value: Any) -> bool:
@@ -86,13 +98,18 @@ def read(source: Source) -> list[Session]:
             except DAMAGE as e:
                 talk.faults.append(Fault(line, why(e)))
     if not talk.log.entries:
-        raise ReadError("expected items of type message, reasoning or function_call; found none.", source.path)
+        raise ReadError(
+            "expected items of type message, reasoning or function_call; found none.", source.path
+        )
     return [talk.session(own or source.path.stem)]
 
 
 def _record(talk: Talk, record: dict[str, Any]) -> None:
     """Take a line: a list of items, a request, a response, or both."""
-    request, response = mapping(record.get("request")) or record, mapping(record.get("response")) or record
+    request, response = (
+        mapping(record.get("request")) or record,
+        mapping(record.get("response")) or record,
+    )
     talk.settings(request)
     said = word(request.get("instructions")) or word(response.get("instructions"))
     if said and not talk.log.entries:
@@ -114,7 +131,15 @@ def _grown(talk: Talk, raws: list[Any]) -> None:
     seen = talk.inputs
     if len(raws) < seen:  # no continuation: the caller sends something else in its place
         shown = tuple(talk.log.shown)
-        talk.log.add(Edit(kind="dropped", id=talk.log.new_id(), targets=shown, method="request", source="derived"))
+        talk.log.add(
+            Edit(
+                kind="dropped",
+                id=talk.log.new_id(),
+                targets=shown,
+                method="request",
+                source="derived",
+            )
+        )
         seen = 0
     _items(talk, raws[seen:])
     talk.inputs = len(raws)
@@ -135,7 +160,9 @@ def _items(talk: Talk, raws: list[Any], response: dict[str, Any] | None = None) 
 
 def _item(talk: Talk, raw: Any, item: dict[str, Any]) -> list[Message]:
     kind = text(item.get("type"))
-    if kind in _ITEMS and kind not in _KNOWN:  # tools that the provider runs: no result to be paired with
+    if (
+        kind in _ITEMS and kind not in _KNOWN
+    ):  # tools that the provider runs: no result to be paired with
         part = Sized(kind, chars=len(as_text(raw)))
         return [Message(role="assistant", id=talk.log.new_id(item.get("id")), parts=(part,))]
     when = time(item.get("created_at"))
@@ -143,7 +170,9 @@ def _item(talk: Talk, raw: Any, item: dict[str, Any]) -> list[Message]:
 
 
 def _flush(talk: Talk, made: list[Message], response: dict[str, Any] | None) -> None:
-    """Write messages, the items of one reply as one; the last reply of a response bears its usage."""
+    """Write messages, the items of one reply as one; the last reply of a response bears
+    its usage.
+    """
     whole = merged(made)
     if response is not None and whole and whole[-1].role == "assistant":
         status = word(response.get("status"))
@@ -152,7 +181,9 @@ def _flush(talk: Talk, made: list[Message], response: dict[str, Any] | None) -> 
             usage=to_usage(response.get("usage")),
             model=word(response.get("model")) or talk.model,
             time=time(response.get("completed_at")) or time(response.get("created_at")),
-            stop={"completed": "stop", "incomplete": "length", "failed": "error"}.get(status or "", status),
+            stop={"completed": "stop", "incomplete": "length", "failed": "error"}.get(
+                status or "", status
+            ),
             is_error=status == "failed",
         )
     talk.add(whole)

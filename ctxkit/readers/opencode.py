@@ -1,4 +1,6 @@
-"""OpenCode: exports, its database (1.2 and 2.x), the older folder of a file a part, `opencode run --format json`."""
+"""OpenCode: exports, its database (1.2 and 2.x), the older folder of a file a part, `opencode run
+--format json`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from msgspec.structs import replace
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault
 from ctxkit.readers.fields import items, mapping, number, text
+from ctxkit.readers.nesting import nested
 from ctxkit.readers.opencode_messages import to_session
 from ctxkit.readers.opencode_run import is_run, read_run
 from ctxkit.readers.opencode_tables import is_store, read_store
@@ -20,7 +23,10 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 NAME = "opencode"
-CAN = "text, thinking, calls with results, usage per call (cache reads and writes), money, times; compactions, prunings"
+CAN = (
+    "text, thinking, calls with results, usage per call (cache reads and writes), money, times;"
+    " compactions, prunings"
+)
 CANNOT = "system prompt, tool schemas"
 TABLES = ("session", "message", "part", "session_v2", "session_message")
 TRAITS = (("all", "an aborted call's zeros are missing; money is the log's own, $0 is missing"),)
@@ -28,7 +34,9 @@ TRAITS = (("all", "an aborted call's zeros are missing; money is the log's own, 
 
 
 def sniff(source: Source) -> bool:
-    """Say whether this is an export, a database, or a session or one message of the storage folder."""
+    """Say whether this is an export, a database, or a session or one message of the
+    storage folder.
+    """
     if source.is_database:
         return is_store(source)
     document = source.document
@@ -38,11 +46,15 @@ def sniff(source: Source) -> bool:
     if type(info) is dict and type(document.get("messages")) is list:
         return text(info.get("id")).startswith("ses_") or "projectID" in info
     id_ = text(document.get("id"))
-    return (id_.startswith("msg_") and "sessionID" in document) or (id_.startswith("ses_") and "directory" in document)
+    return (id_.startswith("msg_") and "sessionID" in document) or (
+        id_.startswith("ses_") and "directory" in document
+    )
 
 
 def read(source: Source) -> list[Session]:
-    """Return the one session of an export or storage, or all of a database; a message reads as a session of one."""
+    """Return the one session of an export or storage, or all of a database; a message reads as a
+    session of one.
+    """
     if source.is_database:
         return nested(read_store(source))
     document = mapping(source.document)
@@ -55,26 +67,38 @@ def read(source: Source) -> list[Session]:
             else [to_session(document, [])]
         )
     if "messages" not in document:
-        document = {"info": {"id": document.get("sessionID")}, "messages": [{"info": document, "parts": []}]}
+        document = {
+            "info": {"id": document.get("sessionID")},
+            "messages": [{"info": document, "parts": []}],
+        }
     return [to_session(mapping(document.get("info")), items(document.get("messages")))]
 
 
-# -- the storage folder ------------------------------------------------------------------------------------------------
+# -- the storage folder
+# ------------------------------------------------------------------------------------------------
 
 
 def sniff_folder(path: Path) -> bool:
     """Say whether a folder is a storage: it has the folders `session` and `message`."""
     try:
-        return (path / "session").is_dir() and (path / "message").is_dir() and any(path.glob("session/*/ses_*.json"))
+        return (
+            (path / "session").is_dir()
+            and (path / "message").is_dir()
+            and any(path.glob("session/*/ses_*.json"))
+        )
     except OSError:
         return False
 
 
 def read_folder(path: Path) -> list[Session]:
     """Return the main sessions of a storage; those of subagents are their children."""
-    sessions = {file.stem: _stored(path, file) for file in sorted((path / "session").glob("*/ses_*.json"))}
+    sessions = {
+        file.stem: _stored(path, file) for file in sorted((path / "session").glob("*/ses_*.json"))
+    }
     if not sessions:
-        raise ReadError("expected sessions in the folder 'session' of an OpenCode storage, found none.", path)
+        raise ReadError(
+            "expected sessions in the folder 'session' of an OpenCode storage, found none.", path
+        )
     return nested(sessions)
 
 
@@ -89,7 +113,9 @@ def _stored(path: Path, file: Path) -> Session:
 
 
 def _stored_parts(path: Path, message: str, faults: list[Fault]) -> list[Any]:
-    if not message.startswith("msg_") or not message[4:].isalnum():  # an id is never followed out of the folder
+    if (
+        not message.startswith("msg_") or not message[4:].isalnum()
+    ):  # an id is never followed out of the folder
         return []
     return [_load(f, faults) for f in sorted((path / "part" / message).glob("prt_*.json"))]
 
@@ -99,20 +125,3 @@ def _load(file: Path, faults: list[Fault]) -> dict[str, Any]:
     if type(document) is not dict:
         faults.append(Fault(0, f"{file.name}: expected a JSON object"))
     return mapping(document)
-
-
-def nested(sessions: dict[str, Session]) -> list[Session]:
-    """Put each subagent's session under its parent; one whose parent is missing, or in a circle, stands alone."""
-    below: dict[str, list[str]] = {}
-    for id_, s in sessions.items():
-        if s.parent in sessions and s.parent != id_:
-            below.setdefault(s.parent, []).append(id_)
-    done: set[str] = set()
-
-    def whole(id_: str) -> Session:
-        done.add(id_)
-        children = tuple(whole(c) for c in below.get(id_, ()) if c not in done)
-        return replace(sessions[id_], children=children) if children else sessions[id_]
-
-    tops = [whole(id_) for id_, s in sessions.items() if s.parent not in sessions]
-    return tops + [whole(id_) for id_ in sessions if id_ not in done]

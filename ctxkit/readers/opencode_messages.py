@@ -1,4 +1,6 @@
-"""OpenCode's messages told as ours: a call and its result are one part there; two kinds of compaction."""
+"""OpenCode's messages told as ours: a call and its result are one part there; two kinds of
+compaction.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +9,21 @@ from typing import Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Message, Text
-from ctxkit.readers.fields import DAMAGE, as_text, items, mapping, text, time, why, word
-from ctxkit.readers.logs import TOO_MANY, Log
+from ctxkit.readers.damaged import each_of
+from ctxkit.readers.fields import as_text, items, mapping, text, time, word
+from ctxkit.readers.logs import TOO_MANY, ReaderLog
 from ctxkit.readers.opencode_parts import ordinal, steps_of, to_files, to_parts, to_usage
 from ctxkit.readers.parts import count
 from ctxkit.session import Session
 
 
-def to_session(info: dict[str, Any], messages: list[Any], faults: list[Fault] | None = None) -> Session:
+def to_session(
+    info: dict[str, Any], messages: list[Any], faults: list[Fault] | None = None
+) -> Session:
     """Return a session of its `info` and its messages, each with its parts."""
     teller = _Teller()
     faults = [] if faults is None else faults
-    for n, raw in enumerate(messages):
-        try:
-            teller.take(mapping(raw))
-        except DAMAGE as e:
-            faults.append(Fault(0, f"message {n}: {why(e)}"))
+    each_of(messages, "message", teller.take, faults)
     teller.close(info)
     parents, leaf = teller.log.tree()
     model = mapping(info.get("model"))
@@ -49,15 +50,20 @@ class _Teller:
     """Writes OpenCode's messages, in which a call and its result are one part, as ours."""
 
     def __init__(self) -> None:
-        self.log, self.skipped = Log(), dict[str, int]()
+        self.log, self.skipped = ReaderLog(), dict[str, int]()
         self.model: str | None = None
         self._pruned: list[tuple[float, str]] = []
         """Results that will be cleared, and when."""
         self._numbered: list[list[str]] = []
-        """Ids of ours for each message of OpenCode's, as the compress plug-in numbers them (m0001 is the first)."""
+        """Ids of ours for each message of OpenCode's, as the compress plug-in numbers them (m0001
+        is the first).
+        """
 
     def take(self, raw: dict[str, Any]) -> None:
-        info, parts = mapping(raw.get("info")), [p for p in items(raw.get("parts")) if type(p) is dict]
+        info, parts = (
+            mapping(raw.get("info")),
+            [p for p in items(raw.get("parts")) if type(p) is dict],
+        )
         self._prune(time(mapping(info.get("time")).get("created")))
         before = len(self.log.entries)
         if info.get("role") == "user":
@@ -66,7 +72,13 @@ class _Teller:
             for told, some in steps_of(info, parts):
                 self._assistant(told, some)
         elif info.get("role") == "system":
-            self.log.add(Message(role="system", id=self.log.new_id(info.get("id")), parts=tuple(to_parts(parts, {}))))
+            self.log.add(
+                Message(
+                    role="system",
+                    id=self.log.new_id(info.get("id")),
+                    parts=tuple(to_parts(parts, {})),
+                )
+            )
         else:
             count(self.skipped, "message: " + (text(info.get("role")) or "no role"))
             return
@@ -76,7 +88,9 @@ class _Teller:
                 self._compress(mapping(p["state"]))
 
     def _prune(self, until: float | None) -> None:
-        """Write what OpenCode cleared before a message: old results, in whose place the model sees a mark."""
+        """Write what OpenCode cleared before a message: old results, in whose place the model sees
+        a mark.
+        """
         due = [(t, own) for t, own in self._pruned if until is None or t <= until]
         if not due:
             return
@@ -106,7 +120,9 @@ class _Teller:
 
     def _user(self, info: dict[str, Any], parts: list[dict[str, Any]]) -> None:
         said = [p for p in parts if p.get("ignored") is not True]
-        synthetic = bool(said) and all(p.get("synthetic") is True for p in said if p.get("type") == "text")
+        synthetic = bool(said) and all(
+            p.get("synthetic") is True for p in said if p.get("type") == "text"
+        )
         self.log.add(
             Message(
                 role="user",
@@ -114,7 +130,11 @@ class _Teller:
                 parts=tuple(to_parts(said or parts, self.skipped)),
                 time=time(mapping(info.get("time")).get("created")),
                 kind=text(info.get("kind"))
-                or ("injected" if synthetic and not any(p.get("type") == "file" for p in said) else ""),
+                or (
+                    "injected"
+                    if synthetic and not any(p.get("type") == "file" for p in said)
+                    else ""
+                ),
                 visible=bool(said) or not parts,
             )
         )
@@ -134,7 +154,9 @@ class _Teller:
             time=ended or begun,
             usage=to_usage(info),
             model=word(info.get("modelID")),
-            stop="error" if error else _STOPS.get(text(info.get("finish")), word(info.get("finish"))),
+            stop="error"
+            if error
+            else _STOPS.get(text(info.get("finish")), word(info.get("finish"))),
             latency=ended - begun if begun and ended and ended >= begun else None,
             is_error=bool(error),
             error=said[:2000] or None,
@@ -154,7 +176,9 @@ class _Teller:
             return
         wrong = status == "error"
         said = as_text(state.get("error" if wrong else "output"))
-        files = [f for a in items(state.get("attachments")) for f in to_files(mapping(a), self.skipped)]
+        files = [
+            f for a in items(state.get("attachments")) for f in to_files(mapping(a), self.skipped)
+        ]
         child = word(mapping(state.get("metadata")).get("sessionId"))
         own, pruned = self.log.new_id(raw.get("id")), time(when.get("compacted"))
         if pruned is not None:
@@ -189,7 +213,9 @@ class _Teller:
         self.log.compact(edit, ())
 
     def _compress(self, state: dict[str, Any]) -> None:
-        """The plug-in's tool: each range of messages, both ends included, gives way to the model's own summary."""
+        """The plug-in's tool: each range of messages, both ends included, gives way to the model's
+        own summary.
+        """
         given = mapping(state.get("input"))
         for part in items(given.get("content")):
             may = self.log.may_edit()
@@ -200,7 +226,9 @@ class _Teller:
                 count(self.skipped, "compress: a range that could not be read")
                 continue
             when = time(mapping(state.get("time")).get("end"))
-            summary = Message(role="summary", id=self.log.new_id(), parts=(Text(part["summary"]),), time=when)
+            summary = Message(
+                role="summary", id=self.log.new_id(), parts=(Text(part["summary"]),), time=when
+            )
             self.log.add(
                 Edit(
                     kind="summarised",

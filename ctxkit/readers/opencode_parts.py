@@ -38,19 +38,36 @@ def to_files(raw: dict[str, Any], skipped: dict[str, int]) -> list[Part]:
         count(skipped, "part: file, whose text stands beside it")
         return []
     data = url.split(",", 1)[1] if url.startswith("data:") and "," in url else ""
-    return [Image(mime, data, None if data else url or None, "image" if mime.startswith("image/") else "document")]
+    return [
+        Image(
+            mime,
+            data,
+            None if data else url or None,
+            "image" if mime.startswith("image/") else "document",
+        )
+    ]
 
 
-def steps_of(info: dict[str, Any], parts: list[dict[str, Any]]) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+def steps_of(
+    info: dict[str, Any], parts: list[dict[str, Any]]
+) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """The calls of a message: one, but older versions wrote several steps into one message."""
-    ends = [i for i, p in enumerate(parts) if p.get("type") == "step-finish" and mapping(p.get("tokens"))]
+    ends = [
+        i
+        for i, p in enumerate(parts)
+        if p.get("type") == "step-finish" and mapping(p.get("tokens"))
+    ]
     if len(ends) < 2:
         return [(info, parts)]
     out = []
     for begin, end in zip([0, *(e + 1 for e in ends)], [*ends, len(parts) - 1], strict=True):
         some = parts[begin : end + 1]
         last = parts[end] if end < len(parts) and parts[end].get("type") == "step-finish" else {}
-        told = {"tokens": last.get("tokens"), "cost": last.get("cost"), "finish": last.get("reason")}
+        told = {
+            "tokens": last.get("tokens"),
+            "cost": last.get("cost"),
+            "finish": last.get("reason"),
+        }
         if any(p.get("type") not in _QUIET for p in some):
             out.append(({**info, **told}, some))
     return out or [(info, parts)]
@@ -59,7 +76,11 @@ def steps_of(info: dict[str, Any], parts: list[dict[str, Any]]) -> list[tuple[di
 def ordinal(raw: Any) -> int | None:
     """Return the number in an id of the compress plug-in (m0001), from 1."""
     digits = text(raw).lstrip("m")
-    return int(digits) if digits.isascii() and digits.isdigit() and 0 < len(digits) < 8 and int(digits) > 0 else None
+    return (
+        int(digits)
+        if digits.isascii() and digits.isdigit() and 0 < len(digits) < 8 and int(digits) > 0
+        else None
+    )
 
 
 def to_usage(info: dict[str, Any]) -> Usage | None:

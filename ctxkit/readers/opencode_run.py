@@ -1,4 +1,6 @@
-"""What `opencode run --format json` prints: parts of replies as they end, and the usage of each step."""
+"""What `opencode run --format json` prints: parts of replies as they end, and the usage of each
+step.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """OpenCode's database: the tables of 1.2 and those of 2.x, told as its exports tell a session.
 
-The columns are those of `session/session.sql.ts` (1.2), the messages of 2.x those of `session-message.ts` in its
-schema package; what a compaction of 2.x shows to the model is in `session/runner/to-llm-message.ts`.
+The columns are those of `session/session.sql.ts` (1.2), the messages of 2.x those of
+`session-message.ts` in its schema package; what a compaction of 2.x shows to the model is in
+`session/runner/to-llm-message.ts`.
 """
 
 from __future__ import annotations
@@ -51,10 +52,8 @@ def read_store(source: Source) -> dict[str, Session]:
 
 def _session(database: Tables, table: str, row: dict[str, Any]) -> Session:
     faults: list[Fault] = []
-    older = () if table == "session_v2" else _older(database, row["id"], faults)
-    messages = list(older) or list(_newer(database, row["id"], faults))
-    if not messages and table == "session_v2":
-        messages = list(_older(database, row["id"], faults))
+    ways = (_newer, _older) if table == "session_v2" else (_older, _newer)
+    messages = ways[0](database, row["id"], faults) or ways[1](database, row["id"], faults)
     info = {
         "id": row["id"],
         "parentID": row.get("parent_id"),

@@ -1,4 +1,6 @@
-"""OpenHands: evaluation outputs and trajectories (V0), conversations of one file an event (V1), logs of completions."""
+"""OpenHands: evaluation outputs and trajectories (V0), conversations of one file an event (V1),
+logs of completions.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,10 @@ from ctxkit.errors import ReadError
 from ctxkit.messages import Fault, Message
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, items, mapping, number, real, text, time, why, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.growing_logs import Threads, said
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.openhands_events import is_event, read_events
 from ctxkit.readers.openhands_histories import is_history, is_run, read_history
-from ctxkit.readers.prompts import Threads, said
 from ctxkit.readers.source import Source
 from ctxkit.readers.usages import to_schemas, to_stop, to_usage
 from ctxkit.session import Session
@@ -23,9 +25,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = "openhands"
-CAN = "text, system prompt, tools, calls and results, condensations; usage per call (outputs, completion logs), latency"
-CANNOT = "usage of a V1 conversation without its base_state; time zone of V0 without a completion beside it"
-TRAITS = (("all", "a failed command is told by its exit code, beside errors; money of completion logs is their own"),)
+CAN = (
+    "text, system prompt, tools, calls and results, condensations; usage per call (outputs,"
+    " completion logs), latency"
+)
+CANNOT = (
+    "usage of a V1 conversation without its base_state; time zone of V0 without a completion"
+    " beside it"
+)
+TRAITS = (
+    (
+        "all",
+        (
+            "a failed command is told by its exit code, beside errors; money of completion logs is"
+            " their own"
+        ),
+    ),
+)
 """By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
 _LOGGED = re.compile(r".*-\d{9,}(\.\d+)?\.json$")
 _FILES = 20_000
@@ -36,7 +52,11 @@ def sniff(source: Source) -> bool:
     document = source.document
     if type(document) is list:
         return is_history(document) or bool(document and is_event(document[0]))
-    if is_event(document) or _is_completion(document) or is_history(mapping(document).get("trajectory")):
+    if (
+        is_event(document)
+        or _is_completion(document)
+        or is_history(mapping(document).get("trajectory"))
+    ):
         return True
     if len(source.head) > 1 and all(is_event(r) for r in source.head[:4]):
         return True
@@ -44,7 +64,9 @@ def sniff(source: Source) -> bool:
 
 
 def read(source: Source) -> list[Session]:
-    """Return one session a run; one event reads as a session of one message, one completion as one call."""
+    """Return one session a run; one event reads as a session of one message, one completion as one
+    call.
+    """
     document = source.document
     if type(document) is list:
         if is_history(document):
@@ -55,7 +77,9 @@ def read(source: Source) -> list[Session]:
     if type(document) is dict and is_history(document.get("trajectory")):
         return [read_history({"history": document["trajectory"]}, source.path.stem)]
     if document is None and all(is_event(r) for r in source.head[:4]):
-        return [read_events([r for _, r in source.records], {}, source.path.stem, list(source.faults))]
+        return [
+            read_events([r for _, r in source.records], {}, source.path.stem, list(source.faults))
+        ]
     if _is_completion(document):
         return [_completions([(source.path.name, document)], source.path.stem, [])]
     out, faults = list[Session](), list(source.faults)
@@ -72,7 +96,9 @@ def read(source: Source) -> list[Session]:
 
 
 def _is_newer(record: Any) -> bool:
-    """Say whether a record is a run of an evaluation with V1: its history is of events with a kind."""
+    """Say whether a record is a run of an evaluation with V1: its history is of events
+    with a kind.
+    """
     history = items(mapping(record).get("history"))
     return "instance_id" in mapping(record) and bool(history) and is_event(history[0])
 
@@ -83,7 +109,9 @@ def _newer(record: dict[str, Any], name: str) -> Session:
 
 
 def sniff_folder(path: Path) -> bool:
-    """Say whether a folder is one conversation: its event files (or `events/`), or nothing but completion logs."""
+    """Say whether a folder is one conversation: its event files (or `events/`), or nothing but
+    completion logs.
+    """
     try:
         if _numbered(path):
             return is_history([Source(_numbered(path)[0]).document])
@@ -98,12 +126,16 @@ def sniff_folder(path: Path) -> bool:
 
 
 def read_folder(path: Path) -> list[Session]:
-    """Return the one session of a conversation folder, or of a folder of completion logs in order of time."""
+    """Return the one session of a conversation folder, or of a folder of completion logs in order
+    of time.
+    """
     faults: list[Fault] = []
     numbered = _numbered(path)
     if numbered:
         history = [_load(f, faults) for f in numbered]
-        made = read_history({"history": history}, path.parent.name if path.name == "events" else path.name)
+        made = read_history(
+            {"history": history}, path.parent.name if path.name == "events" else path.name
+        )
         return [replace(made, faults=(*made.faults, *faults))]
     files = sorted(_events(path).glob("event-*.json"))
     if files:
@@ -126,7 +158,9 @@ def _events(path: Path) -> Path:
 
 def _numbered(path: Path) -> list[Path]:
     """V0's store of a session: a file an event, named by its number (`events/0.json`)."""
-    if not (path / "events" / "0.json").is_file() and not (path.name == "events" and (path / "0.json").is_file()):
+    if not (path / "events" / "0.json").is_file() and not (
+        path.name == "events" and (path / "0.json").is_file()
+    ):
         return []
     found = [f for f in _events(path).glob("*.json") if f.stem.isascii() and f.stem.isdigit()]
     return sorted(found, key=lambda f: int(f.stem[:18]))
@@ -139,7 +173,8 @@ def _load(file: Path, faults: list[Fault]) -> Any:
     return mapping(document)
 
 
-# -- completion logs ---------------------------------------------------------------------------------------------------
+# -- completion logs
+# --------------------------------------------------------------------------------------------------
 
 
 def _is_completion(document: Any) -> bool:
@@ -153,7 +188,11 @@ def _completions(logs: list[tuple[str, dict[str, Any]]], name: str, faults: list
     threads, skipped, asked = Threads(), dict[str, int](), dict[str, str]()
     for file, log in logs:
         try:
-            heard = [m for raw in log["messages"] for m in named(to_messages(raw, Log(), skipped), asked)]
+            heard = [
+                m
+                for raw in log["messages"]
+                for m in named(to_messages(raw, ReaderLog(), skipped), asked)
+            ]
             threads.call([said(m) for m in heard], named([_reply(log, skipped)], asked)[0])
         except DAMAGE as e:
             faults.append(Fault(0, f"{file[:80]}: {why(e)}"))
@@ -166,7 +205,13 @@ def _completions(logs: list[tuple[str, dict[str, Any]]], name: str, faults: list
         product="openhands",
         log=tuple(found[0].log.entries) if found else (),
         children=tuple(
-            Session(id=f"{name}/{i}", format=NAME, parent=name, agent="subagent", log=tuple(t.log.entries))
+            Session(
+                id=f"{name}/{i}",
+                format=NAME,
+                parent=name,
+                agent="subagent",
+                log=tuple(t.log.entries),
+            )
             for i, t in enumerate(found[1:], 1)
         ),
         model=word(mapping(last.get("response")).get("model")),
@@ -188,5 +233,7 @@ def _reply(log: dict[str, Any], skipped: dict[str, int]) -> Message:
         "latency": real(log.get("latency_sec")),
         "context_window": number(log.get("context_window")),
     }
-    made = to_messages(choice.get("message"), Log(), skipped, **fields)
-    return next((m for m in made if m.role == "assistant"), None) or Message(role="assistant", **fields)
+    made = to_messages(choice.get("message"), ReaderLog(), skipped, **fields)
+    return next((m for m in made if m.role == "assistant"), None) or Message(
+        role="assistant", **fields
+    )

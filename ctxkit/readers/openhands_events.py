@@ -1,4 +1,6 @@
-"""OpenHands V1: events of a conversation (one file each on disk), and usage from the state beside them."""
+"""OpenHands V1: events of a conversation (one file each on disk), and usage from the state beside
+them.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,22 @@ from typing import Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Message, Part, Text, Thinking, ToolCall, ToolSchema, Usage
+from ctxkit.readers.damaged import each_of
 from ctxkit.readers.dialects import to_messages
 from ctxkit.readers.exits import is_failure
-from ctxkit.readers.fields import DAMAGE, arguments, as_text, items, mapping, number, real, text, time, why, word
-from ctxkit.readers.logs import TOO_MANY, Log
+from ctxkit.readers.fields import arguments, as_text, items, mapping, number, real, text, time, word
+from ctxkit.readers.logs import TOO_MANY, ReaderLog
 from ctxkit.readers.parts import count, to_parts
 from ctxkit.readers.usages import to_schemas, to_usage
 from ctxkit.session import Session
 
-_SAID = {"SystemPromptEvent", "SystemPromptUpdateEvent", "MessageEvent", "ActionEvent", "ObservationEvent"}
+_SAID = {
+    "SystemPromptEvent",
+    "SystemPromptUpdateEvent",
+    "MessageEvent",
+    "ActionEvent",
+    "ObservationEvent",
+}
 _REFUSED = {"AgentErrorEvent", "UserRejectObservation"}
 _MARKS = {
     "Condensation",
@@ -27,21 +36,21 @@ _MARKS = {
 
 
 def is_event(record: Any) -> bool:
-    """Say whether a record is an event: its kind is known, or it ends like one beside a source and a time."""
+    """Say whether a record is an event: its kind is known, or it ends like one beside a source and
+    a time.
+    """
     if type(record) is not dict or "source" not in record or "timestamp" not in record:
         return False
     kind = text(record.get("kind"))
     return kind in _SAID or kind in _REFUSED or kind in _MARKS or kind.endswith("Event")
 
 
-def read_events(events: list[Any], state: dict[str, Any], name: str, faults: list[Fault]) -> Session:
+def read_events(
+    events: list[Any], state: dict[str, Any], name: str, faults: list[Fault]
+) -> Session:
     """Return one conversation as a session; `state` is its base_state, where there is one."""
     teller = _Teller(state)
-    for n, event in enumerate(events):
-        try:
-            teller.take(mapping(event))
-        except DAMAGE as e:
-            faults.append(Fault(0, f"event {n}: {why(e)}"))
+    each_of(events, "event", teller.take, faults)
     teller.close()
     log = teller.log
     agent = mapping(state.get("agent"))
@@ -64,7 +73,7 @@ class _Teller:
     """Writes events as messages: actions of one response are one reply."""
 
     def __init__(self, state: dict[str, Any]) -> None:
-        self.log, self.skipped = Log(), dict[str, int]()
+        self.log, self.skipped = ReaderLog(), dict[str, int]()
         self.tools: tuple[ToolSchema, ...] = ()
         self._usages: dict[str, Usage | None] = {}
         self._latencies: dict[str, float | None] = {}
@@ -94,7 +103,10 @@ class _Teller:
         elif kind == "ObservationEvent":
             self._observe(event, when, mapping(event.get("observation")))
         elif kind in _REFUSED:
-            said = {"content": text(event.get("error")) or text(event.get("rejection_reason")), "is_error": True}
+            said = {
+                "content": text(event.get("error")) or text(event.get("rejection_reason")),
+                "is_error": True,
+            }
             self._observe(event, when, said)
         elif kind == "SystemPromptEvent":
             self.tools = to_schemas(event.get("tools")) or self.tools
@@ -113,8 +125,12 @@ class _Teller:
 
     def _message(self, event: dict[str, Any], when: float | None) -> None:
         made = text(event.get("llm_response_id"))
-        more = {"usage": self._usages.get(made), "latency": self._latencies.get(made)} if made else {}
-        for m in to_messages(event.get("llm_message"), Log(), self.skipped, time=when, **more):
+        more = (
+            {"usage": self._usages.get(made), "latency": self._latencies.get(made)} if made else {}
+        )
+        for m in to_messages(
+            event.get("llm_message"), ReaderLog(), self.skipped, time=when, **more
+        ):
             extra, _ = to_parts(event.get("extended_content"), self.skipped)
             self._add(event, replace(m, parts=(*m.parts, *extra)))
 
@@ -122,7 +138,9 @@ class _Teller:
         told = mapping(event.get("tool_call"))
         args, written = arguments(told.get("arguments", mapping(event.get("action"))))
         name = word(event.get("tool_name")) or text(told.get("name"))
-        call = ToolCall(text(event.get("tool_call_id")) or text(told.get("id")), name, args, written)
+        call = ToolCall(
+            text(event.get("tool_call_id")) or text(told.get("id")), name, args, written
+        )
         made = text(event.get("llm_response_id"))
         at = self._replies.get(made) if made else None
         if at is not None:
@@ -159,9 +177,13 @@ class _Teller:
 
     def _observe(self, event: dict[str, Any], when: float | None, seen: dict[str, Any]) -> None:
         content = seen.get("content", seen.get("output"))
-        parts, _ = to_parts(content if type(content) in (str, list) else as_text(content), self.skipped)
+        parts, _ = to_parts(
+            content if type(content) in (str, list) else as_text(content), self.skipped
+        )
         code = seen.get("exit_code")
-        wrong = seen.get("is_error") is True or (code != -1 and is_failure(code))  # -1: it still runs
+        wrong = seen.get("is_error") is True or (
+            code != -1 and is_failure(code)
+        )  # -1: it still runs
         self._add(
             event,
             Message(
@@ -178,7 +200,9 @@ class _Teller:
     def _condense(self, event: dict[str, Any], when: float | None) -> None:
         may, said = self.log.may_edit(), text(event.get("summary"))
         shown = set(self.log.shown) if may else set[str]()
-        gone = (self._messages.get(i) for i in items(event.get("forgotten_event_ids")) if type(i) is str)
+        gone = (
+            self._messages.get(i) for i in items(event.get("forgotten_event_ids")) if type(i) is str
+        )
         targets = tuple(dict.fromkeys(m for m in gone if m in shown and m is not None))
         usage = self._usages.get(text(event.get("llm_response_id")))
         edit = Edit(

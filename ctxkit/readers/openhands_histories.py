@@ -1,4 +1,6 @@
-"""OpenHands V0: histories of actions and observations, tied to completions by the metadata of tool calls."""
+"""OpenHands V0: histories of actions and observations, tied to completions by the metadata of tool
+calls.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Message, Part, Text, ToolCall, ToolSchema, Usage
+from ctxkit.readers.damaged import each_of
 from ctxkit.readers.dialects import to_messages
 from ctxkit.readers.exits import is_failure
-from ctxkit.readers.fields import DAMAGE, as_text, items, mapping, number, real, text, time, why, word
-from ctxkit.readers.logs import TOO_MANY, Log
+from ctxkit.readers.fields import as_text, items, mapping, number, real, text, time, word
+from ctxkit.readers.logs import TOO_MANY, ReaderLog
 from ctxkit.readers.parts import count, to_parts
 from ctxkit.readers.usages import to_schemas, to_stop, to_usage
 from ctxkit.session import Session
@@ -20,7 +23,8 @@ _QUIET = {"condensation_request", "recall", "change_agent_state", "agent_state_c
 
 
 def is_history(events: Any) -> bool:
-    """Say whether a list is a history: events with a source and an action or observation, or pairs of such.
+    """Say whether a list is a history: events with a source and an action or observation, or pairs
+    of such.
 
     The pairs of 2024 name no source.
     """
@@ -35,7 +39,9 @@ def is_history(events: Any) -> bool:
 def is_run(record: Any) -> bool:
     """Say whether a record is a run of an evaluation."""
     return (
-        type(record) is dict and ("instance_id" in record or "metrics" in record) and is_history(record.get("history"))
+        type(record) is dict
+        and ("instance_id" in record or "metrics" in record)
+        and is_history(record.get("history"))
     )
 
 
@@ -48,11 +54,7 @@ def read_history(run: dict[str, Any], name: str) -> Session:
         for e in (_tied(entry, n) if type(entry) is list else [entry])
     ]
     teller.offset = _offset(flat)
-    for n, event in enumerate(flat):
-        try:
-            teller.take(mapping(event))
-        except DAMAGE as e:
-            faults.append(Fault(0, f"event {n}: {why(e)}"))
+    each_of(flat, "event", teller.take, faults)
     told = mapping(run.get("metadata"))
     error, log = word(run.get("error")), teller.log
     return Session(
@@ -72,11 +74,15 @@ def read_history(run: dict[str, Any], name: str) -> Session:
 
 
 def _tied(pair: list[Any], n: int) -> list[Any]:
-    """A pair of action and observation, tied where they name no cause themselves; n is its place."""
+    """A pair of action and observation, tied where they name no cause themselves; n is
+    its place.
+    """
     if len(pair) != 2 or type(pair[0]) is not dict or type(pair[1]) is not dict:
         return pair
     action, seen = pair
-    if "source" not in action and "source" not in seen:  # the first ones wrote neither source nor id
+    if (
+        "source" not in action and "source" not in seen
+    ):  # the first ones wrote neither source nor id
         action = {"id": _UNNAMED + n, "source": _said_by(action, n), **action}
     if number(seen.get("cause")) is not None or action.get("id") is None:
         return [action, seen]
@@ -88,7 +94,9 @@ _UNNAMED = 1 << 40
 
 
 def _said_by(action: dict[str, Any], n: int) -> str:
-    """Who acted in a pair that does not say: the user begins, and answers where the agent waited."""
+    """Who acted in a pair that does not say: the user begins, and answers where the
+    agent waited.
+    """
     waits = mapping(action.get("args")).get("wait_for_response") is True
     return "user" if action.get("action") == "message" and (n == 0 or not waits) else "agent"
 
@@ -96,9 +104,15 @@ def _said_by(action: dict[str, Any], n: int) -> str:
 def _offset(events: list[Any]) -> float:
     """Seconds by which the events' clock, which names no zone, is ahead of the completions'."""
     for event in map(mapping, events):
-        made = mapping(mapping(event.get("tool_call_metadata")).get("model_response")).get("created")
+        made = mapping(mapping(event.get("tool_call_metadata")).get("model_response")).get(
+            "created"
+        )
         shown, created = time(event.get("timestamp")), time(made)
-        if shown is not None and created is not None and not _has_zone(text(event.get("timestamp"))):
+        if (
+            shown is not None
+            and created is not None
+            and not _has_zone(text(event.get("timestamp")))
+        ):
             ahead = round((shown - created) / 900) * 900
             return ahead if abs(ahead) <= 14 * 3600 else 0.0
     return 0.0
@@ -109,14 +123,18 @@ def _has_zone(stamp: str) -> bool:
 
 
 class _Teller:
-    """Writes events as messages: a completion is one reply, whatever number of actions came of it."""
+    """Writes events as messages: a completion is one reply, whatever number of actions
+    came of it.
+    """
 
     def __init__(self, metrics: dict[str, Any]) -> None:
-        self.log, self.skipped = Log(), dict[str, int]()
+        self.log, self.skipped = ReaderLog(), dict[str, int]()
         self.tools: tuple[ToolSchema, ...] = ()
         self.version: str | None = None
         self.offset = 0.0
-        self._usages = {text(u.get("response_id")): u for u in map(mapping, items(metrics.get("token_usages")))}
+        self._usages = {
+            text(u.get("response_id")): u for u in map(mapping, items(metrics.get("token_usages")))
+        }
         took = map(mapping, items(metrics.get("response_latencies")))
         self._latencies = {text(t.get("response_id")): real(t.get("latency")) for t in took}
         self._replies: dict[str, str] = {}
@@ -146,7 +164,9 @@ class _Teller:
     def _add(self, event: dict[str, Any], role: Any, parts: list[Part], **more: Any) -> None:
         when = time(event.get("timestamp"))
         id_ = self.log.new_id()
-        self.log.add(Message(role=role, id=id_, parts=tuple(parts), time=when and when - self.offset, **more))
+        self.log.add(
+            Message(role=role, id=id_, parts=tuple(parts), time=when and when - self.offset, **more)
+        )
         self._know(event, id_)
 
     def _know(self, event: dict[str, Any], id_: str) -> None:
@@ -158,7 +178,9 @@ class _Teller:
         args = mapping(event.get("args"))
         said = text(args.get("content")) or text(event.get("content"))
         urls = [u for u in items(args.get("image_urls")) if type(u) is str]
-        pictures, _ = to_parts([{"type": "image_url", "image_url": {"url": u}} for u in urls], self.skipped)
+        pictures, _ = to_parts(
+            [{"type": "image_url", "image_url": {"url": u}} for u in urls], self.skipped
+        )
         return [*([Text(said)] if said else []), *pictures]
 
     def _system(self, event: dict[str, Any]) -> None:
@@ -182,16 +204,26 @@ class _Teller:
                 self._calls[number_] = ToolCall(call_id, text(told.get("function_name")))
             return
         args = mapping(event.get("args"))
-        thought = text(args.get("thought")) or (text(args.get("content")) if action == "message" else "")
+        thought = text(args.get("thought")) or (
+            text(args.get("content")) if action == "message" else ""
+        )
         parts: list[Part] = [Text(thought)] if thought else []
         if action != "message":  # older versions, and models without tools: the action is the call
-            rest = {k: v for k, v in args.items() if k not in ("thought", "confirmation_state", "hidden", "blocking")}
-            call = ToolCall(f"action-{as_text(event.get('id'))[:40] or len(self.log.entries)}", action, rest)
+            rest = {
+                k: v
+                for k, v in args.items()
+                if k not in ("thought", "confirmation_state", "hidden", "blocking")
+            }
+            call = ToolCall(
+                f"action-{as_text(event.get('id'))[:40] or len(self.log.entries)}", action, rest
+            )
             parts.append(call)
             number_ = number(event.get("id"))
             self._calls[-1 if number_ is None else number_] = call
         role = "assistant" if event.get("source") == "agent" else "user"
-        self._add(event, role, parts if role == "assistant" else [p for p in parts if isinstance(p, Text)])
+        self._add(
+            event, role, parts if role == "assistant" else [p for p in parts if isinstance(p, Text)]
+        )
 
     def _reply(self, event: dict[str, Any], made: str, response: dict[str, Any]) -> None:
         choice = mapping(next(iter(items(response.get("choices"))), None))
@@ -244,7 +276,9 @@ class _Teller:
 
     def _condense(self, event: dict[str, Any]) -> None:
         args = mapping(event.get("args"))
-        forgotten = {n for i in items(args.get("forgotten_event_ids")) if (n := number(i)) is not None}
+        forgotten = {
+            n for i in items(args.get("forgotten_event_ids")) if (n := number(i)) is not None
+        }
         first, last = (number(args.get(f"forgotten_events_{end}_id")) for end in ("start", "end"))
         may = self.log.may_edit()
         if last is not None and may:
@@ -252,7 +286,12 @@ class _Teller:
         gone = [self._messages[n] for n in sorted(forgotten) if n in self._messages] if may else []
         said, when = text(args.get("summary")), time(event.get("timestamp"))
         shown = set(self.log.shown) if may else set[str]()
-        summary = Message(role="summary", id=self.log.new_id(), parts=(Text(said),), time=when and when - self.offset)
+        summary = Message(
+            role="summary",
+            id=self.log.new_id(),
+            parts=(Text(said),),
+            time=when and when - self.offset,
+        )
         edit = Edit(
             kind="summarised" if said else "dropped",
             id=self.log.new_id(),

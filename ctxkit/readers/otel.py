@@ -1,4 +1,6 @@
-"""OpenTelemetry GenAI spans as JSON: what an OTLP exporter writes, or one span a line; OpenInference's too."""
+"""OpenTelemetry GenAI spans as JSON: what an OTLP exporter writes, or one span a line;
+OpenInference's too.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,10 @@ from msgspec.structs import replace
 from ctxkit.messages import Edit, Fault, Message, ToolSchema
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, items, mapping, text, time, why, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.growing_logs import Said, Threads, said
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
-from ctxkit.readers.prompts import Said, Threads, said
-from ctxkit.readers.spans import content, model_of, parsed, to_span_usage
+from ctxkit.readers.trace_spans import content, model_of, parsed, to_span_usage
 from ctxkit.readers.usages import to_schemas, to_stop
 from ctxkit.session import Session
 
@@ -24,11 +26,21 @@ if TYPE_CHECKING:
 NAME = "otel"
 ALIASES = ("opentelemetry", "otlp", "openinference")
 CAN = (
-    "usage per call (cache reads where given), model, times, agents, tools; text where the exporter may log it; "
-    "compactions where it marks them (gen_ai.conversation.compacted, parts of type compaction)"
+    "usage per call (cache reads where given), model, times, agents, tools; text where the exporter"
+    " may log it; compactions where it marks them (gen_ai.conversation.compacted, parts of type"
+    " compaction)"
 )
 CANNOT = "text by default; failed tools; money, but where an exporter adds it"
-TRAITS = (("all", "an exporter that marks no compaction leaves only what is gone from the next prompt: derived"),)
+BLIND = ("tool errors",)
+TRAITS = (
+    (
+        "all",
+        (
+            "an exporter that marks no compaction leaves only what is gone from the next prompt:"
+            " derived"
+        ),
+    ),
+)
 _CHAT = {"chat", "text_completion", "generate_content", "LLM"}
 
 
@@ -43,12 +55,18 @@ def sniff(source: Source) -> bool:
 
 def _is_genai(span: dict[str, Any]) -> bool:
     given = span.get("attributes")
-    keys = list(given)[:200] if type(given) is dict else [mapping(a).get("key") for a in items(given)[:200]]
+    keys = (
+        list(given)[:200]
+        if type(given) is dict
+        else [mapping(a).get("key") for a in items(given)[:200]]
+    )
     return any(type(k) is str and k.startswith(("gen_ai.", "llm.", "openinference.")) for k in keys)
 
 
 def read(source: Source) -> list[Session]:
-    """Return one session a conversation (or trace, where none is named), threads of other agents as its children."""
+    """Return one session a conversation (or trace, where none is named), threads of other agents as
+    its children.
+    """
     faults, skipped = list[Fault](), dict[str, int]()
     spans = sorted(_spans(source, faults, skipped), key=lambda s: s.begun or 0.0)
     agents = {s.id: s for s in spans}
@@ -61,7 +79,9 @@ def read(source: Source) -> list[Session]:
                 count(skipped, "span: " + (s.kind or "of another kind"))
     out = [_session(name, found, agents, source.path.stem) for name, found in groups.items()]
     if out:
-        out[0] = replace(out[0], faults=(*faults, *out[0].faults), skipped=_summed(skipped, out[0].skipped))
+        out[0] = replace(
+            out[0], faults=(*faults, *out[0].faults), skipped=_summed(skipped, out[0].skipped)
+        )
     return out
 
 
@@ -76,18 +96,31 @@ class _Span:
         given = raw.get("attributes")
         self.attributes = _flat(given) if type(given) is dict else _pairs(given)
         context = mapping(raw.get("context")) or mapping(raw.get("spanContext"))
-        self.id = text(raw.get("spanId")) or text(raw.get("span_id")) or text(context.get("span_id"))
+        self.id = (
+            text(raw.get("spanId")) or text(raw.get("span_id")) or text(context.get("span_id"))
+        )
         self.parent = text(raw.get("parentSpanId")) or text(raw.get("parent_id"))
-        self.trace = text(raw.get("traceId")) or text(raw.get("trace_id")) or text(context.get("trace_id"))
+        self.trace = (
+            text(raw.get("traceId")) or text(raw.get("trace_id")) or text(context.get("trace_id"))
+        )
         self.begun = _time(raw, "startTimeUnixNano", "start_time")
         self.ended = _time(raw, "endTimeUnixNano", "end_time")
         self.failed = mapping(raw.get("status")).get("code") in (2, "STATUS_CODE_ERROR") or (
             mapping(raw.get("status")).get("status_code") == "ERROR"
         )
         status = mapping(raw.get("status"))
-        self.why = (word(status.get("message")) or word(status.get("description"))) if self.failed else None
+        self.why = (
+            (word(status.get("message")) or word(status.get("description")))
+            if self.failed
+            else None
+        )
         self.events = [
-            {**mapping(e), "attributes": _flat(a) if type(a := mapping(e).get("attributes")) is dict else _pairs(a)}
+            {
+                **mapping(e),
+                "attributes": (
+                    _flat(a) if type(a := mapping(e).get("attributes")) is dict else _pairs(a)
+                ),
+            }
             for e in items(raw.get("events"))
         ]
 
@@ -104,7 +137,9 @@ class _Span:
 
     def conversation(self, spans: dict[str, _Span]) -> str:
         for s in self.line(spans):
-            named_ = word(s.attributes.get("gen_ai.conversation.id")) or word(s.attributes.get("session.id"))
+            named_ = word(s.attributes.get("gen_ai.conversation.id")) or word(
+                s.attributes.get("session.id")
+            )
             if named_:
                 return named_
         return self.trace
@@ -131,7 +166,11 @@ def _session(name: str, spans: list[_Span], all_: dict[str, _Span], stem: str) -
             continue
         try:
             prompt, reply = content(s.attributes, s.events)
-            heard = [said(m) for r in prompt for m in _summed_up(r, named(to_messages(r, Log(), skipped), asked))]
+            heard = [
+                said(m)
+                for r in prompt
+                for m in _summed_up(r, named(to_messages(r, ReaderLog(), skipped), asked))
+            ]
             _call(threads, heard, _reply(s, reply, skipped, asked), s, s.agent(all_))
             tools = tools or to_schemas(parsed(s.attributes.get("gen_ai.tool.definitions")))
         except DAMAGE as e:
@@ -164,24 +203,38 @@ def _call(threads: Threads, heard: list[Said], reply: Message, s: _Span, agent: 
     """Write one call; what its span marks as compacted makes the edit a recorded one."""
     flagged = s.attributes.get("gen_ai.conversation.compacted") is True
     marked = flagged or any(m.role == "summary" for _, m in heard)
-    latest = next((t for t in threads.all[::-1] if t.agent == agent), None)
-    if flagged and not heard and latest is not None and not latest.compacted:  # no content: the mark is all there is
+    if not marked:
+        threads.call(heard, reply, agent).compacted = False
+        return
+    latest = threads.latest(agent)
+    if flagged and not heard and latest is not None and not latest.compacted:
+        # no content: the mark is all there is
         own = latest.log.new_id()
-        latest.log.add(Edit(kind="summarised", id=own, method="compacted", reason="what it took is not in the trace"))
-    before = {id(t): len(t.log.entries) for t in threads.all}
-    thread = threads.call(heard, reply, agent, compacted=marked)
+        latest.log.add(
+            Edit(
+                kind="summarised",
+                id=own,
+                method="compacted",
+                reason="what it took is not in the trace",
+            )
+        )
+    thread = threads.call(heard, reply, agent, compacted=True)
     thread.compacted = flagged
     log = thread.log
-    for i in range(before.get(id(thread), 0), len(log.entries)) if marked else ():
+    for i in range(thread.since, len(log.entries)):
         entry = log.entries[i]
         if isinstance(entry, Edit) and any(m.role == "summary" for m in entry.inserted):
-            log.entries[i] = replace(entry, source="recorded", method="compacted", reason="", time=s.begun)
+            log.entries[i] = replace(
+                entry, source="recorded", method="compacted", reason="", time=s.begun
+            )
 
 
 def _reply(s: _Span, reply: list[Any], skipped: dict[str, int], asked: dict[str, str]) -> Message:
-    heard = [m for r in reply for m in named(to_messages(r, Log(), skipped), asked)]
+    heard = [m for r in reply for m in named(to_messages(r, ReaderLog(), skipped), asked)]
     why_ = parsed(s.attributes.get("gen_ai.response.finish_reasons"))
-    stop = next(iter(items(why_)), None) or next((mapping(r).get("finish_reason") for r in reply), None)
+    stop = next(iter(items(why_)), None) or next(
+        (mapping(r).get("finish_reason") for r in reply), None
+    )
     return Message(
         role="assistant",
         id=s.id,
@@ -196,11 +249,14 @@ def _reply(s: _Span, reply: list[Any], skipped: dict[str, int], asked: dict[str,
     )
 
 
-# -- the exporters' shapes ---------------------------------------------------------------------------------------------
+# -- the exporters' shapes
+# ---------------------------------------------------------------------------------------------
 
 
 def _spans(source: Source, faults: list[Fault], skipped: dict[str, int]) -> Iterator[_Span]:
-    records: list[Any] = source.document if type(source.document) is list else [r for _, r in source.records]
+    records: list[Any] = (
+        source.document if type(source.document) is list else [r for _, r in source.records]
+    )
     if type(source.document) is not list:
         faults += source.faults
     for n, record in enumerate(records):
@@ -218,7 +274,10 @@ def _unwrapped(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
         return
     for resource in map(mapping, items(record.get("resourceSpans"))):
         about = items(mapping(resource.get("resource")).get("attributes"))
-        for scope in map(mapping, items(resource.get("scopeSpans") or resource.get("instrumentationLibrarySpans"))):
+        for scope in map(
+            mapping,
+            items(resource.get("scopeSpans") or resource.get("instrumentationLibrarySpans")),
+        ):
             for span in items(scope.get("spans")):
                 if type(span) is dict:
                     yield {**span, "attributes": [*about, *items(span.get("attributes"))]}
@@ -231,7 +290,12 @@ def _pairs(raw: Any) -> dict[str, Any]:
 
 def _value(raw: Any, depth: int) -> Any:
     for kind, value in mapping(raw).items():
-        if kind == "intValue" and type(value) is str and value.lstrip("-").isdigit() and len(value) < 20:
+        if (
+            kind == "intValue"
+            and type(value) is str
+            and value.lstrip("-").isdigit()
+            and len(value) < 20
+        ):
             return int(value)
         if depth < 16 and kind == "arrayValue":
             return [_value(v, depth + 1) for v in items(mapping(value).get("values"))]
@@ -243,14 +307,23 @@ def _value(raw: Any, depth: int) -> Any:
 
 
 def _flat(raw: dict[str, Any]) -> dict[str, Any]:
-    """Attributes as a flat object: Phoenix nests them (`llm` holds `token_count` holds `prompt`)."""
+    """Attributes as a flat object: Phoenix nests them (`llm` holds `token_count` holds
+    `prompt`).
+    """
     out: dict[str, Any] = {}
     waiting = [("", raw, 0)]
     while waiting:
         prefix, value, depth = waiting.pop()
         for k, v in value.items():
             key = f"{prefix}{k}"
-            if type(v) is list and v and type(v[0]) is dict and depth < 8 and "messages" in key and "gen_ai" not in key:
+            if (
+                type(v) is list
+                and v
+                and type(v[0]) is dict
+                and depth < 8
+                and "messages" in key
+                and "gen_ai" not in key
+            ):
                 waiting += [(f"{key}.{i}.", mapping(e), depth + 1) for i, e in enumerate(v)]
             elif type(v) is dict and depth < 8:
                 waiting.append((f"{key}.", v, depth + 1))

@@ -31,7 +31,9 @@ BROKEN = (OSError, zlib.error, EOFError, ValueError, RuntimeError, NotImplemente
 
 
 def is_packed(start: bytes) -> bool:
-    """Say whether a file that begins so is unpacked when it is read (a zip only with one log in it)."""
+    """Say whether a file that begins so is unpacked when it is read (a zip only with one log in
+    it).
+    """
     return start.startswith((_GZIP, _ZSTD, ZIP))
 
 
@@ -72,7 +74,8 @@ def kind_of(start: bytes) -> str:
 
 
 def sole_member(data: Any, path: Path) -> zipfile.ZipInfo | None:
-    """Return the one member of an archive with one log in it; None for an archive of several things.
+    """Return the one member of an archive with one log in it; None for an archive of several
+    things.
 
     Args:
         data: the archive's bytes, or the open file.

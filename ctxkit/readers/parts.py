@@ -1,4 +1,6 @@
-"""Parts of messages in any dialect: text, thinking, pictures, files, tool calls, and the results found among them."""
+"""Parts of messages in any dialect: text, thinking, pictures, files, tool calls, and the results
+found among them.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,17 @@ _RESULTS = {"tool_result", "tool_call_response", "functionResponse"}
 
 
 def count(skipped: dict[str, int], name: str) -> None:
-    """Count one record passed over, by name (at most 200 names, so that no file can fill the memory with them)."""
+    """Count one record passed over, by name (at most 200 names, so that no file can fill the memory
+    with them).
+    """
     name = name[:80] if name in skipped or len(skipped) < 200 else "others"
     skipped[name] = skipped.get(name, 0) + 1
 
 
 def to_parts(content: Any, skipped: dict[str, int]) -> tuple[list[Part], list[dict[str, Any]]]:
-    """Return content (a text, a part or a list of parts) as our parts, and the tool results found among them, raw."""
+    """Return content (a text, a part or a list of parts) as our parts, and the tool results found
+    among them, raw.
+    """
     if type(content) is str:
         return ([Text(content)] if content else []), []
     parts: list[Part] = []
@@ -52,7 +58,9 @@ def _text(raw: dict[str, Any]) -> Part:
 
 def to_reasoning(raw: dict[str, Any]) -> Thinking:
     """Return reasoning, whose text may be missing or sealed: then its size is told."""
-    said = next((raw[k] for k in ("thinking", "reasoning", "text", "content", "summary") if raw.get(k)), "")
+    said = next(
+        (raw[k] for k in ("thinking", "reasoning", "text", "content", "summary") if raw.get(k)), ""
+    )
     if type(said) is list:
         said = "\n".join(text(mapping(s).get("text")) for s in said)
     hidden = len(text(raw.get("encrypted_content"))) + len(text(raw.get("data")))
@@ -64,7 +72,8 @@ def _image(raw: dict[str, Any]) -> Image:
     fields = mapping(inner) or raw
     url = inner if type(inner) is str else text(fields.get("url"))
     media = next(
-        (w for k in ("media_type", "mimeType", "mime_type", "mime") if (w := word(fields.get(k)))), "image/png"
+        (w for k in ("media_type", "mimeType", "mime_type", "mime") if (w := word(fields.get(k)))),
+        "image/png",
     )
     data = text(fields.get("data"))
     if url.startswith("data:") and "," in url[:200]:
@@ -100,8 +109,16 @@ def to_call(raw: dict[str, Any]) -> ToolCall:
     """Return a raw tool call, in whichever words its dialect puts name, id and arguments."""
     raw = mapping(raw.get("functionCall")) or raw
     inner = mapping(raw.get("function"))
-    name = inner.get("name") or raw.get("name") or raw.get("function_name") or raw.get("function") or raw.get("tool")
-    given = next((s[k] for s in (inner, raw) for k in ("arguments", "args", "input") if k in s), None)
+    name = (
+        inner.get("name")
+        or raw.get("name")
+        or raw.get("function_name")
+        or raw.get("function")
+        or raw.get("tool")
+    )
+    given = next(
+        (s[k] for s in (inner, raw) for k in ("arguments", "args", "input") if k in s), None
+    )
     args, written = arguments(given)
     wanted = raw.get("id") or raw.get("tool_call_id") or raw.get("call_id") or raw.get("toolCallId")
     return ToolCall(text(wanted), text(name), args, written)
@@ -115,12 +132,17 @@ _PARTS: dict[str, Callable[[dict[str, Any]], Part]] = {
     **dict.fromkeys(("blob", "uri"), _blob),
     "compaction": _compaction,
     **dict.fromkeys(("file", "input_file", "document", "input_audio", "audio"), _document),
-    **dict.fromkeys(("tool_use", "tool_call", "toolCall", "functionCall", "function_call", "server_tool_use"), to_call),
+    **dict.fromkeys(
+        ("tool_use", "tool_call", "toolCall", "functionCall", "function_call", "server_tool_use"),
+        to_call,
+    ),
 }
 
 
 def to_calls(raw: Any) -> list[ToolCall]:
-    """Return a list of raw tool calls as ours (Chat Completions' `function`, LangChain's `args`, ATIF's names)."""
+    """Return a list of raw tool calls as ours (Chat Completions' `function`, LangChain's `args`,
+    ATIF's names).
+    """
     return [to_call(c) for c in items(raw) if type(c) is dict]
 
 
@@ -132,7 +154,9 @@ def function_call(raw: dict[str, Any]) -> list[ToolCall]:
 
 def to_thoughts(raw: dict[str, Any]) -> list[Part]:
     """Return the thinking that stands beside a message's content."""
-    blocks: list[Part] = [to_reasoning(b) for b in items(raw.get("thinking_blocks")) if type(b) is dict]
+    blocks: list[Part] = [
+        to_reasoning(b) for b in items(raw.get("thinking_blocks")) if type(b) is dict
+    ]
     said = word(raw.get("reasoning_content")) or word(raw.get("reasoning"))
     return blocks or ([Thinking(said)] if said else [])
 

@@ -1,4 +1,6 @@
-"""Sessions of Pi, versions 1 to 3, and of its family (OpenClaw, Fased, ai): JSON Lines, a tree from version 2 on."""
+"""Sessions of Pi, versions 1 to 3, and of its family (OpenClaw, Fased, ai): JSON Lines, a tree from
+version 2 on.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,18 @@ if TYPE_CHECKING:
 
 NAME = "pi"
 ALIASES = ("openclaw", "fased", "ai")
-CAN = "text, thinking, calls and results, usage per call (cache reads and writes), money, times, branches, compactions"
+CAN = (
+    "text, thinking, calls and results, usage per call (cache reads and writes), money, times,"
+    " branches, compactions"
+)
 CANNOT = "system prompt, tool schemas"
 TRAITS = (
     (
         "all",
-        ("calls of broken-off replies were not run and count all the same; a failed call's zeros"
-        " are missing"),
+        (
+            "calls of broken-off replies were not run and count all the same; a failed call's zeros"
+            " are missing"
+        ),
     ),
     ("1 to 3", "summaries are mostly not priced: estimated"),
     ("all", "money is the log's own; $0 (a free model, or one without a price) is missing"),
@@ -28,7 +35,9 @@ TRAITS = (
 
 
 def sniff(source: Source) -> bool:
-    """Say whether the first lines are a Pi header, Pi entries, or bare messages as early ai wrote them."""
+    """Say whether the first lines are a Pi header, Pi entries, or bare messages as early ai wrote
+    them.
+    """
     for record in source.head[:4]:
         kind = record.get("type")
         if kind == "session":

@@ -1,4 +1,6 @@
-"""Entries of Pi's session format, versions 1 to 3: a tree of messages, compactions and marks; ours is built on it."""
+"""Entries of Pi's session format, versions 1 to 3: a tree of messages, compactions and marks; ours
+is built on it.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,29 @@ from ctxkit.readers.fields import (
     why,
     word,
 )
-from ctxkit.readers.logs import TOO_MANY, Log
-from ctxkit.readers.pi_messages import is_visible, to_command, to_parts, to_reply, to_result, to_usage
+from ctxkit.readers.logs import TOO_MANY, ReaderLog
+from ctxkit.readers.pi_messages import (
+    is_visible,
+    to_command,
+    to_parts,
+    to_reply,
+    to_result,
+    to_usage,
+)
 from ctxkit.session import Session
 
 if TYPE_CHECKING:
     from ctxkit.readers.source import Source
 
-ROLES = {"user", "assistant", "toolResult", "bashExecution", "custom", "hookMessage", "branchSummary"}
+ROLES = {
+    "user",
+    "assistant",
+    "toolResult",
+    "bashExecution",
+    "custom",
+    "hookMessage",
+    "branchSummary",
+}
 
 
 class Entries:
@@ -39,7 +56,7 @@ class Entries:
 
     def __init__(self, source: Source) -> None:
         self.name = source.path.stem
-        self.log = Log()
+        self.log = ReaderLog()
         self.faults = list(source.faults)
         self.skipped: Counter[str] = Counter()
         self.header: dict[str, Any] = {}
@@ -64,7 +81,9 @@ class Entries:
             except DAMAGE as e:
                 self.faults.append(Fault(line, why(e)))
         if not self.log.entries and not self.header:
-            raise ReadError("expected a header of type session, or entries; found none.", source.path)
+            raise ReadError(
+                "expected a header of type session, or entries; found none.", source.path
+            )
 
     @property
     def is_early(self) -> bool:
@@ -104,9 +123,15 @@ class Entries:
             at = self.places.get(parent) if type(parent) is str else None
         if at is None:
             self.headless = self.headless or not self.places
-            self.faults.append(Fault(line, "expected 'parentId' to name an entry before this one; taken as the last"))
+            self.faults.append(
+                Fault(
+                    line, "expected 'parentId' to name an entry before this one; taken as the last"
+                )
+            )
         elif at != self.log.at and not self.log.stand(at):
-            self.faults.append(Fault(line, "branches too often; taken as following the entry before"))
+            self.faults.append(
+                Fault(line, "branches too often; taken as following the entry before")
+            )
 
     def take(self, line: int, kind: Any, record: dict[str, Any]) -> None:
         """Add what an entry says; count it where it says nothing to the model."""
@@ -115,9 +140,16 @@ class Entries:
         elif kind == "compaction":
             self.compaction(line, record)
         elif kind == "branch_summary":
-            self._said(record, "branch_summary", text(record.get("summary")), {"fromId": record.get("fromId")})
+            self._said(
+                record,
+                "branch_summary",
+                text(record.get("summary")),
+                {"fromId": record.get("fromId")},
+            )
         elif kind == "custom_message":
-            self._said(record, "custom", record.get("content"), {"customType": record.get("customType")})
+            self._said(
+                record, "custom", record.get("content"), {"customType": record.get("customType")}
+            )
         elif kind is None and record.get("role") in ROLES:
             self.message(record, record)
         else:
@@ -138,11 +170,23 @@ class Entries:
             self._result(record, m)
         elif role in ("user", "custom", "hookMessage"):
             kind = "" if role == "user" else "custom"
-            self._said(record, kind, m.get("content"), {"customType": m["customType"]} if "customType" in m else {}, m)
+            self._said(
+                record,
+                kind,
+                m.get("content"),
+                {"customType": m["customType"]} if "customType" in m else {},
+                m,
+            )
         elif role == "bashExecution":
             self.log.add(to_command(record, m, self.log.new_id(record.get("id"))))
         elif role in ("branchSummary", "compactionSummary"):
-            self._said(record, "branch_summary" if role == "branchSummary" else "summary", m.get("summary"), {}, m)
+            self._said(
+                record,
+                "branch_summary" if role == "branchSummary" else "summary",
+                m.get("summary"),
+                {},
+                m,
+            )
         else:
             name = f"message {role}" if type(role) is str else "message without role"
             self.skipped[name] += 1
@@ -189,7 +233,9 @@ class Entries:
         )
 
     def compaction(self, line: int, record: dict[str, Any]) -> None:
-        """Replace what stands before the first kept entry by the summary; an unknown first entry keeps nothing."""
+        """Replace what stands before the first kept entry by the summary; an unknown first entry
+        keeps nothing.
+        """
         log, edit_id = self.log, self.log.new_id(record.get("id"))
         first = self._first_kept(line, record)
         gone, again = self._taken(line, first)
@@ -226,7 +272,9 @@ class Entries:
         return tuple(i for i in log.shown if log.where[i] < first), self._again(first)
 
     def _again(self, first: int) -> tuple[Message, ...]:
-        """Return messages that an earlier compaction took and one that begins before it brings back."""
+        """Return messages that an earlier compaction took and one that begins before it brings
+        back.
+        """
         if first >= self.floor:
             return ()
         log, shown = self.log, set(self.log.shown)
@@ -234,7 +282,9 @@ class Entries:
         return tuple(e for e in path if type(e) is Message and e.visible and e.id not in shown)
 
     def _first_kept(self, line: int, record: dict[str, Any]) -> int | None:
-        """Return the index of the first entry kept, or None where the record names none that exists."""
+        """Return the index of the first entry kept, or None where the record names none that
+        exists.
+        """
         wanted = record.get("firstKeptEntryId")
         if wanted is not None and wanted == record.get("id"):
             return None  # its own id: nothing was kept
@@ -245,11 +295,15 @@ class Entries:
         if type(index) is int and type(wanted) is not str:
             return self._at_line(index)
         if wanted or index is not None:
-            self.faults.append(Fault(line, "expected the first kept entry to exist; nothing was kept"))
+            self.faults.append(
+                Fault(line, "expected the first kept entry to exist; nothing was kept")
+            )
         return None
 
     def _at_line(self, index: int) -> int:
-        """Return the index of the first entry that was written at a line (counted from 0) or after it."""
+        """Return the index of the first entry that was written at a line (counted from 0) or after
+        it.
+        """
         i = bisect_left(self.lines, (index, -1))
         if i == len(self.lines):
             return len(self.log.entries)
@@ -263,7 +317,11 @@ class Entries:
         parents, leaf = log.tree()
         version = header.get("version")
         models = (e.model for e in reversed(log.entries) if type(e) is Message and e.model)
-        provider = {k: header[k] for k in ("branchedFrom", "lastCompactionId", "gitCommit") if word(header.get(k))}
+        provider = {
+            k: header[k]
+            for k in ("branchedFrom", "lastCompactionId", "gitCommit")
+            if word(header.get(k))
+        }
         return Session(
             id=word(header.get("id")) or self.name,
             format=format_,

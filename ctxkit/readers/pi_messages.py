@@ -1,4 +1,6 @@
-"""Messages of Pi's session format as values: replies, results, commands of the user, what was said beside them."""
+"""Messages of Pi's session format as values: replies, results, commands of the user, what was said
+beside them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from ctxkit.readers.fields import arguments, as_text, items, number, real, text,
 
 _STOPS = {"toolUse": "tool"}
 _FAILED = ("error", "aborted")
-"""Replies that ended so are not sent back, but for what they said in versions 1 and 2 (seen in recorded prompts)."""
+"""Replies that ended so are not sent back, but for what they said in versions 1 and 2 (seen in
+recorded prompts).
+"""
 _SAID = (Text, Thinking)
 
 
@@ -31,13 +35,18 @@ def to_reply(
     failed = stop in _FAILED
     if failed:
         parts = _cut_off(whole, details)
-    latency = None if ended is None or began is None or not 0 <= ended - began < 86400 else round(ended - began, 3)
+    latency = (
+        None
+        if ended is None or began is None or not 0 <= ended - began < 86400
+        else round(ended - began, 3)
+    )
     reply = Message(
         role="assistant",
         id=own,
         parts=parts,
         time=began if ended is None else ended,
-        visible=is_visible(m) and (not failed or (is_early and any(p.text for p in parts if isinstance(p, _SAID)))),
+        visible=is_visible(m)
+        and (not failed or (is_early and any(p.text for p in parts if isinstance(p, _SAID)))),
         is_error=failed,
         error=word(m.get("errorMessage")),
         usage=to_usage(m.get("usage")),
@@ -50,11 +59,15 @@ def to_reply(
 
 
 def _cut_off(parts: tuple[Part, ...], details: dict[str, Any]) -> tuple[Part, ...]:
-    """Return the parts of a failed reply without its calls: they were not run, and are told in the details."""
+    """Return the parts of a failed reply without its calls: they were not run, and are told in the
+    details.
+    """
     calls = [p for p in parts if type(p) is ToolCall]
     if not calls:
         return parts
-    details["calls_not_run"] = [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in calls]
+    details["calls_not_run"] = [
+        {"id": c.id, "name": c.name, "arguments": c.arguments} for c in calls
+    ]
     return tuple(p for p in parts if type(p) is not ToolCall)
 
 
@@ -95,10 +108,16 @@ def is_visible(m: dict[str, Any]) -> bool:
 
 
 def to_usage(value: Any) -> Usage | None:
-    """Return what a call was billed for; all zeros mean that it failed before the provider counted."""
+    """Return what a call was billed for; all zeros mean that it failed before the
+    provider counted.
+    """
     if type(value) is not dict:
         return None
-    fresh, read_, write = number(value.get("input")), number(value.get("cacheRead")), number(value.get("cacheWrite"))
+    fresh, read_, write = (
+        number(value.get("input")),
+        number(value.get("cacheRead")),
+        number(value.get("cacheWrite")),
+    )
     output = number(value.get("output"))
     if not (fresh or read_ or write or output):
         return None
@@ -127,7 +146,9 @@ def to_parts(content: Any) -> tuple[Part, ...]:
         elif kind == "thinking":
             signature = word(p.get("thinkingSignature"))
             hidden = len(signature) if signature and len(signature) > 64 else 0
-            out.append(Thinking(text(p.get("thinking")), signature, hidden, p.get("redacted") is True))
+            out.append(
+                Thinking(text(p.get("thinking")), signature, hidden, p.get("redacted") is True)
+            )
         elif kind == "toolCall":
             given, raw = arguments(p.get("arguments"))
             out.append(ToolCall(text(p.get("id")), text(p.get("name")), given, raw))

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ctxkit.messages import Edit, Fault, Message, Usage
+from ctxkit.readers.damaged import each_line
 from ctxkit.readers.dialects import named, to_messages
-from ctxkit.readers.fields import DAMAGE, items, mapping, number, text, time, why, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.fields import items, mapping, number, text, time, word
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
 from ctxkit.session import Session
 
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 NAME = "qwen-code"
 ALIASES = ("qwen",)
-CAN = "text, thinking, calls and results, usage per call (cache reads), times, compressions, branches left"
+CAN = (
+    "text, thinking, calls and results, usage per call (cache reads), times, compressions, branches"
+    " left"
+)
 CANNOT = "system prompt, tool schemas, money"
 TRAITS = (("all", "a compression without its history is an edit that names only its size"),)
 _TYPES = {"user", "assistant", "tool_result", "system"}
@@ -40,11 +44,7 @@ def sniff(source: Source) -> bool:
 def read(source: Source) -> list[Session]:
     """Return the one chat of a file."""
     reading, faults = _Reading(), list[Fault](source.faults)
-    for line, record in source.records:
-        try:
-            reading.take(record)
-        except DAMAGE as e:
-            faults.append(Fault(line, why(e)))
+    each_line(source.records, reading.take, faults)
     first = mapping(next((r for _, r in source.records), None))
     parents, leaf = reading.log.tree()
     return [
@@ -70,11 +70,13 @@ class _Reading:
     """A chat while its records go by."""
 
     def __init__(self) -> None:
-        self.log, self.skipped, self.asked = Log(), dict[str, int](), dict[str, str]()
+        self.log, self.skipped, self.asked = ReaderLog(), dict[str, int](), dict[str, str]()
         self.title: str | None = None
         self.model: str | None = None
         self._last: dict[str, int] = {}
-        """Index of the last entry that each record became; a record of none stands where its parent does."""
+        """Index of the last entry that each record became; a record of none stands where its parent
+        does.
+        """
 
     def take(self, record: dict[str, Any]) -> None:
         """Take one record, after the one that it names as its parent."""
@@ -119,13 +121,15 @@ class _Reading:
             count(self.skipped, "system: " + (kind or "no subtype"))
 
     def _compressed(self, record: dict[str, Any], told: dict[str, Any]) -> None:
-        """Put the history that the record holds in the place of what was shown; what it repeats is kept."""
+        """Put the history that the record holds in the place of what was shown; what it repeats is
+        kept.
+        """
         about, when = mapping(told.get("info")), time(record.get("timestamp"))
         if about.get("compressionStatus") not in (None, 1, "completed"):
             count(self.skipped, "compression that failed")
             return
         new = [m for r in items(told.get("compressedHistory"))
-               for m in named(to_messages(r, Log(), self.skipped), self.asked)]  # fmt: skip
+               for m in named(to_messages(r, ReaderLog(), self.skipped), self.asked)]  # fmt: skip
         edit = Edit(
             kind="summarised",
             id=self.log.new_id(record.get("uuid")),
@@ -168,14 +172,20 @@ def _key(m: Message) -> tuple[str, str, tuple[str, ...], str | None]:
 
 
 def _usage(raw: dict[str, Any]) -> Usage | None:
-    """Gemini's counts: the prompt holds the cached tokens, the candidates do not hold the thoughts."""
+    """Gemini's counts: the prompt holds the cached tokens, the candidates do not hold the thoughts.
+
+    From endpoints that speak OpenAI's way they do (`convertOpenAIResponseToGemini` takes
+    `completion_tokens` as they are); the total tells.
+    """
     whole, read = number(raw.get("promptTokenCount")), number(raw.get("cachedContentTokenCount"))
     said, thought = number(raw.get("candidatesTokenCount")), number(raw.get("thoughtsTokenCount"))
     if whole is None and said is None:
         return None
+    total, apart = number(raw.get("totalTokenCount")), (whole or 0) + (said or 0) + (thought or 0)
+    beside = 0 if total is not None and total < apart else thought or 0
     return Usage(
         input_tokens=whole if whole is None else max(whole - (read or 0), 0),
         cache_read_tokens=read,
-        output_tokens=None if said is None else said + (thought or 0),
+        output_tokens=None if said is None else said + beside,
         reasoning_tokens=thought,
     )

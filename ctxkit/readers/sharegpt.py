@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Message, Text, ToolCall
 from ctxkit.readers.fields import arguments, as_text, items, mapping, text, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count
+from ctxkit.readers.trace_spans import parsed
 from ctxkit.readers.usages import to_schemas
 from ctxkit.session import Session
 
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     from ctxkit.readers.source import Source
 
 NAME = "sharegpt"
-CAN = "text, system prompt, calls and results (as `<tool_call>` or function_call), tools; several talks a file"
+CAN = (
+    "text, system prompt, calls and results (as `<tool_call>` or function_call), tools; several"
+    " talks a file"
+)
 CANNOT = "usage, times, model, money, compactions, failed tools"
 BLIND = ("compactions", "tool errors")
 _ROLES: dict[str, Role] = {
@@ -26,9 +30,8 @@ _ROLES: dict[str, Role] = {
     "system": "system",
     **dict.fromkeys(("tool", "function", "observation", "function_response"), "tool"),
 }
-_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
+_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _RESULT = re.compile(r"</?tool_response>\s*")
-_MOST = 1 << 20
 
 
 def sniff(source: Source) -> bool:
@@ -56,7 +59,7 @@ def read(source: Source) -> list[Session]:
 
 
 def _session(about: dict[str, Any], name: str) -> Session:
-    log, skipped = Log(), dict[str, int]()
+    log, skipped = ReaderLog(), dict[str, int]()
     said = word(about.get("system"))
     if said:
         log.add(Message(role="system", id=log.new_id(), parts=(Text(said),)))
@@ -80,34 +83,47 @@ def _session(about: dict[str, Any], name: str) -> Session:
                 )
             )
             continue
-        parts = _said(told, log) if role == "assistant" else (Text(told),)
+        parts = (Text(told),)
+        if role == "assistant":
+            alone = _calls(told, log) if raw.get("from") == "function_call" else ()
+            parts = tuple(alone) or _said(told, log)
         waiting = [p for p in parts if isinstance(p, ToolCall)] or waiting
         log.add(Message(role=role, id=log.new_id(), parts=parts))
-    tools = (
-        arguments(about.get("tools"))[0]
-        if isinstance(about.get("tools"), dict)
-        else about.get("tools")
-    )
     own = about.get("id")
     return Session(
         id=own if type(own) is str and own else name,
         format=NAME,
         log=tuple(log.entries),
-        tools=to_schemas(tools),
+        tools=to_schemas(parsed(about.get("tools"))),
         skipped=skipped,
     )
 
 
-def _said(told: str, log: Log) -> tuple[Part, ...]:
+def _said(told: str, log: ReaderLog) -> tuple[Part, ...]:
     """A reply, with the calls that stand in it as JSON between marks."""
-    parts: list[Part] = []
-    plain = told[:_MOST]
-    calls = list(_CALL.finditer(plain))
-    before = told[: calls[0].start()] if calls else told
-    if before.strip() or not calls:
-        parts.append(Text(before.strip() if calls else before))
-    for n, found in enumerate(calls):
-        raw, _ = arguments(found[1])
-        given = arguments(raw.get("arguments", raw.get("parameters")))
-        parts.append(ToolCall(f"call-{len(log.entries)}-{n}", text(raw.get("name")), *given))
-    return tuple(parts)
+    before, *pieces = told.split(_OPEN)
+    parts: list[Part] = [Text(before.strip())]
+    for piece in pieces:
+        inner, closed, after = piece.partition(_CLOSE)
+        made = _calls(inner.strip(), log, len(parts)) if closed else []
+        parts += [*made, Text(after.strip())] if made else [Text(_OPEN + piece)]
+    if not any(isinstance(p, ToolCall) for p in parts):
+        return (Text(told),)
+    return tuple(p for p in parts if not isinstance(p, Text) or p.text)
+
+
+def _calls(told: str, log: ReaderLog, n: int = 0) -> list[ToolCall]:
+    """The calls that a text holds as JSON, one or a list; none where it is anything else."""
+    found = parsed(told)
+    raws = [mapping(r) for r in (found if type(found) is list else [found])]
+    if any(not word(r.get("name")) for r in raws):
+        return []
+    own = f"call-{len(log.entries)}"
+    return [
+        ToolCall(
+            f"{own}-{i}",
+            text(r.get("name")),
+            *arguments(r.get("arguments", r.get("parameters"))),
+        )
+        for i, r in enumerate(raws, n)
+    ]

@@ -1,11 +1,12 @@
-"""A file as readers see it: bytes decoded once, JSON by lines or whole, every unreadable place counted.
+"""A file as readers see it: bytes decoded once, JSON by lines or whole, every unreadable place
+counted.
 
-Nothing but `ReadError` leaves this file. The bytes are untrusted: size, depth and encoding are bounded here.
+Nothing but `ReadError` leaves this file. The bytes are untrusted: size, depth and encoding are
+bounded here.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cached_property, partial
 from pathlib import Path
@@ -16,6 +17,7 @@ import msgspec
 
 from ctxkit.errors import ReadError
 from ctxkit.messages import Fault
+from ctxkit.readers.decoding import BROKEN_JSON, DECODER, REPLACED, by_lines, lenient, wrong_with
 from ctxkit.readers.packed import MAX_BYTES, ZIP, chunks, is_packed, kind_of, unpacked
 
 if TYPE_CHECKING:
@@ -29,15 +31,14 @@ _START = 4 << 20
 _LINE = 1 << 29
 """No line is longer."""
 _BOM = b"\xef\xbb\xbf"
-_REPLACED = "not UTF-8: read with its broken bytes replaced"
 _WIDE = ((re.compile(rb"\s*[\[{]\0"), "utf-16-le"), (re.compile(rb"(\0\s)*\0[\[{]"), "utf-16-be"))
 """UTF-16 without a mark: JSON begins with a bracket, which is one byte beside a null."""
-_DECODER = msgspec.json.Decoder()
 _HEAD = 64
 
 
 class Source:
-    """One file to be read, with everything that several readers would otherwise each work out again.
+    """One file to be read, with everything that several readers would otherwise each work out
+    again.
 
     Args:
         path: the file. It is opened only here, never because a log names it.
@@ -72,16 +73,26 @@ class Source:
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             return data.decode("utf-16", "replace").encode("utf-8", "replace")
         wide = next((name for start, name in _WIDE if start.match(data)), None)
-        return data.decode(wide, "replace").encode("utf-8", "replace") if wide else data.removeprefix(_BOM)
+        return (
+            data.decode(wide, "replace").encode("utf-8", "replace")
+            if wide
+            else data.removeprefix(_BOM)
+        )
 
     def _read(self, most: int = -1) -> bytes:
         """Return the first bytes of the file; all of them where `most` is negative."""
         try:
             about = self.path.stat()
             if not S_ISREG(about.st_mode):
-                raise ReadError("expected a file, found a folder or device; ctxkit.read_all takes folders.", self.path)
+                raise ReadError(
+                    "expected a file, found a folder or device; ctxkit.read_all takes folders.",
+                    self.path,
+                )
             if about.st_size > MAX_BYTES and most < 0:
-                raise ReadError(f"the file has {about.st_size:,} bytes; at most {MAX_BYTES:,} are read.", self.path)
+                raise ReadError(
+                    f"the file has {about.st_size:,} bytes; at most {MAX_BYTES:,} are read.",
+                    self.path,
+                )
             with self.path.open("rb") as file:
                 return file.read(most)
         except FileNotFoundError:
@@ -100,20 +111,24 @@ class Source:
 
     @cached_property
     def is_large(self) -> bool:
-        """True for a large file of JSON lines on disk, packed or not: `stream` reads it in bounded memory."""
+        """True for a large file of JSON lines on disk, packed or not: `stream` reads it in bounded
+        memory.
+        """
         if self._data is not None:
             return False
         start = self._read(4)
         if self.path.stat().st_size <= (LARGE >> 4 if is_packed(start) else LARGE) or start == ZIP:
             return False
-        first = self._decode(self._first[:1], [])
+        first = by_lines(self._first[:1], [])
         return len(self._first) > 1 and bool(first)
 
     @cached_property
     def _first(self) -> list[bytes]:
         """The whole lines of the first four megabytes."""
         with self.path.open("rb") as file:
-            parts = chunks(file, self.path) if is_packed(self._read(4)) else iter([file.read(_START)])
+            parts = (
+                chunks(file, self.path) if is_packed(self._read(4)) else iter([file.read(_START)])
+            )
             start = b""
             for part in parts:
                 start += part
@@ -122,7 +137,8 @@ class Source:
         return start.removeprefix(_BOM).split(b"\n")[:-1]
 
     def stream(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield every line that is a JSON object, as `records` holds them; a large file is never whole in memory.
+        """Yield every line that is a JSON object, as `records` holds them; a large file is never
+        whole in memory.
 
         What is no object is in `faults` once it was passed.
         """
@@ -131,7 +147,9 @@ class Source:
             return
         self._passed = []
         for number, line in enumerate(self._raw_lines(), 1):
-            for _, record in self._decode([line.removeprefix(_BOM) if number == 1 else line], found := list[Fault]()):
+            found = list[Fault]()
+            start = _BOM if number == 1 else b""
+            for _, record in by_lines([line.removeprefix(start)], found):
                 yield number, record
             self._passed += [Fault(number, f.why) for f in found]
 
@@ -145,7 +163,9 @@ class Source:
                 whole += len(chunk)
                 if whole > MAX_BYTES or len(rest) > _LINE:
                     kind = kind_of(self._read(4))
-                    raise ReadError(f"the {kind} file grows beyond {MAX_BYTES:,} bytes: refused.", self.path)
+                    raise ReadError(
+                        f"the {kind} file grows beyond {MAX_BYTES:,} bytes: refused.", self.path
+                    )
                 rest += chunk
                 if b"\n" in chunk:
                     *lines, last = bytes(rest).split(b"\n")
@@ -161,31 +181,35 @@ class Source:
 
     @cached_property
     def document(self) -> Any:
-        """The whole file as one JSON value, or None where it is not one (a file of several lines of JSON is not)."""
+        """The whole file as one JSON value, or None where it is not one (a file of several lines of
+        JSON is not).
+        """
         if self.is_database or self.is_large:
             return None
         start = self.data[:64].lstrip()[:1]
         if start not in (b"{", b"["):
             return None
         try:
-            return _DECODER.decode(self.data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as e:
+            return DECODER.decode(self.data)
+        except BROKEN_JSON as e:
             if "trailing characters" in str(e):  # the first value is whole: a file of lines
                 return None
             self._replaced = type(e) is UnicodeDecodeError
             try:
-                return _lenient(self.data, e)
+                return lenient(self.data, e)
             except (ValueError, RecursionError):
                 return None
 
     @cached_property
     def head(self) -> list[dict[str, Any]]:
-        """The first JSON objects of a file of lines (at most 64), for sniffing; the document itself where it is one."""
+        """The first JSON objects of a file of lines (at most 64), for sniffing; the document itself
+        where it is one.
+        """
         if self.is_database:
             return []
         if self.is_large:
             first = [s for s in self._first[: _HEAD * 4] if s.lstrip()[:1] == b"{"]
-            return [r for _, r in self._decode(first, [])[:_HEAD]]
+            return [r for _, r in by_lines(first, [])[:_HEAD]]
         if self.document is not None:
             return [self.document] if type(self.document) is dict else []
         if self._at_once is not None:
@@ -193,32 +217,41 @@ class Source:
         if self.data.startswith(ZIP):
             return []
         first = self.data[: 1 << 22].split(b"\n", _HEAD * 4)[: _HEAD * 4]
-        return [r for _, r in self._decode([s for s in first if s.lstrip()[:1] == b"{"], [])[:_HEAD]]
+        objects = [s for s in first if s.lstrip()[:1] == b"{"]
+        return [r for _, r in by_lines(objects, [])[:_HEAD]]
 
     @cached_property
     def _at_once(self) -> list[dict[str, Any]] | None:
-        """All lines decoded in one go; None where one is blank, broken or no object: each is then looked at alone."""
+        """All lines decoded in one go; None where one is blank, broken or no object: each is then
+        looked at alone.
+        """
         data = self.data
         try:
-            records = _DECODER.decode_lines(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
+            records = DECODER.decode_lines(data)
+        except BROKEN_JSON:
             return None
         ends = data.count(b"\n") + (not data.endswith(b"\n"))
         return records if len(records) == ends and all(type(r) is dict for r in records) else None
 
     def as_lines(self) -> Source | None:
-        """Return a list of objects as the lines of a log (`jq --slurp` makes lists of lines); None where it is none."""
+        """Return a list of objects as the lines of a log (`jq --slurp` makes lists of lines); None
+        where it is none.
+        """
         values = self.document
         if type(values) is not list or not values or any(type(v) is not dict for v in values):
             return None
         return Source(self.path, b"\n".join(map(msgspec.json.encode, values)))
 
     def documents(self) -> Iterator[Source]:
-        """Yield each object of a list, or of a file of lines, as a document of its own; `path` is only its name."""
+        """Yield each object of a list, or of a file of lines, as a document of its own; `path` is
+        only its name.
+        """
         values = self.document if type(self.document) is list else [r for _, r in self.records]
         for i, value in enumerate(values):
             if type(value) is dict:
-                yield Source(self.path.with_name(f"{self.path.stem}-{i}"), msgspec.json.encode(value))
+                yield Source(
+                    self.path.with_name(f"{self.path.stem}-{i}"), msgspec.json.encode(value)
+                )
 
     @property
     def looks(self) -> str:
@@ -242,20 +275,20 @@ class Source:
         if self.data.lstrip()[:1] not in (b"{", b"["):
             return "text, not JSON objects"
         try:
-            _DECODER.decode(self.data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as e:
-            why = _why(self.data, e)
+            DECODER.decode(self.data)
+        except BROKEN_JSON as e:
+            why = wrong_with(self.data, e)
             return "JSON that is cut short" if "truncated" in why else f"broken JSON ({why})"
         return "JSON"
 
     @cached_property
     def _lines(self) -> tuple[list[tuple[int, dict[str, Any]]], list[Fault]]:
         if type(self.document) is dict:
-            return [(1, self.document)], [Fault(1, _REPLACED)] if self._replaced else []
+            return [(1, self.document)], [Fault(1, REPLACED)] if self._replaced else []
         if self._at_once is not None:
             return list(enumerate(self._at_once, 1)), []
         faults: list[Fault] = []
-        return self._decode(self.data.split(b"\n"), faults), faults
+        return by_lines(self.data.split(b"\n"), faults), faults
 
     @property
     def records(self) -> list[tuple[int, dict[str, Any]]]:
@@ -268,57 +301,3 @@ class Source:
         if self._passed is not None:
             return self._passed
         return self._lines[1]
-
-    @staticmethod
-    def _decode(lines: list[bytes], faults: list[Fault]) -> list[tuple[int, dict[str, Any]]]:
-        decode = _DECODER.decode
-        out: list[tuple[int, dict[str, Any]]] = []
-        for number, line in enumerate(lines, 1):
-            if not line or line.isspace():
-                continue
-            try:
-                record = decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as e:
-                try:
-                    record = _lenient(line, e)
-                except (ValueError, RecursionError):
-                    faults.append(Fault(number, _why(line, e)))
-                    continue
-                if type(e) is UnicodeDecodeError:
-                    faults.append(Fault(number, _REPLACED))
-            if type(record) is dict:
-                out.append((number, record))
-            else:
-                faults.append(Fault(number, f"expected a JSON object, found {type(record).__name__}"))
-        return out
-
-
-def _lenient(data: bytes, error: Exception) -> Any:
-    """Decode what JavaScript and Python write beyond JSON: halves of surrogate pairs, NaN, bytes that are no UTF-8.
-
-    Raises:
-        ValueError: it is no JSON all the same.
-        RecursionError: it is nested too deeply.
-    """
-    if b"\\u" not in data and b"NaN" not in data and b"Infinity" not in data and type(error) is not UnicodeDecodeError:
-        raise ValueError("nothing that a more patient decoder would understand")
-    value = json.loads(data.decode("utf-8", "replace"), parse_constant=lambda _: None)
-    return _whole_text(value)
-
-
-def _whole_text(value: Any) -> Any:
-    if type(value) is str:
-        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if type(value) is dict:
-        return {_whole_text(k): _whole_text(v) for k, v in value.items()}
-    return [_whole_text(v) for v in value] if type(value) is list else value
-
-
-def _why(line: bytes, error: Exception) -> str:
-    if line.lstrip().startswith(b"//"):
-        return "a comment, not JSON"
-    if isinstance(error, RecursionError):
-        return "nested too deeply"
-    if isinstance(error, UnicodeDecodeError):
-        return "not UTF-8"
-    return "not JSON: " + str(error)[:120]

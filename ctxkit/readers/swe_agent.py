@@ -1,12 +1,15 @@
-"""SWE-agent trajectories: the history of chat messages, with actions written as text or as tool calls."""
+"""SWE-agent trajectories: the history of chat messages, with actions written as text or as tool
+calls.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Fault, Message, Part, Text, ToolCall
-from ctxkit.readers.fields import DAMAGE, items, mapping, number, real, text, why, word
-from ctxkit.readers.logs import Log
+from ctxkit.readers.damaged import each_of
+from ctxkit.readers.fields import items, mapping, number, real, text, word
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.parts import count, to_calls, to_parts
 from ctxkit.readers.processors import with_processor
 from ctxkit.session import Session
@@ -17,15 +20,21 @@ if TYPE_CHECKING:
 NAME = "swe-agent"
 ALIASES = ("sweagent",)
 CAN = (
-    "text, system prompt, demonstrations, thoughts, actions (as calls) and observations (as results); totals of the run"
+    "text, system prompt, demonstrations, thoughts, actions (as calls) and observations (as"
+    " results); totals of the run"
 )
-CANNOT = "usage per call (totals stand in Session.details), times, tool schemas, what history processors cut"
+CANNOT = (
+    "usage per call (totals stand in Session.details), times, tool schemas, what history"
+    " processors cut"
+)
 BLIND = ("compactions", "tool errors")
 TRAITS = (
     (
         "all",
-        ("tokens and money of the whole run are recorded; whether a history processor ran is "
-        "inferred from the tokens sent"),
+        (
+            "tokens and money of the whole run are recorded; whether a history processor ran is "
+            "inferred from the tokens sent"
+        ),
     ),
 )
 """By client version: what its logs say wrongly or in a way of their own, and what is made of it."""
@@ -48,11 +57,7 @@ def read(source: Source) -> list[Session]:
     document = mapping(source.document)
     teller, faults = _Teller(), list[Fault]()
     history = items(document.get("history")) or _from_steps(items(document.get("trajectory")))
-    for n, raw in enumerate(history):
-        try:
-            teller.take(mapping(raw))
-        except DAMAGE as e:
-            faults.append(Fault(0, f"message {n}: {why(e)}"))
+    each_of(history, "message", teller.take, faults)
     info = mapping(document.get("info"))
     return [
         with_processor(
@@ -94,10 +99,12 @@ def _from_steps(steps: list[Any]) -> list[dict[str, Any]]:
 
 
 class _Teller:
-    """Writes the history: an action becomes a tool call, and the observation after it its result."""
+    """Writes the history: an action becomes a tool call, and the observation after it
+    its result.
+    """
 
     def __init__(self) -> None:
-        self.log, self.skipped = Log(), dict[str, int]()
+        self.log, self.skipped = ReaderLog(), dict[str, int]()
         self.agent: str | None = None
         self._waiting: dict[str, ToolCall] = {}
 
@@ -108,13 +115,19 @@ class _Teller:
         agent = word(raw.get("agent"))
         if raw.get("is_demo") is True:
             # A demonstration is part of the prompt and never was a call, whatever role it plays.
-            self.log.add(Message(role="user", id=self.log.new_id(), parts=tuple(parts), agent=agent, kind="demo"))
+            self.log.add(
+                Message(
+                    role="user", id=self.log.new_id(), parts=tuple(parts), agent=agent, kind="demo"
+                )
+            )
         elif role == "assistant":
             self._action(raw, parts, agent)
         elif role in ("user", "tool"):
             self._observation(raw, parts, agent, is_tool=role == "tool")
         elif role == "system":
-            self.log.add(Message(role="system", id=self.log.new_id(), parts=tuple(parts), agent=agent))
+            self.log.add(
+                Message(role="system", id=self.log.new_id(), parts=tuple(parts), agent=agent)
+            )
         else:
             count(self.skipped, "message: " + (role or "no role"))
 
@@ -122,19 +135,32 @@ class _Teller:
         calls = to_calls(raw.get("tool_calls"))
         action, id_ = text(raw.get("action")), self.log.new_id()
         if not calls and action.strip():
-            # The reply's text is the thought and the action in a block of its own: each is kept once.
+            # The reply's text is the thought and the action in a block of its own: each is kept
+            # once.
             words = action.split(None, 1)
             calls = [ToolCall(f"action-{id_}", words[0][:80], {"command": action})]
             thought = text(raw.get("thought"))
             parts = [Text(thought)] if thought else []
         self._waiting = {c.id: c for c in calls}
         self.log.add(
-            Message(role="assistant", id=id_, parts=(*parts, *calls), agent=agent, stop="tool" if calls else None)
+            Message(
+                role="assistant",
+                id=id_,
+                parts=(*parts, *calls),
+                agent=agent,
+                stop="tool" if calls else None,
+            )
         )
 
-    def _observation(self, raw: dict[str, Any], parts: list[Part], agent: str | None, *, is_tool: bool) -> None:
+    def _observation(
+        self, raw: dict[str, Any], parts: list[Part], agent: str | None, *, is_tool: bool
+    ) -> None:
         ids = [i for i in items(raw.get("tool_call_ids")) if type(i) is str]
-        named = next((i for i in ids if i in self._waiting), None) if ids else next(iter(self._waiting), None)
+        named = (
+            next((i for i in ids if i in self._waiting), None)
+            if ids
+            else next(iter(self._waiting), None)
+        )
         asked = None if named is None else self._waiting.pop(named)
         id_ = self.log.new_id()
         if asked is None and not is_tool:
@@ -142,4 +168,6 @@ class _Teller:
             return
         called = asked.id if asked else (ids[0] if ids else None)
         tool = asked.name if asked else None
-        self.log.add(Message(role="tool", id=id_, parts=tuple(parts), agent=agent, tool=tool, call_id=called))
+        self.log.add(
+            Message(role="tool", id=id_, parts=tuple(parts), agent=agent, tool=tool, call_id=called)
+        )

@@ -1,4 +1,6 @@
-"""A conversation put together from requests to a chat API: what a request repeats is known, what it lacks was taken."""
+"""A conversation put together from requests to a chat API: what a request repeats is known, what it
+lacks was taken.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import msgspec
 from ctxkit.messages import Edit, Fault, Message, Text, ToolCall, ToolSchema
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, items, mapping, text, why, word
-from ctxkit.readers.logs import MAX_PARTS, Log
+from ctxkit.readers.logs import MAX_PARTS, ReaderLog
 from ctxkit.readers.usages import to_schemas
 from ctxkit.session import Session
 
@@ -24,21 +26,25 @@ class Talk:
 
     def __init__(self, format_: str, product: str | None = None) -> None:
         self.format, self.product = format_, product
-        self.log = Log()
+        self.log = ReaderLog()
         self.skipped: Counter[str] = Counter()
         self.faults: list[Fault] = []
         self.asked: dict[str, str] = {}
         self.tools: tuple[ToolSchema, ...] = ()
         self.model: str | None = None
         self.inputs = 0
-        """How many items the inputs so far held, for an API whose items are counted rather than compared."""
+        """How many items the inputs so far held, for an API whose items are counted rather than
+        compared.
+        """
         self._raws: list[Any] = []
         self._known: list[list[str]] = []
         """For each raw message of the last request the ids of ours."""
         self._keys: dict[str, Any] = {}
 
     def make(self, raw: Any, **more: Any) -> list[Message]:
-        """Return a raw message as ours, with the tools of its results named; a damaged one is counted."""
+        """Return a raw message as ours, with the tools of its results named; a damaged one is
+        counted.
+        """
         try:
             return named(to_messages(raw, self.log, self.skipped, **more), self.asked)
         except DAMAGE as e:
@@ -61,7 +67,9 @@ class Talk:
         self.model = word(request.get("model")) or self.model
 
     def request(self, raws: list[Any]) -> None:
-        """Take the messages of one request: the growth is new, what is gone was taken by an edit that no log marks."""
+        """Take the messages of one request: the growth is new, what is gone was taken by an edit
+        that no log marks.
+        """
         same = 0
         for old, new in zip(self._raws, raws, strict=False):
             if old != new:
@@ -88,7 +96,9 @@ class Talk:
         return names
 
     def _edited(self, flat: list[Message], at: int, gone: list[str], names: dict[str, str]) -> int:
-        """Write the edit that explains why messages are missing; return where what is new begins."""
+        """Write the edit that explains why messages are missing; return where what is
+        new begins.
+        """
         keys = [_key(m) for m in flat[at:]]
         end, inserted = at, []
         for n, i in _aligned(keys, [self._keys.get(i) for i in gone]):
@@ -146,8 +156,8 @@ def _key(m: Message) -> Any:
 def _aligned(new: list[Any], old: list[Any]) -> list[tuple[int, int]]:
     """Return pairs of places with equal keys, in the order of both.
 
-    Equal messages are many ("continue"): found from the end, where what survives a compaction stands, and from the
-    start; the longer alignment is taken.
+    Equal messages are many ("continue"): found from the end, where what survives a compaction
+    stands, and from the start; the longer alignment is taken.
     """
     ends = _greedy(new[::-1], old[::-1])
     last = [(len(new) - 1 - n, len(old) - 1 - i) for n, i in ends]
@@ -170,10 +180,17 @@ def _greedy(new: list[Any], old: list[Any]) -> list[tuple[int, int]]:
 
 
 def merged(messages: list[Message]) -> list[Message]:
-    """Return messages with neighbouring pieces of one reply put together (APIs whose replies are lists of items)."""
+    """Return messages with neighbouring pieces of one reply put together (APIs whose replies are
+    lists of items).
+    """
     out: list[Message] = []
     for m in messages:
-        if m.role == "assistant" and out and out[-1].role == "assistant" and len(out[-1].parts) < MAX_PARTS:
+        if (
+            m.role == "assistant"
+            and out
+            and out[-1].role == "assistant"
+            and len(out[-1].parts) < MAX_PARTS
+        ):
             out[-1] = msgspec.structs.replace(
                 out[-1],
                 parts=out[-1].parts + m.parts,
@@ -189,7 +206,9 @@ def is_message(raw: Any) -> bool:
     """Say whether a value looks like a message of a chat API."""
     if type(raw) is not dict or type(raw.get("role")) is not str:
         return False
-    return raw["role"] in _ROLES and ("content" in raw or "tool_calls" in raw or "function_call" in raw)
+    return raw["role"] in _ROLES and (
+        "content" in raw or "tool_calls" in raw or "function_call" in raw
+    )
 
 
 _ROLES = {"system", "developer", "user", "assistant", "tool", "function"}

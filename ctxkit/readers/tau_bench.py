@@ -1,4 +1,6 @@
-"""tau-bench results, also of tau2: runs of an agent with a simulated user, with a reward; its few-shot talks."""
+"""tau-bench results, also of tau2: runs of an agent with a simulated user, with a reward; its
+few-shot talks.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from msgspec.structs import replace
 from ctxkit.messages import Fault, Message, Role, Text, ToolCall
 from ctxkit.readers.dialects import named, to_messages
 from ctxkit.readers.fields import DAMAGE, items, mapping, real, text, time, why
-from ctxkit.readers.logs import Log
+from ctxkit.readers.logs import ReaderLog
 from ctxkit.readers.usages import to_usage
 from ctxkit.session import Session
 
@@ -19,8 +21,14 @@ if TYPE_CHECKING:
 
 NAME = "tau-bench"
 ALIASES = ("tau2-bench",)
-CAN = "text, system prompt, calls and results, rewards; several runs a file; usage, money and times (tau2)"
-CANNOT = "usage, times, money and model (tau-bench); calls (few-shot talks); tool schemas; the system prompt (tau2)"
+CAN = (
+    "text, system prompt, calls and results, rewards; several runs a file; usage, money and times"
+    " (tau2)"
+)
+CANNOT = (
+    "usage, times, money and model (tau-bench); calls (few-shot talks); tool schemas; the system"
+    " prompt (tau2)"
+)
 
 
 def sniff(source: Source) -> bool:
@@ -40,7 +48,11 @@ def _runs(source: Source) -> list[Any]:
 
 
 def _is_run(run: Any) -> bool:
-    return type(run) is dict and "task_id" in run and type(run.get("traj", run.get("messages"))) is list
+    return (
+        type(run) is dict
+        and "task_id" in run
+        and type(run.get("traj", run.get("messages"))) is list
+    )
 
 
 def read(source: Source) -> list[Session]:
@@ -65,7 +77,7 @@ def _shown(source: Source) -> list[Session]:
     """The few-shot talks, one a line: a call is written as `None`, a result follows its call."""
     out = []
     for line, record in source.records:
-        log, said = Log(), text(record.get("messages_display"))
+        log, said = ReaderLog(), text(record.get("messages_display"))
         marks = list(_SPEAKER.finditer(said))
         ends = [*(m.start() - 1 for m in marks[1:]), len(said)]
         for mark, end in zip(marks, ends, strict=False):
@@ -77,8 +89,10 @@ def _shown(source: Source) -> list[Session]:
     return out
 
 
-def _speak(log: Log, role: str, said: str, at: int) -> None:
-    """Write what one speaker said; the tool that answered, and with what it was asked, are not told."""
+def _speak(log: ReaderLog, role: str, said: str, at: int) -> None:
+    """Write what one speaker said; the tool that answered, and with what it was asked, are not
+    told.
+    """
     last = log.entries[-1] if log.entries else None
     if role == "tool" and isinstance(last, Message) and last.role == "assistant":
         call = ToolCall(f"call-{at}", "")
@@ -91,11 +105,15 @@ def _speak(log: Log, role: str, said: str, at: int) -> None:
 
 
 def _session(source: Source, run: dict[str, Any], index: int, faults: list[Fault]) -> Session:
-    log, skipped, faults, asked = Log(), dict[str, int](), list(faults), dict[str, str]()
+    log, skipped, faults, asked = ReaderLog(), dict[str, int](), list(faults), dict[str, str]()
     second = "traj" not in run
     for n, raw in enumerate(run["messages"] if second else run["traj"]):
         try:
-            for m in _second(raw, log, skipped, asked) if second else named(to_messages(raw, log, skipped), asked):
+            for m in (
+                _second(raw, log, skipped, asked)
+                if second
+                else named(to_messages(raw, log, skipped), asked)
+            ):
                 log.add(m)
         except DAMAGE as e:
             faults.append(Fault(0, f"run {index}, message {n}: {why(e)}"))
@@ -119,8 +137,12 @@ def _session(source: Source, run: dict[str, Any], index: int, faults: list[Fault
     )
 
 
-def _second(raw: Any, log: Log, skipped: dict[str, int], asked: dict[str, str]) -> list[Message]:
-    """A message as tau2 writes it: with usage and time; the simulated user's own tools are no part of the context."""
+def _second(
+    raw: Any, log: ReaderLog, skipped: dict[str, int], asked: dict[str, str]
+) -> list[Message]:
+    """A message as tau2 writes it: with usage and time; the simulated user's own tools are no part
+    of the context.
+    """
     raw = mapping(raw)
     several = items(raw.get("tool_messages"))
     if several:

@@ -11,27 +11,37 @@ from ctxkit.readers.fields import as_text, items, mapping, number, text, word
 def to_usage(raw: Any, cost_usd: float | None = None) -> Usage | None:
     """Return a usage object of an OpenAI-like API in disjoint classes; None where it says nothing.
 
-    `prompt_tokens` (Chat Completions, LiteLLM) and `input_tokens` (Responses, LangChain) hold the cached tokens too;
-    `input_tokens` beside `cache_read_input_tokens` (Anthropic) does not.
+    `prompt_tokens` (Chat Completions, LiteLLM) and `input_tokens` (Responses, LangChain) hold the
+    cached tokens too; `input_tokens` beside `cache_read_input_tokens` (Anthropic) does not.
     """
     raw = mapping(raw)
     if not raw:
         return None if cost_usd is None else Usage(cost_usd=cost_usd)
     whole = _first(raw, "prompt_tokens", "promptTokens", "input_tokens")
     detail = mapping(
-        raw.get("prompt_tokens_details") or raw.get("input_tokens_details") or raw.get("input_token_details")
+        raw.get("prompt_tokens_details")
+        or raw.get("input_tokens_details")
+        or raw.get("input_token_details")
     )
     read = _first(detail, "cached_tokens", "cache_read")
     write = _first(detail, "cache_creation_tokens", "cache_write_tokens", "cache_creation")
     if read is None:
-        read = _first(raw, "cache_read_input_tokens", "prompt_cache_hit_tokens", "cache_read_tokens", "cached_tokens")
+        read = _first(
+            raw,
+            "cache_read_input_tokens",
+            "prompt_cache_hit_tokens",
+            "cache_read_tokens",
+            "cached_tokens",
+        )
     if write is None:
         write = _first(raw, "cache_creation_input_tokens", "cache_write_tokens")
     cached = (read or 0) + (write or 0)
     apart = "prompt_tokens" not in raw and "cache_read_input_tokens" in raw and not detail
     fresh = whole if whole is None or apart or cached > whole else whole - cached
     spoken = mapping(
-        raw.get("completion_tokens_details") or raw.get("output_tokens_details") or raw.get("output_token_details")
+        raw.get("completion_tokens_details")
+        or raw.get("output_tokens_details")
+        or raw.get("output_token_details")
     )
     return Usage(
         input_tokens=fresh,
@@ -71,7 +81,11 @@ def to_schemas(raw: Any) -> tuple[ToolSchema, ...]:
         inner = mapping(mapping(tool).get("function")) or mapping(tool)
         name = word(inner.get("name")) or word(inner.get("title"))
         if name:
-            schema = mapping(inner.get("parameters") or inner.get("input_schema") or inner.get("inputSchema"))
+            schema = mapping(
+                inner.get("parameters") or inner.get("input_schema") or inner.get("inputSchema")
+            )
             said = text(inner.get("description"))
-            out.append(ToolSchema(name=name, description=said, parameters=schema, chars=len(as_text(tool))))
+            out.append(
+                ToolSchema(name=name, description=said, parameters=schema, chars=len(as_text(tool)))
+            )
     return tuple(out)

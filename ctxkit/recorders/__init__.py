@@ -1,4 +1,6 @@
-"""Any agent in this kernel recorded into a session: through LiteLLM's callbacks and the HTTP clients of SDKs."""
+"""Any agent in this kernel recorded into a session: through LiteLLM's callbacks and the HTTP
+clients of SDKs.
+"""
 
 from ctxkit.faces import listed
 from ctxkit.recorders.callbacks import record, recorder

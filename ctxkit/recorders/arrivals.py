@@ -42,7 +42,9 @@ class _Finder(MetaPathFinder):
 
 @contextmanager
 def arriving(name: str, then: Callable[[ModuleType], None]) -> Iterator[None]:
-    """Call `then` with a module: at once where it is imported, else when it is, inside the block."""
+    """Call `then` with a module: at once where it is imported, else when it is, inside
+    the block.
+    """
     there = sys.modules.get(name)
     if there is not None:
         then(there)

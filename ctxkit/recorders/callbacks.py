@@ -1,4 +1,6 @@
-"""The door to a recording: a context manager for any agent of this kernel, and a callback for LiteLLM alone."""
+"""The door to a recording: a context manager for any agent of this kernel, and a callback for
+LiteLLM alone.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.models.provider import load_litellm
 from ctxkit.recorders.arrivals import arriving
 from ctxkit.recorders.recording import Recording
-from ctxkit.recorders.taps import Heard, Tap, tapped
+from ctxkit.recorders.taps import Exchange, Tap, tapped
 from ctxkit.redaction import redact
 
 if TYPE_CHECKING:
@@ -26,7 +28,9 @@ _asking: ContextVar[str | None] = ContextVar("ctxkit_asking", default=None)
 
 
 def recorder(name: str = "recorded") -> Any:
-    """Return a LiteLLM callback that records, for `litellm.callbacks`; its `recording` holds the session."""
+    """Return a LiteLLM callback that records, for `litellm.callbacks`; its `recording` holds the
+    session.
+    """
     load_litellm()
     return _callback(Recording(name))
 
@@ -85,14 +89,16 @@ def _callback(recording: Recording) -> Any:
 
 @contextmanager
 def record(name: str = "recorded") -> Iterator[Recording]:
-    """Record every call of a model made inside the `with` block, of whichever framework, streams and tools included.
+    """Record every call of a model made inside the `with` block, of whichever framework, streams
+    and tools included.
 
     Seen are LiteLLM and what sends through `httpx` or `httpx2` to an API of the kind of OpenAI's,
     Anthropic's, Gemini's or Ollama's: their SDKs, pydantic-ai, langchain-openai, OpenAI Agents.
     LiteLLM is imported by whoever uses it, not here. A recording of nothing warns.
 
     Example:
-        ``with ck.record("my-agent") as live: agent.run("...")``, then ``ck.plots.growth(live.session)``.
+        ``with ck.record("my-agent") as live: agent.run("...")``, then
+        ``ck.plots.growth(live.session)``.
     """
     recording, undo = Recording(name), ExitStack()
 
@@ -102,7 +108,7 @@ def record(name: str = "recorded") -> Iterator[Recording]:
         recording.of_litellm = True
         undo.callback(_forget, litellm, callback)
 
-    def over(heard: Heard) -> None:
+    def over(heard: Exchange) -> None:
         recording.hear(heard, asked.pop(id(heard), None))
 
     asked: dict[int, str | None] = {}

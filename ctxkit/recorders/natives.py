@@ -1,7 +1,8 @@
-"""Calls of Gemini's and Ollama's own APIs, as their SDKs send them, in the words of Chat Completions.
+"""Calls of Gemini's and Ollama's own APIs, as their SDKs send them, in the words of Chat
+Completions.
 
-Both may leave out the ids of tool calls: a call is then named by what it asks and how often that was
-asked before, so that it has one name in the reply and in every later request.
+Both may leave out the ids of tool calls: a call is then named by what it asks and how often that
+was asked before, so that it has one name in the reply and in every later request.
 """
 
 from __future__ import annotations

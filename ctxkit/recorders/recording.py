@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ctxkit.errors import BadArguments
+from ctxkit.errors import BadArguments, ReadError
 from ctxkit.readers import anthropic, openai, openai_responses
+from ctxkit.readers.fields import DAMAGE
 from ctxkit.readers.source import Source
 from ctxkit.recorders.replies import Kind, call_of, failure
 from ctxkit.redaction import redacted
@@ -18,12 +20,13 @@ from ctxkit.session import Session
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ctxkit.recorders.taps import Heard
+    from ctxkit.recorders.taps import Exchange
 
 _WAIT, _QUIET = 5.0, 0.4
-"""Seconds to wait at the end for calls that are reported late: LiteLLM does so from another thread, and for some
-providers says nothing when a call begins. At most `_WAIT`, at least until nothing was heard for `_QUIET`; where LiteLLM
-is there and nothing was heard at all, `_WAIT`: its first report loads what it reports with."""
+"""Seconds to wait at the end for calls that are reported late: LiteLLM does so from another thread,
+and for some providers says nothing when a call begins. At most `_WAIT`, at least until nothing was
+heard for `_QUIET`; where LiteLLM is there and nothing was heard at all, `_WAIT`: its first report
+loads what it reports with."""
 _SETTINGS = (
     "model",
     "messages",
@@ -37,7 +40,8 @@ _READERS = {"anthropic": anthropic.read, "openai-responses": openai_responses.re
 
 
 class Recording:
-    """The calls seen so far. Conversations are told apart by their opening; the longest is the main session.
+    """The calls seen so far. Conversations are told apart by their opening; the longest is the main
+    session.
 
     Args:
         name: id of the main session.
@@ -51,7 +55,7 @@ class Recording:
         self._calls: list[dict[str, Any]] = []
         self._begun: set[str] = set()
         self._ended: set[str] = set()
-        self._heard: dict[str, Heard] = {}
+        self._heard: dict[str, Exchange] = {}
         """Calls of LiteLLM as its HTTP client saw them, in case it reports nothing of them."""
         self.of_litellm = False
         """LiteLLM is there and may report."""
@@ -60,7 +64,9 @@ class Recording:
 
     @property
     def session(self) -> Session:
-        """The session so far; conversations beside the longest are its children, as a subagent's are."""
+        """The session so far; conversations beside the longest are its children, as a subagent's
+        are.
+        """
         found = sorted(self.sessions, key=lambda s: -len(s.calls))
         if not found:
             return Session(id=self.name, format="live", product="litellm")
@@ -69,7 +75,10 @@ class Recording:
 
     @property
     def sessions(self) -> list[Session]:
-        """Every conversation by itself, in the order in which they began."""
+        """Every conversation by itself, in the order in which they began.
+
+        Calls of another service behind a path like an API's, which hold none, are left out.
+        """
         with self._lock:
             calls = sorted(
                 self._calls, key=lambda c: c["startTime"]
@@ -83,7 +92,11 @@ class Recording:
             threads.setdefault(key, []).append(call)
             if ident := call["response"].get("id"):
                 after[str(ident)] = key
-        return [self._session(i, thread) for i, thread in enumerate(threads.values())]
+        out = []
+        for i, thread in enumerate(threads.values()):
+            with suppress(ReadError):
+                out.append(self._session(i, thread))
+        return out
 
     def _session(self, i: int, calls: list[dict[str, Any]]) -> Session:
         name, kind = f"{self.name}-{i}", calls[0]["kind"]
@@ -127,7 +140,9 @@ class Recording:
 
     def end(self, ident: str, asked: Mapping[str, Any], response: Any, times: tuple[float, float],
             error: str | None) -> None:  # fmt: skip
-        """Note what LiteLLM asked and what came back, unless it was before this recording: reports come late."""
+        """Note what LiteLLM asked and what came back, unless it was before this recording: reports
+        come late.
+        """
         if times[0] < self.since:
             return
         answer = _plain(response) if error is None else failure("openai", error)
@@ -146,8 +161,10 @@ class Recording:
         more = {"response_cost": cost} if isinstance(cost, (int, float)) and cost else {}
         self._keep("openai", "litellm", request, answer, times, **more)
 
-    def hear(self, heard: Heard, ident: str | None) -> None:
-        """Note a call that an HTTP client sent; with `ident` it is one of LiteLLM's, which mostly reports it itself."""
+    def hear(self, heard: Exchange, ident: str | None) -> None:
+        """Note a call that an HTTP client sent; with `ident` it is one of LiteLLM's, which mostly
+        reports it itself.
+        """
         with self._lock:
             self._news = time.monotonic()
             if ident is not None:
@@ -156,10 +173,13 @@ class Recording:
                 return
         self._take(heard, "http")
 
-    def _take(self, heard: Heard, via: str) -> None:
-        kind, asked, answer = call_of(
-            heard.kind, heard.url, heard.body, heard.bytes, status=heard.status, error=heard.error
-        )
+    def _take(self, heard: Exchange, via: str) -> None:
+        told = (heard.kind, heard.url, heard.body)
+        try:
+            found = call_of(*told, heard.bytes, status=heard.status, error=heard.error)
+        except DAMAGE:  # another service behind a path like an API's: the program goes on
+            found = call_of(*told, b"", error="the answer is not of this API's kind")
+        kind, asked, answer = found
         request = {k: asked[k] for k in _SETTINGS if k in asked}
         self._keep(kind, via, request, answer, (heard.began, heard.ended))
 
@@ -177,7 +197,9 @@ class Recording:
 
 
 def _opening(kind: Kind, request: Mapping[str, Any]) -> bytes:
-    """Return what tells a conversation from another: its instructions, and the first words that no model wrote."""
+    """Return what tells a conversation from another: its instructions, and the first words that no
+    model wrote.
+    """
     said = request.get("messages") or request.get("input") or ()
     if isinstance(said, str):
         said = [said]

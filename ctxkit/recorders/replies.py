@@ -1,4 +1,6 @@
-"""What a provider's HTTP answer says, whole or as a stream of events: the reply as its own API has it."""
+"""What a provider's HTTP answer says, whole or as a stream of events: the reply as its own API has
+it.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +38,13 @@ _OVER = ("response.completed", "response.incomplete", "response.failed")
 
 
 def kind_of(url: str, body: Any) -> Kind | None:
-    """Return which API a request goes to, or None where it is no conversation that is known here."""
+    """Return which API a request goes to, or None where it is no conversation that is
+    known here.
+    """
     path = urlsplit(url).path.rstrip("/")
     for end, (kind, key) in _ENDS.items():
-        if path.endswith(end) and isinstance(body, dict) and key in body:
+        said = body.get(key) if isinstance(body, dict) else None
+        if path.endswith(end) and isinstance(said, (list, str)):
             return kind
     return None
 
@@ -79,7 +84,9 @@ def _objects(data: bytes) -> list[dict[str, Any]]:
 
 
 def reply_of(kind: Kind, data: bytes, status: int = 200) -> dict[str, Any]:
-    """Return the response that bytes hold; what is cut off in the middle is returned as far as it goes."""
+    """Return the response that bytes hold; what is cut off in the middle is returned as far as it
+    goes.
+    """
     try:
         whole = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,4 +1,5 @@
-"""Listening to HTTP clients: calls that SDKs send through `httpx` and `httpx2`, their streams teed as they are read.
+"""Listening to HTTP clients: calls that SDKs send through `httpx` and `httpx2`, their streams teed
+as they are read.
 
 The program gets every byte as it would without; what it does not read is not recorded.
 """
@@ -30,7 +31,7 @@ _undo: list[Callable[[], None]] = []
 
 
 @dataclass
-class Heard:
+class Exchange:
     """One request and what came of it."""
 
     kind: Kind
@@ -68,16 +69,16 @@ class Tap:
         over: told when its answer was read, left, or did not come.
     """
 
-    def __init__(self, begun: Callable[[Heard], None], over: Callable[[Heard], None]) -> None:
+    def __init__(self, begun: Callable[[Exchange], None], over: Callable[[Exchange], None]) -> None:
         self.begun, self._over = begun, over
-        self.open: dict[int, Heard] = {}
+        self.open: dict[int, Exchange] = {}
 
-    def begin(self, heard: Heard) -> None:
+    def begin(self, heard: Exchange) -> None:
         """Note a call that is sent."""
         self.open[id(heard)] = heard
         self.begun(heard)
 
-    def end(self, heard: Heard) -> None:
+    def end(self, heard: Exchange) -> None:
         """Note its end, once."""
         if self.open.pop(id(heard), None) is not None:
             heard.ended = heard.ended or time.time()
@@ -135,7 +136,7 @@ def _tee(library: Any) -> Any:
     """Return the class of streams of a library that keep what is read of them."""
 
     class Tee(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[misc]
-        def __init__(self, inner: Any, heard: Heard) -> None:
+        def __init__(self, inner: Any, heard: Exchange) -> None:
             self.inner, self.heard = inner, heard
 
         def __iter__(self) -> Iterator[bytes]:
@@ -159,7 +160,7 @@ def _tee(library: Any) -> Any:
     return Tee
 
 
-def _answered(heard: Heard | None, response: Any, tee: Any) -> Any:
+def _answered(heard: Exchange | None, response: Any, tee: Any) -> Any:
     """Note an answer, or let its stream be kept as it is read; return it as the program gets it."""
     if heard is None:
         return response
@@ -174,7 +175,7 @@ def _answered(heard: Heard | None, response: Any, tee: Any) -> Any:
 
 
 @contextmanager
-def _told(heard: Heard | None) -> Iterator[None]:
+def _told(heard: Exchange | None) -> Iterator[None]:
     """Note a call that got no answer."""
     try:
         yield
@@ -185,7 +186,7 @@ def _told(heard: Heard | None) -> Iterator[None]:
         raise
 
 
-def _begin(request: Any) -> Heard | None:
+def _begin(request: Any) -> Exchange | None:
     """Note a request that is a call of a model; None for any other."""
     try:
         body = msgspec.json.decode(request.content)
@@ -195,13 +196,13 @@ def _begin(request: Any) -> Heard | None:
     kind = kind_of(url, body)
     if kind is None:
         return None
-    heard = Heard(kind, url, body, time.time(), _within("litellm"))
+    heard = Exchange(kind, url, body, time.time(), _within("litellm"))
     for tap in tuple(_taps):
         tap.begin(heard)
     return heard
 
 
-def _end(heard: Heard) -> None:
+def _end(heard: Exchange) -> None:
     for tap in tuple(_taps):
         tap.end(heard)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.faces import listed
 from ctxkit.redaction.environment import secrets
-from ctxkit.redaction.names import telling
-from ctxkit.redaction.spans import MARK, found, marked
+from ctxkit.redaction.named_secrets import telling
+from ctxkit.redaction.secret_spans import MARK, found, marked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

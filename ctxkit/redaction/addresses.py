@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ctxkit.redaction import looks
-from ctxkit.redaction.names import places
+from ctxkit.redaction.named_secrets import places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,8 @@ _ENTER = ("login ", "rootpw ", "convertto-securestring ")
 _ENTERED = re.compile(r"(?:--?\w{1,20}[ \t]+)?[\"']?([\w./+-]{16,500}=*)")
 _ARGUMENTS = re.compile(r"[^\r\n|&;]{0,600}")
 _OPTION = re.compile(
-    r"[ \t](?:(?:-[uU]|--user|--proxy-user)[ =]?[\"']?[^\s:\"']{1,100}[:%]|-[pP] ?|-[akw] |--key[ =])"
+    r"[ \t](?:(?:-[uU]|--user|--proxy-user)[ =]?[\"']?[^\s:\"']{1,100}[:%]|-[pP] ?|-[akw]"
+    r" |--key[ =])"
     r"[\"']?([^\s\"'@]{6,200})"
 )
 

@@ -1,4 +1,6 @@
-"""Reports that leave the notebook: one HTML file that opens offline, or a notebook to go on with."""
+"""Reports that leave the notebook: one HTML file that opens offline, or a notebook to go
+on with.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
 from ctxkit.faces import listed
+from ctxkit.plots.chart import write_page
 from ctxkit.readers.given import as_session
 
 if TYPE_CHECKING:
@@ -22,7 +25,8 @@ _SCORED = {"session", "rules", "prompt_tokens", "cost_usd", "prediction_error", 
 
 
 def export(x: Given | pd.DataFrame, path: str | Path) -> Path:
-    """Write a report of a session, a comparison or a sweep and return its path; a file there is replaced.
+    """Write a report of a session, a comparison or a sweep and return its path; a file there is
+    replaced.
 
     It says first what it rests on: how well the cache was foretold, the share of unexplained cache
     misses, the counter, and that a replay is an open loop.
@@ -30,36 +34,33 @@ def export(x: Given | pd.DataFrame, path: str | Path) -> Path:
     Args:
         x: a session or replay, the path of a log, a list of messages, what `compare` returned, or
             what `sweep` returned.
-        path: a file that ends in `.html`: one page with everything in it (about 5 MB with charts) that opens offline;
-            or in `.ipynb`: a notebook with the same content, its outputs and its data, whose cells run.
+        path: a file that ends in `.html`: one page with everything in it (about 5 MB with charts)
+            that opens offline; or in `.ipynb`: a notebook with the same content, its outputs and
+            its data, whose cells run.
 
     Raises:
-        BadArguments: `x` is nothing that can be exported, the path ends otherwise, or cannot be written.
+        BadArguments: `x` is nothing that can be exported, the path ends otherwise, or cannot be
+            written.
     """
     target = Path(path).expanduser()
     kind = target.suffix.lower()
     if kind not in (".html", ".htm", ".ipynb"):
         raise BadArguments(
-            f"A report is a page or a notebook: give a path that ends in .html or .ipynb, not {target.name!r}."
+            "A report is a page or a notebook: give a path that ends in .html or .ipynb, not"
+            f" {target.name!r}."
         )
     text = _notebook(x) if kind == ".ipynb" else _page(x)
-    try:
-        target.write_text(text, encoding="utf-8", errors="replace")
-    except (OSError, ValueError) as e:
-        told = (e.strerror or type(e).__name__) if isinstance(e, OSError) else "that is no path"
-        why = "its folder does not exist" if isinstance(e, FileNotFoundError) else told
-        raise BadArguments(f"{str(target)!r} cannot be written: {why}.") from None
-    return target
+    return write_page(target, text)
 
 
 def _page(x: Any) -> str:
     kind = _kind(x)
     if kind == "session":
-        from ctxkit.reports.sessions import session_page
+        from ctxkit.reports.session_report import session_page
 
         return session_page(as_session(x))
     if kind == "comparison":
-        from ctxkit.reports.comparisons import comparison_page
+        from ctxkit.reports.comparison_report import comparison_page
 
         return comparison_page(x)
     from ctxkit.reports.sweeps import sweep_page
@@ -91,5 +92,8 @@ def _kind(x: Any) -> str:
 
         return "comparison" if isinstance(x, Comparison) else "sweep"
     if isinstance(x, pd.DataFrame):
-        raise BadArguments("Of frames only a comparison (ctxkit.compare) or a sweep (ctxkit.sweep) can be exported.")
+        raise BadArguments(
+            "Of frames only a comparison (ctxkit.compare) or a sweep (ctxkit.sweep) can be"
+            " exported."
+        )
     return "session"

@@ -10,7 +10,7 @@ from ctxkit.cache.predictions import prediction
 from ctxkit.cache.words import foretold
 from ctxkit.markup import line
 from ctxkit.metrics.bills import Sheet
-from ctxkit.plots.words import notes_of
+from ctxkit.plots.chart_words import notes_of
 from ctxkit.sizes import sizes
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 OPEN_LOOP = (
-    "Open loop: a replay keeps the recorded trajectory. It tells the bill and what was out of sight when the record "
-    "needed it, not what the agent would have done instead."
+    "Open loop: a replay keeps the recorded trajectory. It tells the bill and what was out of sight"
+    " when the record needed it, not what the agent would have done instead."
 )
 _MILD = 0.03
 """A prediction error up to here is small beside the differences that a report is read for."""
@@ -54,7 +54,9 @@ class Basis(NamedTuple):
 
 
 def of_session(session: Session) -> list[str]:
-    """Return the sentences for a session; of a replay those of its record, with what a replay is."""
+    """Return the sentences for a session; of a replay those of its record, with what a
+    replay is.
+    """
     base = session.origin or session
     told = notes_of(base)
     anchored, sheet = sizes(base), Sheet.of(base)
@@ -86,7 +88,10 @@ def _told(bases: Sequence[Basis], *, replayed: bool) -> Iterator[str]:
         yield f"{median(shares):.1%} of the calls missed the cache without an explanation{most}."
     priced = [b.priced for b in bases if b.priced is not None]
     if priced and min(priced) < 1:
-        yield f"{sum(priced) / len(priced):.0%} of the billed calls have a price; without one, dollars are missing."
+        yield (
+            f"{sum(priced) / len(priced):.0%} of the billed calls have a price; without one,"
+            " dollars are missing."
+        )
     yield _counters(bases)
 
 
@@ -124,8 +129,12 @@ def _counters(bases: Sequence[Basis]) -> str:
     errors = [b.counter_error for b in bases if b.counter_error is not None]
     if not errors:
         return f"Tokens are counted by {names}; no recorded usage shows how far off that is."
-    off = f"{median(errors):+.0%}" if len(errors) == 1 else f"{min(errors):+.0%} to {max(errors):+.0%}"
+    off = (
+        f"{median(errors):+.0%}"
+        if len(errors) == 1
+        else f"{min(errors):+.0%} to {max(errors):+.0%}"
+    )
     return (
-        f"Tokens are counted by {names}, whose plain count is {off} off the recorded growth; sizes are scaled to the "
-        "recorded usage where there is one."
+        f"Tokens are counted by {names}, whose plain count is {off} off the recorded growth; sizes"
+        " are scaled to the recorded usage where there is one."
     )

@@ -16,7 +16,9 @@ _CHARS = 6_000
 
 
 def contributors(session: Session) -> str:
-    """Return the ten largest messages as HTML: size, origin, beginning; folded away, their text up to a bound."""
+    """Return the ten largest messages as HTML: size, origin, beginning; folded away, their text up
+    to a bound.
+    """
     made = report(session)
     if not made.contributors:
         return ""
@@ -39,7 +41,11 @@ def _one(contributor: Contributor, message: Message, whole: int) -> str:
 
 def _text(message: Message) -> str:
     blocks = [p.text for p in message.parts if isinstance(p, (Text, Thinking))]
-    blocks += [f"{p.name} {p.arguments if p.raw is None else p.raw}" for p in message.parts if isinstance(p, ToolCall)]
+    blocks += [
+        f"{p.name} {p.arguments if p.raw is None else p.raw}"
+        for p in message.parts
+        if isinstance(p, ToolCall)
+    ]
     return "\n\n".join(blocks)
 
 

@@ -1,4 +1,6 @@
-"""What is said first of a session: a few figures, its turns, its compactions; of many, one row each."""
+"""What is said first of a session: a few figures, its turns, its compactions; of many, one row
+each.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ _SESSIONS = (
 )
 
 
-class Spent(NamedTuple):
+class SessionSpend(NamedTuple):
     """What a session cost: one total, and what of it went to compactions."""
 
     total: float | None
@@ -83,16 +85,16 @@ class Spent(NamedTuple):
         return told or f"{dollars(self.total)}, of which compactions {dollars(self.summaries)}"
 
 
-def spent(session: Session, row: Any) -> Spent:
+def spent(session: Session, row: Any) -> SessionSpend:
     """Return what a session cost; of a record by its row of the session frame."""
     if session.origin is not None:
         told = accounts(session)
         whole = None if told.unpriced_n or told.unpriced_summaries_n else told.total_usd
-        return Spent(whole, told.summaries_usd, told.source)
+        return SessionSpend(whole, told.summaries_usd, told.source)
     calls, summaries = (float(v) if known(v) else None for v in (row.cost_usd, row.summaries_usd))
     if calls is None:
-        return Spent(None, summaries, None)
-    return Spent(calls + (summaries or 0.0), summaries, text(row.cost_source) or None)
+        return SessionSpend(None, summaries, None)
+    return SessionSpend(calls + (summaries or 0.0), summaries, text(row.cost_source) or None)
 
 
 def origin(session: Session) -> list[str]:
@@ -202,11 +204,14 @@ def questions(session: Session) -> dict[int, str]:
 
 
 def cuts_of(session: Session, rows: int | None = None) -> Tabular:
-    """Return a table of compactions, the first `rows` of them."""
+    """Return a table of compactions and of falls without a mark, the first `rows` of them."""
     table = frame(session, per="compaction")
-    caption = (
-        f"The first {rows} of {len(table):,} compactions." if rows and len(table) > rows else ""
-    )
+    falls = int(table["kind"].eq("unmarked").sum())
+    told = counted(len(table) - falls, "compaction")
+    if falls:
+        told += f", {counted(falls, 'fall')} of the prompt without a mark"
+    cut = rows is not None and len(table) > rows
+    caption = f"The first {rows} of {told}." if cut else f"{told}." if falls else ""
     shown = table if rows is None else table.head(rows)
     return Tabular(_CUTS, tuple(_cut(r) for r in shown.itertuples()), caption)
 

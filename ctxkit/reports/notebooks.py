@@ -1,4 +1,6 @@
-"""Reports as notebooks: the content of a page with its data and outputs, whose cells run, to go on with."""
+"""Reports as notebooks: the content of a page with its data and outputs, whose cells run, to go on
+with.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,9 @@ from ctxkit.markup import line
 from ctxkit.plots import composition, growth
 from ctxkit.reports import parcels
 from ctxkit.reports.assumptions import of_runs
-from ctxkit.reports.cells import code, notebook, prose, said
-from ctxkit.reports.runs import COST, CUTS, LOSS
-from ctxkit.reports.sessions import sources
+from ctxkit.reports.notebook_cells import code, notebook, prose, said
+from ctxkit.reports.run_tables import COST, CUTS, LOSS
+from ctxkit.reports.session_report import sources
 from ctxkit.reports.sweeps import caveats, front_chart, run_columns
 from ctxkit.sweeps import front
 
@@ -28,7 +30,14 @@ _COMPACTIONS = (
     *("compaction", "call", "reason", "tokens_before", "tokens_after"),
     *("token_savings", "messages_before", "messages_after", "cost_usd", "tokens_source"),
 )
-_TURNS = ("turn", "calls_n", "context_tokens", "turn_input_tokens", "turn_output_tokens", "cost_usd")
+_TURNS = (
+    "turn",
+    "calls_n",
+    "context_tokens",
+    "turn_input_tokens",
+    "turn_output_tokens",
+    "cost_usd",
+)
 _GO_ON = "Everything below runs again, and can be changed. The data lie in the folded cell above."
 _LONG = 50
 """Rows of a table that is shown."""
@@ -54,10 +63,14 @@ def sweep_notebook(frame: pd.DataFrame) -> str:
 def _session(session: Session) -> Iterator[Any]:
     row = framed(session, per="session").iloc[0]
     yield prose(
-        f"# {said(session.title or session.id, 160)}", "What this report rests on:", sentences=sources(session, row)
+        f"# {said(session.title or session.id, 160)}",
+        "What this report rests on:",
+        sentences=sources(session, row),
     )
     packed = parcels.pack(session)
-    yield code(f'from ctxkit.reports.parcels import unpack\n\nsession = unpack("{packed}")', hidden=True)
+    yield code(
+        f'from ctxkit.reports.parcels import unpack\n\nsession = unpack("{packed}")', hidden=True
+    )
     yield prose(_GO_ON)
     yield code("import ctxkit as ck\n\nsession", session)
     if not session.calls:
@@ -71,19 +84,29 @@ def _session(session: Session) -> Iterator[Any]:
     yield prose("## Compactions")
     yield _table("compaction", session, _COMPACTIONS)
     if session.edits:
-        yield code('for edit in session.edits:\n    print(*(m.text for m in edit.inserted), sep="\\n")')
+        yield code(
+            'for edit in session.edits:\n    print(*(m.text for m in edit.inserted), sep="\\n")'
+        )
     yield prose("## Turns")
     yield _table("turn", session, _TURNS)
     yield prose(
-        "## Go on", "The same session under other rules: what they would have cost, and what they would have lost."
+        "## Go on",
+        "The same session under other rules: what they would have cost, and what they would have"
+        " lost.",
     )
     yield code('ck.compare(session, ["pi", "none"])')
 
 
 def _table(per: str, session: Session, names: tuple[str, ...]) -> Any:
-    shown = framed(session, per=per)[list(names)].head(_LONG).map(lambda v: line(v, 160) if isinstance(v, str) else v)
+    shown = (
+        framed(session, per=per)[list(names)]
+        .head(_LONG)
+        .map(lambda v: line(v, 160) if isinstance(v, str) else v)
+    )
     listed = ", ".join(f'"{n}"' for n in names)
-    return code(f'columns = [{listed}]\nck.frame(session, per="{per}")[columns].head({_LONG})', shown)
+    return code(
+        f'columns = [{listed}]\nck.frame(session, per="{per}")[columns].head({_LONG})', shown
+    )
 
 
 def _comparison(frame: Comparison) -> Iterator[Any]:
@@ -97,23 +120,34 @@ def _comparison(frame: Comparison) -> Iterator[Any]:
     yield prose(_GO_ON)
     yield from _figures(frame)
     if "recorded" in replays and replays["recorded"].calls:
-        yield prose("## How the context grew", "As recorded. `ck.compare` makes the replays again, for any rules:")
+        yield prose(
+            "## How the context grew",
+            "As recorded. `ck.compare` makes the replays again, for any rules:",
+        )
         yield code("import ctxkit as ck\n\nck.plots.growth(session)", growth(replays["recorded"]))
         yield code('again = ck.compare(session, ["pi", "none"])\nck.plots.growth(again.replays)')
 
 
 def _figures(frame: pd.DataFrame) -> Iterator[Any]:
-    heads = {"What each would have cost": COST, "How the compactions held": CUTS, "What was lost": LOSS}
+    heads = {
+        "What each would have cost": COST,
+        "How the compactions held": CUTS,
+        "What was lost": LOSS,
+    }
     for title, names in heads.items():
         yield prose(f"## {title}")
         listed = ", ".join(f'"{n}"' for n in names)
-        yield code(f'runs.set_index("rules")[[{listed}]]', _clean(frame).set_index("rules")[list(names)])
+        yield code(
+            f'runs.set_index("rules")[[{listed}]]', _clean(frame).set_index("rules")[list(names)]
+        )
     yield from _failed(frame)
 
 
 def _sweep(frame: pd.DataFrame) -> Iterator[Any]:
     yield prose(
-        "# A sweep of context settings", "What these figures rest on:", sentences=[*of_runs(frame), *caveats(frame)]
+        "# A sweep of context settings",
+        "What these figures rest on:",
+        sentences=[*of_runs(frame), *caveats(frame)],
     )
     yield _runs_cell(frame, None)
     yield prose(_GO_ON)
@@ -122,7 +156,10 @@ def _sweep(frame: pd.DataFrame) -> Iterator[Any]:
     if drawn is not None:
         yield prose("## Dollars against loss")
         yield code("ck.plots.frontier(runs)", drawn)
-    yield prose("## Settings", "Means over sessions with their 90 % intervals; those on the front are beaten by none.")
+    yield prose(
+        "## Settings",
+        "Means over sessions with their 90 % intervals; those on the front are beaten by none.",
+    )
     yield code(f"front(runs).head({_LONG})", front(_clean(frame)).head(_LONG))
     yield from _failed(frame)
     yield prose("## Runs")
@@ -135,11 +172,16 @@ def _failed(frame: pd.DataFrame) -> Iterator[Any]:
     if failed.any():
         yield prose("## What failed")
         shown = _clean(frame).loc[failed.to_numpy(), ["session", "rules", "error"]].head(_LONG)
-        yield code(f'runs[runs["error"].notna()][["session", "rules", "error"]].head({_LONG})', shown)
+        yield code(
+            f'runs[runs["error"].notna()][["session", "rules", "error"]].head({_LONG})', shown
+        )
 
 
 def _runs_cell(frame: pd.DataFrame, session: Session | None) -> Any:
-    source = "from ctxkit.reports.parcels import unpack, unpack_runs\nfrom ctxkit.sweeps import front\n\n"
+    source = (
+        "from ctxkit.reports.parcels import unpack, unpack_runs\nfrom ctxkit.sweeps import"
+        " front\n\n"
+    )
     source += f'runs = unpack_runs("{parcels.pack_runs(frame)}")\n'
     if session is not None:
         source += f'session = unpack("{parcels.pack(session)}")\n'
@@ -148,4 +190,6 @@ def _runs_cell(frame: pd.DataFrame, session: Session | None) -> Any:
 
 def _clean(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows as the notebook will have them, with texts of logs made safe to show."""
-    return parcels.unpack_runs(parcels.pack_runs(frame)).map(lambda v: line(v, 300) if isinstance(v, str) else v)
+    return parcels.unpack_runs(parcels.pack_runs(frame)).map(
+        lambda v: line(v, 300) if isinstance(v, str) else v
+    )

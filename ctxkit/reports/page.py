@@ -1,4 +1,6 @@
-"""One HTML file that opens offline: styles and plotly inside, nothing asked of a network, text of logs as text."""
+"""One HTML file that opens offline: styles and plotly inside, nothing asked of a network, text of
+logs as text.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,12 @@ if TYPE_CHECKING:
 
     from ctxkit.plots.chart import Chart
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
-"""The page itself forbids every request: were some text of a log to slip through, it could reach nobody."""
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
+)
+"""The page itself forbids every request: were some text of a log to slip through, it could reach
+nobody.
+"""
 _PRINT = """
 ;for (const [event, width] of [["beforeprint", 680], ["afterprint", null]]) addEventListener(event, () =>
 document.querySelectorAll(".chart").forEach(c => Plotly.relayout(c, {width, autosize: width === null})));
@@ -25,14 +31,14 @@ _STYLE = Path(__file__).with_name("style.css")
 
 
 @dataclass(frozen=True)
-class Section:
+class PageSection:
     """A heading and its HTML, which is safe already; an empty one is left out of the page."""
 
     title: str
     html: str
 
 
-def page(title: str, head: str, sections: Iterable[Section], *, plotly: bool) -> str:
+def page(title: str, head: str, sections: Iterable[PageSection], *, plotly: bool) -> str:
     """Return the whole file.
 
     Args:
@@ -43,7 +49,9 @@ def page(title: str, head: str, sections: Iterable[Section], *, plotly: bool) ->
     """
     style = _STYLE.read_text(encoding="utf-8")
     script = f"<script>{_plotly()}{_PRINT}</script>" if plotly else ""
-    body = "".join(f"<section><h2>{escape(s.title)}</h2>{s.html}</section>" for s in sections if s.html)
+    body = "".join(
+        f"<section><h2>{escape(s.title)}</h2>{s.html}</section>" for s in sections if s.html
+    )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
@@ -60,12 +68,11 @@ def chart(drawn: Chart, name: str) -> str:
     layout = {**figure["layout"], "height": figure["layout"].get("height", 400), "autosize": True}
     layout.pop("title", None)
     layout.pop("width", None)
-    drawing = (
-        f"Plotly.newPlot({data(name)},{data(figure['data'])},{data(layout)},{{responsive:true,displaylogo:false}})"
-    )
+    drawing = f"Plotly.newPlot({data(name)},{data(figure['data'])},{data(layout)},{{responsive:true,displaylogo:false}})"
     label = escape(f"{drawn.title}. {drawn.caption}", 700)
     return (
-        f'<figure><div class="chart" style="height:{int(layout["height"])}px" id="{name}" role="img" '
+        f'<figure><div class="chart" style="height:{int(layout["height"])}px" id="{name}"'
+        ' role="img" '
         f'aria-label="{label}"></div><noscript>{drawn.drawing.svg()}</noscript>'
         f"<figcaption>{escape(drawn.caption, 600)}</figcaption></figure><script>{drawing}</script>"
     )
@@ -82,19 +89,34 @@ def data(value: object) -> str:
 
 
 def table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: frozenset[int] = frozenset(), caption: str = ""
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    numbers: frozenset[int] = frozenset(),
+    caption: str = "",
 ) -> str:
-    """Return a table of plain texts; the columns in `numbers` stand to the right. Without rows it is empty."""
+    """Return a table of plain texts; the columns in `numbers` stand to the right. Without rows it
+    is empty.
+    """
     kinds = [' class="n"' if i in numbers else "" for i in range(len(head))]
     body = "".join(
-        "<tr>" + "".join(f"<td{kind}>{escape(cell, 400)}</td>" for kind, cell in zip(kinds, row, strict=True)) + "</tr>"
+        "<tr>"
+        + "".join(
+            f"<td{kind}>{escape(cell, 400)}</td>" for kind, cell in zip(kinds, row, strict=True)
+        )
+        + "</tr>"
         for row in rows
     )
     if not body:
         return ""
-    heads = "".join(f'<th scope="col"{kind}>{escape(h)}</th>' for kind, h in zip(kinds, head, strict=True))
+    heads = "".join(
+        f'<th scope="col"{kind}>{escape(h)}</th>' for kind, h in zip(kinds, head, strict=True)
+    )
     told = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return f'<div class="wide"><table>{told}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+    return (
+        "<div"
+        f' class="wide"><table>{told}<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
 
 
 def items(sentences: Iterable[str]) -> str:

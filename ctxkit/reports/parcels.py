@@ -11,8 +11,8 @@ import msgspec
 from ctxkit.errors import BadArguments
 from ctxkit.readers import native as reader
 from ctxkit.readers.source import Source
-from ctxkit.sweeps.columns import NAMES, typed
-from ctxkit.writers import native as writer
+from ctxkit.sweeps.score_columns import NAMES, typed
+from ctxkit.writers import as_native as writer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,8 +59,8 @@ def _pack(data: bytes) -> str:
     packed = zlib.compress(data, 6)
     if len(packed) > MAX_BYTES:
         raise BadArguments(
-            f"{len(packed) >> 20} MB do not fit into a notebook: export an .html report, or keep the data in a file of "
-            "its own (ctxkit.write, or out= of a sweep)."
+            f"{len(packed) >> 20} MB do not fit into a notebook: export an .html report, or keep"
+            " the data in a file of its own (ctxkit.write, or out= of a sweep)."
         )
     return b64encode(packed).decode("ascii")
 

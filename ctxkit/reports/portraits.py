@@ -1,4 +1,6 @@
-"""The display of a session, of a replay and of a list of sessions: for a notebook and for a terminal."""
+"""The display of a session, of a replay and of a list of sessions: for a notebook and for a
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from ctxkit.sheets import COLUMNS, INK, NO_MATH, padded
 from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
-    from ctxkit.readers.sessions import Sessions
+    from ctxkit.readers.session_list import Sessions
     from ctxkit.session import Session
 
 _FEW, _MANY, _LISTED = 10, 200, 100
@@ -37,7 +39,11 @@ def of_sessions(sessions: Sessions) -> Bundle:
     head = counted(len(sessions), "session") + (f", {failed}" if failed else "")
     few, many = sessions_of(sessions, _FEW), sessions_of(sessions, _LISTED)
     lines = [head, *filter(None, ("", few.to_text(), few.legend))] if sessions else [head]
-    html = f'<div style="{INK}"><strong>{escape(head)}</strong>{many.to_html(high=_HIGH, sorts=False)}</div>'
+    html = (
+        "<div"
+        f' style="{INK}"><strong>{escape(head)}</strong>'
+        f"{many.to_html(high=_HIGH, sorts=False)}</div>"
+    )
     return {"text/plain": "\n".join(lines), "text/html": html}
 
 
@@ -76,14 +82,15 @@ def _html(session: Session, facts: list[tuple[str, str]]) -> str:
         f"<div><small>Note: {escape(note, 400)}</small></div>" for note in session.notes
     )
     turns, cuts = turns_of(session, _MANY), cuts_of(session, _MANY)
-    folded, head = cuts.to_html(high=_HIGH, sorts=False), counted(len(cuts.rows), "compaction")
-    folded = folded and f"<details><summary>{head}</summary>{folded}</details>"
+    folded = cuts.to_html(high=_HIGH, sorts=False)
+    folded = folded and f"<details><summary>compactions</summary>{folded}</details>"
     hover = f"id {line(session.id, 120)}" + (
         f" · {line(session.path_, 200)}" if session.path_ else ""
     )
     return (
         f'<div class="ctxkit-session" style="{INK}">'
-        f'<strong style="font-size:125%" title="{escape(hover, 400)}">{escape(title_of(session, 160))}</strong>'
+        '<strong style="font-size:125%"'
+        f' title="{escape(hover, 400)}">{escape(title_of(session, 160))}</strong>'
         f'<div style="{_SOFT}">{soft}</div><div style="{_BOX}">{figures}</div>{notes}'
         f"{turns.to_html(high=_HIGH, sorts=False)}{folded}</div>"
     )

@@ -1,4 +1,6 @@
-"""The report of a sweep: sessions under settings, the choice between dollars and loss, and every run."""
+"""The report of a sweep: sessions under settings, the choice between dollars and loss, and every
+run.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.amounts import MISSING, known, number
 from ctxkit.errors import BadArguments
 from ctxkit.markup import escape, line
-from ctxkit.metrics.cells import FEW
+from ctxkit.metrics.pooled import FEW
 from ctxkit.plots import frontier
 from ctxkit.reports.assumptions import of_runs
-from ctxkit.reports.page import Section, chart, facts, items, page, table
-from ctxkit.reports.runs import ROWS, cell, failures, runs_table
-from ctxkit.reports.sessions import made_by
+from ctxkit.reports.page import PageSection, chart, facts, items, page, table
+from ctxkit.reports.run_tables import ROWS, cell, failures, runs_table
+from ctxkit.reports.session_report import made_by
 from ctxkit.sweeps import front
-from ctxkit.sweeps.columns import NAMES
+from ctxkit.sweeps.score_columns import NAMES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,12 +31,12 @@ def sweep_page(frame: pd.DataFrame) -> str:
     """Return the report as one HTML file."""
     drawn = front_chart(frame)
     sections = [
-        Section("What these figures rest on", items([*of_runs(frame), *caveats(frame)])),
-        Section("Dollars against loss", chart(drawn, "frontier") if drawn else ""),
-        Section("Settings", _settings(frame)),
-        Section("What failed", table(("session", "rules", "why"), failures(frame))),
-        Section("What is odd", table(("session", "rules", "note"), failures(frame, "note"))),
-        Section("Runs", runs_table(frame, run_columns(frame))),
+        PageSection("What these figures rest on", items([*of_runs(frame), *caveats(frame)])),
+        PageSection("Dollars against loss", chart(drawn, "frontier") if drawn else ""),
+        PageSection("Settings", _settings(frame)),
+        PageSection("What failed", table(("session", "rules", "why"), failures(frame))),
+        PageSection("What is odd", table(("session", "rules", "note"), failures(frame, "note"))),
+        PageSection("Runs", runs_table(frame, run_columns(frame))),
     ]
     pairs = [
         ("runs", number(len(frame))),
@@ -47,7 +49,9 @@ def sweep_page(frame: pd.DataFrame) -> str:
 
 
 def front_chart(frame: pd.DataFrame) -> Chart | None:
-    """Return the frontier; None where no setting has both dollars and loss, so that there is none."""
+    """Return the frontier; None where no setting has both dollars and loss, so that
+    there is none.
+    """
     try:
         drawn: Chart = frontier(frame)
     except BadArguments:
@@ -61,12 +65,20 @@ def run_columns(frame: pd.DataFrame) -> list[str]:
 
 
 def caveats(frame: pd.DataFrame) -> list[str]:
-    """Return what is to be said about a sweep beyond its sessions: how few they are, and what is missing."""
+    """Return what is to be said about a sweep beyond its sessions: how few they are, and what is
+    missing.
+    """
     n, out = frame["session"].nunique(), []
     if n < FEW:
-        out.append(f"Only {n} {'session' if n == 1 else 'sessions'}: what holds here may not hold for others.")
+        out.append(
+            f"Only {n} {'session' if n == 1 else 'sessions'}: what holds here may not hold for"
+            " others."
+        )
     if not frame["needed_later_loss"].notna().any():
-        out.append("Loss was not worked out (loss=True of a sweep does), so the cheapest setting may lose the most.")
+        out.append(
+            "Loss was not worked out (loss=True of a sweep does), so the cheapest setting may lose"
+            " the most."
+        )
     if frame.attrs.get("interrupted"):
         out.append("The sweep was interrupted: not every session met every setting.")
     failed = int(frame["error"].notna().sum())
@@ -85,8 +97,19 @@ def _settings(frame: pd.DataFrame) -> str:
         )
         for row in front(frame).head(ROWS).to_dict("records")
     ]  # fmt: skip
-    head = ("rules", "on the front", "sessions", "failed", "cost $", "needed later, lost", "unpaid cuts")
-    told = f"Means over sessions with their 90 % intervals; on the front: beaten by none. *: fewer than {FEW} sessions."
+    head = (
+        "rules",
+        "on the front",
+        "sessions",
+        "failed",
+        "cost $",
+        "needed later, lost",
+        "unpaid cuts",
+    )
+    told = (
+        "Means over sessions with their 90 % intervals; on the front: beaten by none. *: fewer"
+        f" than {FEW} sessions."
+    )
     return table(head, cells, numbers=frozenset(range(2, len(head))), caption=told)
 
 
@@ -96,4 +119,8 @@ def _mean(row: dict[Any, Any], name: str) -> str:
         return MISSING
     if name == "unpaid_cuts_n":
         return f"{mean:,.1f} ({low:,.1f} to {high:,.1f})" if low != high else f"{mean:,.1f}"
-    return f"{cell(name, mean)} ({cell(name, low)} to {cell(name, high)})" if low != high else cell(name, mean)
+    return (
+        f"{cell(name, mean)} ({cell(name, low)} to {cell(name, high)})"
+        if low != high
+        else cell(name, mean)
+    )

@@ -1,4 +1,4 @@
-"""Sessions that ship with the kit, made by `notebooks/make_sample.py`, for a first look and for the course."""
+"""Sessions that ship with the kit, made by a script, for a first look and for the course."""
 
 from __future__ import annotations
 

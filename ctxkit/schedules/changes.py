@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from ctxkit.errors import BadArguments
 from ctxkit.history.columns import chars
-from ctxkit.history.items import content_key, with_text
-from ctxkit.messages import Text
-from ctxkit.schedules.layers import Added, Event
+from ctxkit.history.head_items import content_key
+from ctxkit.schedules.layers import Added, Changed
 from ctxkit.schedules.rows import NEVER, State
 from ctxkit.schedules.sums import RESULT_CHARS, TOKENS, Sums
-from ctxkit.tokens.encoders import Remembering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +28,7 @@ class AsItCame:
 AS_IT_CAME = AsItCame()
 
 
-class Rule(NamedTuple):
+class ChangeRule(NamedTuple):
     """What a part said of one message."""
 
     since: int
@@ -46,8 +44,8 @@ class Changes:
     def __init__(self, name: str, before: Layer) -> None:
         self.name, self.before, self.rows = name, before, before.rows
         self.start = self.stop = before.rows.begin
-        self.events: Sequence[Event] = ()
-        self._rules: dict[int, list[Rule]] = {}
+        self.events: Sequence[Changed] = ()
+        self._rules: dict[int, list[ChangeRule]] = {}
         self._states: dict[int, list[State]] = {}
         self._ends: dict[int, set[int]] = {}
         self._new: set[int] = set()
@@ -57,7 +55,7 @@ class Changes:
 
     # -- what the schedule says --------------------------------------------------------------------
 
-    def change(self, p: int, rule: Rule) -> None:
+    def change(self, p: int, rule: ChangeRule) -> None:
         """Take down a rule for a position."""
         first = max(self.start, self.rows.arrival(p))
         if not first <= rule.since < self.stop or rule.until <= rule.since:
@@ -70,23 +68,23 @@ class Changes:
             self._ends.setdefault(rule.until, set()).add(p)
         self._new.add(p)
 
-    def _refuse(self, p: int, rule: Rule, first: int) -> NoReturn:
+    def _refuse(self, p: int, rule: ChangeRule, first: int) -> NoReturn:
         if first <= rule.since < self.stop:
             raise BadArguments(
-                f"The schedule of {self.name} let a change of message {p} end at call {rule.until}, "
-                f"before it begins at call {rule.since}."
+                f"The schedule of {self.name} let a change of message {p} end at call {rule.until},"
+                f" before it begins at call {rule.since}."
             )
         raise BadArguments(
             f"The schedule of {self.name} spoke of call {rule.since} for message {p}, but was "
             f"asked about the calls {first} to {self.stop - 1}."
         )
 
-    def _refuse_behind(self, p: int, before: Rule, rule: Rule) -> None:
+    def _refuse_behind(self, p: int, before: ChangeRule, rule: ChangeRule) -> None:
         if rule.since < before.since:
             raise BadArguments(
-                f"The schedule of {self.name} spoke of message {p} at call {rule.since} after it had "
-                f"spoken of it at call {before.since}: say what becomes of a message in the order of "
-                "calls."
+                f"The schedule of {self.name} spoke of message {p} at call {rule.since} after it"
+                f" had spoken of it at call {before.since}: say what becomes of a message in the"
+                " order of calls."
             )
         if before.since < rule.since:
             raise BadArguments(
@@ -106,7 +104,7 @@ class Changes:
 
     def finish(self) -> None:
         """Work out what changes at the new calls: by this part, and by those before it."""
-        todo, out = self._new, list[Event]()
+        todo, out = self._new, list[Changed]()
         for call in [c for c in self._ends if c < self.stop]:
             todo |= self._ends.pop(call)
         if self._rules:
@@ -123,7 +121,7 @@ class Changes:
         self.events = out
         self._sums.follow(self.start, self.stop, out)
 
-    def _remade(self, p: int) -> list[Event]:
+    def _remade(self, p: int) -> list[Changed]:
         """Return the events of a position at the new calls, and keep its states."""
         came, stays, own = self.before.states(p), self.rows.stays_from(p), self._states.get(p)
         rules = self._rules[p]
@@ -133,28 +131,28 @@ class Changes:
         said = self.rows.said(p)
         if own is None:
             own = self._states[p] = [s for s in came if s.call < self.start]
-        was, out = own[-1] if own else said, list[Event]()
+        was, out = own[-1] if own else said, list[Changed]()
         for call in self._bounds(p, max(said.call, self.start), came, stays):
             new = in_force(came, call)
             if call < stays:
                 new = self._at(p, call, new)
             if new.content != was.content:
                 new = new._replace(call=call)
-                out.append(Event(call, p, was, new))
+                out.append(Changed(call, p, was, new))
                 own.append(new)
             elif not own:
                 own.append(new)
             was = own[-1]
         return out
 
-    def _once(self, p: int, said: State, rule: Rule) -> list[Event]:
+    def _once(self, p: int, said: State, rule: ChangeRule) -> list[Changed]:
         """Return the event of a position that was said, and changes for good: nearly all do."""
         new = self.applied(p, said, rule, rule.since)
         if new.content == said.content:
             self._states[p] = [said]
             return []
         self._states[p] = [new] if rule.since == said.call else [said, new]
-        return [Event(rule.since, p, said, new)]
+        return [Changed(rule.since, p, said, new)]
 
     def _bounds(self, p: int, first: int, came: Sequence[State], stays: int) -> list[int]:
         """Return the calls, from one on, at which a position may begin to say something else."""
@@ -173,7 +171,7 @@ class Changes:
                 return self.applied(p, came, rule, call)
         return came
 
-    def applied(self, p: int, was: State, rule: Rule, call: int) -> State:
+    def applied(self, p: int, was: State, rule: ChangeRule, call: int) -> State:
         """Return what a rule makes, from a call on, of what a position says."""
         if isinstance(rule.what, AsItCame) or was.chars < rule.low:
             return was
@@ -183,15 +181,24 @@ class Changes:
         return was
 
     def _changed(  # noqa: PLR0917  a rule taken apart
-        self, p: int, was: State, message: Message, what: str | Change | None, smaller: bool, call: int
+        self,
+        p: int,
+        was: State,
+        message: Message,
+        what: str | Change | None,
+        smaller: bool,
+        call: int,
     ) -> State:
-        new = with_text(message, what) if isinstance(what, str) else what and what(message)
-        if new is None:
+        if what is None:
             return State(call, None, 0, 0, 0)
-        if new is message or (new.parts == message.parts and new.role == message.role):
-            return was
-        made = self.rows.changed(p, call, new)
-        if smaller and made.tokens >= was.tokens:
+        if isinstance(what, str):
+            made = self.rows.replaced(p, call, message, what)
+        else:
+            new = what(message)
+            if new is None:
+                return State(call, None, 0, 0, 0)
+            made = self.rows.changed(p, call, message, new)
+        if made is None or (smaller and made.tokens >= was.tokens):
             return was
         if made.tokens > was.tokens:
             raise BadArguments(
@@ -234,16 +241,8 @@ class Changes:
         message = make()
         if message is None:
             return None
-        sizes = self._size(message), chars(message), content_key(message)
+        sizes = self.rows.log.measure(message), chars(message), content_key(message)
         return Added(cast("Callable[[], Message]", make), *sizes)
-
-    def _size(self, message: Message) -> int:
-        """Return what `Log.measure` does; of a long list, only the items that are new are counted."""
-        log, parts = self.rows.log, message.parts
-        if len(parts) == 1 and isinstance(parts[0], Text) and isinstance(log.counter, Remembering):
-            known = log.known(message)
-            return round(log.counter.listed(parts[0].text) * log.scale) if known is None else known
-        return log.measure(message)
 
     def total(self, call: int, kind: int) -> int:
         """Return a sum over a call's messages, as `Layer.total` says."""

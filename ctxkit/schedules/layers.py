@@ -1,4 +1,6 @@
-"""What every layer of a pruning can be asked, and the lowest one: the messages as they were said."""
+"""What every layer of a pruning can be asked, and the lowest one: the messages as they
+were said.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
     from ctxkit.schedules.rows import Rows, State
 
 
-class Event(NamedTuple):
+class Changed(NamedTuple):
     """A position says something else from a call on than at the call before."""
 
     call: int
@@ -48,7 +50,7 @@ class Layer(Protocol):
         """One past the last call that is known."""
 
     @property
-    def events(self) -> Sequence[Event]:
+    def events(self) -> Sequence[Changed]:
         """What the last extension changed, in order; messages arrive as they were said, unheard."""
 
     def extend(self, stop: int) -> None:
@@ -89,7 +91,7 @@ class Layer(Protocol):
 class Said:
     """The messages as they were said: what the first part is given."""
 
-    events: Sequence[Event] = ()
+    events: Sequence[Changed] = ()
     adds = False
 
     def __init__(self, rows: Rows) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.schedules.layers import Said
-from ctxkit.schedules.parts import PartLayer
+from ctxkit.schedules.part_layers import PartLayer
 from ctxkit.schedules.rows import Rows
 
 if TYPE_CHECKING:

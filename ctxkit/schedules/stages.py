@@ -6,7 +6,7 @@ from bisect import bisect_left
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.schedules.layers import Event
+from ctxkit.schedules.layers import Changed
 from ctxkit.schedules.sums import TOKENS
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ctxkit.schedules.layers import Added, Layer
     from ctxkit.schedules.rows import Rows, State
-    from ctxkit.schedules.view import Choose
+    from ctxkit.schedules.schedule_view import Choose
 
 
 class Stages:
@@ -24,7 +24,7 @@ class Stages:
         self.layers, self.rows = layers, rows
         self.start = self.stop = rows.begin
         self._taken: list[int] = []
-        self._events: list[Event] | None = None
+        self._events: list[Changed] | None = None
 
     def extend(self, start: int, stop: int, choose: Choose) -> None:
         """Choose for each new call."""
@@ -46,16 +46,17 @@ class Stages:
     def _layer(self, call: int) -> Layer:
         return self.layers[self.taken(call)]
 
-    # -- what changes, for a part behind -------------------------------------------------------------
+    # -- what changes, for a part behind
+    # -------------------------------------------------------------
 
     @property
-    def events(self) -> Sequence[Event]:
+    def events(self) -> Sequence[Changed]:
         """What the last extension changed; written out only where a part behind asks."""
         if self._events is None:
             self._events = sorted(self._changed(), key=lambda e: (e.call, e.position))
         return self._events
 
-    def _changed(self) -> Iterator[Event]:
+    def _changed(self) -> Iterator[Changed]:
         begin = self.start
         for call in range(self.start, self.stop):
             before, now = self.taken(call - 1), self.taken(call)
@@ -65,12 +66,12 @@ class Stages:
                 begin = call + 1
         yield from self._events_of(self.taken(self.stop - 1), begin, self.stop)
 
-    def _events_of(self, stage: int, start: int, stop: int) -> Sequence[Event]:
+    def _events_of(self, stage: int, start: int, stop: int) -> Sequence[Changed]:
         events = self.layers[stage].events
         a, b = (bisect_left(events, call, key=lambda e: e.call) for call in (start, stop))
         return events[a:b]
 
-    def _switched(self, before: int, now: int, call: int) -> Iterator[Event]:
+    def _switched(self, before: int, now: int, call: int) -> Iterator[Changed]:
         """Yield what a call is sent otherwise because it is given another stage than the last."""
         old, new = self.layers[before], self.layers[now]
         for p in sorted(old.touched() | new.touched()):
@@ -80,9 +81,10 @@ class Stages:
             was = said if said.call == call else old.state(p, call - 1)
             state = new.state(p, call)
             if was.content != state.content:
-                yield Event(call, p, was, state._replace(call=call))
+                yield Changed(call, p, was, state._replace(call=call))
 
-    # -- as a layer is asked ---------------------------------------------------------------------------
+    # -- as a layer is asked
+    # ---------------------------------------------------------------------------
 
     def state(self, p: int, call: int) -> State:
         """Return what a position says at a call."""

@@ -11,7 +11,7 @@ from ctxkit.history.columns import TOOL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.schedules.layers import Event
+    from ctxkit.schedules.layers import Changed
     from ctxkit.schedules.rows import Rows
 
 TOKENS, CHARS, RESULT_CHARS = 0, 1, 2
@@ -28,7 +28,7 @@ class Sums:
         """By how much each sum changes at each call; at the first, by all that came before, too."""
         self._columns: dict[int, list[int]] = {}
 
-    def follow(self, start: int, stop: int, events: Sequence[Event]) -> None:
+    def follow(self, start: int, stop: int, events: Sequence[Changed]) -> None:
         """Take in the events of an extension."""
         self._start, self._columns = start, {}
         self._more = [[sum(more), *[0] * (stop - start - 1)] for more in self._more]

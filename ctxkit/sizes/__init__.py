@@ -1,8 +1,10 @@
-"""How large each message really was: counts scaled so that what a log recorded of its prompts comes out again.
+"""How large each message really was: counts scaled so that what a log recorded of its prompts comes
+out again.
 
-Between two calls of an agent the prompt grows by what was written in between, so the recorded growth is the true size
-of those messages, and a count only says how it is shared among them. A compaction, a change of the model or a prompt
-that shrank by itself begins a new stretch: what is new then is measured against everything that was sized before.
+Between two calls of an agent the prompt grows by what was written in between, so the recorded
+growth is the true size of those messages, and a count only says how it is shared among them. A
+compaction, a change of the model or a prompt that shrank by itself begins a new stretch: what is
+new then is measured against everything that was sized before.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ import msgspec
 from ctxkit.faces import listed
 from ctxkit.messages import Edit, Message, Source
 from ctxkit.session import Session, apply_edit
-from ctxkit.sizes.anchors import TOOLS, Slots, Step, steps_of
+from ctxkit.sizes.anchors import TOOLS, AnchorStep, Slots, steps_of
 from ctxkit.sizes.sharing import Anchoring
-from ctxkit.tokens.catalogue import default
+from ctxkit.tokens.counter_names import default
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,16 +44,24 @@ class Sizes(msgspec.Struct, frozen=True, dict=True):
     source: tuple[Source, ...]
     """For each of them `derived` where recorded usage gave the size, else `estimated`."""
     fixed: int | None
-    """What the first prompt held and no log shows (system prompt, tool schemas); None without usage."""
+    """What the first prompt held and no log shows (system prompt, tool schemas); None without
+    usage.
+    """
     fixed_at: tuple[int, ...]
-    """The same for each call: it differs by agent and model, and rises where the log shows less than was sent."""
+    """The same for each call: it differs by agent and model, and rises where the log shows less
+    than was sent.
+    """
     unsent_at: tuple[int, ...]
     """For each call how much of what its view holds was not sent: old results or reasoning that the
     client dropped without a mark. The fixed part keeps its first value meanwhile."""
     error: float | None
-    """The plain count of all that was anchored, against its recorded size, less 1: -0.25 is a quarter too low."""
+    """The plain count of all that was anchored, against its recorded size, less 1: -0.25 is a
+    quarter too low.
+    """
     clamped: int
-    """Calls whose prompt was smaller than the messages sized before allow, so that nothing could be derived."""
+    """Calls whose prompt was smaller than the messages sized before allow, so that nothing could be
+    derived.
+    """
     recorded: tuple[int | None, ...]
     """For each call the recorded size of its prompt; None where there is none that can be used."""
     modelled: tuple[int, ...]
@@ -61,7 +71,9 @@ class Sizes(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def begun(self) -> tuple[int, ...]:
-        """For each call the fixed part with which its agent and model began, under the tools it has."""
+        """For each call the fixed part with which its agent and model began, under the tools it
+        has.
+        """
         first: dict[tuple[str, str | None, str | None], int] = {}
         tools, out = None, []
         for c, n in zip(self.session.calls, self.fixed_at, strict=True):
@@ -71,14 +83,19 @@ class Sizes(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _by_object(self) -> dict[int, int]:
-        """Sizes by identity of the message: an edit may insert one under the id of the one it replaces."""
+        """Sizes by identity of the message: an edit may insert one under the id of the one it
+        replaces.
+        """
         placed = [*self.session.messages, *(m for e in self.session.edits for m in e.inserted)]
         return {id(m): n for m, n in zip(placed, (*self.tokens, *self.inserted), strict=True)}
 
     def __repr__(self) -> str:
         n, derived = len(self.tokens), self.source.count("derived")
         error = "no growth recorded" if self.error is None else f"plain count {self.error:+.1%}"
-        return f"<Sizes of {self.session.id}: {n} messages, {derived} derived, fixed {self.fixed}, {error}>"
+        return (
+            f"<Sizes of {self.session.id}: {n} messages, {derived} derived, fixed {self.fixed},"
+            f" {error}>"
+        )
 
     def of(self, message: Message) -> int:
         """Return the size of a message of the session, or of one that a compaction inserted.
@@ -89,7 +106,9 @@ class Sizes(msgspec.Struct, frozen=True, dict=True):
         return self._by_object[id(message)]
 
     def shown(self, call: int | None = None) -> int:
-        """Return the modelled size of the prompt at a call (negatives from the end); None: of the next one."""
+        """Return the modelled size of the prompt at a call (negatives from the end); None: of the
+        next one.
+        """
         if call is not None:
             return self.modelled[self.session.call(call).index]
         unseen = self.fixed_at[-1] - self.unsent_at[-1] if self.fixed_at else 0
@@ -97,10 +116,16 @@ class Sizes(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def reproduction(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return three arrays: numbers of the calls with a recorded prompt, their modelled and recorded sizes."""
+        """Return three arrays: numbers of the calls with a recorded prompt, their modelled and
+        recorded sizes.
+        """
         import numpy as np
 
-        pairs = [(i, m, r) for i, (m, r) in enumerate(zip(self.modelled, self.recorded, strict=True)) if r is not None]
+        pairs = [
+            (i, m, r)
+            for i, (m, r) in enumerate(zip(self.modelled, self.recorded, strict=True))
+            if r is not None
+        ]
         calls, modelled, recorded = np.array(pairs, dtype=np.int64).reshape(-1, 3).T
         return calls, modelled, recorded
 
@@ -110,7 +135,8 @@ def sizes(session: Session, counter: Counter | None = None) -> Sizes:
 
     Args:
         session: any session; without usage its plain counts come back, marked estimated.
-        counter: shares the growth among messages; the exact o200k_base where its vocabulary is here.
+        counter: shares the growth among messages; the exact o200k_base where its vocabulary is
+            here.
     """
     counter = counter or default()
     slots = Slots(session, counter)
@@ -143,7 +169,7 @@ def sizes(session: Session, counter: Counter | None = None) -> Sizes:
     )
 
 
-def _error(steps: list[Step], raw: list[int]) -> float | None:
+def _error(steps: list[AnchorStep], raw: list[int]) -> float | None:
     """Counted tokens for each recorded one, over all growth, less 1."""
     growths = [s for s in steps if s.kind == "growth"]
     grown = sum(s.prompt - s.before for s in growths)
@@ -152,7 +178,9 @@ def _error(steps: list[Step], raw: list[int]) -> float | None:
 
 
 def _unseen_at(session: Session, known: dict[int, tuple[str, int]]) -> tuple[int, ...]:
-    """For each call what no message shows: that of the agent's last anchor, or of its first one before that."""
+    """For each call what no message shows: that of the agent's last anchor, or of its first one
+    before that.
+    """
     now: dict[str, int] = {}
     for agent, unseen in known.values():
         now.setdefault(agent, unseen)
@@ -164,8 +192,10 @@ def _unseen_at(session: Session, known: dict[int, tuple[str, int]]) -> tuple[int
     return tuple(out)
 
 
-def _held(session: Session, unseen: tuple[int, ...], steps: list[Step]) -> tuple[int, ...]:
-    """For each call what no message shows, where it does not fall by itself: a client then dropped what is shown."""
+def _held(session: Session, unseen: tuple[int, ...], steps: list[AnchorStep]) -> tuple[int, ...]:
+    """For each call what no message shows, where it does not fall by itself: a client then dropped
+    what is shown.
+    """
     begins = {s.call for s in steps if s.kind not in ("growth", "drop")}
     now: dict[str, int] = {}
     out = []

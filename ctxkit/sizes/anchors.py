@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 TOOLS = "tools_digest"
-"""Where a reply's `details` say that other tools are described from this call on, as twelve digits."""
+"""Where a reply's `details` say that other tools are described from this call on, as
+twelve digits.
+"""
 
 
 class Slots:
@@ -31,7 +33,7 @@ class Slots:
         self.raw = [counter.message(m) for m in self.messages]
 
 
-class Step(msgspec.Struct):
+class AnchorStep(msgspec.Struct):
     """A call with a usable prompt size, and what was written since the one before."""
 
     call: int
@@ -46,7 +48,7 @@ class Step(msgspec.Struct):
     """Prompt of the call before."""
 
 
-def steps_of(session: Session, slots: Slots) -> Iterator[Step]:
+def steps_of(session: Session, slots: Slots) -> Iterator[AnchorStep]:
     """Walk the log once and yield its anchors, in order."""
     prompts, calls = _prompts(session), iter(session.calls)
     last: dict[str, tuple[int, int, str | None]] = {}
@@ -60,11 +62,15 @@ def steps_of(session: Session, slots: Slots) -> Iterator[Step]:
         if entry.role == "assistant":
             call = next(calls)
             prompt = prompts[call.index]
-            if prompt is not None and not _bounces(session, prompts, call.index, last.get(call.agent), epoch):
+            if prompt is not None and not _bounces(
+                session, prompts, call.index, last.get(call.agent), epoch
+            ):
                 before = last.get(call.agent)
                 kind = _kind(before, prompt, epoch, entry)
                 new = since[call.agent] if kind == "growth" else [slots.index[id(m)] for m in shown]
-                yield Step(call.index, call.agent, prompt, kind, new, before[0] if before else 0)
+                yield AnchorStep(
+                    call.index, call.agent, prompt, kind, new, before[0] if before else 0
+                )
                 last[call.agent], since[call.agent] = (prompt, epoch, entry.model), []
         if entry.visible:
             shown.append(entry)
@@ -94,14 +100,22 @@ def _kind(
 
 
 def _bounces(
-    session: Session, prompts: Sequence[int | None], index: int, before: tuple[int, int, str | None] | None, epoch: int
+    session: Session,
+    prompts: Sequence[int | None],
+    index: int,
+    before: tuple[int, int, str | None] | None,
+    epoch: int,
 ) -> bool:
-    """True where a prompt is smaller than the one before it and the next is not: a number that says nothing."""
+    """True where a prompt is smaller than the one before it and the next is not: a number that says
+    nothing.
+    """
     prompt = prompts[index]
     if before is None or before[1] != epoch or prompt is None or prompt >= before[0]:
         return False
     calls = session.calls
     following = (
-        p for c, p in zip(calls[index + 1 :], prompts[index + 1 :], strict=True) if p and c.agent == calls[index].agent
+        p
+        for c, p in zip(calls[index + 1 :], prompts[index + 1 :], strict=True)
+        if p and c.agent == calls[index].agent
     )
     return next(following, 0) >= before[0]

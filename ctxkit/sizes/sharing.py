@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 from ctxkit.messages import Message, Sized, Thinking
 
 if TYPE_CHECKING:
-    from ctxkit.sizes.anchors import Slots, Step
+    from ctxkit.sizes.anchors import AnchorStep, Slots
 
 _SUMMARY = 4.0
-"""What an edit brought is sized by what is left for it where that is within this factor of its count."""
+"""What an edit brought is sized by what is left for it where that is within this factor of its
+count.
+"""
 _LIKELY = 2.0
-"""A recorded output is taken for the size of its reply where it and the rest stay within this factor of the count."""
+"""A recorded output is taken for the size of its reply where it and the rest stay within this
+factor of the count.
+"""
 
 
 class Anchoring:
@@ -27,10 +31,12 @@ class Anchoring:
         self.derived = [False] * len(slots.messages)
         self.now: dict[str, int] = {}
         self.unseen: dict[int, tuple[str, int]] = {}
-        """By call: the agent, and what its prompt held from there on beside the sizes; negative where it held less."""
+        """By call: the agent, and what its prompt held from there on beside the sizes; negative
+        where it held less.
+        """
         self.clamped = 0
 
-    def take(self, step: Step) -> None:
+    def take(self, step: AnchorStep) -> None:
         """Size what a step brought, and say what its prompt held beside all that is sized."""
         new = [i for i in step.shown if not self.known[i]]
         old = sum(self.size[i] for i in step.shown if self.known[i])
@@ -43,7 +49,9 @@ class Anchoring:
         elif step.kind == "edit" and self._plausible(step.prompt - start - old, new):
             self._share(step.prompt - start - old, new)
         else:
-            self.clamped += step.kind == "drop" or (step.kind == "edit" and step.prompt < start + old)
+            self.clamped += step.kind == "drop" or (
+                step.kind == "edit" and step.prompt < start + old
+            )
             self._estimate(new)
         rest = step.prompt - old - sum(self.size[i] for i in new)
         self.now[step.agent] = unseen + rest - start if step.kind == "growth" else rest
@@ -63,12 +71,16 @@ class Anchoring:
             self._share(growth, new)
 
     def _plausible(self, growth: int, new: list[int]) -> bool:
-        """True where what an edit brought can be of the size that is left for it; else the unseen part has changed."""
+        """True where what an edit brought can be of the size that is left for it; else the unseen
+        part has changed.
+        """
         count = self.ratio * sum(self.raw[i] for i in new)
         return growth == 0 if not new else count / _SUMMARY <= growth <= count * _SUMMARY
 
     def rest(self) -> None:
-        """Give what no later call measured its count times the ratio of all that was; the last reply its output."""
+        """Give what no later call measured its count times the ratio of all that was; the last
+        reply its output.
+        """
         self._estimate([i for i, known in enumerate(self.known) if not known])
 
     def _share(self, growth: int, new: list[int]) -> None:
@@ -79,7 +91,9 @@ class Anchoring:
         self._assign(others, _shares(left, [self.raw[i] for i in others]), derived=True)
 
     def _replies(self, growth: int, new: list[int]) -> dict[int, int]:
-        """Recorded outputs of the replies among the new messages, where these and the rest are likely sizes."""
+        """Recorded outputs of the replies among the new messages, where these and the rest are
+        likely sizes.
+        """
         found = {i: n for i in new if (n := _output(self.messages[i]))}
         raw = self.ratio * sum(self.raw[i] for i in found)
         rest = self.ratio * sum(self.raw[i] for i in new if i not in found)
@@ -95,7 +109,10 @@ class Anchoring:
     def _estimate(self, new: list[int]) -> None:
         """Give messages their scaled counts; a size that the log gives is no count and stays."""
         told = [_is_told(self.messages[i]) for i in new]
-        sizes = [n if t else round(self.ratio * n) for n, t in zip((self.raw[i] for i in new), told, strict=True)]
+        sizes = [
+            n if t else round(self.ratio * n)
+            for n, t in zip((self.raw[i] for i in new), told, strict=True)
+        ]
         self._assign(new, sizes, derived=False)
 
     def _assign(self, new: list[int], parts: list[int], *, derived: bool) -> None:
@@ -109,7 +126,9 @@ def _is_told(message: Message) -> bool:
 
 
 def _output(message: Message) -> int:
-    """Recorded output of a reply as far as it goes back into the prompt, or 0; an estimate is none."""
+    """Recorded output of a reply as far as it goes back into the prompt, or 0; an
+    estimate is none.
+    """
     usage = message.usage
     if message.role != "assistant" or usage is None or not usage.output_tokens:
         return 0
@@ -120,7 +139,9 @@ def _output(message: Message) -> int:
 
 
 def _shares(total: int, weights: list[int]) -> list[int]:
-    """Share a whole number by weights: whole, none below zero, exactly summing up (largest remainders first)."""
+    """Share a whole number by weights: whole, none below zero, exactly summing up (largest
+    remainders first).
+    """
     if not weights:
         return []
     whole = sum(weights)

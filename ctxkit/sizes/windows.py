@@ -20,7 +20,7 @@ _EARLY = 0.5
 _AUTOMATIC = ("auto", "overflow")
 
 
-class Window(NamedTuple):
+class KnownWindow(NamedTuple):
     """A window in tokens, where the figure comes from, what is to be said of it; None: unknown."""
 
     tokens: int | None
@@ -37,19 +37,19 @@ class _Proof(NamedTuple):
     """The largest size at which it compacted by itself; 0: it never did."""
 
 
-def window_of(session: Session, model: str | None, message: Message | None = None) -> Window:
+def window_of(session: Session, model: str | None, message: Message | None = None) -> KnownWindow:
     """Return the window of a model in a session, at a call where a message is given.
 
-    What the log says is taken as it is. The limit of the table of prices is taken where the log does
-    not refute it: a prompt was larger, or the program compacted by itself at less than half of it.
-    Then the window is the smallest one sold that holds what was reached.
+    What the log says is taken as it is. The limit of the table of prices is taken where the log
+    does not refute it: a prompt was larger, or the program compacted by itself at less than half of
+    it. Then the window is the smallest one sold that holds what was reached.
     """
     recorded = (message.context_window if message is not None else None) or session.context_window
     if recorded:
-        return Window(recorded, "recorded")
+        return KnownWindow(recorded, "recorded")
     table, proof = context_limit(model), _proofs(session).get(model, _Proof())
     if table is None:
-        return Window(None, None)
+        return KnownWindow(None, None)
     if proof.reached > table:
         tokens = _sold(model, proof.reached)
         bound = f"at least {proof.reached:,} tokens by its own prompts"
@@ -59,12 +59,12 @@ def window_of(session: Session, model: str | None, message: Message | None = Non
     else:
         tokens, bound = table, ""
     if tokens == table:
-        return Window(table, "derived")
+        return KnownWindow(table, "derived")
     note = (
         f"The window of {model} is {bound}, not the {table:,} of the price table; "
         f"{tokens:,} is used."
     )
-    return Window(tokens, "derived", note)
+    return KnownWindow(tokens, "derived", note)
 
 
 def notes_on_windows(session: Session) -> list[str]:

@@ -1,18 +1,22 @@
-"""Snapshot logs of fuseraft (`ctx_snapshots*.jsonl`): read fast and large, followed, understood, written."""
+"""Snapshot logs of fuseraft (`ctx_snapshots*.jsonl`): read fast and large, followed, understood,
+written.
+"""
 
 from __future__ import annotations
 
-from ctxkit.faces import listed
-from ctxkit.snapshots.faults import Fault, Faults
+from typing import TYPE_CHECKING
+
+from ctxkit.faces import listed, renamed
+from ctxkit.snapshots.faults import Faults, SnapshotFault
 from ctxkit.snapshots.follow import Follower, follow
 from ctxkit.snapshots.markers import compactions, segments, turns
 from ctxkit.snapshots.read import read_snapshots
 from ctxkit.snapshots.write import SnapshotWriter, write_snapshots
 
 __all__ = [
-    "Fault",
     "Faults",
     "Follower",
+    "SnapshotFault",
     "SnapshotWriter",
     "compactions",
     "follow",
@@ -22,3 +26,5 @@ __all__ = [
     "write_snapshots",
 ]
 __dir__ = listed(__all__)
+if not TYPE_CHECKING:
+    __getattr__ = renamed(__name__, {"Fault": "SnapshotFault"})

@@ -1,9 +1,10 @@
 """Many lines of a snapshot log at once, by Arrow: whole, or not at all.
 
-Lines of one writer have the same keys in the same order, so that they can be read as a table of comma-separated
-cells that each begin with their key: about twice as fast as a JSON parser. Every cell is checked to be of that form;
-lines of another form (compaction markers among turns) are read the same way among themselves, and what is left over
-by a typed JSON decoder. Whatever either refuses is for `lines`.
+Lines of one writer have the same keys in the same order, so that they can be read as a table of
+comma-separated cells that each begin with their key: about twice as fast as a JSON parser. Every
+cell is checked to be of that form; lines of another form (compaction markers among turns) are read
+the same way among themselves, and what is left over by a typed JSON decoder. Whatever either
+refuses is for `lines`.
 """
 
 from __future__ import annotations
@@ -20,13 +21,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from ctxkit.snapshots.columns import ALWAYS, ARRAYS, COUNTS, FLAG, NAMES, NAT, TEXTS, Block, Words, codes, join, rows
-from ctxkit.snapshots.lines import ISO
+from ctxkit.snapshots.snapshot_columns import (
+    ALWAYS,
+    ARRAYS,
+    COUNTS,
+    FLAG,
+    NAMES,
+    NAT,
+    TEXTS,
+    Block,
+    Words,
+    codes,
+    join,
+    rows,
+)
+from ctxkit.snapshots.snapshot_lines import ISO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_DEPTH = 4  # kinds of lines (turns and markers, with and without thresholds) before the JSON parser takes over
+# kinds of lines (turns and markers, with and without thresholds) before the JSON parser takes over
+_DEPTH = 4
 _SAMPLE = 9
 _BLOCK = 1 << 20
 _LONGEST = 1 << 24  # bytes of a cell: those of the longest line
@@ -58,14 +73,16 @@ def parse_bulk(data: bytes, lines: int, words: Words) -> Block | None:
     """
     try:
         if not data.isascii():
-            data.decode()  # Arrow decodes lines of another form by itself, and only prints that it could not
+            # Arrow decodes lines of another form by itself, and only prints that it could not
+            data.decode()
         block = _cells(data, words, 0)
     except (_Odd, pa.ArrowInvalid, msgspec.DecodeError, ValueError, OverflowError, RecursionError):
         return None
     return block if rows(block) == lines else None
 
 
-# -- lines of one form, as cells ---------------------------------------------------------------------------------------
+# -- lines of one form, as cells
+# ---------------------------------------------------------------------------------------
 
 
 def _cells(data: bytes, words: Words, depth: int) -> Block:
@@ -98,7 +115,9 @@ def _split(data: bytes, width: int, others: list[tuple[int, bytes]]) -> pa.Table
         pyarrow.csv.ReadOptions(column_names=names, use_threads=False, block_size=_BLOCK),
         pyarrow.csv.ParseOptions(quote_char=False, escape_char=False, invalid_row_handler=odd),
         pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.binary()), check_utf8=False, strings_can_be_null=False
+            column_types=dict.fromkeys(names, pa.binary()),
+            check_utf8=False,
+            strings_can_be_null=False,
         ),
     )
 
@@ -127,7 +146,9 @@ def _missing(name: str, n: int) -> np.ndarray[Any, Any]:
 
 
 def _values(column: _Column) -> pa.Array:
-    """The cells without their keys, and the last without its brace; every one must begin with the key."""
+    """The cells without their keys, and the last without its brace; every one must begin with the
+    key.
+    """
     if not pc.all(pc.starts_with(column.cells, column.key)).as_py():
         raise _Odd
     values = pc.binary_slice(column.cells, len(column.key), _LONGEST)
@@ -148,7 +169,9 @@ def _read_count(block: Block, column: _Column, words: Words) -> None:  # noqa: A
     try:
         numbers = text.cast(pa.int64())
     except pa.ArrowInvalid:
-        numbers = pc.if_else(pc.equal(text, "null"), pa.scalar(None, pa.string()), text).cast(pa.int64())
+        numbers = pc.if_else(pc.equal(text, "null"), pa.scalar(None, pa.string()), text).cast(
+            pa.int64()
+        )
     if pc.any(pc.and_(pc.starts_with(text, "0"), pc.greater(pc.binary_length(text), 1))).as_py():
         raise _Odd  # 0x1F and 007: numbers for Arrow, not for JSON
     _store(block, column.name, numbers)
@@ -181,24 +204,37 @@ def _read_time(block: Block, column: _Column, words: Words) -> None:  # noqa: AR
     """Times of one length, in UTC, with a fraction: those of one writer are."""
     cells, key = column.cells, column.key
     first = cells[0].as_py()
-    shape = re.fullmatch(rb'"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9})((?:\\u002B|\+)00:00|Z)"', first[len(key) :])
+    shape = re.fullmatch(
+        rb'"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9})((?:\\u002B|\+)00:00|Z)"', first[len(key) :]
+    )
     if shape is None or column.last:
         raise _Odd
     grid = _grid(cells, len(first))
     tail = np.frombuffer(shape[2] + b'"', np.uint8)
-    if not (grid[:, -len(tail) :] == tail).all() or not (grid[:, : len(key) + 1] == grid[0, : len(key) + 1]).all():
+    if (
+        not (grid[:, -len(tail) :] == tail).all()
+        or not (grid[:, : len(key) + 1] == grid[0, : len(key) + 1]).all()
+    ):
         raise _Odd
     start = len(key) + 1
-    stamps = pc.binary_slice(cells, start, start + len(shape[1])).view(pa.string()).cast(pa.timestamp("ns"))
+    stamps = (
+        pc.binary_slice(cells, start, start + len(shape[1]))
+        .view(pa.string())
+        .cast(pa.timestamp("ns"))
+    )
     block[column.name] = stamps.view(pa.int64()).to_numpy(zero_copy_only=False)
 
 
 def _grid(cells: pa.Array, width: int) -> np.ndarray[Any, Any]:
     """Cells of one width as a matrix of bytes."""
-    offsets = np.frombuffer(cells.buffers()[1], np.int32)[cells.offset : cells.offset + len(cells) + 1]
+    offsets = np.frombuffer(cells.buffers()[1], np.int32)[
+        cells.offset : cells.offset + len(cells) + 1
+    ]
     if not (np.diff(offsets) == width).all():
         raise _Odd
-    return np.frombuffer(cells.buffers()[2], np.uint8)[offsets[0] : offsets[-1]].reshape(len(cells), width)
+    return np.frombuffer(cells.buffers()[2], np.uint8)[offsets[0] : offsets[-1]].reshape(
+        len(cells), width
+    )
 
 
 _READ: dict[str, Callable[[Block, _Column, Words], None]] = {
@@ -221,11 +257,12 @@ def _merge(block: Block, rest: Block, at: np.ndarray[Any, Any]) -> Block:
     return {name: values[order] for name, values in join([block, rest]).items()}
 
 
-# -- any objects, as JSON ----------------------------------------------------------------------------------------------
+# -- any objects, as JSON
+# ----------------------------------------------------------------------------------------------
 # Not by Arrow's JSON parser: a line of `null`, or one nested deeply, ends the process (pyarrow 26).
 
 
-class _Line(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class _RawLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     ts: str
     agent: str
     turn: int
@@ -238,7 +275,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     compaction_occurred: bool | None = None
 
 
-_DECODER = msgspec.json.Decoder(_Line)
+_DECODER = msgspec.json.Decoder(_RawLine)
 
 
 def _objects(data: bytes, words: Words) -> Block:
@@ -257,7 +294,9 @@ def _objects(data: bytes, words: Words) -> Block:
 
 def _store(block: Block, name: str, numbers: pa.Array) -> None:
     block[f"{name}.missing"] = numbers.is_null().to_numpy(zero_copy_only=False)
-    block[name] = (numbers.fill_null(0) if numbers.null_count else numbers).to_numpy(zero_copy_only=False)
+    block[name] = (numbers.fill_null(0) if numbers.null_count else numbers).to_numpy(
+        zero_copy_only=False
+    )
 
 
 def _sound(text: str) -> bool:

@@ -1,12 +1,14 @@
-"""Columns of logs kept on disk as raw arrays that grow, so that opening a log again costs only its new lines.
+"""Columns of logs kept on disk as raw arrays that grow, so that opening a log again costs only its
+new lines.
 
-One folder holds one reading: `index.jsonl` and, in a folder of its own generation, one file an array. The index says
-how many rows count; rows beyond it were cut short and are written over. It is replaced as a whole, after the rows are
-written: a reader never waits, a writer holds a lock. The folder may be deleted at any time.
+One folder holds one reading: `index.jsonl` and, in a folder of its own generation, one file an
+array. The index says how many rows count; rows beyond it were cut short and are written over. It is
+replaced as a whole, after the rows are written: a reader never waits, a writer holds a lock. The
+folder may be deleted at any time.
 
-The index is two lines. The head, which begins with its own hash, is all that opening unchanged logs takes: the states
-of all logs are in its seal, one more hash. What is known of each log by itself stands in the second line, and is read
-where the seal does not fit.
+The index is two lines. The head, which begins with its own hash, is all that opening unchanged logs
+takes: the states of all logs are in its seal, one more hash. What is known of each log by itself
+stands in the second line, and is read where the seal does not fit.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from ctxkit.snapshots.columns import ARRAYS, TEXTS, Block, Words, rows, width
-from ctxkit.snapshots.faults import Fault
-from ctxkit.snapshots.files import Log
+from ctxkit.snapshots.faults import SnapshotFault
+from ctxkit.snapshots.snapshot_columns import ARRAYS, TEXTS, Block, Words, rows, width
+from ctxkit.snapshots.snapshot_files import SnapshotLog
 from ctxkit.tokens.vocabularies import cache_folder
 
 if TYPE_CHECKING:
@@ -33,44 +35,53 @@ if TYPE_CHECKING:
     _Files = dict[str, tuple[str, np.dtype[Any]]]
 
 _VERSION = 2
-_DAMAGE = (ValueError, RecursionError)  # what msgspec raises for bytes that are no index; its own is a ValueError
+_DAMAGE = (
+    ValueError,
+    RecursionError,
+)  # what msgspec raises for bytes that are no index; its own is a ValueError
 
 
-class Head(msgspec.Struct):
+class CacheHead(msgspec.Struct):
     """The arrays of a folder and their meaning."""
 
     generation: str = ""
     rows: int = 0
     words: dict[str, list[str]] = {}
     seal: str = ""
-    """Hash of the logs as they were, in the order of the rows; empty where the rows lie in no such order."""
-    faults: list[Fault] = []
-    """All faults, in the order of the logs: those of the index, and the last lines that are not finished."""
+    """Hash of the logs as they were, in the order of the rows; empty where the rows lie in no such
+    order.
+    """
+    faults: list[SnapshotFault] = []
+    """All faults, in the order of the logs: those of the index, and the last lines that are not
+    finished.
+    """
     version: int = _VERSION
 
 
-class Index(msgspec.Struct):
+class CacheIndex(msgspec.Struct):
     """What was read of each log, and where its rows lie in the arrays."""
 
-    logs: list[Log]
+    logs: list[SnapshotLog]
     runs: list[tuple[int, int]] = []
     """Rows as they lie in the arrays: number of the log, number of rows."""
-    faults: list[Fault] = []
+    faults: list[SnapshotFault] = []
     """Faults of the lines that were read, as they came."""
-    head: Head = msgspec.field(default_factory=Head)
+    head: CacheHead = msgspec.field(default_factory=CacheHead)
 
 
-_heads = msgspec.json.Decoder(Head)
-_bodies = msgspec.json.Decoder(tuple[list[Log], list[tuple[int, int]], list[Fault]])
+_heads = msgspec.json.Decoder(CacheHead)
+_bodies = msgspec.json.Decoder(tuple[list[SnapshotLog], list[tuple[int, int]], list[SnapshotFault]])
 
 
 def folder_for(key: str, root: str | Path | None = None) -> Path:
-    """Return the folder for a reading; not created here. `key` names what was asked for: a new log changes no key."""
+    """Return the folder for a reading; not created here. `key` names what was asked for: a new log
+    changes no key.
+    """
     base = cache_folder() / "snapshots" if root is None else Path(root)
     return base / blake2b(key.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
-def load_head(folder: Path) -> Head | None:
+def load_head(folder: Path) -> CacheHead | None:
     """Return the head of a folder's index; None where there is none that this version can use."""
     try:
         with open(_index(folder), "rb") as f:  # noqa: PTH123
@@ -79,18 +90,18 @@ def load_head(folder: Path) -> Head | None:
         return None
 
 
-def load(folder: Path) -> Index | None:
+def load(folder: Path) -> CacheIndex | None:
     """Return the whole index of a folder; None where there is none that this version can use."""
     try:
         first, _, second = Path(_index(folder)).read_bytes().partition(b"\n")
-        index = Index(*_bodies.decode(second), head=_head(first))
+        index = CacheIndex(*_bodies.decode(second), head=_head(first))
     except (OSError, *_DAMAGE):
         return None
     sound = index.head.rows == sum(n for _, n in index.runs)
     return index if sound and all(0 <= log < len(index.logs) for log, _ in index.runs) else None
 
 
-def _head(line: bytes) -> Head:
+def _head(line: bytes) -> CacheHead:
     mark, _, told = line.rstrip(b"\n").partition(b" ")
     if mark != _mark(told):
         raise ValueError("not as it was written")
@@ -108,7 +119,7 @@ def _index(folder: Path) -> str:
     return f"{folder}{os.sep}index.jsonl"
 
 
-def save(folder: Path, index: Index) -> None:
+def save(folder: Path, index: CacheIndex) -> None:
     """Replace the index, and drop the arrays of older generations."""
     new = folder / f"index.{os.getpid()}.new"
     with _private(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as f:
@@ -121,15 +132,19 @@ def save(folder: Path, index: Index) -> None:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def begin(folder: Path, index: Index) -> None:
+def begin(folder: Path, index: CacheIndex) -> None:
     """Make the folder of a new generation, without rows."""
-    index.head = Head(os.urandom(6).hex(), words={name: [] for name in TEXTS})
+    index.head = CacheHead(os.urandom(6).hex(), words={name: [] for name in TEXTS})
     index.runs = []
     (folder / index.head.generation).mkdir(mode=0o700, parents=True)
 
 
-def append(folder: Path, index: Index, block: Block, runs: list[tuple[int, int]], words: Words) -> None:
-    """Write rows after those that count; the index on disk is not touched. `words` are those of the block."""
+def append(
+    folder: Path, index: CacheIndex, block: Block, runs: list[tuple[int, int]], words: Words
+) -> None:
+    """Write rows after those that count; the index on disk is not touched. `words` are those of the
+    block.
+    """
     head = index.head
     old, new = _files(folder, head), _files(folder, head, words)
     for name, (file, dtype) in new.items():
@@ -144,7 +159,9 @@ def append(folder: Path, index: Index, block: Block, runs: list[tuple[int, int]]
     index.runs = joined([*index.runs, *runs])
 
 
-def _files(folder: Path, head: Head, words: Mapping[str, Collection[str]] | None = None) -> _Files:
+def _files(
+    folder: Path, head: CacheHead, words: Mapping[str, Collection[str]] | None = None
+) -> _Files:
     """The file and the type of each array, for the head's own texts or for more."""
     texts = head.words if words is None else words
     where = f"{folder}{os.sep}{head.generation}{os.sep}"
@@ -163,7 +180,7 @@ def joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return out
 
 
-def mapped(folder: Path, head: Head) -> Block:
+def mapped(folder: Path, head: CacheHead) -> Block:
     """Return the rows as they lie, mapped into memory; writing to them changes a private copy.
 
     Raises:
@@ -171,23 +188,29 @@ def mapped(folder: Path, head: Head) -> Block:
     """
     if not head.rows:
         return {name: np.empty(0, dtype) for name, dtype in ARRAYS.items()}
-    return {name: _mapped(file, dtype, head.rows) for name, (file, dtype) in _files(folder, head).items()}
+    return {
+        name: _mapped(file, dtype, head.rows)
+        for name, (file, dtype) in _files(folder, head).items()
+    }
 
 
-def arranged(folder: Path, index: Index, ranks: Sequence[int]) -> Block:
+def arranged(folder: Path, index: CacheIndex, ranks: Sequence[int]) -> Block:
     """Return the rows in the order of the logs, read into memory.
 
     Args:
         folder: the reading's folder.
         index: what lies there.
-        ranks: for each log by its number, its place among the logs. A log that grew and is not the last has its rows
-            in two places.
+        ranks: for each log by its number, its place among the logs. A log that grew and is not the
+            last has its rows in two places.
 
     Raises:
         OSError, ValueError: an array is not there, or too short.
     """
     bounds = _bounds(index.runs, ranks)
-    return {name: _gathered(file, dtype, bounds) for name, (file, dtype) in _files(folder, index.head).items()}
+    return {
+        name: _gathered(file, dtype, bounds)
+        for name, (file, dtype) in _files(folder, index.head).items()
+    }
 
 
 def is_ordered(runs: list[tuple[int, int]], ranks: Sequence[int]) -> bool:
@@ -216,7 +239,9 @@ def _mapped(path: str, dtype: np.dtype[Any], n: int) -> np.ndarray[Any, Any]:
         os.close(fd)
 
 
-def _gathered(path: str, dtype: np.dtype[Any], bounds: list[tuple[int, int]]) -> np.ndarray[Any, Any]:
+def _gathered(
+    path: str, dtype: np.dtype[Any], bounds: list[tuple[int, int]]
+) -> np.ndarray[Any, Any]:
     out = np.empty(sum(b - a for a, b in bounds), dtype)
     at = 0
     with open(path, "rb", buffering=0) as f:  # noqa: PTH123
@@ -229,14 +254,23 @@ def _gathered(path: str, dtype: np.dtype[Any], bounds: list[tuple[int, int]]) ->
 
 
 def _private(path: str | Path, flags: int) -> Any:
-    """Open a file that only its owner may read: a log may be private, and its columns are no less so."""
-    return os.fdopen(os.open(path, flags | getattr(os, "O_BINARY", 0), 0o600), "r+b" if flags & os.O_RDWR else "wb")
+    """Open a file that only its owner may read: a log may be private, and its columns are no less
+    so.
+    """
+    return os.fdopen(
+        os.open(path, flags | getattr(os, "O_BINARY", 0), 0o600),
+        "r+b" if flags & os.O_RDWR else "wb",
+    )
 
 
-def is_whole(folder: Path, head: Head) -> bool:
+def is_whole(folder: Path, head: CacheHead) -> bool:
     """True where every array is at least as long as the head says."""
-    sizes = ((Path(file), dtype.itemsize * head.rows) for file, dtype in _files(folder, head).values())
-    return all(not least or (file.is_file() and file.stat().st_size >= least) for file, least in sizes)
+    sizes = (
+        (Path(file), dtype.itemsize * head.rows) for file, dtype in _files(folder, head).values()
+    )
+    return all(
+        not least or (file.is_file() and file.stat().st_size >= least) for file, least in sizes
+    )
 
 
 def forget(folder: Path) -> None:

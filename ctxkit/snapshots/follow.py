@@ -6,10 +6,10 @@ from threading import Event
 from typing import TYPE_CHECKING, Self
 
 from ctxkit.errors import BadArguments, ReadError
-from ctxkit.snapshots.columns import frame, join, new_words, rows
 from ctxkit.snapshots.faults import Faults, Report
-from ctxkit.snapshots.files import Log, find, groups, named
 from ctxkit.snapshots.parse import parse
+from ctxkit.snapshots.snapshot_columns import frame, join, new_words, rows
+from ctxkit.snapshots.snapshot_files import SnapshotLog, find, groups, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,15 +25,18 @@ def follow(
     idle: float | None = None,
     from_end: bool = False,
 ) -> Follower:
-    """Return an iterator over new rows of logs that are being written, as frames of `read_snapshots`'s columns.
+    """Return an iterator over new rows of logs that are being written, as frames of
+    `read_snapshots`'s columns.
 
-    ``for new in follow("logs/"): ...`` first gives what is there, then sleeps between looks. New files of a folder are
-    found; a log that was replaced is read from its beginning; paths that do not exist yet are waited for.
+    ``for new in follow("logs/"): ...`` first gives what is there, then sleeps between looks. New
+    files of a folder are found; a log that was replaced is read from its beginning; paths that do
+    not exist yet are waited for.
 
     Args:
         paths: as for `read_snapshots`.
         poll: seconds between two looks.
-        idle: seconds without anything new after which the iteration ends; None never ends it: use `stop`.
+        idle: seconds without anything new after which the iteration ends; None never ends it: use
+            `stop`.
         from_end: pass over what is there already.
 
     Raises:
@@ -47,9 +50,11 @@ def follow(
 class Follower:
     """New rows of logs, one frame at a time; made by `follow`."""
 
-    def __init__(self, paths: list[str], poll: float, idle: float | None, *, from_end: bool = False) -> None:
+    def __init__(
+        self, paths: list[str], poll: float, idle: float | None, *, from_end: bool = False
+    ) -> None:
         self._paths, self._poll, self._idle = paths, poll, idle
-        self._logs: dict[str, Log] = {}
+        self._logs: dict[str, SnapshotLog] = {}
         self._words = new_words()
         self._stopped = Event()
         if from_end:
@@ -71,7 +76,9 @@ class Follower:
         raise StopIteration
 
     def new(self) -> pd.DataFrame:
-        """Return what is new since the last look, without waiting; a frame without rows where nothing is."""
+        """Return what is new since the last look, without waiting; a frame without rows where
+        nothing is.
+        """
         report = Report()
         changed = [log for log in map(self._log, self._found()) if not log.is_same()]
         blocks = [parse(parts, self._words, report)[0] for parts in groups(changed, report)]
@@ -80,7 +87,9 @@ class Follower:
         return out
 
     def stop(self) -> None:
-        """End the iteration, from another thread too; what is there is not lost to a later `new`."""
+        """End the iteration, from another thread too; what is there is not lost to a
+        later `new`.
+        """
         self._stopped.set()
 
     def _found(self) -> list[str]:
@@ -92,8 +101,8 @@ class Follower:
                 continue
         return list(dict.fromkeys(out))
 
-    def _log(self, path: str) -> Log:
-        log = self._logs.setdefault(path, Log(path))
+    def _log(self, path: str) -> SnapshotLog:
+        log = self._logs.setdefault(path, SnapshotLog(path))
         if log.offset and not log.is_same() and not log.has_grown():
-            log = self._logs[path] = Log(path)
+            log = self._logs[path] = SnapshotLog(path)
         return log

@@ -1,9 +1,11 @@
-"""What the marks in snapshot logs mean: turns without them, segments between them, before and after of each.
+"""What the marks in snapshot logs mean: turns without them, segments between them, before and after
+of each.
 
-Facts of fuseraft that this rests on: a marker is a row of zeros by the agent ``system``, and its `turn` is a count
-where a row's `turn` is an index, so that file order says after which turn it fired. After a compaction all agents'
-running sums begin at zero. They do so too when a session is resumed, which writes no marker: a running sum that is
-lower than it was, with no marker between, means a resume. Names of agents are compared without regard to case.
+Facts of fuseraft that this rests on: a marker is a row of zeros by the agent ``system``, and its
+`turn` is a count where a row's `turn` is an index, so that file order says after which turn it
+fired. After a compaction all agents' running sums begin at zero. They do so too when a session is
+resumed, which writes no marker: a running sum that is lower than it was, with no marker between,
+means a resume. Names of agents are compared without regard to case.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import pandas as pd
 
 from ctxkit.errors import BadArguments
 from ctxkit.frames import COLUMNS
-from ctxkit.snapshots.columns import NAMES
+from ctxkit.snapshots.snapshot_columns import NAMES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,8 +29,8 @@ _KEY = ["session", "segment", "agent"]
 def turns(log: pd.DataFrame) -> pd.DataFrame:
     """Return the turns of a log in the shape of ``ctxkit.frame(per="turn")``: no marker is a row.
 
-    `compaction_occurred` is True on the turn after which a compaction fired. What a snapshot cannot say (occupancy,
-    cached tokens, cost, model) is missing.
+    `compaction_occurred` is True on the turn after which a compaction fired. What a snapshot cannot
+    say (occupancy, cached tokens, cost, model) is missing.
 
     Raises:
         BadArguments: the frame lacks a column of a log.
@@ -42,17 +44,20 @@ def turns(log: pd.DataFrame) -> pd.DataFrame:
     out["compaction_occurred"] = fired[plain]
     out["source"] = "recorded"
     names = [column.name for column in COLUMNS["turn"]]
-    return out.reindex(columns=names).astype({column.name: column.dtype for column in COLUMNS["turn"]})
+    return out.reindex(columns=names).astype(
+        {column.name: column.dtype for column in COLUMNS["turn"]}
+    )
 
 
 def segments(log: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for each agent of each segment: a session's turns between two resets of the running sums.
+    """Return one row for each agent of each segment: a session's turns between two resets of the
+    running sums.
 
-    Columns: `session segment agent turns_n first_turn last_turn turn_input_tokens turn_output_tokens
-    largest_turn_tokens cumulative_input_tokens warn_at cutover_at gaps_n reached ended_by`. `turn_input_tokens` is the
-    sum over the segment, `cumulative_input_tokens` what the log said last; `reached` is "warn", "cutover" or "" by the
-    latter; `ended_by` is "compaction", "resume" or "end"; `gaps_n` counts turns before which the running sum shows
-    that lines are lost.
+    Columns: `session segment agent turns_n first_turn last_turn turn_input_tokens
+    turn_output_tokens largest_turn_tokens cumulative_input_tokens warn_at cutover_at gaps_n reached
+    ended_by`. `turn_input_tokens` is the sum over the segment, `cumulative_input_tokens` what the
+    log said last; `reached` is "warn", "cutover" or "" by the latter; `ended_by` is "compaction",
+    "resume" or "end"; `gaps_n` counts turns before which the running sum shows that lines are lost.
 
     Raises:
         BadArguments: the frame lacks a column of a log.
@@ -84,14 +89,16 @@ def segments(log: pd.DataFrame) -> pd.DataFrame:
 
 
 def compactions(log: pd.DataFrame) -> pd.DataFrame:
-    """Return, for each reset of a session and each of its agents, the turn before and the turn after.
+    """Return, for each reset of a session and each of its agents, the turn before and the turn
+    after.
 
-    Columns: `session compaction kind ts agent marker_turn after_turn turn_before turn_after turn_input_tokens_before
-    turn_input_tokens_after cumulative_input_tokens_before cumulative_input_tokens_after source sizes_source`.
-    `compaction` counts the resets of a session from 0; `kind` is "compaction" (a marker, `source` "recorded") or
-    "resume" (`source` "derived"); `marker_turn` is the marker's own count, `after_turn` the index of the session's last
-    turn before it. Before and after are always derived, and are what turns were billed, not the size of the window. An
-    agent without a turn on one side has missing values there.
+    Columns: `session compaction kind ts agent marker_turn after_turn turn_before turn_after
+    turn_input_tokens_before turn_input_tokens_after cumulative_input_tokens_before
+    cumulative_input_tokens_after source sizes_source`. `compaction` counts the resets of a session
+    from 0; `kind` is "compaction" (a marker, `source` "recorded") or "resume" (`source` "derived");
+    `marker_turn` is the marker's own count, `after_turn` the index of the session's last turn
+    before it. Before and after are always derived, and are what turns were billed, not the size of
+    the window. An agent without a turn on one side has missing values there.
 
     Raises:
         BadArguments: the frame lacks a column of a log.
@@ -100,7 +107,9 @@ def compactions(log: pd.DataFrame) -> pd.DataFrame:
     events = _events(rows)
     at = np.array([e.row for e in events], np.int64)
     table = _plain(log, rows, events)
-    head = pd.DataFrame({"of": [e.session for e in events], "compaction": [e.number for e in events]}, dtype="int64")
+    head = pd.DataFrame(
+        {"of": [e.session for e in events], "compaction": [e.number for e in events]}, dtype="int64"
+    )
     head["kind"] = pd.array([e.kind for e in events], dtype="string")
     head["session"] = log["session"].iloc[at].astype("string").array
     head["ts"] = log["ts"].iloc[at].array
@@ -109,20 +118,27 @@ def compactions(log: pd.DataFrame) -> pd.DataFrame:
     head["after_turn"] = log["turn"].iloc[before].where(before >= 0).array
     sides = ["of", "segment", "agent", "turn", "turn_input_tokens", "cumulative_input_tokens"]
     last = table.drop_duplicates(_KEY, keep="last")[sides]
-    first = table.drop_duplicates(_KEY, keep="first")[sides].assign(segment=lambda t: t["segment"] - 1)
-    both = last.merge(first, how="outer", on=["of", "segment", "agent"], suffixes=("_before", "_after"))
+    first = table.drop_duplicates(_KEY, keep="first")[sides].assign(
+        segment=lambda t: t["segment"] - 1
+    )
+    both = last.merge(
+        first, how="outer", on=["of", "segment", "agent"], suffixes=("_before", "_after")
+    )
     out = head.merge(both, how="left", left_on=["of", "compaction"], right_on=["of", "segment"])
-    out["source"] = pd.array(np.where(out["kind"] == "resume", "derived", "recorded"), dtype="string")
+    out["source"] = pd.array(
+        np.where(out["kind"] == "resume", "derived", "recorded"), dtype="string"
+    )
     out["sizes_source"] = pd.array(["derived"] * len(out), dtype="string")
     names = ["session", "compaction", "kind", "ts", "agent", "marker_turn", "after_turn"]
     names += [f"{n}_{side}" for n in sides[3:] for side in ("before", "after")]
     return out[[*names, "source", "sizes_source"]]
 
 
-# -- where sums begin anew ---------------------------------------------------------------------------------------------
+# -- where sums begin anew
+# ---------------------------------------------------------------------------------------------
 
 
-class _Rows(NamedTuple):
+class _LogRows(NamedTuple):
     """A log as arrays, one place a row."""
 
     session: NDArray[np.int64]
@@ -142,10 +158,12 @@ class _Event(NamedTuple):
     kind: str
 
 
-def _rows(log: pd.DataFrame) -> _Rows:
+def _rows(log: pd.DataFrame) -> _LogRows:
     lacking = [name for name in NAMES if name not in log.columns]
     if lacking:
-        raise BadArguments(f"Give a frame of read_snapshots with all its columns: {', '.join(lacking)} not there.")
+        raise BadArguments(
+            f"Give a frame of read_snapshots with all its columns: {', '.join(lacking)} not there."
+        )
     session = pd.factorize(log["session"], use_na_sentinel=False)[0].astype(np.int64)
     code, names = pd.factorize(log["agent"], use_na_sentinel=False)
     folded = pd.factorize(np.array([str(name).lower() for name in names], dtype=object))[0]
@@ -155,10 +173,10 @@ def _rows(log: pd.DataFrame) -> _Rows:
     marker = log["compaction_occurred"].to_numpy(dtype=np.bool_, na_value=False)
     system = np.array([str(name).lower() == SYSTEM for name in names], np.bool_)
     silent = system[code] & ~(spent > 0) if len(names) else marker
-    return _Rows(session, agent, marker | silent, cumulative - spent, cumulative)
+    return _LogRows(session, agent, marker | silent, cumulative - spent, cumulative)
 
 
-def _last_before(rows: _Rows, at: NDArray[np.int64]) -> NDArray[np.int64]:
+def _last_before(rows: _LogRows, at: NDArray[np.int64]) -> NDArray[np.int64]:
     """For each place the last turn of the same session before it; -1 where there is none."""
     plain = np.flatnonzero(~rows.marker)
     n = len(rows.session) + 1
@@ -169,18 +187,22 @@ def _last_before(rows: _Rows, at: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where((found >= 0) & (keys[found] // n == rows.session[at]), keys[found] % n, -1)
 
 
-def _previous(rows: _Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Turns, and for each the agent's turn before it in the same session; -1 where there is none."""
+def _previous(rows: _LogRows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Turns, and for each the agent's turn before it in the same session; -1 where there
+    is none.
+    """
     plain = np.flatnonzero(~rows.marker)
     order = plain[np.lexsort((plain, rows.agent[plain], rows.session[plain]))]
     before = np.full(len(order), -1)
-    same = (rows.session[order][1:] == rows.session[order][:-1]) & (rows.agent[order][1:] == rows.agent[order][:-1])
+    same = (rows.session[order][1:] == rows.session[order][:-1]) & (
+        rows.agent[order][1:] == rows.agent[order][:-1]
+    )
     before[1:][same] = order[:-1][same]
     back = np.argsort(order)
     return order[back], before[back]
 
 
-def _events(rows: _Rows) -> list[_Event]:
+def _events(rows: _LogRows) -> list[_Event]:
     """Resets in file order, numbered by session."""
     at, before = _previous(rows)
     drops = np.flatnonzero((before >= 0) & (rows.base[at] < rows.cumulative[before]))
@@ -199,7 +221,7 @@ def _events(rows: _Rows) -> list[_Event]:
     return out
 
 
-def _plain(log: pd.DataFrame, rows: _Rows, events: list[_Event]) -> pd.DataFrame:
+def _plain(log: pd.DataFrame, rows: _LogRows, events: list[_Event]) -> pd.DataFrame:
     """Turns with the number of their segment, and whether lines before them are lost."""
     begins = np.zeros(len(log), np.int64)
     begins[[e.row for e in events]] = 1

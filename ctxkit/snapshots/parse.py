@@ -1,12 +1,14 @@
-"""Bytes of snapshot logs to columns: many lines at once, and one at a time only around what is damaged."""
+"""Bytes of snapshot logs to columns: many lines at once, and one at a time only around what is
+damaged.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.snapshots.bulk import parse_bulk
-from ctxkit.snapshots.columns import Block, Words, join, new_words, recode, rows
-from ctxkit.snapshots.lines import parse_lines
+from ctxkit.snapshots.snapshot_columns import Block, Words, join, new_words, recode, rows
+from ctxkit.snapshots.snapshot_lines import parse_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,7 +19,7 @@ _PIECE = 1 << 16
 """Bytes that are read line by line around a damaged line."""
 
 
-class Part(NamedTuple):
+class LogPart(NamedTuple):
     """Whole lines of one log."""
 
     log: int
@@ -31,11 +33,14 @@ class Part(NamedTuple):
     """How many."""
 
 
-def parse(parts: Sequence[Part], words: Words, report: Report) -> tuple[Block, list[tuple[int, int]]]:
+def parse(
+    parts: Sequence[LogPart], words: Words, report: Report
+) -> tuple[Block, list[tuple[int, int]]]:
     """Return the rows of all parts, and for each part the number of its log and of its rows.
 
-    Small parts are read together: a thousand files cost what one costs. What is wrong goes to the report; new texts
-    get their codes in order of appearance, so that a log read in steps gives what it gives at once.
+    Small parts are read together: a thousand files cost what one costs. What is wrong goes to the
+    report; new texts get their codes in order of appearance, so that a log read in steps gives what
+    it gives at once.
     """
     local = new_words()
     whole = None
@@ -50,21 +55,25 @@ def parse(parts: Sequence[Part], words: Words, report: Report) -> tuple[Block, l
     return recode(whole, {name: list(known) for name, known in local.items()}, words), runs
 
 
-def _one(part: Part, words: Words, report: Report) -> Block:
+def _one(part: LogPart, words: Words, report: Report) -> Block:
     block = parse_bulk(part.data, part.lines, words)
     if block is not None:
         return block
     blocks = []
     for piece in _pieces(part):
         sound = parse_bulk(piece.data, piece.lines, words) if piece.lines < part.lines else None
-        blocks.append(parse_lines(piece.data, part.file, piece.first, words, report) if sound is None else sound)
+        blocks.append(
+            parse_lines(piece.data, part.file, piece.first, words, report)
+            if sound is None
+            else sound
+        )
     return join([b for b in blocks if rows(b)])
 
 
-def _pieces(part: Part) -> Iterator[Part]:
+def _pieces(part: LogPart) -> Iterator[LogPart]:
     data, first, start = part.data, part.first, 0
     while start < len(data):
         stop = data.find(b"\n", min(start + _PIECE, len(data) - 1)) + 1 or len(data)
         piece = data[start:stop]
-        yield Part(part.log, part.file, first, piece, piece.count(b"\n"))
+        yield LogPart(part.log, part.file, first, piece, piece.count(b"\n"))
         start, first = stop, first + piece.count(b"\n")

@@ -1,4 +1,6 @@
-"""Snapshot logs to a frame: what is kept is mapped, what is new is read, what is asked for is selected."""
+"""Snapshot logs to a frame: what is kept is mapped, what is new is read, what is asked for is
+selected.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,20 @@ import pandas as pd
 
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.snapshots.cache import folder_for
-from ctxkit.snapshots.columns import ARRAYS, NAMES, TEXTS, Block, Words, frame, join, new_words, rows
 from ctxkit.snapshots.faults import Report
-from ctxkit.snapshots.files import Log, find, groups, named
 from ctxkit.snapshots.parse import parse
+from ctxkit.snapshots.snapshot_columns import (
+    ARRAYS,
+    NAMES,
+    TEXTS,
+    Block,
+    Words,
+    frame,
+    join,
+    new_words,
+    rows,
+)
+from ctxkit.snapshots.snapshot_files import SnapshotLog, find, groups, named
 from ctxkit.snapshots.updates import all_faults, up_to_date
 
 if TYPE_CHECKING:
@@ -30,26 +42,32 @@ def read_snapshots(
     *,
     cache: bool | str | Path = True,
 ) -> pd.DataFrame:
-    """Return every line of snapshot logs as a row, compaction markers included (agent ``"system"``), in file order.
+    """Return every line of snapshot logs as a row, compaction markers included (agent
+    ``"system"``), in file order.
 
-    Columns, always these: `ts` (UTC, to 100 ns), `session` and `agent` (categories of text: an id ``"000012"`` stays
-    text), `turn`, `turn_input_tokens`, `turn_output_tokens`, `cumulative_input_tokens`, `warn_at`, `cutover_at`
-    (Int64, missing where the line has none) and `compaction_occurred` (True on markers only). Token counts are what was
-    billed in a turn, over all its calls: not the occupancy of the window. For turns without markers see `turns`.
+    Columns, always these: `ts` (UTC, to 100 ns), `session` and `agent` (categories of text: an id
+    ``"000012"`` stays text), `turn`, `turn_input_tokens`, `turn_output_tokens`,
+    `cumulative_input_tokens`, `warn_at`, `cutover_at` (Int64, missing where the line has none) and
+    `compaction_occurred` (True on markers only). Token counts are what was billed in a turn, over
+    all its calls: not the occupancy of the window. For turns without markers see `turns`.
 
-    ``frame.attrs["faults"]`` holds every place that could not be read, wholly or in part, as (file, line, why, kept);
-    its `.frame` is a DataFrame. An unfinished last line is left, and read when it is finished.
+    ``frame.attrs["faults"]`` holds every place that could not be read, wholly or in part, as (file,
+    line, why, kept); its `.frame` is a DataFrame. An unfinished last line is left, and read when it
+    is finished.
 
     Args:
-        paths: files (of any name), folders (every ``ctx_snapshots*.jsonl`` below them, in both layouts of fuseraft) and
-            patterns such as ``"logs/**/ctx_*.jsonl"``; rows come in the order of the sorted files.
+        paths: files (of any name), folders (every ``ctx_snapshots*.jsonl`` below them, in both
+            layouts of fuseraft) and patterns such as ``"logs/**/ctx_*.jsonl"``; rows come in the
+            order of the sorted files.
         columns: the columns wanted, all if None.
-        where: which rows: a function that takes a frame of some 100,000 rows with all columns and returns a truth value
-            for each, or a mapping of columns to a value, a list of values, a ``slice(low, high)`` with both ends
-            included, or a function of the column. Logs larger than memory are read so: only what is asked for stays.
-        cache: keep columns in the cache folder (`CTXKIT_CACHE_DIR`, else the user's own), or in the folder named, so
-            that opening again costs nothing and appended lines cost only themselves; False keeps nothing. Logs are
-            never written to. A cache that is deleted, damaged or not writable costs time and nothing else.
+        where: which rows: a function that takes a frame of some 100,000 rows with all columns and
+            returns a truth value for each, or a mapping of columns to a value, a list of values, a
+            ``slice(low, high)`` with both ends included, or a function of the column. Logs larger
+            than memory are read so: only what is asked for stays.
+        cache: keep columns in the cache folder (`CTXKIT_CACHE_DIR`, else the user's own), or in the
+            folder named, so that opening again costs nothing and appended lines cost only
+            themselves; False keeps nothing. Logs are never written to. A cache that is deleted,
+            damaged or not writable costs time and nothing else.
 
     Raises:
         ReadError: a path names nothing, or a folder holds no log.
@@ -67,7 +85,7 @@ def read_snapshots(
         picked = _select(blocks, words, columns, where)
     else:
         grown, report = new_words(), Report()
-        fresh = [Log(path) for path in logs]
+        fresh = [SnapshotLog(path) for path in logs]
         picked = _select(_read(fresh, grown, report), grown, columns, where)
         words, faults = grown, all_faults(report.faults, fresh)
     out = frame(picked, words, NAMES if columns is None else list(columns))
@@ -78,10 +96,11 @@ def read_snapshots(
     return out
 
 
-# -- what is asked for -------------------------------------------------------------------------------------------------
+# -- what is asked for
+# -------------------------------------------------------------------------------------------------
 
 
-def _read(logs: list[Log], words: Words, report: Report) -> Iterator[Block]:
+def _read(logs: list[SnapshotLog], words: Words, report: Report) -> Iterator[Block]:
     for parts in groups(logs, report):
         yield parse(parts, words, report)[0]
 
@@ -92,7 +111,10 @@ def _slices(block: Block) -> Iterator[Block]:
 
 
 def _select(
-    blocks: Iterable[Block], words: Mapping[str, Any], columns: Collection[str] | None, where: Where | None
+    blocks: Iterable[Block],
+    words: Mapping[str, Any],
+    columns: Collection[str] | None,
+    where: Where | None,
 ) -> Block:
     """The rows and arrays asked for; of all others nothing is kept."""
     names = [name for name in ARRAYS if columns is None or name.removesuffix(".missing") in columns]
@@ -128,9 +150,15 @@ def _fits(column: pd.Series[Any], wanted: Any) -> Any:
 
 
 def _truths(given: Any, n: int) -> np.ndarray[Any, Any]:
-    truths = pd.array(np.asarray(given, dtype=object), dtype="boolean") if not hasattr(given, "dtype") else given
+    truths = (
+        pd.array(np.asarray(given, dtype=object), dtype="boolean")
+        if not hasattr(given, "dtype")
+        else given
+    )
     if getattr(truths, "shape", None) != (n,) or not pd.api.types.is_bool_dtype(truths.dtype):
-        raise BadArguments(f"where= must give one truth value for each of the {n} rows it is shown.")
+        raise BadArguments(
+            f"where= must give one truth value for each of the {n} rows it is shown."
+        )
     return pd.array(truths, dtype="boolean").to_numpy(dtype=np.bool_, na_value=False)
 
 
@@ -141,4 +169,6 @@ def _check(columns: Collection[str] | None, where: Where | None) -> None:
         raise BadArguments("where= takes a function of a frame, or a mapping of columns to values.")
     for name in [*(columns or ()), *(where if isinstance(where, Mapping) else ())]:
         if name not in NAMES:
-            raise BadArguments(f"Snapshot logs have no column {name!r}.{did_you_mean(str(name), NAMES)}")
+            raise BadArguments(
+                f"Snapshot logs have no column {name!r}.{did_you_mean(str(name), NAMES)}"
+            )

@@ -1,4 +1,6 @@
-"""Snapshot logs written byte for byte as fuseraft writes them, appended and flushed a line at a time."""
+"""Snapshot logs written byte for byte as fuseraft writes them, appended and flushed a line at a
+time.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import pandas as pd
 
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.snapshots.columns import ALWAYS, FLAG, NAMES, TEXTS
+from ctxkit.snapshots.snapshot_columns import ALWAYS, FLAG, NAMES, TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +24,8 @@ _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", "\\":
 
 
 def line(record: Mapping[str, Any]) -> str:
-    """Return one line, without its newline: the ten fields in their order, those that are missing left out.
+    """Return one line, without its newline: the ten fields in their order, those that are missing
+    left out.
 
     Args:
         record: fields by name. `ts` is a time (datetime, pandas' Timestamp, or text that is one).
@@ -51,14 +54,18 @@ def _json(name: str, value: Any) -> str:
 
 
 def stamp(time: datetime | pd.Timestamp | str) -> str:
-    """Return a time as .NET's "O" format writes it: UTC, seven digits of a second, offset ``+00:00``."""
+    """Return a time as .NET's "O" format writes it: UTC, seven digits of a second, offset
+    ``+00:00``.
+    """
     moment = pd.Timestamp(time)
     moment = moment.tz_localize("UTC") if moment.tzinfo is None else moment.tz_convert("UTC")
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond:06d}{moment.nanosecond // 100}+00:00"
 
 
 def _quoted(text: str) -> str:
-    r"""Text as .NET's default JSON encoder writes it: beyond plain ASCII, and for ``"&'+<>` ``, ``\uXXXX``."""
+    r"""Text as .NET's default JSON encoder writes it: beyond plain ASCII, and for ``"&'+<>` ``,
+    ``\uXXXX``.
+    """
     return _ESCAPED.sub(_escape, text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
@@ -101,10 +108,12 @@ def _steps(rows: pd.DataFrame) -> Iterator[_Step]:
 
 
 def _said(raw: bytes) -> tuple[Any, ...] | None:
-    """Return what a line says, as `_Step.said` does; one that is no JSON says nothing of the kind."""
+    """Return what a line says, as `_Step.said` does; one that is no object says nothing."""
     try:
         found = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
+        return ()
+    if not isinstance(found, dict):
         return ()
     return None if found.get(FLAG) else tuple(found.get(k) for k in ALWAYS)
 
@@ -112,8 +121,8 @@ def _said(raw: bytes) -> tuple[Any, ...] | None:
 class SnapshotWriter:
     """Appends to one snapshot log, and keeps the running sum of each agent as fuseraft does.
 
-    A torn last line of another process is ended first. A new writer on an old log begins its sums at zero and writes no
-    marker: that is what a resumed session of fuseraft looks like.
+    A torn last line of another process is ended first. A new writer on an old log begins its sums
+    at zero and writes no marker: that is what a resumed session of fuseraft looks like.
 
     Args:
         path: the log; its folder is made.
@@ -178,7 +187,9 @@ class SnapshotWriter:
         same = size = read = 0
         for raw in self._file.read().splitlines(keepends=True):
             said, read = _said(raw), read + len(raw)
-            again = (said is None and not wanted[:same]) or (same and said is None is wanted[same - 1])
+            again = (said is None and not wanted[:same]) or (
+                same and said is None is wanted[same - 1]
+            )
             if not again:
                 if same == len(wanted) or said != wanted[same]:
                     break
@@ -229,7 +240,9 @@ class SnapshotWriter:
     ) -> None:
         fields = [self._now() if ts is None else ts, self.session, agent, turn, *counts]
         text = line({**dict(zip(NAMES, fields, strict=False)), **more})
-        self._file.write(text.encode() + b"\n")  # unbuffered, at the end: one line whole or a torn tail
+        self._file.write(
+            text.encode() + b"\n"
+        )  # unbuffered, at the end: one line whole or a torn tail
 
     def close(self) -> None:
         """Close the file; nothing is pending."""
@@ -251,7 +264,9 @@ def write_snapshots(log: pd.DataFrame, path: str | Path) -> None:
     """
     lacking = [name for name in ALWAYS if name not in log.columns]
     if lacking:
-        raise BadArguments(f"Give a frame with the columns of a snapshot log: {', '.join(lacking)} not there.")
+        raise BadArguments(
+            f"Give a frame with the columns of a snapshot log: {', '.join(lacking)} not there."
+        )
     names = [name for name in NAMES if name in log.columns]
     rows = zip(*(log[name].astype(object) for name in names), strict=True)
     content = "".join(line(dict(zip(names, row, strict=True))) + "\n" for row in rows)

@@ -1,4 +1,6 @@
-"""Where the money of a session went: in sentences first, then in tables that each add up to the bill."""
+"""Where the money of a session went: in sentences first, then in tables that each add up to the
+bill.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from ctxkit.composition.layers import schema_chars
+from ctxkit.composition.groups_by_call import schema_chars
 from ctxkit.markup import line
 from ctxkit.subjects import subject
 
@@ -62,7 +62,8 @@ def fetched(session: Session, parts: Portions) -> list[Fetched]:
 def unused(session: Session, parts: Portions, found: Accounts) -> list[Unused]:
     """Return tools that were offered and never called, and what sending their schemas cost, about.
 
-    Missing where the log does not list the tools. A schema is counted at a quarter of its characters.
+    Missing where the log does not list the tools. A schema is counted at a quarter of its
+    characters.
     """
     used = {call.name for m in session.messages for call in m.tool_calls}
     sizes = {t.name: -(-schema_chars(t) // 4) for t in session.tools}
@@ -70,10 +71,17 @@ def unused(session: Session, parts: Portions, found: Accounts) -> list[Unused]:
     idle = [t for t in session.tools if t.name not in used]
     if not found.charges or not used:
         return []
-    rows = [Unused(line(t.name, 60), sizes[t.name], parts.fixed_usd * sizes[t.name] / whole) for t in idle]
+    rows = [
+        Unused(line(t.name, 60), sizes[t.name], parts.fixed_usd * sizes[t.name] / whole)
+        for t in idle
+    ]
     return sorted(rows, key=lambda u: -u.usd)
 
 
 def _key(call: ToolCall) -> str:
-    told = call.raw if call.raw is not None else json.dumps(call.arguments, sort_keys=True, default=str)
+    told = (
+        call.raw
+        if call.raw is not None
+        else json.dumps(call.arguments, sort_keys=True, default=str)
+    )
     return f"{call.name}\0{told}"

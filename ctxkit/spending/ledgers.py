@@ -1,4 +1,6 @@
-"""The same dollars by turn, tool, file, server, cache, model, agent and section: each adds up to the bill."""
+"""The same dollars by turn, tool, file, server, cache, model, agent and section: each adds up to
+the bill.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.amounts import span
+from ctxkit.cache.causes import PAUSES
 from ctxkit.composition.groups import shares
 from ctxkit.markup import line
 from ctxkit.messages import Text, Thinking, ToolCall
@@ -29,7 +32,7 @@ _OUT = "output"
 _SPOKEN = {"system": "system message", "summary": "summaries in the prompt"}
 _SERVER = re.compile(r"mcp__(.+?)__(.+)")
 _AGAIN = {
-    "ttl_expiry": "sent again after a pause",
+    **dict.fromkeys(PAUSES, "sent again after a pause"),
     "resumed": "sent again after the session was resumed",
     "compaction": "sent again after a compaction",
     "cold_start": "first sent, nothing cached",
@@ -108,7 +111,9 @@ def by_server(rows: Iterable[Portion]) -> list[Portion]:
 
 
 def by_file(session: Session, found: Accounts, parts: Portions) -> list[Portion]:
-    """Return dollars by the file that a tool was asked about; what is about none stands together."""
+    """Return dollars by the file that a tool was asked about; what is about none stands
+    together.
+    """
     rows, root = _Rows(), (session.cwd or "").rstrip("/")
     for held in parts.held:
         path = path_of(held.answers) if held.answers else _written(held.message)

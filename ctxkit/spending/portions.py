@@ -1,4 +1,6 @@
-"""Each call's dollars shared out among what its prompt held: what is old was read, what is new was written."""
+"""Each call's dollars shared out among what its prompt held: what is old was read, what is new was
+written.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-class Held(NamedTuple):
+class ResentCost(NamedTuple):
     """A message, and what it cost to send it again and again."""
 
     message: Message
@@ -38,7 +40,7 @@ class Held(NamedTuple):
 class Portions(NamedTuple):
     """All dollars of the prompts of a session, by what they were paid for."""
 
-    held: tuple[Held, ...]
+    held: tuple[ResentCost, ...]
     fixed_usd: float
     """For what no message holds: system prompt and tool schemas that are not in the log."""
     fixed_tokens: int
@@ -48,9 +50,9 @@ class Portions(NamedTuple):
 def portions(session: Session, charges: Sequence[Charge]) -> Portions:
     """Return what each message cost in prompts; all together is what the prompts cost.
 
-    The prompt is taken as the fixed part and the messages in order. Its first tokens were read from the
-    cache, the next written, the last sent fresh, as many as were billed; each message pays for its own.
-    Sizes are scaled so that they fill the prompt that was billed.
+    The prompt is taken as the fixed part and the messages in order. Its first tokens were read from
+    the cache, the next written, the last sent fresh, as many as were billed; each message pays for
+    its own. Sizes are scaled so that they fill the prompt that was billed.
     """
     sized, by_call = sizes(session), {c.call: c for c in charges}
     items: list[Message] = []
@@ -92,8 +94,14 @@ def portions(session: Session, charges: Sequence[Charge]) -> Portions:
             shown.append(entry)
             rows.append(of(entry))
     calls = {id(m): c for m, c in answered(session.messages)}
-    paid = zip(items, tokens, [*times.tolist(), *[0] * len(items)], [*usd.tolist(), *[0.0] * len(items)], strict=False)
-    held = tuple(Held(m, calls.get(id(m)), size, n, cost) for m, size, n, cost in paid)
+    paid = zip(
+        items,
+        tokens,
+        [*times.tolist(), *[0] * len(items)],
+        [*usd.tolist(), *[0.0] * len(items)],
+        strict=False,
+    )
+    held = tuple(ResentCost(m, calls.get(id(m)), size, n, cost) for m, size, n, cost in paid)
     return Portions(held, fixed, max(sized.fixed or 0, 0))
 
 

@@ -7,6 +7,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.amounts import MISSING, counted, dollars, percent
+from ctxkit.cache.causes import PAUSES
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.markup import escape, line
 from ctxkit.messages import Message
@@ -42,10 +43,11 @@ _SHOWN = ("cache", "tool", "turn", "file")
 """Tables of the plain display."""
 _CENT = 0.005
 _CAUSES = {
-    "ttl_expiry": ("pause", "pauses"),
-    "compaction": ("compaction", "compactions"),
-    "resumed": ("break of the session", "breaks of the session"),
-    "unexplained": ("miss without a cause", "misses without a cause"),
+    PAUSES: ("pause", "pauses"),
+    ("compaction",): ("compaction", "compactions"),
+    ("resumed",): ("break of the session", "breaks of the session"),
+    ("tools_loaded",): ("search for further tools", "searches for further tools"),
+    ("unexplained",): ("miss without a cause", "misses without a cause"),
 }
 _BAR = "display:inline-block;height:9px;background:#3a93cc"
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b8860b", "#c0659a", "#3a93cc", "#8c6d46", "#7b6fd0")
@@ -109,11 +111,16 @@ class Spend:
             BadArguments: there is no such way.
         """
         if way not in WAYS:
-            raise BadArguments(f"by() takes one of {', '.join(WAYS)}, not {way!r}.{did_you_mean(str(way), WAYS)}")
+            raise BadArguments(
+                f"by() takes one of {', '.join(WAYS)}, not {way!r}.{did_you_mean(str(way), WAYS)}"
+            )
         rows = self._own(way)
         below = sum(usd for _, usd in self.children)
         if below and way != "subagent":
-            rows = [*rows, ledgers.Portion("subagents", below, len(self.children), "in sessions of their own")]
+            rows = [
+                *rows,
+                ledgers.Portion("subagents", below, len(self.children), "in sessions of their own"),
+            ]
         return sorted(rows, key=lambda r: -r.usd)
 
     def _own(self, way: str) -> list[Portion]:
@@ -134,13 +141,22 @@ class Spend:
         return ledgers.by_agent(s, found) if way == "agent" else ledgers.by_model(s, found)
 
     def frame(self, way: str = "turn") -> pd.DataFrame:
-        """Return a split as a DataFrame: name, dollars, share of the bill, how many calls or results."""
+        """Return a split as a DataFrame: name, dollars, share of the bill, how many calls or
+        results.
+        """
         import pandas as pd
 
         rows, whole = self.by(way), self.total_usd
         shares = [r.usd / whole if whole else None for r in rows]
-        columns = {way: [r.name for r in rows], "usd": [r.usd for r in rows], "share": shares, "n": [r.n for r in rows]}
-        return pd.DataFrame(columns).astype({way: "string", "usd": "Float64", "share": "Float64", "n": "Int64"})
+        columns = {
+            way: [r.name for r in rows],
+            "usd": [r.usd for r in rows],
+            "share": shares,
+            "n": [r.n for r in rows],
+        }
+        return pd.DataFrame(columns).astype(
+            {way: "string", "usd": "Float64", "share": "Float64", "n": "Int64"}
+        )
 
     @property
     def sentences(self) -> list[str]:
@@ -160,9 +176,17 @@ class Spend:
         if self.unused:
             names = ", ".join(u.name for u in self.unused[:3])
             was = counted(len(self.unused), "tool was", "tools were")
-            out.append(f"{was} never called ({names}): about {_of(sum(u.usd for u in self.unused), whole)}.")
-        if self.accounts.unpriced_n:
-            out.append(f"{counted(self.accounts.unpriced_n, 'call')} without a price are in no sum.")
+            out.append(
+                f"{was} never called ({names}): about"
+                f" {_of(sum(u.usd for u in self.unused), whole)}."
+            )
+        for n, *words in (
+            (self.accounts.unpriced_n, "call"),
+            (self.accounts.unpriced_summaries_n, "summary", "summaries"),
+        ):
+            if n:
+                are = "is" if n == 1 else "are"
+                out.append(f"{counted(n, *words)} without a price {are} in no sum.")
         return out
 
     def _why(self) -> str:
@@ -181,11 +205,11 @@ class Spend:
 
     def _again(self, whole: float) -> list[str]:
         out = []
-        for kind, (one, more) in _CAUSES.items():
-            found = [r for r in self.resent if r.miss.kind == kind]
+        for kinds, (one, more) in _CAUSES.items():
+            found = [r for r in self.resent if r.miss.kind in kinds]
             usd, above = sum(r.sent_usd for r in found), sum(r.usd for r in found)
             if usd >= _CENT:
-                long = ledgers.pauses(found) if kind == "ttl_expiry" else ""
+                long = ledgers.pauses(found) if kinds is PAUSES else ""
                 told = (
                     f"{_of(usd, whole)} went to sending again what the cache had held, after "
                     f"{counted(len(found), one, more)}{long}: {dollars(above)} above reading it."
@@ -198,7 +222,9 @@ class Spend:
         parts, whole = self.by(way), self.total_usd
         rest = parts[rows:]
         if rest:
-            more = ledgers.Portion(f"{len(rest):,} more", sum(r.usd for r in rest), sum(r.n for r in rest))
+            more = ledgers.Portion(
+                f"{len(rest):,} more", sum(r.usd for r in rest), sum(r.n for r in rest)
+            )
             parts = [*parts[:rows], more]
         heads = (
             Heading(WAYS[way], "what it was paid for", number=False),
@@ -218,12 +244,17 @@ class Spend:
         if self.total_usd is not None:
             for way in _SHOWN:
                 out += ["", self.table(way, _FEW).to_text()]
-            out += ["", "if:"] + [row for w in self.what_ifs[:_FEW] for row in wrap(line(w.sentence, 400), COLUMNS)]
+            out += ["", "if:"] + [
+                row for w in self.what_ifs[:_FEW] for row in wrap(line(w.sentence, 400), COLUMNS)
+            ]
         return "\n".join(out)
 
     def _repr_html_(self) -> str:
         told = "".join(f"<li>{escape(s, 600)}</li>" for s in self.sentences)
-        head = f'<strong style="font-size:120%">{escape(title_of(self.session, 160))}</strong><ul>{told}</ul>'
+        head = (
+            "<strong"
+            f' style="font-size:120%">{escape(title_of(self.session, 160))}</strong><ul>{told}</ul>'
+        )
         if self.total_usd is None:
             return f'<div class="ctxkit-spend" style="{INK}">{head}</div>'
         tables = "".join(
@@ -248,9 +279,9 @@ class Spend:
 def spend(session: Session) -> Spend:
     """Return what a session cost and where it went.
 
-    A call's dollars are shared out among what its prompt held, the read part at the price of a read and
-    the new at that of a write, so each split adds up to the bill: what the log prices, else usage times
-    the table of prices; a replay is billed as `compare` bills it.
+    A call's dollars are shared out among what its prompt held, the read part at the price of a read
+    and the new at that of a write, so each split adds up to the bill: what the log prices, else
+    usage times the table of prices; a replay is billed as `compare` bills it.
 
     Args:
         session: any session, the path of a log, or a list of messages.
@@ -301,13 +332,17 @@ def _map(parts: list[Portion], whole: float) -> str:
             f'style="fill:#ffffff;font:11px system-ui,sans-serif">{escape(name)}</text></g>'
         )
     return (
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 150" role="img" aria-label="The bill by tool" '
-        f'style="width:100%;max-width:720px;height:auto">{"".join(drawn)}</svg>'
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 150" role="img" aria-label="The'
+        f' bill by tool" style="width:100%;max-width:720px;height:auto">{"".join(drawn)}</svg>'
     )
 
 
-def _tiled(sizes: list[float], x: float, y: float, w: float, h: float) -> list[tuple[float, float, float, float]]:
-    """Return a rectangle for each size, largest first: half of what is left at a time, along the longer side."""
+def _tiled(
+    sizes: list[float], x: float, y: float, w: float, h: float
+) -> list[tuple[float, float, float, float]]:
+    """Return a rectangle for each size, largest first: half of what is left at a time, along the
+    longer side.
+    """
     if not sizes:
         return []
     if len(sizes) == 1:

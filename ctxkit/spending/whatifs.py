@@ -1,11 +1,13 @@
-"""What the bill would have been if: each a sentence with its dollars and what it takes for granted."""
+"""What the bill would have been if: each a sentence with its dollars and what it takes
+for granted.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from ctxkit.amounts import change, counted, dollars
-from ctxkit.cache.calls import HOUR
+from ctxkit.cache.cached_calls import HOUR
 from ctxkit.messages import Usage
 from ctxkit.metrics.money import recorded
 from ctxkit.prices import price
@@ -34,7 +36,9 @@ class WhatIf(NamedTuple):
     sentence: str
 
 
-def what_ifs(session: Session, found: Accounts, parts: Portions, resent: Sequence[Resent]) -> list[WhatIf]:
+def what_ifs(
+    session: Session, found: Accounts, parts: Portions, resent: Sequence[Resent]
+) -> list[WhatIf]:
     """Return what can be said without a replay; the same calls are taken for granted."""
     made = (
         _hour(session, found, resent),
@@ -51,7 +55,7 @@ def _hour(session: Session, found: Accounts, resent: Sequence[Resent]) -> WhatIf
     known = price(session.model or _first_model(session))
     if known is None or known.cache_write is None or known.cache_write_1h is None:
         return None
-    paused = [r for r in resent if r.miss.kind == "ttl_expiry"]
+    paused = [r for r in resent if r.miss.paused]
     short = [r for r in paused if r.miss.gap is not None and r.miss.gap < HOUR]
     usages = {c.index: c.message.usage for c in session.calls}
     if not short or any(u is not None and u.cache_write_1h_tokens for u in usages.values()):
@@ -60,14 +64,17 @@ def _hour(session: Session, found: Accounts, resent: Sequence[Resent]) -> WhatIf
     writes = sum(max(c.write - again.get(c.call, 0), 0) for c in found.charges)
     dearer = writes * (known.cache_write_1h - known.cache_write)
     told = (
-        f"With a cache that lives an hour, {len(short)} of {counted(len(paused), 'pause')} would have cost "
-        f"{dollars(saved)} less and all writing {dollars(dearer)} more: {_less(dearer - saved)} in all."
+        f"With a cache that lives an hour, {len(short)} of {counted(len(paused), 'pause')} would"
+        f" have cost {dollars(saved)} less and all writing {dollars(dearer)} more:"
+        f" {_less(dearer - saved)} in all."
     )
     return WhatIf("cache for an hour", dearer - saved, told)
 
 
 def _models(session: Session, found: Accounts) -> WhatIf | None:
-    """The same tokens at other models' prices; their own counts would differ, and so would the run."""
+    """The same tokens at other models' prices; their own counts would differ, and so
+    would the run.
+    """
     own, told = _first_model(session), []
     for name in CHEAPER:
         other = price(name)
@@ -75,8 +82,14 @@ def _models(session: Session, found: Accounts) -> WhatIf | None:
             told.append((sum(_at(other, c) for c in found.charges if c.usd is not None), name))
     if not told or not found.calls_usd:
         return None
-    each = [f"{dollars(usd)} at those of {name} ({change(usd / found.calls_usd - 1)})" for usd, name in sorted(told)]
-    said = f"By other models' prices the same calls would have cost {', '.join(each)}; another model takes other calls."
+    each = [
+        f"{dollars(usd)} at those of {name} ({change(usd / found.calls_usd - 1)})"
+        for usd, name in sorted(told)
+    ]
+    said = (
+        f"By other models' prices the same calls would have cost {', '.join(each)}; another model"
+        " takes other calls."
+    )
     return WhatIf("another model", min(told)[0] - found.calls_usd, said)
 
 
@@ -93,12 +106,16 @@ def _at(other: Price, c: Charge) -> float:
 def _stable(resent: Sequence[Resent], parts: Portions) -> WhatIf | None:
     """What never changes put before the summary: a compaction leaves it in the cache."""
     cuts = [r for r in resent if r.miss.kind == "compaction" and r.miss.lost]
-    kept = sum(r.usd * min(max(parts.fixed_tokens - r.miss.kept, 0), r.miss.lost) / r.miss.lost for r in cuts)
+    kept = sum(
+        r.usd * min(max(parts.fixed_tokens - r.miss.kept, 0), r.miss.lost) / r.miss.lost
+        for r in cuts
+    )
     if not cuts:
         return None
     told = (
-        f"Had the system prompt and the tools stayed in the cache at {counted(len(cuts), 'compaction')} "
-        f"(the stable part before the summary), it would have cost {dollars(kept)} less."
+        "Had the system prompt and the tools stayed in the cache at"
+        f" {counted(len(cuts), 'compaction')} (the stable part before the summary), it would have"
+        f" cost {dollars(kept)} less."
     )
     return WhatIf("stable part first", -kept, told)
 
@@ -111,8 +128,8 @@ def _append_only(session: Session) -> WhatIf | None:
     if own is None or reused is None:
         return None
     told = (
-        f"Had each summary been asked for at the end of the cached prompt, the summaries would have "
-        f"cost {dollars(reused)} and not {dollars(own)}."
+        "Had each summary been asked for at the end of the cached prompt, the summaries would have"
+        f" cost {dollars(reused)} and not {dollars(own)}."
     )
     return WhatIf("append-only summaries", reused - own, told)
 
@@ -152,8 +169,9 @@ def smaller(session: Session, found: Accounts, window: int) -> WhatIf:
     made = accounts(replay(base, claude_code(context_window=window)))
     usd, now = made.total_usd or 0.0, found.total_usd or 0.0
     told = (
-        f"In a window of {window:,} tokens, compacted as Claude Code does, it would have cost "
-        f"{dollars(usd)} ({change(usd / now - 1) if now else 'no cost is known'}), with "
-        f"{counted(len(made.summaries), 'paid summary', 'paid summaries')}. A replay: the same calls."
+        f"In a window of {window:,} tokens, compacted as Claude Code does, it would have cost"
+        f" {dollars(usd)} ({change(usd / now - 1) if now else 'no cost is known'}), with"
+        f" {counted(len(made.summaries), 'paid summary', 'paid summaries')}. A replay: the same"
+        " calls."
     )
     return WhatIf(f"window of {window:,}", usd - now, told)

@@ -1,1 +1,3 @@
-"""What is kept on disk: the session's log, its artifacts and events, and checkpoints as pointers into the log."""
+"""What is kept on disk: the session's log, its artifacts and events, and checkpoints as pointers
+into the log.
+"""

@@ -1,4 +1,6 @@
-"""Large tool results kept as files inside the agent's root; what the model gets instead says where they are."""
+"""Large tool results kept as files inside the agent's root; what the model gets instead says where
+they are.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,13 @@ FOLDER = "artifacts"
 
 
 class Artifacts:
-    """Results under `artifacts/` of a root folder, named by their content, so that the file tools can read them.
+    """Results under `artifacts/` of a root folder, named by their content, so that the file tools
+    can read them.
 
     Args:
         root: the agent's root folder.
-        beside: keeps a file under a name, beside the root, where fuseraft looks for it; None: nothing does.
+        beside: keeps a file under a name, beside the root, where fuseraft looks for it; None:
+            nothing does.
     """
 
     def __init__(self, root: Root, beside: Callable[[str, str], None] | None = None) -> None:
@@ -40,14 +44,20 @@ class Artifacts:
         """
         clean = redact(text)
         if self._beside is not None:
-            told = {"id": artifact, "tool": tool, "hint": redact(hint), "chars": len(clean), "content": clean}
+            told = {
+                "id": artifact,
+                "tool": tool,
+                "hint": redact(hint),
+                "chars": len(clean),
+                "content": clean,
+            }
             self._beside(f"{artifact}.json", json.dumps(told, indent=2, ensure_ascii=False))
-        self._root.write(
-            f"{FOLDER}/{artifact}.txt", clean.encode("utf-8", "replace"), private=True
-        )
+        self._root.write(f"{FOLDER}/{artifact}.txt", clean.encode("utf-8", "replace"), private=True)
 
     def keep(self, tool: str, text: str) -> str:
-        """Keep a result, without keys, and return the stub for the model; where it cannot be kept, the text itself."""
+        """Keep a result, without keys, and return the stub for the model; where it cannot be kept,
+        the text itself.
+        """
         text = redact(text)
         name = f"{FOLDER}/{sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}.txt"
         try:
@@ -56,8 +66,7 @@ class Artifacts:
             return text
         begins = text.lstrip().partition("\n")[0][:120]  # a tool says first what it left out
         return (
-            f"[result offloaded: {len(text):,} characters of {tool} are in {name}, {text.count(chr(10)) + 1:,} lines]\n"
-            f"Use read_file with path={name!r}, start and end, or search with path={name!r}, "
-            "for the parts you need.\n"
-            f"It begins: {begins}"
+            f"[result offloaded: {len(text):,} characters of {tool} are in {name},"
+            f" {text.count(chr(10)) + 1:,} lines]\nUse read_file with path={name!r}, start and end,"
+            f" or search with path={name!r}, for the parts you need.\nIt begins: {begins}"
         )

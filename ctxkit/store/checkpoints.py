@@ -1,4 +1,6 @@
-"""Checkpoints: the places just before each compaction, as pointers into the log. They cost nothing and lose nothing."""
+"""Checkpoints: the places just before each compaction, as pointers into the log. They cost nothing
+and lose nothing.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,16 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 def checkpoints(session: Session) -> tuple[Checkpoint, ...]:
-    """Return the checkpoints of a session, those of abandoned branches included, oldest first, at most 25."""
+    """Return the checkpoints of a session, those of abandoned branches included, oldest first, at
+    most 25.
+    """
     parents = session.parents or tuple(range(-1, len(session.log) - 1))
     on_path = set(session.indices)
     found = [
         Checkpoint(n, parents[i], edit.trigger, edit.time, edit.tokens_before, i in on_path)
-        for n, (i, edit) in enumerate((i, e) for i, e in enumerate(session.log) if isinstance(e, Edit))
+        for n, (i, edit) in enumerate(
+            (i, e) for i, e in enumerate(session.log) if isinstance(e, Edit)
+        )
     ]
     return tuple(found[-KEPT:])
 

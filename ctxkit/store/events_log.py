@@ -1,4 +1,6 @@
-"""The events of a session as JSON lines in fuseraft's shape: ts, session, agent, turn, event_type, payload."""
+"""The events of a session as JSON lines in fuseraft's shape: ts, session, agent, turn, event_type,
+payload.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,24 @@ class EventsLog:
         self._session, self._agent = session, agent
         self._handle = handle
 
-    def write(self, kind: str, time: float, turn: int, payload: Mapping[str, Any], agent: str | None = None) -> None:
+    def write(
+        self,
+        kind: str,
+        time: float,
+        turn: int,
+        payload: Mapping[str, Any],
+        agent: str | None = None,
+    ) -> None:
         """Write one event; `agent`: whose it is, where not the session's own."""
         stamp = datetime.fromtimestamp(time, UTC).isoformat(timespec="microseconds")
-        line = {"ts": stamp, "session": self._session, "agent": agent or self._agent,
-                "turn": max(turn, 0), "event_type": kind,
-                "payload": {k: _short(v) for k, v in redacted(dict(payload)).items() if v is not None}}  # fmt: skip
+        line = {
+            "ts": stamp,
+            "session": self._session,
+            "agent": agent or self._agent,
+            "turn": max(turn, 0),
+            "event_type": kind,
+            "payload": {k: _short(v) for k, v in redacted(dict(payload)).items() if v is not None},
+        }
         os.write(self._handle, msgspec.json.encode(line, enc_hook=str) + b"\n")
 
     def close(self) -> None:

@@ -1,4 +1,6 @@
-"""A session on disk: appended and flushed entry by entry, one writer at a time, a torn end set aside and reported."""
+"""A session on disk: appended and flushed entry by entry, one writer at a time, a torn end set
+aside and reported.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ from typing import TYPE_CHECKING, Self
 from filelock import lock_descriptor
 
 from ctxkit.errors import ReadError, StoreError
-from ctxkit.readers.catalogue import read
+from ctxkit.readers.reader_names import read
 from ctxkit.store.ends import last_line, whole
 from ctxkit.store.workspace import checked
-from ctxkit.tools.folders import Folder
+from ctxkit.tools.held_folders import Folder
+from ctxkit.writers.as_native import begin, entry_lines, lines, stand
 from ctxkit.writers.entries import Tree, header, to_line
-from ctxkit.writers.native import begin, entry_lines, lines, stand
 
 LOCKS_THE_LOG = os.name == "posix"
 """True where a lock on the log keeps nobody from reading it; Windows locks a file beside it."""
@@ -44,7 +46,8 @@ class SessionLog:
     Args:
         folder: where sessions are kept, usually `.ctxkit/sessions`; no link.
         name: the session's name; letters, digits, `_`, `-` and `.`.
-        fresh: what a new session is (its id, model, tools, ...); used where the file does not exist.
+        fresh: what a new session is (its id, model, tools, ...); used where the file does not
+            exist.
         begun: is told the name of each session whose file is made here.
 
     Raises:

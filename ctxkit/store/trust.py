@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ctxkit.errors import StoreError
-from ctxkit.tools.folders import Folder
+from ctxkit.tools.held_folders import Folder
 
 _SIZE = 32
 

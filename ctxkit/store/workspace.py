@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.store.trust import mark
-from ctxkit.tools.folders import Folder
+from ctxkit.tools.held_folders import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,11 +65,14 @@ class Workspace:
 
     def names(self) -> list[str]:
         """Return the names of the sessions that are kept here, the newest first."""
+        paths: list[Path] = []
+        with suppress(OSError):  # a folder that cannot be entered
+            paths += self.sessions.glob("*.jsonl")
         found: list[tuple[float, str]] = []
-        with suppress(OSError):  # a session that has just gone
-            paths = self.sessions.glob("*.jsonl")
-            ours = (p for p in paths if not p.name.startswith((".", "ctx_", "events_")))
-            found = [(-p.lstat().st_mtime, p.stem) for p in ours]
+        for path in paths:
+            if not path.name.startswith((".", "ctx_", "events_")):
+                with suppress(OSError):  # a session that has just gone
+                    found.append((-path.lstat().st_mtime, path.stem))
         return [name for _, name in sorted(found)]
 
     def scratch(self, session: str) -> Path:
@@ -85,7 +88,9 @@ class Workspace:
         return self.folder / "logs" / f"events_{session}.jsonl"
 
     def chart(self, session: str) -> Path:
-        """Return the growth chart of a session, written at the end of each turn (fuseraft's name)."""
+        """Return the growth chart of a session, written at the end of each turn
+        (fuseraft's name).
+        """
         return self.folder / "logs" / f"ctx_viz_{session}.html"
 
     def state(self, session: str) -> Path:
@@ -105,7 +110,8 @@ class Workspace:
 
         Args:
             session: its name.
-            seed: what the id follows from, with the name and the ids that are taken here; empty: by chance.
+            seed: what the id follows from, with the name and the ids that are taken here; empty: by
+                chance.
         """
         if not seed:
             return secrets.token_hex(4)
@@ -164,7 +170,8 @@ class Workspace:
             here.write(path.name, (text.encode("utf-8", "replace"),))
 
     def keep(self, folder: Path, name: str, text: str) -> None:
-        """Write a file into a folder of the workspace, which is made where it is missing; see `write`.
+        """Write a file into a folder of the workspace, which is made where it is missing; see
+        `write`.
 
         Raises:
             StoreError: it cannot be written.
@@ -173,7 +180,9 @@ class Workspace:
             here.write(name, (text.encode("utf-8", "replace"),))
 
     def held(self, folder: Path, name: str, most: int = 1_000_000) -> str:
-        """Return the text of a file of the workspace, at most so many bytes; empty where there is none."""
+        """Return the text of a file of the workspace, at most so many bytes; empty where there is
+        none.
+        """
         try:
             with self.reach(folder) as here, os.fdopen(here.open(name, os.O_RDONLY), "rb") as file:
                 return file.read(most).decode("utf-8", "replace")
@@ -189,7 +198,7 @@ class Workspace:
             BadArguments: it was begun elsewhere or by somebody else, and nobody vouched for it.
             ReadError: it cannot be read.
         """
-        from ctxkit.readers.catalogue import read
+        from ctxkit.readers.reader_names import read
 
         path = self.sessions / f"{checked(name)}.jsonl"
         if not self.begun(name):

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.faces import listed
 from ctxkit.metrics.elongation import FLOOR
-from ctxkit.plots.axes import Axes, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.palette import TEXT
+from ctxkit.plots.traces import Trace
 from ctxkit.studies import masks
 
 if TYPE_CHECKING:

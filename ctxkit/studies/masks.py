@@ -52,7 +52,7 @@ def measured(folder: Path) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from ctxkit.readers.catalogue import read
+    from ctxkit.readers.reader_names import read
 
     sessions = [read(p) for p in sorted(folder.glob("*.traj"))]
     rows = [_row(s) for s in sessions if s.details.get("api_calls") == len(s.calls)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from ctxkit.errors import BadArguments
 from ctxkit.faces import listed
 
-__all__ = ["COMPLEXITY_TRAP", "MASKED", "folder"]
+__all__ = ["COMPLEXITY_TRAP", "MASKED", "folder", "source"]
 __dir__ = listed(__all__)
 
 COMPLEXITY_TRAP = "complexity-trap/experiment_instance_costs_combined.csv"

@@ -29,7 +29,8 @@ def table(name: str) -> pd.DataFrame:
     """Return a table; where its figures come from stands in ``frame.attrs["source"]``.
 
     Args:
-        name: `masks`, `ratios` or `floors`; their columns are told in the module of that study.
+        name: `masks`, `ratios`, `floors` or `repeats`; their columns are told in the module of that
+            study (`repeats`: `floors.seen`).
 
     Raises:
         BadArguments: there is none of that name.

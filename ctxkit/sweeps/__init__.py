@@ -9,10 +9,10 @@ _NAMES = {
     "compare": "comparisons",
     "Comparison": "comparisons",
     "grid": "grids",
-    "sweep": "runs",
-    "summary": "cells",
-    "pairs": "cells",
-    "front": "fronts",
+    "sweep": "sweep_runs",
+    "summary": "sweep_totals",
+    "pairs": "sweep_totals",
+    "front": "frontiers",
     "advise": "advice",
 }
 

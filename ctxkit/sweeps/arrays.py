@@ -1,4 +1,6 @@
-"""Values of a column as a pandas array of its type, at once where they allow it; a missing value is none."""
+"""Values of a column as a pandas array of its type, at once where they allow it; a missing value is
+none.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,19 @@ _DTYPES: dict[str, Any] = {"Int64": np.int64, "Float64": np.float64, "boolean": 
 
 
 def array(values: list[Any], kind: str) -> Any:
-    """Return values as a nullable array of `Int64`, `Float64`, `boolean` or `string`; None and NaN are missing."""
+    """Return values as a nullable array of `Int64`, `Float64`, `boolean` or `string`; None and NaN
+    are missing.
+    """
     import pandas as pd
 
     if kind == "string":
         return pd.array([_text(v) for v in values], dtype="string")
     arrays = pd.arrays
-    make = {"Int64": arrays.IntegerArray, "Float64": arrays.FloatingArray, "boolean": arrays.BooleanArray}[kind]
+    make = {
+        "Int64": arrays.IntegerArray,
+        "Float64": arrays.FloatingArray,
+        "boolean": arrays.BooleanArray,
+    }[kind]
     if kind == "Float64":
         found = np.array(values, np.float64)  # None becomes NaN
         missing = np.isnan(found)
@@ -29,4 +37,8 @@ def array(values: list[Any], kind: str) -> Any:
 
 
 def _text(value: str | None) -> str | None:
-    return value if value is None or value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    return (
+        value
+        if value is None or value.isascii()
+        else value.encode("utf-8", "replace").decode("utf-8")
+    )

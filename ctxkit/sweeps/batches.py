@@ -1,4 +1,6 @@
-"""The work of a sweep: some rules on one session, as plain values that travel to other processes and back."""
+"""The work of a sweep: some rules on one session, as plain values that travel to other processes
+and back.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ class Options(NamedTuple):
     reuse: bool = False
 
 
-class Setting(NamedTuple):
+class NamedRules(NamedTuple):
     """One of the rules, under the name that tells it from the others."""
 
     label: str
@@ -42,8 +44,10 @@ class Setting(NamedTuple):
     key: str
 
     @classmethod
-    def of(cls, label: str, rules: Rules | Refused) -> Setting:
-        """Return the setting with its key: equal for equal rules, in this process and in any other."""
+    def of(cls, label: str, rules: Rules | Refused) -> NamedRules:
+        """Return the setting with its key: equal for equal rules, in this process and in
+        any other.
+        """
         told = repr((rules.label, sorted((k, repr(v)) for k, v in rules.parameters.items())))
         if not isinstance(rules, Refused):
             parts = (rules.policy, rules.trigger, rules.pruning, rules.summariser)
@@ -81,16 +85,22 @@ class Bench:
             raise BadArguments(rules.error)
         return run(self.log(rules), rules, self.limit)
 
-    def row(self, setting: Setting, options: Options) -> dict[str, Any]:
+    def row(self, setting: NamedRules, options: Options) -> dict[str, Any]:
         """Return the row of one run; a run that fails is a row with its error."""
         rules = setting.rules
-        row: dict[str, Any] = {"session": self.session.id, "rules": setting.label, "key": setting.key}
+        row: dict[str, Any] = {
+            "session": self.session.id,
+            "rules": setting.label,
+            "key": setting.key,
+        }
         row |= {k: plain(v) for k, v in rules.parameters.items() if k not in row}
         if isinstance(rules, Refused):
             return row | {"error": rules.error}
         try:
             done = self.run(rules)
-            return row | run_row(self.base, done, setting.label, loss=options.loss, reuse=options.reuse)
+            return row | run_row(
+                self.base, done, setting.label, loss=options.loss, reuse=options.reuse
+            )
         except Exception as error:  # noqa: BLE001  whatever a user's policy raises, the other runs go on
             return row | {"error": f"{type(error).__name__}: {error}"}
 
@@ -99,7 +109,9 @@ _benches: dict[str, Bench] = {}
 """The last session of this process: batches of one session follow one another."""
 
 
-def batch(session: Session, settings: Sequence[Setting], options: Options) -> list[dict[str, Any]]:
+def batch(
+    session: Session, settings: Sequence[NamedRules], options: Options
+) -> list[dict[str, Any]]:
     """Return the rows of one session under some rules, in their order."""
     name = key_of(session)
     if name not in _benches:
@@ -108,7 +120,9 @@ def batch(session: Session, settings: Sequence[Setting], options: Options) -> li
     return list(rows_of(_benches[name], settings, options))
 
 
-def rows_of(bench: Bench, settings: Sequence[Setting], options: Options) -> Iterator[dict[str, Any]]:
+def rows_of(
+    bench: Bench, settings: Sequence[NamedRules], options: Options
+) -> Iterator[dict[str, Any]]:
     """Yield the rows of one session under some rules, run by run."""
     for setting in settings:
         yield bench.row(setting, options) | {"of": bench.name}
@@ -117,18 +131,37 @@ def rows_of(bench: Bench, settings: Sequence[Setting], options: Options) -> Iter
 def key_of(session: Session) -> str:
     """Return a name for a session that stays the same as long as the session does."""
     last = session.log[-1].id if session.log else ""
-    usages = [(c.message.usage.prompt_tokens if c.message.usage else None, c.position) for c in session.calls]
-    return _digest(repr((session.id, session.format, session.agent, len(session.log), session.leaf, last, usages)))
+    usages = [
+        (c.message.usage.prompt_tokens if c.message.usage else None, c.position)
+        for c in session.calls
+    ]
+    return _digest(
+        repr(
+            (
+                session.id,
+                session.format,
+                session.agent,
+                len(session.log),
+                session.leaf,
+                last,
+                usages,
+            )
+        )
+    )
 
 
 def _code(part: Any) -> str:
-    """Return what a user's function does, as far as its code tells: under the same name it may have been changed."""
+    """Return what a user's function does, as far as its code tells: under the same name it may have
+    been changed.
+    """
     code = getattr(written(part), "__code__", None)
     return "" if code is None else repr((code.co_code, code.co_consts, code.co_names))
 
 
 def _told_apart(counter: Any) -> Any:
-    """Return what is equal for equal counters: one that cannot be hashed is equal to itself alone."""
+    """Return what is equal for equal counters: one that cannot be hashed is equal to
+    itself alone.
+    """
     try:
         hash(counter)
     except TypeError:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from ctxkit.cache.words import foretold
+from ctxkit.engine import Run
 from ctxkit.errors import CtxkitError
 from ctxkit.markup import escape, line
 from ctxkit.metrics.elongation import FLOOR, LEVEL
@@ -16,14 +18,15 @@ from ctxkit.replays import session_of
 from ctxkit.sheets import COLUMNS as WIDE
 from ctxkit.sheets import INK, Box, Heading, Tabular
 from ctxkit.sweeps.batches import Bench
-from ctxkit.sweeps.columns import COLUMNS, typed
 from ctxkit.sweeps.grids import labels, rules_of
 from ctxkit.sweeps.renamed import Scores
-from ctxkit.sweeps.scores import row_of
+from ctxkit.sweeps.score_columns import COLUMNS, typed
+from ctxkit.sweeps.scores import row_of, run_row
 from ctxkit.sweeps.verdicts import glance
 from ctxkit.titles import title_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
 
     from ctxkit.session import Session
     from ctxkit.sweeps.grids import Several
@@ -66,16 +69,17 @@ _MEANINGS = {c.name: c.meaning for c in COLUMNS}
 
 
 class Comparison(Scores):
-    """A frame of scores, one row a setting, the recorded session first, indexed by the names of the rules.
+    """A frame of scores, one row a setting, the recorded session first, indexed by the names of the
+    rules.
 
-    It takes every verb of a DataFrame (whose results are plain frames). Its display says the chief figures and one word
-    of each setting, in the order asked for until a head is clicked; `detail` has the rest. `replays` holds the session
-    of each row; ``plots.growth(comparison)`` charts them.
+    It takes every verb of a DataFrame (whose results are plain frames). Its display says the chief
+    figures and one word of each setting, in the order asked for until a head is clicked; `detail`
+    has the rest. `replays` holds the session of each row; ``plots.growth(comparison)`` charts them.
     """
 
     _metadata = ["replays"]  # noqa: RUF012  pandas' own way to carry attributes
 
-    replays: dict[str, Session]
+    replays: Mapping[str, Session]
 
     @property
     def caption(self) -> str:
@@ -91,7 +95,7 @@ class Comparison(Scores):
         )
         return (
             f"{_int(first['calls_n'])} calls. Replays keep the recorded trajectory: "
-            f"they tell the bill and what was out of sight, not what the agent would have done. "
+            "they tell the bill and what was out of sight, not what the agent would have done. "
             f"{how}{riddles} "
             f"Summaries are billed as fresh input and output.{self._prices()}{self._apart()}"
         )
@@ -101,7 +105,7 @@ class Comparison(Scores):
         if not self["real_low_usd"].notna().any():
             return ""
         return (
-            f" Of real runs: the cost with as many calls as such policies were found to take "
+            " Of real runs: the cost with as many calls as such policies were found to take "
             f"({LEVEL:.0%} interval). Not told apart: the interval comes within {FLOOR:.0%} of the "
             "record, which is noise."
         )
@@ -111,7 +115,9 @@ class Comparison(Scores):
         own, table = self["cost_usd"].iloc[0], self["table_usd"].iloc[0]
         if not (_is(own) and _is(table)) or abs(own - table) <= _SAME * own:
             return ""
-        return f" By the table of prices, as replays are billed, the record would cost ${table:,.4g}."
+        return (
+            f" By the table of prices, as replays are billed, the record would cost ${table:,.4g}."
+        )
 
     @property
     def notes(self) -> list[str]:
@@ -131,27 +137,45 @@ class Comparison(Scores):
 
     def to_text(self) -> str:
         """Return the display as lines of text, 80 columns wide."""
-        errors = [f"{line(str(n), 60)}: {line(str(e), 300)}" for n, e in self["error"].items() if _is(e)]
+        errors = [
+            f"{line(str(n), 60)}: {line(str(e), 300)}" for n, e in self["error"].items() if _is(e)
+        ]
         made = glance(self)
         under = [*errors, made.legend, self.caption, *(f"Note: {line(n, 400)}" for n in self.notes)]
-        return "\n".join([self._title(), "", made.to_text(), "", *(w for told in under for w in wrap(told, WIDE))])
+        return "\n".join(
+            [
+                self._title(),
+                "",
+                made.to_text(),
+                "",
+                *(w for told in under for w in wrap(told, WIDE)),
+            ]
+        )
 
     def _title(self) -> str:
         told = self.replays.get("recorded") if hasattr(self, "replays") else None
-        return title_of(told, WIDE) if told is not None else line(str(self["session"].iloc[0]), WIDE)
+        return (
+            title_of(told, WIDE) if told is not None else line(str(self["session"].iloc[0]), WIDE)
+        )
 
     def _repr_html_(self) -> str:
         errors = "".join(
-            f"<li>{escape(str(n), 60)}: {escape(str(e), 300)}</li>" for n, e in self["error"].items() if _is(e)
+            f"<li>{escape(str(n), 60)}: {escape(str(e), 300)}</li>"
+            for n, e in self["error"].items()
+            if _is(e)
         )
         told = "".join(f"<br>Note: {escape(n, 400)}" for n in self.notes)
-        basis = f"<details><summary>What these figures rest on</summary>{escape(self.caption, 1300)}</details>"
+        basis = (
+            "<details><summary>What these figures rest"
+            f" on</summary>{escape(self.caption, 1300)}</details>"
+        )
         full = f"<details><summary>All figures</summary>{self.detail.to_html()}</details>"
         hover = escape(f"id {line(str(self['session'].iloc[0]), 120)}", 200)
         return (
             f'<div class="ctxkit-comparison" style="{INK}">'
             f'<strong title="{hover}">{escape(self._title(), 120)}</strong>'
-            f"{glance(self).to_html()}{f'<ul>{errors}</ul>' if errors else ''}{basis}{full}{told}</div>"
+            f"{glance(self).to_html()}{f'<ul>{errors}</ul>' if errors else ''}"
+            f"{basis}{full}{told}</div>"
         )
 
     def __repr__(self) -> str:
@@ -174,7 +198,8 @@ def compare(
             recorded one is taken.
         rules: rules, policies, names of presets or chains in a list, or ``"all"`` for every preset.
         loss: work out what was lost too.
-        reuse: the call that writes a summary reads the cached prompt; else it sends what it summarises afresh.
+        reuse: the call that writes a summary reads the cached prompt; else it sends what it
+            summarises afresh.
         progress: show a bar where it takes longer than a second.
 
     Raises:
@@ -186,23 +211,47 @@ def compare(
     given = rules_of(rules)
     bench = Bench(session.origin or session)
     session, base = bench.session, bench.base
-    rows, replays = [row_of(session, base, loss=loss, reuse=reuse)], {"recorded": session}
-    bar = tqdm(zip(given, labels(given), strict=True), "compare", len(given), delay=1, disable=not progress)
+    rows, runs = [row_of(session, base, loss=loss, reuse=reuse)], dict[str, Run]()
+    bar = tqdm(
+        zip(given, labels(given), strict=True), "compare", len(given), delay=1, disable=not progress
+    )
     for each, label in bar:
         row: dict[str, Any] = {"session": session.id}
         try:
             done = bench.run(each)
-            again = session_of(session, done)
-            row = row_of(again, base, done, loss=loss, reuse=reuse)
-            replays[label] = again
+            row = run_row(base, done, label, loss=loss, reuse=reuse)
+            runs[label] = done
         except CtxkitError as error:
             row["error"] = str(error)
         except Exception as error:  # noqa: BLE001  whatever rules raise, the other rows are told
             row["error"] = f"{type(error).__name__}: {error}"
         rows.append(row | {"rules": label})
     frame = Comparison(typed(rows).set_axis([r["rules"] for r in rows], axis=0))
-    frame.replays = replays
+    frame.replays = LazyReplays(session, runs)
     return frame
+
+
+class LazyReplays(Mapping[str, "Session"]):
+    """A recorded session and its replays by name, each made of its run when it is asked for."""
+
+    def __init__(self, recorded: Session, runs: dict[str, Run]) -> None:
+        self._recorded = recorded
+        self._made: dict[str, Session | Run] = {"recorded": recorded, **runs}
+
+    def __getitem__(self, name: str) -> Session:
+        made = self._made[name]
+        if isinstance(made, Run):
+            made = self._made[name] = session_of(self._recorded, made)
+        return made
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
 
 
 def _shown(column: str, row: Any) -> str:

@@ -20,7 +20,7 @@ WORTH = 4.0
 """Seconds that the rest must take: a worker needs one or two to begin."""
 
 
-class Pace:
+class CorePace:
     """How long what is left will take, by what is done so far."""
 
     def __init__(self, total: int) -> None:

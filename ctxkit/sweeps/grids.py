@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ctxkit.errors import BadArguments, CtxkitError, UnknownPreset, did_you_mean
 from ctxkit.policies.rules import Rules
-from ctxkit.presets.catalogue import names, preset
 from ctxkit.presets.naming import as_rules
+from ctxkit.presets.preset_names import names, preset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 class Refused(NamedTuple):
-    """A setting that cannot work: a sweep keeps it as a row with its error, so that nothing is missing unseen."""
+    """A setting that cannot work: a sweep keeps it as a row with its error, so that nothing is
+    missing unseen.
+    """
 
     label: str
     parameters: dict[str, Any]
@@ -40,7 +42,9 @@ class Grid(list[Any]):
 
     def __repr__(self) -> str:
         n = len(self.refused)
-        return f"<Grid: {len(self)} settings{f', {n} refused: {self.refused[0].error}' if n else ''}>"
+        return (
+            f"<Grid: {len(self)} settings{f', {n} refused: {self.refused[0].error}' if n else ''}>"
+        )
 
 
 def grid(preset: Callable[..., Rules] | str, **lists: Any) -> Grid:
@@ -58,10 +62,15 @@ def grid(preset: Callable[..., Rules] | str, **lists: Any) -> Grid:
     for key in lists:
         if known is not None and key not in known:
             raise UnknownPreset(
-                f"Preset {name!r} has no setting {key!r}; it has {', '.join(known)}.{did_you_mean(key, known)}"
+                f"Preset {name!r} has no setting {key!r}; it has"
+                f" {', '.join(known)}.{did_you_mean(key, known)}"
             )
     values = {k: _values(k, v) for k, v in lists.items()}
-    defaults = {n: p.default for n, p in signature(make).parameters.items() if p.default is not Parameter.empty}
+    defaults = {
+        n: p.default
+        for n, p in signature(make).parameters.items()
+        if p.default is not Parameter.empty
+    }
     out = Grid()
     for combination in product(*values.values()):
         settings = dict(zip(values, combination, strict=True))
@@ -73,7 +82,8 @@ def grid(preset: Callable[..., Rules] | str, **lists: Any) -> Grid:
 
 
 def rules_of(rules: Several) -> list[Rules | Refused]:
-    """Return a list of rules from rules, policies, names of presets or chains, presets themselves, or ``"all"``.
+    """Return a list of rules from rules, policies, names of presets or chains, presets themselves,
+    or ``"all"``.
 
     Raises:
         BadArguments: something is none of these.
@@ -127,7 +137,11 @@ def labels(rules: Sequence[Rules | Refused]) -> list[str]:
     }
     out: list[str] = []
     for r in rules:
-        told = ", ".join(f"{k}={_short(v)}" for k, v in r.parameters.items() if v is not None and k in differ[r.label])
+        told = ", ".join(
+            f"{k}={_short(v)}"
+            for k, v in r.parameters.items()
+            if v is not None and k in differ[r.label]
+        )
         out.append(f"{r.label}({told})" if told else r.label)
     seen: dict[str, int] = {}
     for i, label in enumerate(out):
@@ -150,13 +164,23 @@ def plain(value: Any) -> Any:
 
 
 def _short(value: Any) -> str:
-    return f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) else str(plain(value))[:40]
+    return (
+        f"{value:_}"
+        if isinstance(value, int) and not isinstance(value, bool)
+        else str(plain(value))[:40]
+    )
 
 
 def _values(name: str, value: Any) -> list[Any]:
-    values = list(value) if isinstance(value, (list, tuple, range)) or hasattr(value, "tolist") else [value]
+    values = (
+        list(value)
+        if isinstance(value, (list, tuple, range)) or hasattr(value, "tolist")
+        else [value]
+    )
     if not values:
-        raise BadArguments(f"The list of {name} is empty: give at least one value, or leave it out.")
+        raise BadArguments(
+            f"The list of {name} is empty: give at least one value, or leave it out."
+        )
     return [v.item() if hasattr(v, "item") else v for v in values]
 
 
@@ -167,7 +191,13 @@ def _maker(given: Callable[..., Rules] | str) -> tuple[Callable[..., Rules], str
 
         given = getattr(presets, given.strip().lower().replace("-", "_"))
     if not callable(given):
-        raise BadArguments(f"A grid is made of a preset or its name, not of {type(given).__name__}.")
+        raise BadArguments(
+            f"A grid is made of a preset or its name, not of {type(given).__name__}."
+        )
     parameters = signature(given).parameters.values()
     free = any(p.kind is Parameter.VAR_KEYWORD for p in parameters)
-    return given, getattr(given, "__name__", "rules"), None if free else [p.name for p in parameters]
+    return (
+        given,
+        getattr(given, "__name__", "rules"),
+        None if free else [p.name for p in parameters],
+    )

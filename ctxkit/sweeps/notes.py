@@ -1,4 +1,6 @@
-"""Finished runs on disk: one JSON line each, flushed as soon as it is done; a torn last line is written anew."""
+"""Finished runs on disk: one JSON line each, flushed as soon as it is done; a torn last line is
+written anew.
+"""
 
 from __future__ import annotations
 

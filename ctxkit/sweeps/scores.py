@@ -9,28 +9,27 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.cache.cuts import after_cuts, cut_error
 from ctxkit.cache.predictions import NAIVE, prediction
 from ctxkit.engine import run_behind
-from ctxkit.frames.cuts import cuts as placed
 from ctxkit.frames.occupancy import prompts as plain_prompts
+from ctxkit.frames.recorded_cuts import cuts as placed
 from ctxkit.metrics.afterwards import Acts, Afterwards
 from ctxkit.metrics.bills import Sheet
-from ctxkit.metrics.compaction import Sizes as Prompts
-from ctxkit.metrics.compaction import held
+from ctxkit.metrics.compaction import PromptList, held
 from ctxkit.metrics.forgotten import Forgotten
 from ctxkit.metrics.indexes import Index
-from ctxkit.metrics.memories import Memory
-from ctxkit.metrics.prompts import Sent, SentByRun
-from ctxkit.metrics.quick import Prompts as QuickPrompts
+from ctxkit.metrics.item_arrays import ItemArrays
+from ctxkit.metrics.loss import columns
+from ctxkit.metrics.quick import QuickPrompts
+from ctxkit.metrics.shared_prefixes import Sent, SentByRun
 from ctxkit.metrics.shown import shown_by, shown_in
 from ctxkit.metrics.size import sent, spots_in, spots_of
 from ctxkit.metrics.tallies import bill
 from ctxkit.metrics.thrash import compactions
 from ctxkit.readers.given import of_session
 from ctxkit.replays import crowded, hidden
-from ctxkit.session import Session
 from ctxkit.sizes import Sizes, sizes
 from ctxkit.sizes.windows import window_of
-from ctxkit.sweeps.columns import NAMES
-from ctxkit.sweeps.outlooks import Outlook
+from ctxkit.sweeps.expectations import Expectation
+from ctxkit.sweeps.score_columns import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,9 +38,8 @@ if TYPE_CHECKING:
 
     from ctxkit.cache.predictions import Prediction
     from ctxkit.engine import Run
-    from ctxkit.metrics.compaction import Compaction
+    from ctxkit.metrics.compaction import Compaction, PromptsBetween
     from ctxkit.session import Session
-
 
 _FORETOLD = ("half_error", "split_error", *(f"{n}_error" for n in NAIVE))
 
@@ -73,9 +71,9 @@ class Base:
         return Index(self.anchored)
 
     @cached_property
-    def memory(self) -> Memory:
+    def memory(self) -> ItemArrays:
         """What its messages hold, as arrays."""
-        return Memory(self.session, self.index)
+        return ItemArrays(self.session, self.index)
 
     @cached_property
     def acts(self) -> Acts:
@@ -83,9 +81,9 @@ class Base:
         return Acts(self.memory)
 
     @cached_property
-    def outlook(self) -> Outlook:
+    def outlook(self) -> Expectation:
         """What its rows say of real runs."""
-        return Outlook(self.session)
+        return Expectation(self.session)
 
     @cached_property
     def window(self) -> int | None:
@@ -95,7 +93,9 @@ class Base:
         last = self.session.calls[-1].message
         return window_of(self.session, last.model or self.session.model, last).tokens
 
-    def over(self, prompts: Iterable[int | None], peak: int | None, own: Any = None) -> dict[str, Any]:
+    def over(
+        self, prompts: Iterable[int | None], peak: int | None, own: Any = None
+    ) -> dict[str, Any]:
         """Return the columns of the window: its size, and the first call that does not fit into it.
 
         Args:
@@ -142,17 +142,19 @@ class Base:
 
 @of_session
 def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Series:
-    """Return one row for a recorded session or a replay of one, under the names of `sweeps.columns.COLUMNS`.
+    """Return one row for a recorded session or a replay of one, under the names of
+    `sweeps.score_columns.COLUMNS`.
 
-    Shares lie between 0 and 1, counts end in `_n`, money is dollars; what the data cannot say is missing, never zero.
-    A recorded session is scored by its own bill. A replay is billed by the recorded session's cache behaviour (see
-    `metrics.bills`), over the calls that the record bills.
+    Shares lie between 0 and 1, counts end in `_n`, money is dollars; what the data cannot say is
+    missing, never zero. A recorded session is scored by its own bill. A replay is billed by the
+    recorded session's cache behaviour (see `metrics.bills`), over the calls that the record bills.
 
     Args:
         session: a session, what `replay` returned, the path of a log, or a list of messages.
-        loss: work out what was lost too; it reads every text once. Missing for a replay whose rules prune each call
-            and that was read from a file: what was hidden is then not known.
-        reuse: the call that writes a summary reads the cached prompt; else it sends what it summarises afresh.
+        loss: work out what was lost too; it reads every text once. Missing for a replay whose rules
+            prune each call and that was read from a file: what was hidden is then not known.
+        reuse: the call that writes a summary reads the cached prompt; else it sends what it
+            summarises afresh.
 
     Raises:
         BadArguments: it is no session.
@@ -167,18 +169,31 @@ def score(session: Session, *, loss: bool = True, reuse: bool = False) -> pd.Ser
 
 
 def row_of(
-    session: Session, base: Base | None = None, done: Run | None = None, *, loss: bool = True, reuse: bool = False
+    session: Session,
+    base: Base | None = None,
+    done: Run | None = None,
+    *,
+    loss: bool = True,
+    reuse: bool = False,
 ) -> dict[str, Any]:
-    """Return the row of a session or a replay as plain values; the run behind it tells what a pruning hid."""
+    """Return the row of a session or a replay as plain values; the run behind it tells what a
+    pruning hid.
+    """
     base = base or Base(session.origin or session)
-    row = _replayed(base, session, reuse=reuse) if session.origin is not None else _recorded(base, reuse=reuse)
+    row = (
+        _replayed(base, session, reuse=reuse)
+        if session.origin is not None
+        else _recorded(base, reuse=reuse)
+    )
     if loss:
         row |= lost(base, session, done)
     return row
 
 
 def lost(base: Base, session: Session | None, done: Run | None = None) -> dict[str, Any]:
-    """Return the columns of loss of a session or of a run, and what was done after its compactions."""
+    """Return the columns of loss of a session or of a run, and what was done after its
+    compactions.
+    """
     if done is None and session is not None:
         done = run_behind(session)
     if done is not None:
@@ -187,7 +202,9 @@ def lost(base: Base, session: Session | None, done: Run | None = None) -> dict[s
         assert session is not None  # noqa: S101  one of both is given
         shown = shown_in(base.memory, session)
         calls = shown.moments.tolist()
-    unknown = done is None and session is not None and session.details.get("replay", {}).get("pruning")
+    unknown = (
+        done is None and session is not None and session.details.get("replay", {}).get("pruning")
+    )
     found: dict[str, Any] = {}
     if not base.session.has_text:
         found["loss_note"] = "The log holds no text, so what was lost cannot be said."
@@ -195,10 +212,16 @@ def lost(base: Base, session: Session | None, done: Run | None = None) -> dict[s
         found["loss_note"] = "What the pruning hid is not in the file, so loss cannot be said."
     else:
         forgotten = Forgotten(base.memory, shown)
-        found = forgotten.columns() | Afterwards(forgotten, base.acts).columns()
+        found = columns(forgotten) | Afterwards(forgotten, base.acts).columns()
         found["loss_note"] = _why_missing(found)
-    told = [base.acts.rereads.after(shown, call) for call in dict.fromkeys(calls) if 0 < call < base.memory.calls]
-    rates, firsts = ([v for v in of if v is not None] for of in zip(*told, strict=True)) if told else ([], [])
+    told = [
+        base.acts.rereads.after(shown, call)
+        for call in dict.fromkeys(calls)
+        if 0 < call < base.memory.calls
+    ]
+    rates, firsts = (
+        ([v for v in of if v is not None] for of in zip(*told, strict=True)) if told else ([], [])
+    )
     found["reread_rate"] = fmean(rates) if rates else None
     found["reorientation_calls"] = float(median(firsts)) if firsts else None
     return found
@@ -213,7 +236,9 @@ def _why_missing(found: dict[str, Any]) -> str | None:
     return None
 
 
-def run_row(base: Base, done: Run, label: str, *, loss: bool = False, reuse: bool = False) -> dict[str, Any]:
+def run_row(
+    base: Base, done: Run, label: str, *, loss: bool = False, reuse: bool = False
+) -> dict[str, Any]:
     """Return the row of a run, equal to that of the session which `replay` makes of it."""
     row = _run_row(base, done, label, reuse=reuse)
     return row | lost(base, None, done) if loss else row
@@ -221,11 +246,15 @@ def run_row(base: Base, done: Run, label: str, *, loss: bool = False, reuse: boo
 
 def _run_row(base: Base, done: Run, label: str, *, reuse: bool) -> dict[str, Any]:
     failed = sum(h.why.startswith("failed: ") for h in done.held) if done.held else 0
-    seen: dict[str, Any] = {"suppressed": len(done.held) - failed, "failed": failed, "note": crowded(done)}
+    seen: dict[str, Any] = {
+        "suppressed": len(done.held) - failed,
+        "failed": failed,
+        "note": crowded(done),
+    }
     seen |= {"hidden": hidden(done), "pruned": done.rules.pruning is not None}
     seen["window"] = done.rules.parameters.get("context_window")
     plain = done.rules.pruning is None
-    prompts = QuickPrompts(done.log) if plain else Prompts(done.prompts)
+    prompts = QuickPrompts(done.log) if plain else PromptList(done.prompts)
     return _row(base, label, (SentByRun(done), prompts), spots_of(done), seen, reuse=reuse)
 
 
@@ -241,14 +270,16 @@ def _replayed(base: Base, session: Session, *, reuse: bool) -> dict[str, Any]:
         "window": told.get("parameters", {}).get("context_window"),
     }
     prompts, shared = sent(session)
-    sent_by = Sent(prompts.tolist(), shared.tolist()), Prompts(prompts)
-    return _row(base, str(told.get("rules", "replay")), sent_by, spots_in(session), seen, reuse=reuse)
+    sent_by = Sent(prompts.tolist(), shared.tolist()), PromptList(prompts)
+    return _row(
+        base, str(told.get("rules", "replay")), sent_by, spots_in(session), seen, reuse=reuse
+    )
 
 
 def _row(
     base: Base,
     label: str,
-    sent_by: tuple[Sent, Prompts | QuickPrompts],
+    sent_by: tuple[Sent, PromptsBetween],
     spots: Sequence[Compaction],
     seen: dict[str, Any],
     *,
@@ -298,7 +329,7 @@ def _recorded(base: Base, *, reuse: bool = False) -> dict[str, Any]:
         "input_usd": ledger.input_usd,
         "output_usd": ledger.output_usd if sheet.has_output else None,
         "summaries_usd": ledger.summaries_usd,
-        **held(cuts, Prompts(prompts), sheet, reuse=reuse),
+        **held(cuts, PromptList(prompts), sheet, reuse=reuse),
         "cuts_n": len(placed(session)),
     }
     if sheet.has_usage:

@@ -1,4 +1,6 @@
-"""A sweep over the workers of an executor: each stays with a session, which it is sent as bytes and reads once."""
+"""A sweep over the workers of an executor: each stays with a session, which it is sent as bytes and
+reads once.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from ctxkit.session import Session
-    from ctxkit.sweeps.batches import Options, Setting
+    from ctxkit.sweeps.batches import NamedRules, Options
 
     Rows = list[dict[str, Any]]
 
@@ -37,16 +39,18 @@ class Done(NamedTuple):
     rows: Rows
     worker: tuple[int, int]
     first: float
-    """Seconds until the first row: reading the session included, where the worker did not know it."""
+    """Seconds until the first row: reading the session included, where the worker did
+    not know it.
+    """
     rest: float
     """Seconds of the other rows."""
     knew: bool
 
 
-class Share:
+class WorkShare:
     """A session and the settings that are still to be run on it."""
 
-    def __init__(self, place: int, session: Session, settings: Sequence[Setting]) -> None:
+    def __init__(self, place: int, session: Session, settings: Sequence[NamedRules]) -> None:
         self.place, self.session, self.left = place, session, list(settings)
         self.calls = max(len(session.calls), 1)
         self.name = key_of(session)
@@ -58,7 +62,7 @@ class Share:
         """The session as it is sent."""
         return pickle.dumps(self.session, pickle.HIGHEST_PROTOCOL)
 
-    def take(self, n: int) -> tuple[Setting, ...]:
+    def take(self, n: int) -> tuple[NamedRules, ...]:
         """Take some settings off."""
         taken, self.left = tuple(self.left[:n]), self.left[n:]
         return taken
@@ -67,7 +71,7 @@ class Share:
 class Plan:
     """Who does what next, by what the batches took so far."""
 
-    def __init__(self, shares: Sequence[Share], workers: int) -> None:
+    def __init__(self, shares: Sequence[WorkShare], workers: int) -> None:
         self.shares = sorted(shares, key=lambda s: -s.calls * len(s.left))
         self.workers = workers
         self.run: float | None = None
@@ -75,7 +79,7 @@ class Plan:
         self.read = 0.0
         """Seconds of reading a session, for each of its calls."""
 
-    def learn(self, share: Share, done: Done) -> None:
+    def learn(self, share: WorkShare, done: Done) -> None:
         """Take note of how long a batch took; runs after the first tell how long one is."""
         n = len(done.rows)
         own = done.rest / (n - 1) if n > 1 else done.first
@@ -84,7 +88,7 @@ class Plan:
         if not done.knew and n > 1:
             self.read = max(done.first / share.calls - own, 0.0)
 
-    def next(self, worker: Any) -> tuple[Share, tuple[Setting, ...]] | None:
+    def next(self, worker: Any) -> tuple[WorkShare, tuple[NamedRules, ...]] | None:
         """Return the next batch of a worker; None where it would cost more than it helps."""
         left = [s for s in self.shares if s.left]
         own = [s for s in left if s.owner == worker]
@@ -100,8 +104,9 @@ class Plan:
             return None
         return share, share.take(min(self.size(share), ceil(len(share.left) / 2)))
 
-    def spare(self) -> tuple[Share, tuple[Setting, ...]] | None:
-        """Return a whole session to lie ready for whoever is done first; None while a worker has its own to go on with.
+    def spare(self) -> tuple[WorkShare, tuple[NamedRules, ...]] | None:
+        """Return a whole session to lie ready for whoever is done first; None while a worker has
+        its own to go on with.
 
         Neither where sessions are large, or few are left: then they are better parted.
         """
@@ -119,12 +124,19 @@ class Plan:
         """Seconds of work that nobody has taken yet."""
         return (self.run or 0.0) * sum(s.calls * len(s.left) for s in self.shares)
 
-    def small(self, share: Share, n: int) -> bool:
+    def small(self, share: WorkShare, n: int) -> bool:
         """Say whether so many runs are done sooner than another worker has read their session."""
-        return self.run is not None and self.run * n * share.calls < BATCH_SECONDS + self.read * share.calls
+        return (
+            self.run is not None
+            and self.run * n * share.calls < BATCH_SECONDS + self.read * share.calls
+        )
 
-    def given(self, idle: list[Any], running: Sized) -> Iterator[tuple[Any, Share, tuple[Setting, ...]]]:
-        """Yield what is to be started now; workers who get something, or for whom nothing is left, are idle no more."""
+    def given(
+        self, idle: list[Any], running: Sized
+    ) -> Iterator[tuple[Any, WorkShare, tuple[NamedRules, ...]]]:
+        """Yield what is to be started now; workers who get something, or for whom nothing is left,
+        are idle no more.
+        """
         while len(running) < 2 * self.workers and (spare := self.spare()) is not None:
             yield object(), *spare
         while idle and len(running) < self.workers:
@@ -139,8 +151,10 @@ class Plan:
             share.owner = None
         return [object() for _ in left[:1]]
 
-    def size(self, share: Share) -> int:
-        """Return how many runs make a batch: a part of what is left for each worker, within bounds of time."""
+    def size(self, share: WorkShare) -> int:
+        """Return how many runs make a batch: a part of what is left for each worker, within bounds
+        of time.
+        """
         if self.run is None:
             return min(FIRST, ceil(len(share.left) / self.workers))
         seconds = min(max(self.seconds / (2 * self.workers), BATCH_SECONDS), LONGEST_SECONDS)
@@ -150,11 +164,13 @@ class Plan:
 
 
 def spread(
-    tasks: Sequence[tuple[int, Session, Sequence[Setting]]], executor: Executor, options: Options
+    tasks: Sequence[tuple[int, Session, Sequence[NamedRules]]], executor: Executor, options: Options
 ) -> Iterator[tuple[int, Rows]]:
-    """Yield the rows of batches as workers finish them; what cannot travel, or was lost, is done here."""
-    plan = Plan([Share(*task) for task in tasks], workers_of(executor))
-    running: dict[Future[Any], tuple[Any, Share, tuple[Setting, ...]]] = {}
+    """Yield the rows of batches as workers finish them; what cannot travel, or was lost, is done
+    here.
+    """
+    plan = Plan([WorkShare(*task) for task in tasks], workers_of(executor))
+    running: dict[Future[Any], tuple[Any, WorkShare, tuple[NamedRules, ...]]] = {}
     idle: list[Any] = [object() for _ in range(plan.workers)]
     try:
         while idle or running:
@@ -189,7 +205,7 @@ def spread(
 _known = threading.local()
 
 
-def work(name: str, session: bytes, settings: Sequence[Setting], options: Options) -> Done:
+def work(name: str, session: bytes, settings: Sequence[NamedRules], options: Options) -> Done:
     """Run settings on a session, in a worker, which keeps the last session that it was sent."""
     start = perf_counter()
     knew = getattr(_known, "name", None) == name
@@ -199,15 +215,24 @@ def work(name: str, session: bytes, settings: Sequence[Setting], options: Option
     made = [next(rows)]
     first = perf_counter()
     made += rows
-    return Done(made, (os.getpid(), threading.get_ident()), first - start, perf_counter() - first, knew)
+    return Done(
+        made, (os.getpid(), threading.get_ident()), first - start, perf_counter() - first, knew
+    )
 
 
-def _here(share: Share, settings: Sequence[Setting], options: Options, error: BaseException) -> Rows:
-    """Do a batch in this process: runs never raise, so it is the way to the worker, or the worker, that failed."""
+def _here(
+    share: WorkShare, settings: Sequence[NamedRules], options: Options, error: BaseException
+) -> Rows:
+    """Do a batch in this process: runs never raise, so it is the way to the worker, or the worker,
+    that failed.
+    """
     if not isinstance(error, Exception):
         raise error
     why = f"{type(error).__name__}: {error}"[:200]
-    warnings.warn(f"{len(settings)} runs were done in this process, as a worker could not ({why}).", stacklevel=2)
+    warnings.warn(
+        f"{len(settings)} runs were done in this process, as a worker could not ({why}).",
+        stacklevel=2,
+    )
     return batch(share.session, settings, options)
 
 
@@ -217,5 +242,7 @@ def workers_of(executor: Executor) -> int:
     if isinstance(known, int) and known > 0:
         return known
     client = getattr(executor, "_client", None)
-    threads = sum(client.nthreads().values()) if client is not None and hasattr(client, "nthreads") else 0
+    threads = (
+        sum(client.nthreads().values()) if client is not None and hasattr(client, "nthreads") else 0
+    )
     return threads or 4

@@ -1,4 +1,6 @@
-"""A comparison at a glance: one row for all settings that come to the same, and one word for each."""
+"""A comparison at a glance: one row for all settings that come to the same, and one word
+for each.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ HEADS = (
     Heading("cost", "dollars of prompts, replies and summaries", group="dollars"),
     Heading("change", "the cost against what was recorded", group="dollars"),
     Heading("peak", "the largest prompt, in tokens", group="largest prompt", spare=True),
-    Heading("window", "the largest prompt as a share of the model's window", group="largest prompt"),
+    Heading(
+        "window", "the largest prompt as a share of the model's window", group="largest prompt"
+    ),
     Heading("cuts", "compactions", group="compactions"),
     Heading(
         "lost",
@@ -30,17 +34,24 @@ HEADS = (
     Heading("verdict", "in a word; all that holds when pointed at", number=False, firm=True),
 )
 LEGEND = (
-    "Change: the cost against the record. Window: the largest prompt as a share of it; in grey what "
-    "does not fit. Cuts: compactions. Lost: of the items needed again, the share out of sight by "
-    "then. Front: nothing that fits is both cheaper and loses less. Thrashes: compactions follow "
-    "each other before they have paid. Not told apart: from the record, as real runs differ by "
-    "more. In a notebook a click on a head sorts; .detail has every figure."
+    "Change: the cost against the record. Window: the largest prompt as a share of it; in grey what"
+    " does not fit. Cuts: compactions. Lost: of the items needed again, the share out of sight by"
+    " then. Front: nothing that fits is both cheaper and loses less. Thrashes: compactions follow"
+    " each other before they have paid. Not told apart: from the record, as real runs differ by"
+    " more. In a notebook a click on a head sorts; .detail has every figure."
 )
-_SAME = ("prompt_tokens", "peak_tokens", "cost_usd", "cuts_n", "hidden_messages_n", "needed_later_loss")
+_SAME = (
+    "prompt_tokens",
+    "peak_tokens",
+    "cost_usd",
+    "cuts_n",
+    "hidden_messages_n",
+    "needed_later_loss",
+)
 """Two settings that agree in these come to the same."""
 
 
-class Verdict(NamedTuple):
+class SettingVerdict(NamedTuple):
     """What is to be said of a setting in a word, and all that holds of it."""
 
     word: str
@@ -48,25 +59,31 @@ class Verdict(NamedTuple):
     all: tuple[str, ...] = ()
 
 
-def verdicts(frame: pd.DataFrame) -> list[Verdict]:
+def verdicts(frame: pd.DataFrame) -> list[SettingVerdict]:
     """Return the verdict on each row of scores of one session."""
     best, rows = on_front(frame), frame.to_dict("records")
-    cheapest = min((i for i, on in enumerate(best) if on), key=lambda i: rows[i]["cost_usd"], default=-1)
+    cheapest = min(
+        (i for i, on in enumerate(best) if on), key=lambda i: rows[i]["cost_usd"], default=-1
+    )
     told = enumerate(zip(rows, best, strict=True))
     return [_verdict(row, front=on, cheapest=i == cheapest) for i, (row, on) in told]
 
 
 def on_front(frame: pd.DataFrame) -> list[bool]:
-    """Return for each row whether no other one that fits the window is cheaper and loses no more."""
+    """Return for each row whether no other one that fits the window is cheaper and loses
+    no more.
+    """
     fits = frame["over_call"].isna() & frame["error"].isna()
     columns = (frame[c].astype("Float64").where(fits) for c in ("cost_usd", "needed_later_loss"))
-    best: list[bool] = front(*([None if pd.isna(v) else float(v) for v in c] for c in columns)).tolist()
+    best: list[bool] = front(
+        *([None if pd.isna(v) else float(v) for v in c] for c in columns)
+    ).tolist()
     return best
 
 
-def _verdict(row: dict[Any, Any], *, front: bool, cheapest: bool) -> Verdict:
+def _verdict(row: dict[Any, Any], *, front: bool, cheapest: bool) -> SettingVerdict:
     if known(row["error"]):
-        return Verdict("failed", "bad", (line(str(row["error"]), 300),))
+        return SettingVerdict("failed", "bad", (line(str(row["error"]), 300),))
     told: list[tuple[str, str]] = []
     if known(row["over_call"]):
         told.append((f"over the window from call {number(row['over_call'])}", "grey"))
@@ -80,13 +97,15 @@ def _verdict(row: dict[Any, Any], *, front: bool, cheapest: bool) -> Verdict:
         apart = line(str(row["told_apart"]), 40)
         told.append((apart if apart.startswith("not") else f"{apart} than the record", ""))
     if not told:
-        return Verdict("")
+        return SettingVerdict("")
     whole = [word for word, _ in told]
-    return Verdict(*told[0], tuple(whole))
+    return SettingVerdict(*told[0], tuple(whole))
 
 
 def folded(frame: pd.DataFrame) -> list[list[int]]:
-    """Return the places of rows that come to the same, each group at its first; the record alone."""
+    """Return the places of rows that come to the same, each group at its first; the
+    record alone.
+    """
     groups: dict[Any, list[int]] = {}
     for i, row in enumerate(frame.to_dict("records")):
         figures = tuple(None if pd.isna(row[c]) else float(row[c]) for c in _SAME)
@@ -97,7 +116,11 @@ def folded(frame: pd.DataFrame) -> list[list[int]]:
 
 def glance(frame: pd.DataFrame) -> Tabular:
     """Return a comparison as a table that reads at a glance."""
-    names, rows, said = [line(str(n), 80) for n in frame.index], frame.to_dict("records"), verdicts(frame)
+    names, rows, said = (
+        [line(str(n), 80) for n in frame.index],
+        frame.to_dict("records"),
+        verdicts(frame),
+    )
     record = next((r["cost_usd"] for r in rows if r["rules"] == RECORDED), None)
     made = []
     for group in folded(frame):
@@ -107,12 +130,14 @@ def glance(frame: pd.DataFrame) -> Tabular:
     return Tabular(HEADS, tuple(made), legend=LEGEND)
 
 
-def _together(found: Iterable[Verdict]) -> Verdict:
+def _together(found: Iterable[SettingVerdict]) -> SettingVerdict:
     """Return one verdict for rows that come to the same: that of the one that has most to say."""
     return max(found, key=lambda v: (v.word == "cheapest on the front", len(v.all)))
 
 
-def _row(names: list[str], row: dict[Any, Any], said: Verdict, record: Any) -> tuple[Box, ...]:
+def _row(
+    names: list[str], row: dict[Any, Any], said: SettingVerdict, record: Any
+) -> tuple[Box, ...]:
     tone = "grey" if said.tone == "grey" or known(row["error"]) else ""
     cost, peak, window = (row[c] for c in ("cost_usd", "peak_tokens", "window_tokens"))
     shortest = min(names, key=lambda n: (n != "none", len(n)))
@@ -126,11 +151,16 @@ def _row(names: list[str], row: dict[Any, Any], said: Verdict, record: Any) -> t
         _box(change(against) if known(against) else "", against, tone),
         _box(tokens(peak) if known(peak) else "", peak, tone),
         _share(peak, window, tone),
-        _box(number(row["cuts_n"]) if known(row["cuts_n"]) else "", row["cuts_n"], tone, _unpaid(row)),
-        _box(percent(row["needed_later_loss"]) if known(row["needed_later_loss"]) else "",
-             row["needed_later_loss"], tone),
+        _box(
+            number(row["cuts_n"]) if known(row["cuts_n"]) else "", row["cuts_n"], tone, _unpaid(row)
+        ),
+        _box(
+            percent(row["needed_later_loss"]) if known(row["needed_later_loss"]) else "",
+            row["needed_later_loss"],
+            tone,
+        ),
         Box(said.word, None, "; ".join(said.all), said.tone),
-    )  # fmt: skip
+    )
 
 
 def _share(peak: Any, window: Any, tone: str) -> Box:
@@ -141,10 +171,19 @@ def _share(peak: Any, window: Any, tone: str) -> Box:
 
 def _interval(row: dict[Any, Any]) -> str:
     out = []
-    if known(row["cost_low_usd"]) and known(row["cost_high_usd"]) and row["cost_low_usd"] < row["cost_high_usd"]:
-        out.append(f"{dollars(row['cost_low_usd'])} to {dollars(row['cost_high_usd'])} by what the cache model misses")
+    if (
+        known(row["cost_low_usd"])
+        and known(row["cost_high_usd"])
+        and row["cost_low_usd"] < row["cost_high_usd"]
+    ):
+        out.append(
+            f"{dollars(row['cost_low_usd'])} to {dollars(row['cost_high_usd'])} by what the cache"
+            " model misses"
+        )
     if known(row["real_low_usd"]):
-        out.append(f"of real runs {dollars(row['real_low_usd'])} to {dollars(row['real_high_usd'])}")
+        out.append(
+            f"of real runs {dollars(row['real_low_usd'])} to {dollars(row['real_high_usd'])}"
+        )
     return "; ".join(out)
 
 

@@ -1,4 +1,6 @@
-"""Teams: several agents on one task, each in a session of its own, with hand-offs, contracts and views."""
+"""Teams: several agents on one task, each in a session of its own, with hand-offs, contracts and
+views.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The fields of a section of a config, asked for by kind; names in any case, as fuseraft takes them."""
+"""The fields of a section of a config, asked for by kind; names in any case, as fuseraft takes
+them.
+"""
 
 from __future__ import annotations
 

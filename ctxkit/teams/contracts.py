@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import StoreError
-from ctxkit.policies.contents import target
 from ctxkit.teams.handoffs import brief, read_json, read_text
+from ctxkit.teams.patterns import is_in
+from ctxkit.texts.contents import target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -146,9 +147,8 @@ class Proof:
 
     def _asserts(self) -> bool:
         files = {p for c in self.changes for p in c.written if "test" in p.casefold()}
-        patterns = [re.compile(p) for p in self.plan.assertions]
-        texts = [self.read(path)[:200_000] for path in files if not path.endswith(".json")]
-        return any(p.search(text) for text in texts for p in patterns)
+        texts = (self.read(path)[:200_000] for path in sorted(files) if not path.endswith(".json"))
+        return any(is_in(self.plan.assertions, text) for text in texts)
 
 
 def changes_of(turns: Iterable[tuple[int, str, Session, int]]) -> list[Deed]:
@@ -166,5 +166,7 @@ def _plain(path: str) -> str:
 
 
 def _matches(words: Iterable[str], command: str) -> bool:
-    """Say whether a command holds one of some texts (fuseraft's patterns are texts between bars)."""
+    """Say whether a command holds one of some texts (fuseraft's patterns are texts
+    between bars).
+    """
     return any(w.strip().casefold() in command.casefold() for w in words)

@@ -1,8 +1,9 @@
-"""What is said to an agent of a team in the user's place: corrections begin as fuseraft's, so views pin them."""
+"""What is said to an agent of a team in the user's place: corrections begin as fuseraft's, so views
+pin them.
+"""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,7 +12,9 @@ if TYPE_CHECKING:
     from ctxkit.teams.rosters import Member, TeamState, Transition
 
 REMINDER_TASK, REMINDER_CHARS, REMINDED = 50, 2_000, 200
-"""A task longer than this is said again behind a context longer than that, in so many characters."""
+"""A task longer than this is said again behind a context longer than that, in so many
+characters.
+"""
 
 
 def prompt(member: Member, state: TeamState | None, task: str, chars: int) -> str:
@@ -70,8 +73,8 @@ def escalated(way: Transition, objections: str) -> str:
     """Return what an agent is told that sends the work back too often."""
     said = f"\nWhat was objected:\n{objections[:4_000]}" if objections else ""
     return (
-        f"STAGNATION (the work went back to {way.to} {way.max_revisits} times, as often as it may): "
-        f"{way.signal} is not taken again. Settle what is open, or take another way.{said}"
+        f"STAGNATION (the work went back to {way.to} {way.max_revisits} times, as often as it may):"
+        f" {way.signal} is not taken again. Settle what is open, or take another way.{said}"
     )
 
 
@@ -83,8 +86,3 @@ def framed(agent: str, tool: str, arguments: str, result: str) -> str:
 def heard(agent: str, words: str) -> str:
     """Return another agent's words as others hear them."""
     return f"[{agent}]\n{words}"
-
-
-def found_in(pattern: str, text: str) -> bool:
-    """Say whether a regular expression is found in the end of a reply, at most 20,000 characters."""
-    return re.search(pattern, text[-20_000:]) is not None

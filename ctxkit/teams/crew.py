@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.agent.live import LiveSession
-from ctxkit.errors import BadArguments
+from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.markup import plain
-from ctxkit.models.catalogue import model as named
+from ctxkit.models.model_names import model as named
 from ctxkit.prices import price
 from ctxkit.teams.handing import team_tools
+from ctxkit.teams.roles import PLUGINS
 from ctxkit.tokens import default
 
 if TYPE_CHECKING:
@@ -31,9 +33,11 @@ class Crew:
 
     Args:
         plan: the team.
-        models: models, or their names, by an agent's name or by the name that the config has for one.
+        models: models, or their names, by an agent's name or by the name that the config has for
+            one.
         model: of all others; empty: as the config names them.
-        tools: what any agent may have at most, as `LiveSession` names them; own tools are everybody's.
+        tools: what any agent may have at most, as `LiveSession` names them; own tools are
+            everybody's.
         root: the folder in which all of them work.
         allow: protected names that their tools may write all the same.
         clock: seconds since 1970.
@@ -44,19 +48,30 @@ class Crew:
     """
 
     def __init__(
-        self, plan: Roster, *, models: Mapping[str, Model | str], model: Model | str, tools: Sequence[str | Tool],
-        root: Root, allow: Sequence[str], clock: Callable[[], float], limits: Limits, approve: Approve | None,
-        hear: Listener, seed: str,
-    ) -> None:  # fmt: skip
+        self,
+        plan: Roster,
+        *,
+        models: Mapping[str, Model | str],
+        model: Model | str,
+        tools: Sequence[str | Tool],
+        root: Root,
+        allow: Sequence[str],
+        clock: Callable[[], float],
+        limits: Limits,
+        approve: Approve | None,
+        hear: Listener,
+        seed: str,
+    ) -> None:
+        known = list(dict.fromkeys(PLUGINS.values()))
+        for name in (t for t in tools if isinstance(t, str) and t not in known):
+            raise BadArguments(
+                f"Agents of a team can have no tool {plain(name, 60)!r}; name some of "
+                f"{', '.join(known)}, or give tools of your own.{did_you_mean(name, known)}"
+            )
         self.root, self._plan, self._tools, self._allow = root, plan, tuple(tools), tuple(allow)
         self._given = {k.casefold(): m for k, m in models.items()}
-        self._clock, self._limits, self._approve, self._hear, self._seed = (
-            clock,
-            limits,
-            approve,
-            hear,
-            seed,
-        )
+        self._clock, self._limits, self._approve = clock, limits, approve
+        self._hear, self._seed = hear, seed
         self._models = {
             m.name: self._model(m, model) for m in plan.members
         }  # what does not exist is said first
@@ -71,18 +86,27 @@ class Crew:
         """Open the session of an agent; what was begun goes on."""
         words = {"model": self._models[member.name].name, "team": team}
         live = LiveSession(
-            session_name(team, member, self._plan), model=self._models[member.name], rules=member.rules,
-            clock=self._clock, tools=self._offered(member), root=self.root.folder, allow=self._allow,
-            workspace=workspace, hear=self._hear, limits=self._bounds(member), approve=self._approve,
-            words=words, seed=self._seed, agent=member.name, parent=team_id,
-        )  # fmt: skip
+            session_name(team, member, self._plan),
+            model=self._models[member.name],
+            rules=member.rules,
+            clock=self._clock,
+            tools=self._offered(member),
+            root=self.root.folder,
+            allow=self._allow,
+            workspace=workspace,
+            hear=self._hear,
+            limits=self._bounds(member),
+            approve=self._approve,
+            words=words,
+            seed=self._seed,
+            agent=member.name,
+            parent=team_id,
+        )
         if member.instructions and not live.session.log:
             live.agent.instruct(member.instructions)
         return live
 
     def _bounds(self, member: Member) -> Limits:
-        from dataclasses import replace
-
         return replace(self._limits, calls=member.max_calls) if member.max_calls else self._limits
 
     def _offered(self, member: Member) -> list[str | Tool]:
@@ -103,8 +127,8 @@ class Crew:
             )
         if "/" not in asked and price(asked) is None:
             raise BadArguments(
-                f"{plain(member.name, 40)} asks for model {plain(asked, 60)!r}, which is not known: say which is "
-                f"meant, models={{{plain(asked, 60)!r}: 'PROVIDER/MODEL'}}."
+                f"{plain(member.name, 40)} asks for model {plain(asked, 60)!r}, which is not known:"
+                f" say which is meant, models={{{plain(asked, 60)!r}: 'PROVIDER/MODEL'}}."
             )
         return named(asked, counter=default(), clock=self._clock)
 

@@ -14,7 +14,8 @@ _MOST = 1_000_000
 
 
 def check_doubles(path: str | Path) -> None:
-    """Refuse a YAML or JSON file in which a section has a key twice; what is wrong otherwise is said elsewhere.
+    """Refuse a YAML or JSON file in which a section has a key twice; what is wrong otherwise is
+    said elsewhere.
 
     Raises:
         BadArguments: a key, a state's name for instance, stands twice in one section.
@@ -34,7 +35,9 @@ def check_doubles(path: str | Path) -> None:
 
 
 def _follow(event: Any, places: list[dict[str, Any]], yaml: Any) -> None:
-    """Take one event: a stack holds for each open section whether it is a mapping, its keys, and what comes next."""
+    """Take one event: a stack holds for each open section whether it is a mapping, its keys, and
+    what comes next.
+    """
     if isinstance(event, yaml.CollectionEndEvent):
         places.pop()
         return
@@ -44,8 +47,8 @@ def _follow(event: Any, places: list[dict[str, Any]], yaml: Any) -> None:
         if here["key"] and isinstance(event, yaml.ScalarEvent) and event.value != "<<":
             if event.value.casefold() in here["seen"]:
                 raise BadArguments(
-                    f"Line {event.start_mark.line + 1} names {plain(event.value, 60)!r} a second time in one "
-                    "section: give each a name of its own."
+                    f"Line {event.start_mark.line + 1} names {plain(event.value, 60)!r} a second"
+                    " time in one section: give each a name of its own."
                 )
             here["seen"].add(event.value.casefold())
         here["key"] = not here["key"]

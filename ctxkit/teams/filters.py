@@ -1,4 +1,5 @@
-"""What an agent is shown of what the others said: fuseraft's ContextWindow, Isolation and Context spec.
+"""What an agent is shown of what the others said: fuseraft's ContextWindow, Isolation and Context
+spec.
 
 Others are heard as messages in the user's place (`heard`: their words, `frame`: a tool call with
 its result), so nobody's calls and signed thinking are taken for another's. A view prunes what goes
@@ -14,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.history.columns import ASSISTANT, SUMMARY, SYSTEM, USER
-from ctxkit.policies import contents
 from ctxkit.policies.chain import Chain, in_a_row
 from ctxkit.policies.keep import Tail, TextOnly, TurnAge, WithoutAgents, is_correction
 from ctxkit.policies.scheduled import Scheduled
 from ctxkit.policies.shorten import TRUNCATED, Replies, Results
+from ctxkit.texts import contents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +43,8 @@ _CUT = "\n[...truncated — own_history turn exceeded {n} char limit]"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AtTurnStart(Scheduled):
-    """Show, from each turn's beginning, a part of all that came before it: fuseraft's ContextWindow.
+    """Show, from each turn's beginning, a part of all that came before it: fuseraft's
+    ContextWindow.
 
     What comes within the turn stays: an agent that is shown text only still sees what its own tools
     give it. The order is fuseraft's: text, agents, age, tail, lengths.
@@ -161,7 +163,9 @@ class _Parts:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class OwnTurns(Scheduled):
-    """At each turn show the task, some of one's own earlier words, and what is new: a declared context."""
+    """At each turn show the task, some of one's own earlier words, and what is new: a declared
+    context.
+    """
 
     turns: int = 0
     """How many of one's own earlier replies with words."""

@@ -1,4 +1,6 @@
-"""What is put together from files for an agent: the block of a hand-off, and that of a declared context."""
+"""What is put together from files for an agent: the block of a hand-off, and that of a declared
+context.
+"""
 
 from __future__ import annotations
 
@@ -141,7 +143,9 @@ def read_json(root: Root, path: str) -> dict[str, Any] | None:
 
 
 def read_text(root: Root, path: str) -> str:
-    """Return a text of the team's folder, at most a million bytes; empty where it cannot be read."""
+    """Return a text of the team's folder, at most a million bytes; empty where it cannot
+    be read.
+    """
     try:
         return root.read(path, _READ).decode("utf-8", "replace")
     except StoreError:

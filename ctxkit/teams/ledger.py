@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ctxkit.messages import Message, Text
-from ctxkit.policies.contents import texts
 from ctxkit.redaction import redact
 from ctxkit.teams.corrections import framed
 from ctxkit.teams.corrections import heard as said_by
 from ctxkit.teams.filters import CORRECTION, FRAME, HANDOFF, HEARD, TASK
 from ctxkit.teams.machine import Standing
+from ctxkit.texts.contents import texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -64,6 +64,11 @@ class TeamLedger:
         start = max((i for i, m in enumerate(said) if m.kind == TASK), default=0) if of_task else 0
         found = [m for m in said[start:] if m.kind == MOVE]
         return [{"turn": m.turn, "agent": m.agent, **m.details["told"]} for m in found]
+
+    def worked(self) -> list[str]:
+        """Return the agents that took a turn since the last task was given, each once."""
+        agents = (m["agent"] for m in self.moves(of_task=True) if m["agent"])
+        return list(dict.fromkeys(agents))
 
     def ask(self, task: str, standing: Standing) -> None:
         """Write the task, and where the team stands with it."""
@@ -161,8 +166,15 @@ class TeamLedger:
 
     def _move(self, standing: Standing, agent: str | None, told: dict[str, Any]) -> Message:
         kept = {"standing": msgspec.to_builtins(standing), "told": told}
-        return Message(role="system", kind=MOVE, visible=False, agent=agent, turn=max(standing.turns - 1, 0),
-                       time=self._clock(), details=kept)  # fmt: skip
+        return Message(
+            role="system",
+            kind=MOVE,
+            visible=False,
+            agent=agent,
+            turn=max(standing.turns - 1, 0),
+            time=self._clock(),
+            details=kept,
+        )
 
     def _write(self, *messages: Message) -> None:
         first = len(self.session.log)

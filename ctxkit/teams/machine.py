@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from ctxkit.teams.corrections import ambiguous, blocked, escalated, found_in, nudge
+from ctxkit.errors import BadArguments
+from ctxkit.teams.corrections import ambiguous, blocked, escalated, nudge
+from ctxkit.teams.patterns import is_in
 from ctxkit.teams.signals import said
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from ctxkit.teams.contracts import Proof
     from ctxkit.teams.rosters import Roster, TeamState, Transition
@@ -23,6 +25,8 @@ FAILED = 4
 """Times in a row that a contract may fail before the team stops."""
 RECOVER = 2
 """Times in a row that a contract fails before the agent for recovery gets a turn (fuseraft's)."""
+_END = 20_000
+"""Characters at the end of a reply in which the words are looked for that end a round robin."""
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +55,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-class Spoken(NamedTuple):
+class TeamReply(NamedTuple):
     """What an agent said in a turn."""
 
     agent: str
@@ -78,6 +82,29 @@ def begun(plan: Roster) -> Standing:
     return Standing(state=plan.initial, seen=(plan.initial,) if plan.initial else ())
 
 
+def check(plan: Roster, standing: Standing, worked: Collection[str], name: str) -> None:
+    """Let a plan pass by which a team can go on from where it stands.
+
+    Args:
+        plan: the team, as it is opened now.
+        standing: where it stands.
+        worked: agents that took a turn of its task.
+        name: of the team.
+
+    Raises:
+        BadArguments: its task was begun with another plan.
+    """
+    names, states = {m.name for m in plan.members}, {*plan.states} or {""}
+    known = names.issuperset({*worked, standing.helper} - {""})
+    if standing.ended or (standing.state in states and known):
+        return
+    at = f"state {standing.state!r}" if standing.state else "a round"
+    raise BadArguments(
+        f"Team {name!r} stands in {at} of {', '.join(worked) or 'other agents'}, which this "
+        "config does not have: open it with the one that it was begun with, or begin another team."
+    )
+
+
 def speaker(plan: Roster, standing: Standing) -> str:
     """Return the name of the agent whose turn is next."""
     if plan.order == "statemachine":
@@ -85,7 +112,7 @@ def speaker(plan: Roster, standing: Standing) -> str:
     return plan.members[(standing.turns - standing.since) % len(plan.members)].name
 
 
-def decided(plan: Roster, standing: Standing, turn: Spoken, proof: Proof) -> Decided:
+def decided(plan: Roster, standing: Standing, turn: TeamReply, proof: Proof) -> Decided:
     """Return what follows from a turn.
 
     Args:
@@ -113,7 +140,7 @@ def decided(plan: Roster, standing: Standing, turn: Spoken, proof: Proof) -> Dec
     return found
 
 
-def _by_signal(plan: Roster, now: Standing, turn: Spoken, proof: Proof) -> Decided:
+def _by_signal(plan: Roster, now: Standing, turn: TeamReply, proof: Proof) -> Decided:
     state = plan.states[now.state]
     mine = [t for t in state.transitions if not t.source_agents or turn.agent in t.source_agents]
     signals = [t.signal for t in mine if t.signal]
@@ -135,7 +162,10 @@ def _unclear(
 ) -> Decided:
     again = replace(now, silent=now.silent + 1)
     if again.silent >= SILENT:
-        why = f"{agent} gave no clear signal in {SILENT} turns; it may give {' or '.join(signals) or 'none'}"
+        why = (
+            f"{agent} gave no clear signal in {SILENT} turns; it may give"
+            f" {' or '.join(signals) or 'none'}"
+        )
         again = _stopped(again, why)
     return Decided(again, kind, correction, None, {"signals": list(signals)})
 
@@ -177,9 +207,10 @@ def _onward(
     )
 
 
-def _in_turn(plan: Roster, now: Standing, turn: Spoken) -> Decided:
+def _in_turn(plan: Roster, now: Standing, turn: TeamReply) -> Decided:
     for stop in plan.stops:
-        if (not stop.agents or turn.agent in stop.agents) and found_in(stop.pattern, turn.reply):
+        spoke = not stop.agents or turn.agent in stop.agents
+        if spoke and is_in((stop.pattern,), turn.reply[-_END:]):
             return Decided(
                 replace(now, ended="done", why=f"{turn.agent} said {stop.pattern}"),
                 "termination_satisfied",

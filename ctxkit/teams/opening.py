@@ -1,4 +1,6 @@
-"""`ck.team`: a team from a config, fuseraft's orchestration file among them, or the scripted one."""
+"""`ck.team`: a team from a config, fuseraft's orchestration file among them, or the
+scripted one.
+"""
 
 from __future__ import annotations
 
@@ -83,11 +85,7 @@ def team(
         raise BadArguments("A team is made of a config, the path of one, or 'scripted'.")
     plan = plan_of(config)
     workspace = Workspace(folder)
-    where = (
-        Root(root or workspace.scratch(checked(name)), allow)
-        if root
-        else _scratch(workspace, name, allow)
-    )
+    where = Root(root, allow) if root else _scratch(workspace, name, allow)
     crew = Crew(
         plan, models=given, model=model, tools=tools, root=where, allow=allow, clock=clock,
         limits=limits or Limits(), approve=approve, hear=hear, seed=seed,

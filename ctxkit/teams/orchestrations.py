@@ -1,4 +1,6 @@
-"""A team's config, in the shape of fuseraft's orchestration file, to a plan: what cannot work is said at once."""
+"""A team's config, in the shape of fuseraft's orchestration file, to a plan: what cannot work is
+said at once.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.markup import plain
 from ctxkit.teams.config_fields import Fields, listed
 from ctxkit.teams.handoffs import sources
+from ctxkit.teams.patterns import pattern_of
 from ctxkit.teams.roles import member
 from ctxkit.teams.rosters import Contract, Order, Requirement, Roster, Stop, TeamState, Transition
 
@@ -55,11 +58,13 @@ def plan_of(config: Mapping[str, Any]) -> Roster:
         stops=tuple(_stops(ending, names)),
         brief=checks.text("BriefPath") or Roster.brief,
         report=checks.text("TestReportPath") or Roster.report,
-        assertions=tuple(checks.texts("TestAssertionPatterns")) or Roster.assertions,
+        assertions=tuple(
+            pattern_of(p, "Validation.TestAssertionPatterns")
+            for p in checks.texts("TestAssertionPatterns")
+        )
+        or Roster.assertions,
         notes=tuple(_unobeyed(body)),
     )
-    for pattern in made.assertions:
-        _regex(pattern, "Validation.TestAssertionPatterns")
     return _machine(made, body, selection) if order == "statemachine" else made
 
 
@@ -111,7 +116,8 @@ def _transition(
     at = f"a transition out of state {state}"
     if f.flag("Parallel"):
         raise BadArguments(
-            f"{at[0].upper()}{at[1:]} is Parallel: here agents take turns; lead through its Targets one by one."
+            f"{at[0].upper()}{at[1:]} is Parallel: here agents take turns; lead through its Targets"
+            " one by one."
         )
     wanted = [*f.texts("Contracts"), *([f.text("Contract")] if f.text("Contract") else [])]
     for name in wanted:
@@ -124,9 +130,11 @@ def _transition(
         source_agents=tuple(
             _one_of(a, agents, f"SourceAgents of {at}") for a in f.texts("SourceAgents")
         ),
-        recovery=_one_of(f.text("RecoveryAgent"), agents, f"RecoveryAgent of {at}")
-        if f.text("RecoveryAgent")
-        else "",
+        recovery=(
+            _one_of(f.text("RecoveryAgent"), agents, f"RecoveryAgent of {at}")
+            if f.text("RecoveryAgent")
+            else ""
+        ),
         handoff=sources(f.rows("HandoffContext"), f"HandoffContext of {at}", own=False),
         max_revisits=f.number("MaxRevisits"),
         review=f.text("ReviewArtifactPath"),
@@ -166,7 +174,8 @@ def _requirement(f: Fields, contract: str) -> Requirement:
         made.path.startswith(("/", "\\", "~")) or ".." in re.split(r"[/\\]", made.path)
     ):
         raise BadArguments(
-            f"Contract {plain(contract, 60)} can never hold: {plain(made.path, 80)} lies outside of the team's folder."
+            f"Contract {plain(contract, 60)} can never hold: {plain(made.path, 80)} lies outside of"
+            " the team's folder."
         )
     return made
 
@@ -176,11 +185,10 @@ def _stops(f: Fields, names: Sequence[str]) -> list[Stop]:
     out = []
     for row in rows:
         if row.text("Pattern"):
-            _regex(row.text("Pattern"), "Termination")
             who = tuple(
                 _one_of(a, names, "AgentNames of Termination") for a in row.texts("AgentNames")
             )
-            out.append(Stop(pattern=row.text("Pattern"), agents=who))
+            out.append(Stop(pattern=pattern_of(row.text("Pattern"), "Termination"), agents=who))
     return out
 
 
@@ -218,8 +226,8 @@ def _ends(states: Mapping[str, TeamState], initial: str) -> None:
                 todo.append(way.to)
     if not any(states[name].ends for name in seen):
         raise BadArguments(
-            f"The team could never end: its states ({listed(sorted(seen))}) only lead to each other. "
-            "Let a transition lead to one that is Terminal."
+            f"The team could never end: its states ({listed(sorted(seen))}) only lead to each"
+            " other. Let a transition lead to one that is Terminal."
         )
 
 
@@ -239,12 +247,3 @@ def _one_of(name: str, known: Sequence[str], what: str) -> str:
             f"{did_you_mean(name, known)}"
         )
     return found
-
-
-def _regex(pattern: str, where: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as e:
-        raise BadArguments(
-            f"{where}: {plain(pattern, 60)!r} is no regular expression ({e})."
-        ) from None

@@ -1,4 +1,6 @@
-"""One agent of a team, from its part of the config: its model, tools, instructions, view and rules."""
+"""One agent of a team, from its part of the config: its model, tools, instructions, view
+and rules.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ctxkit.errors import BadArguments
 from ctxkit.markup import plain
-from ctxkit.presets.catalogue import preset
 from ctxkit.presets.configs.fuseraft import read
+from ctxkit.presets.preset_names import preset
 from ctxkit.teams.filters import viewed
 from ctxkit.teams.handoffs import sources
 from ctxkit.teams.rosters import Member
@@ -20,11 +22,24 @@ if TYPE_CHECKING:
     from ctxkit.teams.rosters import Isolation
 
 ISOLATIONS = ("shared", "fresh", "fork")
-PLUGINS = {"filesystem": "files", "search": "files", "shell": "shell", "python": "python", "code": "python",
-           "documents": "document"}  # fmt: skip
+PLUGINS = {
+    "filesystem": "files",
+    "search": "files",
+    "shell": "shell",
+    "python": "python",
+    "code": "python",
+    "documents": "document",
+}
 """What of fuseraft's plugins the kit has a tool for."""
-_VIEW = ("text_only", "exclude_agents", "max_turn_age", "max_tail_messages", "max_tool_result_chars",
-         "tool_result_char_overrides", "max_replay_chars")  # fmt: skip
+_VIEW = (
+    "text_only",
+    "exclude_agents",
+    "max_turn_age",
+    "max_tail_messages",
+    "max_tool_result_chars",
+    "tool_result_char_overrides",
+    "max_replay_chars",
+)
 
 
 def member(f: Fields, config: Mapping[str, Any]) -> Member:
@@ -40,7 +55,8 @@ def member(f: Fields, config: Mapping[str, Any]) -> Member:
     isolation = (f.text("Isolation") or "shared").casefold()
     if isolation not in ISOLATIONS:
         raise BadArguments(
-            f"Isolation of {plain(name, 40)} is Shared, Fresh or Fork, not {plain(isolation, 40)!r}."
+            f"Isolation of {plain(name, 40)} is Shared, Fresh or Fork, not"
+            f" {plain(isolation, 40)!r}."
         )
     plugins = [p.casefold() for p in f.texts("Plugins")]
     known = dict.fromkeys(PLUGINS[p] for p in plugins if p in PLUGINS)

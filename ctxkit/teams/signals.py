@@ -1,4 +1,6 @@
-"""Signals in a reply: a keyword alone on a line or at the beginning of one, said by the agent itself."""
+"""Signals in a reply: a keyword alone on a line or at the beginning of one, said by the agent
+itself.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ def said(text: str, signals: Iterable[str]) -> tuple[str, ...]:
     """Return the signals that a reply gives, in the order in which they are asked for.
 
     A signal stands alone on its line, or begins it and is followed by a blank or a sign
-    (fuseraft's rule, with `*` and `_` left out; upper and lower case alike). Inside a fence of code,
-    on a line that is quoted (`>`), indented as code, or in quotes, it is somebody else's.
+    (fuseraft's rule, with `*` and `_` left out; upper and lower case alike). Inside a fence of
+    code, on a line that is quoted (`>`), indented as code, or in quotes, it is somebody else's.
     """
     lines = [line.translate(_MARKS).strip().casefold() for line in _own(text)]
     found = []
@@ -53,6 +55,8 @@ def _own(text: str) -> Iterable[str]:
 
 
 def _longest(found: list[str]) -> tuple[str, ...]:
-    """Leave out what is only the beginning of another signal that was given: `DONE` of `DONE WITH BUGS`."""
+    """Leave out what is only the beginning of another signal that was given: `DONE` of `DONE WITH
+    BUGS`.
+    """
     low = {s: s.casefold() for s in found}
     return tuple(s for s in found if not any(o != s and low[o].startswith(low[s]) for o in found))

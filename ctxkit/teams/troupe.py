@@ -1,4 +1,5 @@
-"""A team that needs no key: a Planner, a Developer, a Tester and a Reviewer who really write and test a program.
+"""A team that needs no key: a Planner, a Developer, a Tester and a Reviewer who really write and
+test a program.
 
 Their replies are scripted; their tools, the hand-offs and the contracts are real. The Developer
 hands on too early once, is told what is missing, finds a wrong numeral by the tests and mends it.
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from ctxkit.models.scripted import Turn
 
 SCRIPTED = "scripted"
-TASK = "Write roman.py with a function roman(n) that gives Roman numerals from 1 to 3999, and tests for it."
+TASK = (
+    "Write roman.py with a function roman(n) that gives Roman numerals from 1 to 3999, and tests"
+    " for it."
+)
 """What the scripted team is asked."""
 _PROGRAM = '''"""Roman numerals."""
 
@@ -58,7 +62,9 @@ _WRONG, _RIGHT = '(5, "V"), (1, "I")', '(5, "V"), (4, "IV"), (1, "I")'
 
 
 class Played(Scripted):
-    """A scripted agent of a team: its part goes by its turns that are over, so that a turn cut off begins anew."""
+    """A scripted agent of a team: its part goes by its turns that are over, so that a turn cut off
+    begins anew.
+    """
 
     _over = 0
 
@@ -77,7 +83,9 @@ def played(
     turns: Sequence[Sequence[Message | tuple[str, dict[str, Any]] | str]],
     clock: Callable[[], float],
 ) -> Played:
-    """Return a scripted agent: of each turn its tool calls (name, arguments) and its last words, in order."""
+    """Return a scripted agent: of each turn its tool calls (name, arguments) and its last words, in
+    order.
+    """
     made: list[Turn] = []
     for n, turn in enumerate(turns):
         made.append(tuple(_reply(each, f"{agent}_{n}_{i}".lower()) for i, each in enumerate(turn)))

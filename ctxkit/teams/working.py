@@ -1,4 +1,6 @@
-"""A team at work: agents take turns on one task, each in a session of its own, with one ledger between them."""
+"""A team at work: agents take turns on one task, each in a session of its own, with one ledger
+between them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,6 @@ from ctxkit.agent.outcome import Outcome  # noqa: TC001  a result
 from ctxkit.agent.threads import Background, run
 from ctxkit.errors import BadArguments, ModelError, StoreError
 from ctxkit.messages import Message, Text
-from ctxkit.policies.contents import texts
 from ctxkit.redaction import redact
 from ctxkit.session import Session
 from ctxkit.snapshots.write import SnapshotWriter
@@ -27,7 +28,8 @@ from ctxkit.teams.filters import ARTIFACTS
 from ctxkit.teams.handing import HANDOFF_TOOL
 from ctxkit.teams.handoffs import Shelf, artifacts, empty, handed
 from ctxkit.teams.ledger import FROM, TeamLedger
-from ctxkit.teams.machine import Decided, Spoken, begun, decided, speaker
+from ctxkit.teams.machine import Decided, TeamReply, begun, check, decided, speaker
+from ctxkit.texts.contents import texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,7 +59,7 @@ class Team:
 
     Raises:
         StoreError: another process runs it.
-        BadArguments: it was begun elsewhere, and nobody vouched for it.
+        BadArguments: it was begun elsewhere, and nobody vouched for it; or with another config.
     """
 
     def __init__(
@@ -74,14 +76,22 @@ class Team:
         self.workspace = workspace
         workspace.make()
         workspace.check(name)
-        fresh = Session(id=workspace.new_id(name, seed), format="live", title=name, agent="team", product="ctxkit",
-                        started=clock(), cwd=str(Path.cwd()),
-                        details={"team": [m.name for m in plan.members]})  # fmt: skip
+        fresh = Session(
+            id=workspace.new_id(name, seed),
+            format="live",
+            title=name,
+            agent="team",
+            product="ctxkit",
+            started=clock(),
+            cwd=str(Path.cwd()),
+            details={"team": [m.name for m in plan.members]},
+        )
         self._closing = ExitStack()
         with ExitStack() as undo:
             log = SessionLog(workspace.sessions, name, fresh, self._begun)
             undo.callback(log.close)
             self.ledger = TeamLedger(log, clock)
+            check(plan, self.standing, self.ledger.worked(), name)
             self.sessions: dict[str, LiveSession] = {}
             for member in plan.members:
                 live = crew.open(member, name, self.id, workspace)
@@ -93,9 +103,13 @@ class Team:
             )
             undo.callback(self._events.close)
             self._snapshots = SnapshotWriter(
-                workspace.snapshots(self.id), self.id, warn_at=plan.warn_at, cutover_at=plan.cutover_at,
-                opener=workspace.open, now=lambda: datetime.fromtimestamp(clock(), UTC),
-            )  # fmt: skip
+                workspace.snapshots(self.id),
+                self.id,
+                warn_at=plan.warn_at,
+                cutover_at=plan.cutover_at,
+                opener=workspace.open,
+                now=lambda: datetime.fromtimestamp(clock(), UTC),
+            )
             undo.callback(self._snapshots.close)
             self._closing = undo.pop_all()
         self._busy = False
@@ -255,7 +269,7 @@ class Team:
         own = [m for m in session.messages if (m.turn or 0) > begun_at and FROM not in m.details]
         changes = self._changes(member, begun_at)
         proof = Proof(root=self.root, plan=self.plan, changes=changes)
-        turn = Spoken(member.name, _last(own), _handed(own))
+        turn = TeamReply(member.name, _last(own), _handed(own))
         found = decided(self.plan, standing, turn, proof)
         last = session.turns[-1] if session.path else -1
         found = found._replace(
@@ -289,7 +303,9 @@ class Team:
     # -- inside ----------------------------------------------------------------------------------
 
     def _changes(self, member: Member | None = None, since: int = 0) -> list[Deed]:
-        """Return what was changed in all turns; `member`: with its turns from `since` on, not yet in the ledger."""
+        """Return what was changed in all turns; `member`: with its turns from `since` on, not yet
+        in the ledger.
+        """
         turns = [
             (int(m["turn"] or 0), m["agent"], self.sessions[m["agent"]].session, own)
             for m in self.ledger.moves(of_task=True)

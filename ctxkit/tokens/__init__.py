@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from ctxkit.faces import listed
-from ctxkit.tokens.catalogue import default, named, names
+from ctxkit.tokens.counter_names import default, named, names
 from ctxkit.tokens.counters import IMAGE_TOKENS, Counter, Room, message_tokens
 from ctxkit.tokens.encoders import Anthropic, Exact, anthropic, encoding_for, exact, ready
-from ctxkit.tokens.estimates import AI, FASED, FUSERAFT, FUSERAFT_DENSE, PI, PULSE_CODER, TYRUM, Estimate, estimate
+from ctxkit.tokens.estimates import (
+    AI,
+    FASED,
+    FUSERAFT,
+    FUSERAFT_DENSE,
+    PI,
+    PULSE_CODER,
+    TYRUM,
+    Estimate,
+    estimate,
+)
 from ctxkit.tokens.growing import Growing
 from ctxkit.tokens.vocabularies import cache_folder
 

@@ -12,12 +12,14 @@ from ctxkit.errors import BadArguments
 from ctxkit.messages import Image, Sized, Text, Thinking, ToolCall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from ctxkit.messages import Message, Part, Source
 
 IMAGE_TOKENS = 1200
-"""Weight of an image for counters of text: 4,800 characters at four a token, as Pi's `estimateTokens` has it."""
+"""Weight of an image for counters of text: 4,800 characters at four a token, as Pi's
+`estimateTokens` has it.
+"""
 
 _compact = msgspec.json.Encoder()
 _sorted = msgspec.json.Encoder(order="sorted")
@@ -42,7 +44,9 @@ class Counter(Protocol):
         """Tokens of one message as it is sent."""
 
     def total(self, messages: Iterable[Message]) -> int:
-        """Tokens of several messages; differs from the sum only where a system rounds once, at the end."""
+        """Tokens of several messages; differs from the sum only where a system rounds once, at the
+        end.
+        """
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -61,7 +65,8 @@ class Room(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.limit <= 0 or self.reserve < 0:
             raise BadArguments(
-                f"A room needs a limit above 0 and a reserve of 0 or more, not {self.limit} and {self.reserve}."
+                f"A room needs a limit above 0 and a reserve of 0 or more, not {self.limit} and"
+                f" {self.reserve}."
             )
 
     @property
@@ -71,30 +76,41 @@ class Room(msgspec.Struct, frozen=True):
 
 
 def arguments(call: ToolCall, *, ordered: bool = False) -> str:
-    """Return the arguments of a tool call as compact JSON (keys sorted if `ordered`), or the text that came instead."""
+    """Return the arguments of a tool call as compact JSON (keys sorted if `ordered`), or the text
+    that came instead.
+    """
     return call.raw if call.raw is not None else as_json(call.arguments, ordered=ordered)
 
 
 def as_json(value: object, *, ordered: bool = False) -> str:
-    """Return compact JSON with characters beyond ASCII left as they are; what is not JSON is written as its text."""
+    """Return compact JSON with characters beyond ASCII left as they are; what is not JSON is
+    written as its text.
+    """
     try:
         return (_sorted if ordered else _compact).encode(value).decode()
-    except (UnicodeEncodeError, TypeError, ValueError, OverflowError):  # lone surrogates, odd objects, huge integers
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=ordered, default=str)
+    except (
+        UnicodeEncodeError,
+        TypeError,
+        ValueError,
+        OverflowError,
+    ):  # lone surrogates, odd objects, huge integers
+        return json.dumps(
+            value, ensure_ascii=False, separators=(",", ":"), sort_keys=ordered, default=str
+        )
 
 
-def message_tokens(counter: Counter, message: Message) -> int:
+def message_tokens(counter: Callable[[str], int], message: Message) -> int:
     """Return the tokens of a message's parts, each counted by itself.
 
-    Text and thinking by their text; a tool call by its name and its compact JSON arguments; an image, sound or
-    document by `IMAGE_TOKENS`; content of which only the size is known by its tokens, else by a token for each four
-    characters. A blob of hidden thinking weighs a token for each four characters where no text stands in for it.
-    Role names and delimiters are not counted.
+    Text and thinking by their text; a tool call by its name and its compact JSON arguments; an
+    image, sound or document by `IMAGE_TOKENS`; content of which only the size is known by its
+    tokens, else by a token for each four characters. A blob of hidden thinking weighs a token for
+    each four characters where no text stands in for it. Role names and delimiters are not counted.
     """
     return sum([part_tokens(counter, part) for part in message.parts])
 
 
-def part_tokens(counter: Counter, part: Part) -> int:
+def part_tokens(counter: Callable[[str], int], part: Part) -> int:
     """Return the tokens of one part, by the rules of `message_tokens`."""
     if isinstance(part, Text):
         return counter(part.text)
@@ -108,5 +124,7 @@ def part_tokens(counter: Counter, part: Part) -> int:
 
 
 def sized_tokens(part: Sized) -> int:
-    """Return the recorded tokens of content that the log does not hold, else a token for each four characters."""
+    """Return the recorded tokens of content that the log does not hold, else a token for each four
+    characters.
+    """
     return part.tokens if part.tokens is not None else ceil((part.chars or 0) / 4)

@@ -1,4 +1,6 @@
-"""Exact counting by a real vocabulary: a text is tokenised once in its life, and no text stops the counter."""
+"""Exact counting by a real vocabulary: a text is tokenised once in its life, and no text stops the
+counter.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,21 @@ import re
 import sys
 import threading
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from ctxkit.errors import BadArguments, did_you_mean
-from ctxkit.tokens import runs
+from ctxkit.tokens import long_runs
 from ctxkit.tokens.counters import message_tokens
-from ctxkit.tokens.runs import without_surrogates
-from ctxkit.tokens.vocabularies import ENCODINGS, SAME_TEXT, anthropic_file, available, encoding, load_tokenizer
+from ctxkit.tokens.long_runs import without_surrogates
+from ctxkit.tokens.vocabularies import (
+    ENCODINGS,
+    SAME_TEXT,
+    anthropic_file,
+    available,
+    encoding,
+    load_tokenizer,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,15 +37,20 @@ _SHORT = 400
 _CUT = re.compile(r"(?s).*[A-Za-z0-9](?=[\x00-&(-/:-@\[-`{-\x7f])")
 """Up to the last place where the count of a text is the sum of the counts of its halves.
 
-No pattern of OpenAI's vocabularies lets a piece go on from an ASCII letter or digit to an ASCII character that is
-neither, except to an apostrophe (as in `don't`), nor does a piece that ends there depend on what follows.
+No pattern of OpenAI's vocabularies lets a piece go on from an ASCII letter or digit to an ASCII
+character that is neither, except to an apostrophe (as in `don't`), nor does a piece that ends there
+depend on what follows.
 """
+
+_LINE_END = re.compile(r"\n(?<=\S\n)(?=[^\s/])")
+"""A line's end at which the count of a text is the sum of the counts of both sides."""
 
 
 class Remembering(dict[str, int]):
     """A counter that tokenises a text once: a mapping from texts to counts that fills itself.
 
-    It is its own memo, so that a text seen before costs one look into a dict. Bounded by `MEMO_BYTES`.
+    It is its own memo, so that a text seen before costs one look into a dict. Bounded by
+    `MEMO_BYTES`.
     """
 
     source: Source = "derived"
@@ -52,6 +66,7 @@ class Remembering(dict[str, int]):
         def __call__(self, text: str, /) -> int:
             """Tokens of a text."""
             ...
+
     else:
         __call__ = dict.__getitem__
 
@@ -79,13 +94,17 @@ class Remembering(dict[str, int]):
         """Return the last place at which counts add up, or 0 where none is known."""
         return 0
 
-    def listed(self, text: str) -> int:
-        """Tokens of a text that is not remembered, but may be a list of which the items are."""
-        return self.fresh(text)
+    def by_lines(self, text: str) -> int:
+        """Tokens of a text put together of lines: those seen before are not counted anew."""
+        return self[text]
 
     def message(self, message: Message) -> int:
         """Tokens of a message, by the rules of `counters.message_tokens`."""
         return message_tokens(self, message)
+
+    def composed(self, message: Message) -> int:
+        """Tokens of a message that a rule made: the same number, its texts counted by lines."""
+        return message_tokens(self.by_lines, message)
 
     def total(self, messages: Iterable[Message]) -> int:
         """Sum over the messages."""
@@ -107,7 +126,9 @@ class Remembering(dict[str, int]):
 
 
 class Exact(Remembering):
-    """Counts as tiktoken does, for texts of any kind: special tokens are plain text, lone surrogates are replaced."""
+    """Counts as tiktoken does, for texts of any kind: special tokens are plain text, lone
+    surrogates are replaced.
+    """
 
     def __init__(self, name: str, *, allow_download: bool = False) -> None:
         super().__init__(name)
@@ -121,57 +142,65 @@ class Exact(Remembering):
             StoreError: the vocabulary is not on this machine.
         """
         encode = self._encode or self._ready()
-        if len(text) >= runs.LONG and runs.has_run(text):
+        if len(text) >= long_runs.LONG and long_runs.has_run(text):
             return self._by_pieces(text)
         try:
             return encode(text)
         except UnicodeEncodeError:
             return self.fresh(without_surrogates(text))
         except BaseException as error:
-            if type(error).__name__ != "PanicException":  # tiktoken's panics are no Exception and have no public class
+            if (
+                type(error).__name__ != "PanicException"
+            ):  # tiktoken's panics are no Exception and have no public class
                 raise
             return self._by_pieces(text)
 
     def _ready(self) -> Callable[[str], int]:
         enc = encoding(self.name, allow_download=self._allow_download)
         core = enc._core_bpe  # noqa: SLF001
-        ordinary, buffer, none = core.encode_ordinary, core.encode_to_tiktoken_buffer, frozenset[str]()
+        ordinary, buffer, none = (
+            core.encode_ordinary,
+            core.encode_to_tiktoken_buffer,
+            frozenset[str](),
+        )
 
         def encode(text: str) -> int:
             if len(text) < _SHORT:
                 return len(ordinary(text))
-            return memoryview(buffer(text, none)).nbytes // 4  # tokens as bytes: a tenth faster than a list
+            return (
+                memoryview(buffer(text, none)).nbytes // 4
+            )  # tokens as bytes: a tenth faster than a list
 
         self._encode = encode
         return encode
 
     def _by_pieces(self, text: str) -> int:
         """Count with the splitting done outside of tiktoken, whose splitter has a small stack."""
-        return runs.count_by_pieces(encoding(self.name), without_surrogates(text))
+        return long_runs.count_by_pieces(encoding(self.name), without_surrogates(text))
 
     def cut(self, text: str) -> int:
         """Return the last place at which counts add up, or 0."""
         found = _CUT.match(text)
         return found.end() if found else 0
 
-    def listed(self, text: str) -> int:
-        """Tokens of a text that is not remembered, but of a list each item ``- ...`` is.
+    def by_lines(self, text: str) -> int:
+        """Tokens of a text of which only the lines are remembered.
 
-        No piece of a pattern goes over a line's end to a hyphen, and one line's end behind anything
-        but white space is a piece by itself, or ends one, whatever follows.
+        No piece of a pattern goes over a line's end to anything but white space or a slash, and one
+        line's end behind anything but white space is a piece by itself, or ends one, whatever
+        follows.
         """
-        first, *more = text.split("\n- ")
-        items = [first, *[f"- {item}" for item in more]]
-        if not more or any(not item or item[-1].isspace() for item in items[:-1]):
-            return self.fresh(text)
-        return sum([self[f"{item}\n"] for item in items[:-1]]) + self[items[-1]]
+        ends = [end.end() for end in _LINE_END.finditer(text)]
+        return sum([self[text[a:b]] for a, b in pairwise([0, *ends, len(text)])])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return exact, (self.name,)
 
 
 class Anthropic(Remembering):
-    """Counts by the tokenizer that Anthropic published for Claude 2; later Claudes have another that is not public."""
+    """Counts by the tokenizer that Anthropic published for Claude 2; later Claudes have another
+    that is not public.
+    """
 
     source: Source = "estimated"
 
@@ -202,15 +231,16 @@ class Anthropic(Remembering):
 def exact(encoding: str = "o200k_base", *, allow_download: bool = False) -> Exact:
     """Return the exact counter of one of tiktoken's encodings, the same object each time.
 
-    The vocabulary is loaded at the first count, offline: from our cache folder, litellm's wheel, or a cache of
-    tiktoken's; a download happens only where `allow_download` says so.
+    The vocabulary is loaded at the first count, offline: from our cache folder, litellm's wheel, or
+    a cache of tiktoken's; a download happens only where `allow_download` says so.
 
     Raises:
         BadArguments: no such encoding is known here.
     """
     if encoding not in ENCODINGS:
         raise BadArguments(
-            f"No encoding {encoding!r} is known; there are {', '.join(ENCODINGS)}.{did_you_mean(encoding, ENCODINGS)}"
+            f"No encoding {encoding!r} is known; there are"
+            f" {', '.join(ENCODINGS)}.{did_you_mean(encoding, ENCODINGS)}"
         )
     counter = _exact(encoding)
     if allow_download:
@@ -225,12 +255,16 @@ def _exact(encoding: str) -> Exact:
 
 @cache
 def anthropic() -> Anthropic:
-    """Return the counter by Claude 2's tokenizer, as litellm's wheel carries it; for later Claudes an estimate."""
+    """Return the counter by Claude 2's tokenizer, as litellm's wheel carries it; for later Claudes
+    an estimate.
+    """
     return Anthropic()
 
 
 def encoding_for(model: str) -> str | None:
-    """Return the name of the encoding that OpenAI names for a model (a provider's prefix is passed over), or None."""
+    """Return the name of the encoding that OpenAI names for a model (a provider's prefix is passed
+    over), or None.
+    """
     from tiktoken.model import encoding_name_for_model
 
     try:

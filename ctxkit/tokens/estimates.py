@@ -1,4 +1,6 @@
-"""The estimates that agents use instead of a tokenizer: one formula, with a setting for each difference."""
+"""The estimates that agents use instead of a tokenizer: one formula, with a setting for each
+difference.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """What it is called in reports."""
     unit: Unit = "characters"
-    """`characters` (code points), `bytes` (of UTF-8) or `utf16` (what JavaScript and C# call the length)."""
+    """`characters` (code points), `bytes` (of UTF-8) or `utf16` (what JavaScript and C# call the
+    length).
+    """
     divisor: float = 4.0
     """Units a token."""
     rounding: Literal["ceil", "floor"] = "ceil"
@@ -44,11 +48,15 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     tool_name: bool = True
     """Whether the name of a tool counts beside the arguments of its call."""
     parts_as_json: Literal["none", "other", "message"] = "none"
-    """`other`: a part that is no plain text weighs what its JSON does; `message`: so does all but a single text."""
+    """`other`: a part that is no plain text weighs what its JSON does; `message`: so does all but a
+    single text.
+    """
     go_json: bool = False
     """Arguments as Go writes them: keys sorted, `<`, `>` and `&` as six bytes each."""
     unsent: bool = False
-    """Whether replies that failed count, though they are not sent again, with the calls that were not run."""
+    """Whether replies that failed count, though they are not sent again, with the calls that were
+    not run.
+    """
 
     def __post_init__(self) -> None:
         if not self.divisor > 0:
@@ -96,7 +104,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         """Units of a message's parts; with scope `part` already whole tokens."""
         if self.parts_as_json == "message" and not _single_text(message):
             weights: list[float] = [
-                self._json([_sdk(p, message) for p in message.parts]) + _known(message, self.divisor)
+                self._json([_sdk(p, message) for p in message.parts])
+                + _known(message, self.divisor)
             ]
         else:
             weights = [self._part(p, message) for p in message.parts]
@@ -104,13 +113,17 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
                 weights += [self._part(call, message) for call in _not_run(message)]
         if self.role:
             weights.append(len(_ROLES.get(message.role, message.role)))
-        return [self._rounded(w) * self.divisor for w in weights] if self.scope == "part" else weights
+        return (
+            [self._rounded(w) * self.divisor for w in weights] if self.scope == "part" else weights
+        )
 
     def _part(self, part: Part, message: Message) -> float:
         if isinstance(part, Sized):
             return part.tokens * self.divisor if part.tokens is not None else part.chars or 0
         if isinstance(part, Image):
-            weight = self.image if self.user_image == -1 or message.role != "user" else self.user_image
+            weight = (
+                self.image if self.user_image == -1 or message.role != "user" else self.user_image
+            )
             return self._json(_sdk(part, message)) if weight is None else weight
         if self.parts_as_json != "none" and not (isinstance(part, Text) and message.role != "tool"):
             return self._json(_sdk(part, message))
@@ -163,24 +176,37 @@ def _sdk(part: Part, message: Message) -> dict[str, Any]:
         return {"type": part.kind}
     if message.role == "tool":
         output = {"type": "text", "value": part.text}
-        return {"type": "tool-result", "toolCallId": message.call_id, "toolName": message.tool, "output": output}
+        return {
+            "type": "tool-result",
+            "toolCallId": message.call_id,
+            "toolName": message.tool,
+            "output": output,
+        }
     return {"type": "text", "text": part.text}
 
 
 PI = Estimate(name="pi", unit="utf16", user_image=0, unsent=True)
-"""Pi 0.58.3, `estimateTokens`: JavaScript length of text, thinking, tool name and compact JSON arguments, divided by
-four, up for each message; an image weighs 4,800 characters in a tool's result and nothing in a user's message.
-Failed and aborted replies count with their calls."""
+"""Pi 0.58.3, `estimateTokens`: JavaScript length of text, thinking, tool name and compact JSON
+arguments, divided by four, up for each message; an image weighs 4,800 characters in a tool's result
+and nothing in a user's message. Failed and aborted replies count with their calls."""
 PI_1 = Estimate(name="pi/1", unit="utf16", unsent=True)
 """Pi 1.5.2: an image in a user's message weighs 4,800 characters, too."""
 FASED = Estimate(name="fased", unit="utf16", user_image=0)
 """Fased counts as Pi does."""
 AI = Estimate(name="ai", unit="bytes", go_json=True)
-"""tiancaiamao/ai at 7bc6f19: Go's `len`, so bytes; arguments by `json.Marshal`; images 4,800; up for each message."""
+"""tiancaiamao/ai at 7bc6f19: Go's `len`, so bytes; arguments by `json.Marshal`; images 4,800; up
+for each message.
+"""
 TYRUM = Estimate(name="tyrum", unit="utf16", scope="total", image=None, parts_as_json="other")
-"""Tyrum: length of text parts, length of the JSON of all others, divided by four and rounded up once, at the end."""
-PULSE_CODER = Estimate(name="pulse_coder", unit="utf16", scope="total", image=None, role=True, parts_as_json="message")
-"""pulse-coder: name of the role and the content (its JSON unless it is one string), by four, up once, at the end."""
+"""Tyrum: length of text parts, length of the JSON of all others, divided by four and rounded up
+once, at the end.
+"""
+PULSE_CODER = Estimate(
+    name="pulse_coder", unit="utf16", scope="total", image=None, role=True, parts_as_json="message"
+)
+"""pulse-coder: name of the role and the content (its JSON unless it is one string), by four, up
+once, at the end.
+"""
 FUSERAFT = Estimate(name="fuseraft", unit="utf16", rounding="floor")
 """fuseraft's `TokenEstimator`: C# length divided by four, as integers."""
 FUSERAFT_DENSE = Estimate(name="fuseraft/dense", unit="utf16", rounding="floor", divisor=3.0)
@@ -190,17 +216,22 @@ SYSTEMS = {e.name: e for e in (PI, PI_1, FASED, AI, TYRUM, PULSE_CODER, FUSERAFT
 """The estimates of real systems by name."""
 
 
-def estimate(divisor: float = 4.0, *, unit: Unit = "characters", name: str | None = None, **settings: Any) -> Estimate:
+def estimate(
+    divisor: float = 4.0, *, unit: Unit = "characters", name: str | None = None, **settings: Any
+) -> Estimate:
     """Return an estimate by length; further settings are those of `Estimate`.
 
     Raises:
         BadArguments: the divisor is not above zero, or a setting does not exist.
     """
     try:
-        return Estimate(name=name or f"{_PREFIX[unit]}/{divisor:g}", unit=unit, divisor=divisor, **settings)
+        return Estimate(
+            name=name or f"{_PREFIX[unit]}/{divisor:g}", unit=unit, divisor=divisor, **settings
+        )
     except (TypeError, KeyError) as error:
         raise BadArguments(
-            f"An estimate has no such setting ({error}); it has {', '.join(Estimate.__struct_fields__)}."
+            f"An estimate has no such setting ({error}); it has"
+            f" {', '.join(Estimate.__struct_fields__)}."
         ) from None
 
 

@@ -18,11 +18,13 @@ class Cutting(Protocol):
 class Growing:
     """The count of a text to which is appended: streamed output, or a log.
 
-    Exact at each append. What lies before the last place at which counts add up is never counted again; only where
-    a text has no such place (a run of white space, a script without ASCII) the open end is counted anew.
+    Exact at each append. What lies before the last place at which counts add up is never counted
+    again; only where a text has no such place (a run of white space, a script without ASCII) the
+    open end is counted anew.
 
     Args:
-        counter: from `tokens.exact`; with an estimate or Claude 2's tokenizer the whole is counted at each append.
+        counter: from `tokens.exact`; with an estimate or Claude 2's tokenizer the whole is counted
+            at each append.
         text: what is there already.
     """
 

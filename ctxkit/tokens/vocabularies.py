@@ -1,7 +1,9 @@
-"""Where the vocabularies of exact counting come from: files on this machine, checked by their hashes, never a surprise.
+"""Where the vocabularies of exact counting come from: files on this machine, checked by their
+hashes, never a surprise.
 
-tiktoken's own loader deletes a cached file whose hash does not match and downloads it again, and it is steered by the
-environment of the whole process. Here files are only read; what is copied goes to our own folder.
+tiktoken's own loader deletes a cached file whose hash does not match and downloads it again, and it
+is steered by the environment of the whole process. Here files are only read; what is copied goes to
+our own folder.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
     import tiktoken
 
 SAME_TEXT = {"o200k_harmony": "o200k_base", "p50k_edit": "p50k_base"}
-"""Encodings that differ from another one in their special tokens only, so that texts count alike."""
+"""Encodings that differ from another one in their special tokens only, so that texts
+count alike.
+"""
 ENCODINGS = ("o200k_base", "cl100k_base", "p50k_base", *SAME_TEXT)
 
 _lock = threading.Lock()
@@ -34,7 +38,9 @@ _loaded: dict[str, tiktoken.Encoding] = {}
 
 
 def cache_folder() -> Path:
-    """Return the folder for our own copies: `CTXKIT_CACHE_DIR`, else `ctxkit` in the user's cache; not created here."""
+    """Return the folder for our own copies: `CTXKIT_CACHE_DIR`, else `ctxkit` in the user's cache;
+    not created here.
+    """
     named = os.environ.get("CTXKIT_CACHE_DIR")
     if named:
         return Path(named)
@@ -48,7 +54,9 @@ def cache_folder() -> Path:
 
 @cache
 def bundle() -> Path | None:
-    """Return the folder of vocabularies in litellm's wheel, without running any of litellm; None without litellm."""
+    """Return the folder of vocabularies in litellm's wheel, without running any of litellm; None
+    without litellm.
+    """
     spec = util.find_spec("litellm")
     if spec is None or spec.origin is None:
         return None
@@ -76,7 +84,9 @@ def encoding(name: str, *, allow_download: bool = False) -> tiktoken.Encoding:
 
 
 def available(name: str) -> bool:
-    """Return True where the vocabulary is loaded or lies on this machine, so that counting needs no download."""
+    """Return True where the vocabulary is loaded or lies on this machine, so that counting needs no
+    download.
+    """
     name = SAME_TEXT.get(name, name)
     if name in _loaded:
         return True
@@ -88,7 +98,9 @@ def available(name: str) -> bool:
 
 
 def _rules() -> ModuleType:
-    """A private copy of tiktoken's table of encodings, so that our loader is seen by nobody else."""
+    """A private copy of tiktoken's table of encodings, so that our loader is seen by
+    nobody else.
+    """
     spec = util.find_spec("tiktoken_ext.openai_public")
     if spec is None or spec.loader is None:
         raise StoreError("tiktoken is installed without its encodings; install tiktoken again.")
@@ -101,8 +113,9 @@ def _ranks(name: str, url: str, digest: str, *, allow_download: bool) -> dict[by
     data = _find(name, url, digest) or (_download(name, url, digest) if allow_download else None)
     if data is None:
         raise StoreError(
-            f"The vocabulary {name!r} is not on this machine. Install litellm (its wheel carries it), or allow the "
-            f"download with tokens.exact({name!r}, allow_download=True), or estimate with tokens.named('chars/4')."
+            f"The vocabulary {name!r} is not on this machine. Install litellm (its wheel carries"
+            f" it), or allow the download with tokens.exact({name!r}, allow_download=True), or"
+            " estimate with tokens.named('chars/4')."
         )
     words = data.split()  # token and rank in turn
     return dict(zip(map(binascii.a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
@@ -124,12 +137,17 @@ def _own_copy(name: str) -> Path:
 
 
 def _elsewhere(url: str) -> Iterator[Path]:
-    """Where else the file may lie, under the name that tiktoken gives it: the hash of its address."""
+    """Where else the file may lie, under the name that tiktoken gives it: the hash of
+    its address.
+    """
     key = hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()
     carried = bundle()
     if carried is not None:
         yield carried / key
-    folders = [os.environ.get(v) for v in ("CUSTOM_TIKTOKEN_CACHE_DIR", "TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR")]
+    folders = [
+        os.environ.get(v)
+        for v in ("CUSTOM_TIKTOKEN_CACHE_DIR", "TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR")
+    ]
     for folder in (*folders, str(Path(tempfile.gettempdir()) / "data-gym-cache")):
         if folder:
             yield Path(folder) / key
@@ -143,7 +161,9 @@ def _read(path: Path) -> bytes | None:
 
 
 def _keep(path: Path, data: bytes) -> None:
-    """Write our own copy, whole or not at all. A folder that cannot be written costs nothing but the next search."""
+    """Write our own copy, whole or not at all. A folder that cannot be written costs nothing but
+    the next search.
+    """
     scratch: str | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -172,7 +192,8 @@ def _download(name: str, url: str, digest: str) -> bytes:
 
 
 def anthropic_file() -> Path:
-    """Return the path of the tokenizer that Anthropic published for Claude 2, as litellm's wheel carries it.
+    """Return the path of the tokenizer that Anthropic published for Claude 2, as litellm's wheel
+    carries it.
 
     Raises:
         StoreError: litellm is not installed, or without that file.
@@ -181,7 +202,8 @@ def anthropic_file() -> Path:
     path = None if folder is None else folder / "anthropic_tokenizer.json"
     if path is None or not path.is_file():
         raise StoreError(
-            "Anthropic's tokenizer for Claude 2 is not on this machine; install litellm, which carries it."
+            "Anthropic's tokenizer for Claude 2 is not on this machine; install litellm, which"
+            " carries it."
         )
     return path
 

@@ -1,4 +1,6 @@
-"""What one thread prints, taken without touching what the others print, and never more of it than fits."""
+"""What one thread prints, taken without touching what the others print, and never more of it than
+fits.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ _taken: ContextVar[Bounded | None] = ContextVar("ctxkit_captured", default=None)
 
 
 class _Routed:
-    """A stream that writes to the capture of the context it is called in, else to the stream it stands for."""
+    """A stream that writes to the capture of the context it is called in, else to the stream it
+    stands for.
+    """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -69,7 +73,9 @@ class _Routed:
 
 @contextmanager
 def captured() -> Iterator[Bounded]:
-    """Take what this thread prints to stdout and stderr inside the block; other threads print as before."""
+    """Take what this thread prints to stdout and stderr inside the block; other threads print as
+    before.
+    """
     out = Bounded()
     token = _taken.set(out)
     _route(1)

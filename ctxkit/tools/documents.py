@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from ctxkit.documents import document as read
 from ctxkit.errors import BadArguments
 from ctxkit.tools import passages
-from ctxkit.tools.files import opened
+from ctxkit.tools.file_tools import opened
 from ctxkit.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
     from ctxkit.documents import Document
-    from ctxkit.tools.files import Shelves
+    from ctxkit.tools.file_tools import Shelves
     from ctxkit.tools.root import Root
 
 _RANGE = re.compile(r"(?:(page|slide)s? )?(\d{1,6})(?: ?- ?(\d{1,6}))?", re.IGNORECASE)
@@ -28,7 +28,7 @@ def document_tool(root: Root, shelves: Shelves | None = None) -> Tool:
         """Read a pdf, docx, pptx or xlsx file as text.
         Without `part`: its parts and their sizes. `part`: a sheet's name, a page or slide number,
         a range such as 3-7, or `all`; `start` and `end`: line numbers of that text.
-        """  # noqa: D205  one paragraph is what the model reads
+        """
         with opened(root, shelves, path) as file:
             found = read(file, path, _wanted(path, part))
         if part and not found.pieces:

@@ -1,4 +1,6 @@
-"""The two tools that reach beyond files, off until the user names them: python in the user's namespace, and a shell."""
+"""The two tools that reach beyond files, off until the user names them: python in the user's
+namespace, and a shell.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,14 @@ _CHUNK = 1 << 16
 
 
 def python_tool(space: dict[str, Any]) -> Tool:
-    """Return a tool that runs Python in the user's own namespace and gives what was printed and the last value."""
+    """Return a tool that runs Python in the user's own namespace and gives what was printed and the
+    last value.
+    """
 
     def python(code: str) -> str:
-        """Run Python code in the notebook's namespace; gives what it printed and the value of its last expression."""
+        """Run Python code in the notebook's namespace; gives what it printed and the value of its
+        last expression.
+        """
         try:
             tree = ast.parse(code, "<agent>")
         except (SyntaxError, ValueError) as e:
@@ -33,7 +39,8 @@ def python_tool(space: dict[str, Any]) -> Tool:
         with captured() as out:
             try:
                 _execute(tree, space)
-            except (Exception, SystemExit) as e:  # noqa: BLE001  whatever the code raises is the tool's result
+            # whatever the code raises is the tool's result
+            except (Exception, SystemExit) as e:  # noqa: BLE001
                 out.write("".join(traceback.format_exception_only(e)))
         return out.text() or "(no output)"
 
@@ -53,10 +60,14 @@ def _execute(tree: ast.Module, space: dict[str, Any]) -> None:
 
 
 def shell_tool(root: Root, seconds: float = 120.0) -> Tool:
-    """Return a tool that runs a shell command in the root folder, without the keys of the environment."""
+    """Return a tool that runs a shell command in the root folder, without the keys of the
+    environment.
+    """
 
     async def shell(command: str) -> str:
-        """Run a shell command in the working folder; gives its output and, where it is not 0, its exit status."""
+        """Run a shell command in the working folder; gives its output and, where it is not 0, its
+        exit status.
+        """
         env = {k: v for k, v in os.environ.items() if not any(s in k.upper() for s in _SECRET)}
         process = await asyncio.create_subprocess_shell(
             command,

@@ -1,4 +1,6 @@
-"""A root folder that no path leaves: `..`, absolute paths, symlinks, NUL bytes and device files are refused."""
+"""A root folder that no path leaves: `..`, absolute paths, symlinks, NUL bytes and device files are
+refused.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from ctxkit.errors import StoreError
 from ctxkit.tools import protected
-from ctxkit.tools.folders import RELATIVE, Folder
+from ctxkit.tools.held_folders import RELATIVE, Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,7 +89,8 @@ class Root:
             yield file
 
     def read(self, path: str, limit: int = 10_000_000, *, whole: bool = False) -> bytes:
-        """Return the bytes of a regular file, at most `limit`; with `whole` a larger file is an error.
+        """Return the bytes of a regular file, at most `limit`; with `whole` a larger file is an
+        error.
 
         Raises:
             StoreError: it is no regular file, is missing, is too large, or leads out of the root.

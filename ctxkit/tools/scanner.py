@@ -1,4 +1,5 @@
-"""A search in a process of its own, which can be killed: Python's regular expressions may run for ever.
+"""A search in a process of its own, which can be killed: Python's regular expressions may run for
+ever.
 
 It is started as a script without the kit, reads JSON lines (a pattern, then names, numbers of first
 lines and texts of files) and writes hits.

@@ -13,7 +13,7 @@ from ctxkit.tools import scanner
 from ctxkit.tools.walks import some
 
 if TYPE_CHECKING:
-    from ctxkit.tools.walks import Found, Walk
+    from ctxkit.tools.walks import FoundFile, Walk
 
 _PIECE = 1 << 20
 """Bytes of a file that are handed over at once."""
@@ -71,7 +71,7 @@ class Scan:
         except Exception as e:  # noqa: BLE001  a thread has nobody to tell but this
             self.failed = type(e).__name__
 
-    def _hand_over(self, pipe: Any, found: Found) -> None:
+    def _hand_over(self, pipe: Any, found: FoundFile) -> None:
         """Write a text file to the process in whole lines; of a long one its beginning."""
         first, carried = 1, b""
         try:

@@ -17,8 +17,9 @@ Function = Callable[..., Any]
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """A function that an agent may call.
 
-    `needs` names what the user must have allowed before it runs (`shell`, `kernel`), empty for a harmless one. `run` is
-    called with keyword arguments, off the event loop unless it is a coroutine function.
+    `needs` names what the user must have allowed before it runs (`shell`, `kernel`), empty for a
+    harmless one. `run` is called with keyword arguments, off the event loop unless it is a
+    coroutine function.
     """
 
     schema: ToolSchema
@@ -40,7 +41,9 @@ def tool(function: Function, *, name: str | None = None, needs: str = "") -> Too
     name = name or function.__name__
     description = inspect.cleandoc(function.__doc__ or "").split("\n\n")[0].replace("\n", " ")
     parameters = _parameters(function, name)
-    size = len(msgspec.json.encode({"name": name, "description": description, "parameters": parameters}))
+    size = len(
+        msgspec.json.encode({"name": name, "description": description, "parameters": parameters})
+    )
     schema = ToolSchema(name=name, description=description, parameters=parameters, chars=size)
     return Tool(schema=schema, run=function, needs=needs)
 
@@ -49,18 +52,24 @@ def _parameters(function: Function, name: str) -> dict[str, Any]:
     try:
         hints = get_type_hints(function)
     except NameError as e:
-        raise BadArguments(f"Tool {name!r} has an annotation that cannot be looked up: {e}.") from None
+        raise BadArguments(
+            f"Tool {name!r} has an annotation that cannot be looked up: {e}."
+        ) from None
     fields: list[Any] = []
     for p in inspect.signature(function).parameters.values():
         if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL, p.VAR_KEYWORD):
-            raise BadArguments(f"Tool {name!r}: parameter {p.name!r} must be one that can be given by name.")
+            raise BadArguments(
+                f"Tool {name!r}: parameter {p.name!r} must be one that can be given by name."
+            )
         kind = hints.get(p.name, str)
         fields.append((p.name, kind) if p.default is p.empty else (p.name, kind, p.default))
     model = msgspec.defstruct("arguments", fields, kw_only=True, forbid_unknown_fields=True)
     try:
         (_, components) = msgspec.json.schema_components([model])
     except TypeError as e:
-        raise BadArguments(f"Tool {name!r} has a parameter that JSON cannot express: {e}.") from None
+        raise BadArguments(
+            f"Tool {name!r} has a parameter that JSON cannot express: {e}."
+        ) from None
     schema = dict(components["arguments"])
     schema.pop("title", None)
     if len(components) > 1:
@@ -69,7 +78,8 @@ def _parameters(function: Function, name: str) -> dict[str, Any]:
 
 
 def arguments_for(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
-    """Return a model's arguments, checked and converted (`"3"` becomes 3 where an int is asked for).
+    """Return a model's arguments, checked and converted (`"3"` becomes 3 where an int is asked
+    for).
 
     Raises:
         BadArguments: one is missing, unknown, or of another type; the sentence names it.
@@ -79,7 +89,11 @@ def arguments_for(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
     unknown = [k for k in given if k not in known]
     missing = [k for k, p in known.items() if p.default is p.empty and k not in given]
     if unknown or missing:
-        what = f"unknown {', '.join(map(repr, unknown))}" if unknown else f"missing {', '.join(map(repr, missing))}"
+        what = (
+            f"unknown {', '.join(map(repr, unknown))}"
+            if unknown
+            else f"missing {', '.join(map(repr, missing))}"
+        )
         raise BadArguments(f"{tool.name}: {what}; it takes {', '.join(known) or 'nothing'}.")
     out: dict[str, Any] = {}
     for key, value in given.items():

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ctxkit.tools.folders import Folder
+    from ctxkit.tools.held_folders import Folder
     from ctxkit.tools.root import Root
 
 PASSED_OVER = (".git", ".ctxkit")
 """Folders that are not looked into: what they hold is not the user's text."""
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     """A file, in its folder, which is held open until the next one is asked for."""
 
     folder: Folder
@@ -43,10 +43,10 @@ class Walk:
         self.missed: list[str] = []
         """Folders that could not be looked into, relative to the root."""
 
-    def __iter__(self) -> Iterator[Found]:
+    def __iter__(self) -> Iterator[FoundFile]:
         if self._start and self._root.is_file(self._start):
             with self._root.folder_of(self._start) as folder:
-                yield Found(folder, self._start[-1], "/".join(self._start))
+                yield FoundFile(folder, self._start[-1], "/".join(self._start))
             return
         waiting, at = [self._start], self._start
         here: Folder | None = None
@@ -64,7 +64,7 @@ class Walk:
                 here, at = there, parts
                 for name, is_file in entries:
                     if is_file and fnmatch.fnmatch(name, self._pattern):
-                        yield Found(here, name, "/".join((*parts, name)))
+                        yield FoundFile(here, name, "/".join((*parts, name)))
                 folders = [n for n, is_file in entries if not is_file and n not in PASSED_OVER]
                 waiting += [(*parts, n) for n in reversed(folders)]
         finally:

@@ -1,4 +1,6 @@
-"""Tools by which an agent keeps its brief and a summary of the session as files (fuseraft's plugins)."""
+"""Tools by which an agent keeps its brief and a summary of the session as files (fuseraft's
+plugins).
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,11 @@ BRIEF, SUMMARY = "brief.json", "context_summary.md"
 MOST_READ = 8_000
 """Characters of the summary that are read (fuseraft's `SessionContextPlugin.cs`)."""
 MOST_KEPT = 200_000
+
+
+def described() -> tuple[Tool, ...]:
+    """Return the tools as a model is told of them; they keep nothing."""
+    return work_tools(lambda _, __: None, lambda _: "")
 
 
 def work_tools(keep: Callable[[str, str], None], held: Callable[[str], str]) -> tuple[Tool, ...]:
@@ -37,19 +44,24 @@ def work_tools(keep: Callable[[str, str], None], held: Callable[[str], str]) -> 
         """Read what was written by session_context_write."""
         text = held(SUMMARY)
         more = len(text) - MOST_READ
-        return (text if more <= 0 else f"{text[:MOST_READ]}\n[{more:,} characters more]") or "(nothing)"
+        return (
+            text if more <= 0 else f"{text[:MOST_READ]}\n[{more:,} characters more]"
+        ) or "(nothing)"
 
     def brief_write(brief: str) -> str:
         """Write the brief of the task as a JSON object: goal, files_to_change, verify_command,
         execution_checklist, acceptance_criteria, constraints, and what else is needed.
-        """  # noqa: D205  one paragraph is what the model reads
+        """
+        if len(brief) > MOST_KEPT:
+            raise BadArguments(f"Write at most {MOST_KEPT:,} characters.")
         try:
-            told = json.loads(brief)
+            told = redacted(json.loads(brief))
+            text = json.dumps(told, indent=2, ensure_ascii=False)
         except (ValueError, RecursionError) as e:
-            raise BadArguments(f"The brief is no JSON: {str(e)[:120]}.") from None
-        if not isinstance(told, dict) or len(brief) > MOST_KEPT:
-            raise BadArguments(f"The brief is a JSON object of at most {MOST_KEPT:,} characters.")
-        keep(BRIEF, json.dumps(redacted(told), indent=2, ensure_ascii=False))
+            raise BadArguments(f"The brief is no JSON that can be kept: {str(e)[:120]}.") from None
+        if not isinstance(told, dict):
+            raise BadArguments("The brief is a JSON object: name its fields.")
+        keep(BRIEF, text)
         return f"Kept {', '.join(map(str, told))[:300]}."
 
     def brief_read(field: str = "") -> str:
@@ -78,4 +90,6 @@ def brief_field(brief: object, field: str) -> str:
         if name in held:
             value = held[name]
             return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    raise BadArguments(f"The brief has no field {field[:80]!r}; it has {', '.join(map(str, held))[:300]}.")
+    raise BadArguments(
+        f"The brief has no field {field[:80]!r}; it has {', '.join(map(str, held))[:300]}."
+    )

@@ -1,19 +1,23 @@
-"""What a tuner shows: the growth, the figures beside those of the record, what each compaction saved."""
+"""What a tuner shows: the growth, the figures beside those of the record, what each compaction
+saved.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.amounts import counted
 from ctxkit.markup import escape, line
-from ctxkit.plots.axes import Axes, Limit, Mark, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import table
 from ctxkit.plots.palette import STOP
-from ctxkit.widgets.panels import SOFT, TEXT
+from ctxkit.plots.traces import Limit, Mark, Trace
+from ctxkit.widgets.explorer_panels import SOFT, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ctxkit.widgets.trials import Step, Trial
+    from ctxkit.widgets.trials import Trial, TrialStep
 
 LEAST = 0.10
 """A compaction that saves less counts as fruitless (fuseraft's threshold)."""
@@ -38,11 +42,17 @@ _SHARES = ("token_savings", "anti_thrash", "refill", "lost", "needed_later_loss"
 def growth(
     recorded: Sequence[int | None], trial: Trial, error: str = "", pinned: Trial | None = None
 ) -> str:
-    """Return the growth of the context, as recorded and as it would be, with the compactions as lines."""
+    """Return the growth of the context, as recorded and as it would be, with the compactions as
+    lines.
+    """
     calls = range(len(trial.prompts))
     traces = (
         Trace(name="recorded", x=range(len(recorded)), y=recorded, colour=_GREY, dash="dot"),
-        *([Trace(name="pinned", x=range(len(pinned.prompts)), y=pinned.prompts, look=1)] if pinned else ()),
+        *(
+            [Trace(name="pinned", x=range(len(pinned.prompts)), y=pinned.prompts, look=1)]
+            if pinned
+            else ()
+        ),
         Trace(name="with these settings", x=calls, y=trial.prompts, look=0),
     )
     cuts = [s for s in trial.steps if s.after is not None]
@@ -50,10 +60,14 @@ def growth(
     peak = max((n for n in (*recorded, *trial.prompts) if n), default=0)
     limit = Limit(y=trial.limit, label=f"limit {trial.limit:,}", shown=4 * peak >= trial.limit)
     axes = Axes(x="call", y="tokens in the prompt", traces=traces, limits=(limit,), marks=marks)
-    wrong = "" if not error else (
-        f'<div role="alert" style="color:{STOP};line-height:1.5">These settings cannot work: {escape(error, 400)} '
-        "The picture is the last one that could.</div>"
-    )  # fmt: skip
+    wrong = (
+        ""
+        if not error
+        else (
+            f'<div role="alert" style="color:{STOP};line-height:1.5">These settings'
+            f" cannot work: {escape(error, 400)} The picture is the last one that could.</div>"
+        )
+    )
     return f'{wrong}<div role="img" aria-label="{escape(told(trial), 300)}">{axes.svg()}</div>'
 
 
@@ -62,14 +76,23 @@ def told(trial: Trial) -> str:
     done = [s for s in trial.steps if s.saved is not None]
     low = sum((s.saved or 0) < LEAST for s in done)
     held = len(trial.steps) - len(done)
-    verdict = "they thrash" if trial.row.get("thrash") else "they hold" if done else "nothing was compacted"
+    verdict = (
+        "they thrash"
+        if trial.row.get("thrash")
+        else "they hold"
+        if done
+        else "nothing was compacted"
+    )
     return (
-        f"{len(done):,} compactions, {low:,} saved less than {LEAST:.0%} of the tokens, {held:,} held back: {verdict}."
+        f"{counted(len(done), 'compaction')}, {low:,} saved less than {LEAST:.0%} of the tokens, {held:,}"
+        f" held back: {verdict}."
     )
 
 
 def figures(rows: Mapping[str, Mapping[str, Any]], note: str = "") -> str:
-    """Return the figures of the record, of the beginning and of now as a table; what nobody knows is left out."""
+    """Return the figures of the record, of the beginning and of now as a table; what nobody knows
+    is left out.
+    """
     head, found = _table(rows)
     told_ = f'<div style="color:{SOFT};font-size:12px">{escape(note, 200)}</div>' if note else ""
     return dense(table(head, found) + told_)
@@ -79,11 +102,16 @@ def twin(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the same as lines of text."""
     head, found = _table(rows)
     widths = [max(len(row[i]) for row in (head, *found)) for i in range(len(head))]
-    return ["  ".join(cell.rjust(n) for cell, n in zip(row, widths, strict=True)) for row in (head, *found)]
+    return [
+        "  ".join(cell.rjust(n) for cell, n in zip(row, widths, strict=True))
+        for row in (head, *found)
+    ]
 
 
 def steps(trial: Trial) -> str:
-    """Return what the compactions saved, by tokens and by messages, against the threshold of an anti-thrash guard."""
+    """Return what the compactions saved, by tokens and by messages, against the threshold of an
+    anti-thrash guard.
+    """
     words = f'<div style="color:{TEXT};line-height:1.6">{escape(told(trial), 300)}</div>'
     if not trial.steps:
         return words
@@ -96,7 +124,10 @@ def steps(trial: Trial) -> str:
 def when_to_compact(html: str, error: str = "") -> str:
     """Return what the log itself says about when to compact, folded away; or why it cannot say."""
     told = html or f"<p>{escape(error, 400)}</p>"
-    return dense(f'<details><summary style="color:{TEXT};cursor:pointer">When to compact</summary>{told}</details>')
+    return dense(
+        f'<details><summary style="color:{TEXT};cursor:pointer">When to'
+        f" compact</summary>{told}</details>"
+    )
 
 
 def dense(html: str) -> str:
@@ -104,12 +135,19 @@ def dense(html: str) -> str:
     return f'<div style="line-height:1.5">{html}</div>'
 
 
-def _step(step: Step) -> tuple[str, ...]:
+def _step(step: TrialStep) -> tuple[str, ...]:
     if step.saved is None or step.after is None:
         return (str(step.call), "", "", "", "", line(step.why, 60))
     messages = "" if step.messages is None else f"{step.messages:.0%}"
     verdict = "too little" if step.saved < LEAST else "pays"
-    return (str(step.call), f"{step.before:,}", f"{step.after:,}", f"{step.saved:.1%}", messages, verdict)
+    return (
+        str(step.call),
+        f"{step.before:,}",
+        f"{step.after:,}",
+        f"{step.saved:.1%}",
+        messages,
+        verdict,
+    )
 
 
 def _table(rows: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

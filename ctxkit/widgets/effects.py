@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from ctxkit.widgets.trials import Trial, Trials
 
 SECONDS = 1.2
-"""What the trying may take in all, of the processor; settings that it does not reach count as unknown."""
+"""What the trying may take in all, of the processor; settings that it does not reach count as
+unknown.
+"""
 
 
 class Effect(NamedTuple):
@@ -23,7 +25,9 @@ class Effect(NamedTuple):
 
     name: str
     tokens: float | None
-    """Largest mean change of a prompt's tokens at its ends; None: none was seen, and not all were tried."""
+    """Largest mean change of a prompt's tokens at its ends; None: none was seen, and not all were
+    tried.
+    """
 
 
 def effects(trials: Trials, knobs: Knobs, summary: int) -> list[Effect]:
@@ -34,7 +38,9 @@ def effects(trials: Trials, knobs: Knobs, summary: int) -> list[Effect]:
     left = {one.name: len(_ends(one)) for one in knobs.all}
     tries = [(isinstance(one, Knob), i, one.name, value)
              for one in knobs.all for i, value in enumerate(_ends(one))]  # fmt: skip
-    for _, _, name, value in sorted(tries, key=lambda t: t[:2]):  # words, then one end of each number
+    for _, _, name, value in sorted(
+        tries, key=lambda t: t[:2]
+    ):  # words, then one end of each number
         if time.process_time() > end:
             break
         left[name] -= 1
@@ -43,7 +49,9 @@ def effects(trials: Trials, knobs: Knobs, summary: int) -> list[Effect]:
         except CtxkitError:  # an end that cannot work says nothing
             continue
         found[name] = max(found[name], float(np.abs(now - was).mean()) if len(was) else 0.0)
-    every = [Effect(name, tokens or (None if left[name] else 0.0)) for name, tokens in found.items()]
+    every = [
+        Effect(name, tokens or (None if left[name] else 0.0)) for name, tokens in found.items()
+    ]
     return sorted(every, key=lambda e: (e.tokens == 0, e.tokens is None, -(e.tokens or 0)))
 
 

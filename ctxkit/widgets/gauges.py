@@ -8,7 +8,7 @@ from ctxkit.markup import escape, line
 from ctxkit.plots.chart import table
 from ctxkit.plots.palette import COLOURS
 from ctxkit.widgets.dials import dense
-from ctxkit.widgets.panels import SOFT, TEXT
+from ctxkit.widgets.explorer_panels import SOFT, TEXT
 
 if TYPE_CHECKING:
     from ctxkit.session import Session
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 CALLS = 6
 """Calls in the table."""
 _FULL = 0.8
-"""Above this share of the window the gauge changes its colour; the figure beside it says the same."""
+"""Above this share of the window the gauge changes its colour; the figure beside it says
+the same.
+"""
 _HEAD = ("call", "turn", "prompt", "cached", "out", "then")
 
 
@@ -36,7 +38,11 @@ class Gauge(NamedTuple):
     def text(self) -> str:
         """`main · Context: 5,387/16,000 (34%) · 6 calls · Compactions: 0 · running`."""
         share = f" ({self.used / self.limit:.0%})" if self.used is not None and self.limit else ""
-        size = "size unknown" if self.used is None else f"{self.used:,}" + (f"/{self.limit:,}" if self.limit else "")
+        size = (
+            "size unknown"
+            if self.used is None
+            else f"{self.used:,}" + (f"/{self.limit:,}" if self.limit else "")
+        )
         parts = [line(self.name, 60), f"Context: {size}{share}", f"{self.calls:,} calls",
                  f"Compactions: {self.compactions}", self.state, line(self.note, 100)]  # fmt: skip
         return " · ".join(p for p in parts if p)
@@ -50,15 +56,18 @@ class Gauge(NamedTuple):
         share = min(self.used / self.limit, 1.0)
         colour = COLOURS[1] if share > _FULL else COLOURS[0]
         return (
-            f'{told}<div role="meter" aria-label="{label}" aria-valuemin="0" aria-valuemax="{self.limit}" '
-            f'aria-valuenow="{self.used}" style="height:10px;border-radius:5px;overflow:hidden;'
-            'background:rgba(119,119,119,.25)">'
-            f'<div style="width:{share:.1%};height:10px;background:{colour}"></div></div>'
+            f'{told}<div role="meter" aria-label="{label}" aria-valuemin="0"'
+            f' aria-valuemax="{self.limit}" aria-valuenow="{self.used}"'
+            ' style="height:10px;border-radius:5px;overflow:hidden'
+            ';background:rgba(119,119,119,.25)"><div'
+            f' style="width:{share:.1%};height:10px;background:{colour}"></div></div>'
         )
 
 
 def growth(session: Session, name: str) -> str:
-    """Return the growth of the context as a static picture, cheap enough to be drawn again after each call."""
+    """Return the growth of the context as a static picture, cheap enough to be drawn again after
+    each call.
+    """
     from ctxkit.plots import growth as chart
 
     if not session.calls:
@@ -67,12 +76,21 @@ def growth(session: Session, name: str) -> str:
     return f'<div role="img" aria-label="{escape(made.caption, 300)}">{made.drawing.svg()}</div>'
 
 
+def sentences(told: list[str]) -> str:
+    """Return sentences as HTML; empty without any."""
+    return "".join(f'<div style="color:{TEXT};line-height:1.6">{escape(s, 500)}</div>' for s in told)
+
+
 def rows(session: Session) -> list[tuple[str, ...]]:
-    """Return the last calls, the newest first: place, sizes as recorded, and what the reply asked for."""
+    """Return the last calls, the newest first: place, sizes as recorded, and what the reply asked
+    for.
+    """
     out = []
     for call in reversed(session.calls[-CALLS:]):
         m, u = call.message, call.message.usage
-        asked = ", ".join(c.name for c in m.tool_calls) or (m.error or line(m.text, 60) or "nothing said")
+        asked = ", ".join(c.name for c in m.tool_calls) or (
+            m.error or line(m.text, 60) or "nothing said"
+        )
         sizes = (u.prompt_tokens, u.cache_read_tokens, u.output_tokens) if u else (None, None, None)
         told = ("unknown" if n is None else f"{n:,}" for n in sizes)
         out.append((str(call.index), str(call.turn), *told, line(asked, 70)))
@@ -82,9 +100,16 @@ def rows(session: Session) -> list[tuple[str, ...]]:
 def listing(session: Session) -> str:
     """Return the last calls as a table."""
     found = rows(session)
-    return dense(table(_HEAD, found, caption=f"The last {len(found)} calls, the newest first")) if found else ""
+    return (
+        dense(table(_HEAD, found, caption=f"The last {len(found)} calls, the newest first"))
+        if found
+        else ""
+    )
 
 
 def twin(session: Session) -> list[str]:
     """Return the last calls as lines of text."""
-    return ["  ".join(f"{cell:>9}" for cell in row[:-1]) + f"  {row[-1]}" for row in [_HEAD, *rows(session)]]
+    return [
+        "  ".join(f"{cell:>9}" for cell in row[:-1]) + f"  {row[-1]}"
+        for row in [_HEAD, *rows(session)]
+    ]

@@ -1,4 +1,6 @@
-"""The settings of rules, each with the span in which it may be turned, and how rules are made of them again."""
+"""The settings of rules, each with the span in which it may be turned, and how rules are made of
+them again.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from ctxkit import presets
 from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
 from ctxkit.policies.hinges import written
 from ctxkit.policies.rules import Rules
-from ctxkit.presets.catalogue import names, preset
 from ctxkit.presets.naming import as_rules
+from ctxkit.presets.preset_names import names, preset
 from ctxkit.replays import window
 
 if TYPE_CHECKING:
@@ -27,7 +29,9 @@ _SMALL = 50
 """Up to here a whole number is turned by ones."""
 
 _BESIDE = ("auto", "config", "counter", "cache_life", "flush", "on_compacted")
-"""What a config file or a user sets beside a preset's parameters: it stays as it is while they are turned."""
+"""What a config file or a user sets beside a preset's parameters: it stays as it is while they are
+turned.
+"""
 
 
 class Knob(NamedTuple):
@@ -81,15 +85,23 @@ def knobs(rules: AnyRules, session: Session, ranges: Mapping[str, tuple[float, .
     choices, absent = _others(rules)
     for name in ranges:
         if name not in values and name not in absent:
-            raise UnknownPreset(f"{label} has no numeric setting {name!r}; it has {', '.join(values)}."
-                                f"{did_you_mean(name, values)}")  # fmt: skip
+            raise UnknownPreset(
+                f"{label} has no numeric setting {name!r}; it has {', '.join(values)}."
+                f"{did_you_mean(name, values)}"
+            )
     if not values:
-        raise BadArguments(f"{label} has no numeric setting to turn; write a function that makes rules from numbers.")
+        raise BadArguments(
+            f"{label} has no numeric setting to turn; write a function that makes rules from"
+            " numbers."
+        )
     room = window(session) or 200_000
-    every = [_ranged(n, v, ranges[n]) if n in ranges else _spanned(n, v, room) for n, v in values.items()]
+    every = [
+        _ranged(n, v, ranges[n]) if n in ranges else _spanned(n, v, room) for n, v in values.items()
+    ]
     none = [n for n in absent if n not in values]
     every += [
-        (_ranged(n, 0, ranges[n]) if n in ranges else _spanned(n, 0, room))._replace(none=True) for n in none
+        (_ranged(n, 0, ranges[n]) if n in ranges else _spanned(n, 0, room))._replace(none=True)
+        for n in none
     ]
     return Knobs(label, tuple(every), lambda turned: make(_with_none(turned, none)), choices)
 
@@ -99,7 +111,9 @@ def _with_none(turned: Mapping[str, Any], none: Sequence[str]) -> dict[str, Any]
 
 
 def _others(rules: Any) -> tuple[tuple[Choice, ...], list[str]]:
-    """Return the switches and choices of a preset or a function, and the whole numbers that are None."""
+    """Return the switches and choices of a preset or a function, and the whole numbers that are
+    None.
+    """
     if isinstance(rules, str):
         rules = as_rules(rules)
     if isinstance(rules, Rules):
@@ -119,20 +133,32 @@ def _others(rules: Any) -> tuple[tuple[Choice, ...], list[str]]:
             choices.append(Choice(name, value, (False, True)))
         elif isinstance(value, str) and words:
             choices.append(Choice(name, value, literal_eval(f"({words[1]},)")))
-    absent = [n for n, v in given.items() if v is None and re.search(r"(^|\| )int\b", says.get(n, ""))]
+    absent = [
+        n for n, v in given.items() if v is None and re.search(r"(^|\| )int\b", says.get(n, ""))
+    ]
     return tuple(choices), absent
 
 
-def _settings(rules: Any, session: Session) -> tuple[str, dict[str, float], Callable[[Mapping[str, float]], Rules]]:
+def _settings(
+    rules: Any, session: Session
+) -> tuple[str, dict[str, float], Callable[[Mapping[str, float]], Rules]]:
     if isinstance(rules, str):
         rules = as_rules(rules)
-    kept = _kept(rules) if isinstance(rules, Rules) and rules.name in names() and rules.parameters else None
+    kept = (
+        _kept(rules)
+        if isinstance(rules, Rules) and rules.name in names() and rules.parameters
+        else None
+    )
     if kept is not None:
         given = dict(rules.parameters)
         known = {n: v for n, v in given.items() if _number(v)}
         if "context_window" in given:
             known["context_window"] = given["context_window"] or window(session) or 200_000
-        return rules.name, known, lambda turned: replace(preset(rules.name, **{**given, **turned}), **kept)
+        return (
+            rules.name,
+            known,
+            lambda turned: replace(preset(rules.name, **{**given, **turned}), **kept),
+        )
     if not isinstance(rules, Rules) and callable(rules) and not is_dataclass(rules):
         defaults = {n: p.default for n, p in signature(rules).parameters.items()}
         known = {n: v for n, v in defaults.items() if _number(v)}
@@ -141,18 +167,26 @@ def _settings(rules: Any, session: Session) -> tuple[str, dict[str, float], Call
             return label, known, lambda turned: as_rules(rules(**{**known, **turned}))
     made = as_rules(rules)
     places = _places(made)
-    return made.label, {n: value for n, (_, value) in places.items()}, lambda turned: _with(made, places, turned)
+    return (
+        made.label,
+        {n: value for n, (_, value) in places.items()},
+        lambda turned: _with(made, places, turned),
+    )
 
 
 def _kept(rules: Rules) -> dict[str, Any] | None:
-    """Return what rules have besides their preset's parameters; None where a parameter would no longer reach them."""
+    """Return what rules have besides their preset's parameters; None where a parameter would no
+    longer reach them.
+    """
     made = preset(rules.name, **rules.parameters)
     beside = {n: getattr(rules, n) for n in _BESIDE if getattr(rules, n) != getattr(made, n)}
     return beside if replace(made, **beside) == replace(rules, parameters=made.parameters) else None
 
 
 def _places(rules: Rules) -> dict[str, tuple[tuple[str, int, str], float]]:
-    """Return the numeric settings of the policy, the trigger and the guards: name -> (part, number, field), value."""
+    """Return the numeric settings of the policy, the trigger and the guards: name -> (part, number,
+    field), value.
+    """
     parts: list[tuple[str, int, Any]] = [("policy", 0, written(rules.policy))]
     parts += [("trigger", 0, written(rules.trigger))]
     parts += [("guards", i, guard) for i, guard in enumerate(rules.guards)]
@@ -165,7 +199,11 @@ def _places(rules: Rules) -> dict[str, tuple[tuple[str, int, str], float]]:
     return out
 
 
-def _with(rules: Rules, places: Mapping[str, tuple[tuple[str, int, str], float]], turned: Mapping[str, float]) -> Rules:
+def _with(
+    rules: Rules,
+    places: Mapping[str, tuple[tuple[str, int, str], float]],
+    turned: Mapping[str, float],
+) -> Rules:
     parts: dict[str, Any] = {"policy": written(rules.policy), "trigger": written(rules.trigger)}
     parts["guards"] = list(rules.guards)
     for name, value in turned.items():
@@ -178,7 +216,8 @@ def _with(rules: Rules, places: Mapping[str, tuple[tuple[str, int, str], float]]
 
 
 def _spanned(name: str, value: float, room: int) -> Knob:
-    """Return a span around a value: a share within 0 and 1, small counts by ones, the rest up to four times as much.
+    """Return a span around a value: a share within 0 and 1, small counts by ones, the rest up to
+    four times as much.
 
     What is off is measured by the window: sizes up to it, budgets of many calls up to fifty of it.
     """
@@ -198,11 +237,24 @@ def _spanned(name: str, value: float, room: int) -> Knob:
 
 def _ranged(name: str, value: float, span: tuple[float, ...]) -> Knob:
     ends: Any = span
-    if not isinstance(ends, (tuple, list)) or len(ends) not in (2, 3) or not all(map(_number, ends)):
-        raise BadArguments(f"A range is two ends and maybe a step, such as {name}=(1_000, 20_000, 500); not {span!r}.")
+    if (
+        not isinstance(ends, (tuple, list))
+        or len(ends) not in (2, 3)
+        or not all(map(_number, ends))
+    ):
+        raise BadArguments(
+            f"A range is two ends and maybe a step, such as {name}=(1_000, 20_000, 500); not"
+            f" {span!r}."
+        )
     low, high = span[0], span[1]
     whole = isinstance(value, int) and isinstance(low, int) and isinstance(high, int)
-    step = span[2] if len(span) > 2 else max(int(_round((high - low) / 100)), 1) if whole else (high - low) / 100
+    step = (
+        span[2]
+        if len(span) > 2
+        else max(int(_round((high - low) / 100)), 1)
+        if whole
+        else (high - low) / 100
+    )
     if not low < high or not step > 0:
         raise BadArguments(f"The range {span!r} of {name} has nothing between its ends.")
     return Knob(name, min(max(value, low), high), low, high, step)

@@ -12,12 +12,13 @@ from ctxkit.errors import BadArguments
 from ctxkit.markup import escape
 from ctxkit.metrics.breakeven import mutation_gain, reads_until_mutation_pays
 from ctxkit.plots._strip import KINDS, Block, Strip
-from ctxkit.plots.axes import Axes, Mark, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.blocks import Blocks, Row, Span
 from ctxkit.plots.chart import table
 from ctxkit.plots.palette import COLOURS
+from ctxkit.plots.traces import Mark, Trace
 from ctxkit.prices import Price, price
-from ctxkit.widgets.panels import SOFT, TEXT
+from ctxkit.widgets.explorer_panels import SOFT, TEXT
 
 if TYPE_CHECKING:
     from ctxkit.session import Session
@@ -171,7 +172,8 @@ class BreakEven(w.VBox):  # type: ignore[misc]
         rows = (Row("as it is", tuple(was)), Row("without it", cut.without().spans()))
         bill = table(("next call", "read", "written", "fresh", "dollars"), self.rows())
         return (
-            f'<div style="color:{TEXT}"><div><strong>Taken out: {escape(cut.block.name, 90)}</strong>'
+            f'<div style="color:{TEXT}">'
+            f"<div><strong>Taken out: {escape(cut.block.name, 90)}</strong>"
             f" ({cut.block.tokens:,} tokens)</div>"
             f"{Blocks(kinds=(*KINDS, ('taken out', COLOURS[0])), rows=rows).svg()}"
             f'<div role="status" style="line-height:1.6">{escape(self.said(), 400)}</div>{bill}'

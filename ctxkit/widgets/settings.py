@@ -1,4 +1,6 @@
-"""Settings as text to go on with: the config of the system itself, else what makes these rules in Python."""
+"""Settings as text to go on with: the config of the system itself, else what makes these rules in
+Python.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.errors import CtxkitError
-from ctxkit.presets.catalogue import names
-from ctxkit.presets.configs.texts import settings_of
+from ctxkit.presets.configs.config_texts import settings_of
+from ctxkit.presets.preset_names import names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from ctxkit.policies.rules import Rules
 
 
-class Written(NamedTuple):
+class SettingText(NamedTuple):
     """A setting as text."""
 
     label: str
@@ -25,7 +27,7 @@ class Written(NamedTuple):
     """What the text cannot say, or why it is not the system's own config; else empty."""
 
 
-def written(rules: Rules, label: str, values: Mapping[str, Any]) -> Written:
+def written(rules: Rules, label: str, values: Mapping[str, Any]) -> SettingText:
     """Return rules in their own system's config syntax, or as the Python call that makes them.
 
     Args:
@@ -41,17 +43,28 @@ def written(rules: Rules, label: str, values: Mapping[str, Any]) -> Written:
             text = rules.to_config()
     except CtxkitError as error:
         return _python(rules, label, values, str(error).rstrip("."))
-    return Written(f"Copy as {label}'s config", text, " ".join(str(w.message) for w in told))
+    return SettingText(f"Copy as {label}'s config", text, " ".join(str(w.message) for w in told))
 
 
-def _python(rules: Rules, label: str, values: Mapping[str, Any], why: str) -> Written:
+def _python(rules: Rules, label: str, values: Mapping[str, Any], why: str) -> SettingText:
     if rules.name in names():
         usual = settings_of(rules.name)
-        text = _call(f"ctxkit.presets.{rules.name}", {k: v for k, v in rules.parameters.items() if v != usual.get(k)})
-        return Written("Copy as Python", text, f"{why}: this is the call that makes these rules.")
+        text = _call(
+            f"ctxkit.presets.{rules.name}",
+            {k: v for k, v in rules.parameters.items() if v != usual.get(k)},
+        )
+        return SettingText(
+            "Copy as Python", text, f"{why}: this is the call that makes these rules."
+        )
     if label != rules.label:
-        return Written("Copy as Python", _call(label, values), f"{why}: this is the call that makes these rules.")
-    return Written("Copy as Python", _call("dict", values), f"{why}: these are the settings of their parts.")
+        return SettingText(
+            "Copy as Python",
+            _call(label, values),
+            f"{why}: this is the call that makes these rules.",
+        )
+    return SettingText(
+        "Copy as Python", _call("dict", values), f"{why}: these are the settings of their parts."
+    )
 
 
 def _call(name: str, values: Mapping[str, Any]) -> str:

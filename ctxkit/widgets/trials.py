@@ -1,4 +1,6 @@
-"""What a tuner tries: one session under many settings, with all that does not depend on them made once."""
+"""What a tuner tries: one session under many settings, with all that does not depend on them made
+once.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,10 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 
-class Step(NamedTuple):
-    """One compaction of a trial, or one that was held back (`after` is None then, and `why` says what held it)."""
+class TrialStep(NamedTuple):
+    """One compaction of a trial, or one that was held back (`after` is None then, and `why` says
+    what held it).
+    """
 
     call: int
     before: int
@@ -45,10 +49,12 @@ class Trial(NamedTuple):
     """A session under one setting."""
 
     prompts: Sequence[int | None]
-    steps: tuple[Step, ...]
+    steps: tuple[TrialStep, ...]
     limit: int
     row: dict[str, Any]
-    """Its score, under the names of `ctxkit.score`; the columns of loss only where they were asked for."""
+    """Its score, under the names of `ctxkit.score`; the columns of loss only where they were asked
+    for.
+    """
     done: Run
 
     @property
@@ -90,7 +96,9 @@ class Trials:
 
     @property
     def when(self) -> tuple[str, str]:
-        """When to compact, by the log's own growth, pauses and prices, as HTML; else why it cannot say."""
+        """When to compact, by the log's own growth, pauses and prices, as HTML; else why it cannot
+        say.
+        """
         try:
             memory = self.base.memory if self.session.has_text else None
             return when(self.session, memory=memory)._repr_html_(), ""
@@ -102,8 +110,8 @@ class Trials:
 
         Args:
             rules: any rules.
-            summary: take each extractive summary to have so many tokens instead of writing it, which is what takes
-                the time; None: write them, as a replay does.
+            summary: take each extractive summary to have so many tokens instead of writing it,
+                which is what takes the time; None: write them, as a replay does.
 
         Raises:
             BadArguments: the rules cannot work on this session.
@@ -111,8 +119,8 @@ class Trials:
         if summary is not None:
             rules = rules.but(policy=sized(rules.policy, summary))
         done = run(self._log(rules), rules, self._limit)
-        held = [Step(h.call, 0, None, None, h.said) for h in done.held]
-        cuts = [Step(s.call, s.before, s.after, s.message_savings, "") for s in spots_of(done)]
+        held = [TrialStep(h.call, 0, None, None, h.said) for h in done.held]
+        cuts = [TrialStep(s.call, s.before, s.after, s.message_savings, "") for s in spots_of(done)]
         steps = tuple(sorted([*cuts, *held], key=lambda s: s.call))
         row = run_row(self.base, done, rules.label)
         return Trial(done.prompts.tolist(), steps, done.room.limit, row, done)
@@ -122,7 +130,8 @@ class Trials:
         return session_of(self._whole, trial.done)
 
     def quick_loss(self, trial: Trial) -> dict[str, Any]:
-        """Return what a trial would have lost, where that follows from the record at once; else nothing.
+        """Return what a trial would have lost, where that follows from the record at once; else
+        nothing.
 
         It does without a pruning, which is worked out a second time for this.
         """
@@ -139,7 +148,9 @@ class Trials:
             return {}
 
     def _log(self, rules: Rules) -> Log:
-        """Return the log of the session; rules that count in another measure have one of their own."""
+        """Return the log of the session; rules that count in another measure have one of
+        their own.
+        """
         key = (_named(rules.counter), _named(rules.estimator))
         if key not in self._logs:
             self._logs[key] = log_of(self._whole, rules)
@@ -153,7 +164,9 @@ def average_summary(trial: Trial) -> int:
 
 
 def sized(policy: Any, tokens: int) -> Any:
-    """Return a policy whose extractive summaries are not written, but taken to have so many tokens."""
+    """Return a policy whose extractive summaries are not written, but taken to have so
+    many tokens.
+    """
     if isinstance(policy, Chain):
         return replace(policy, parts=tuple(sized(p, tokens) for p in policy.parts))
     if isinstance(getattr(policy, "summariser", None), Extractive):

@@ -7,65 +7,93 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as w
 
-from ctxkit.errors import CtxkitError
-from ctxkit.markup import line
+from ctxkit.errors import BadArguments, CtxkitError
+from ctxkit.markup import escape, line
+from ctxkit.presets.naming import as_rules
+from ctxkit.presets.preset_names import names
 from ctxkit.widgets import dials
 from ctxkit.widgets.byhand.budgeted import BudgetChart
 from ctxkit.widgets.byhand.feeds import Feed
 from ctxkit.widgets.byhand.thrashed import ThrashChart
 from ctxkit.widgets.copier import Copier
 from ctxkit.widgets.effects import effects
-from ctxkit.widgets.panels import noted
+from ctxkit.widgets.explorer_panels import noted
 from ctxkit.widgets.settings import written
-from ctxkit.widgets.trials import average_summary
+from ctxkit.widgets.trials import Trials, average_summary
 
 if TYPE_CHECKING:
+    from ctxkit.agent.events import LiveEvent
+    from ctxkit.agent.live import LiveSession
     from ctxkit.policies.rules import Rules
     from ctxkit.widgets.knobs import Choice, Knob, Knobs
-    from ctxkit.widgets.settings import Written
-    from ctxkit.widgets.trials import Trial, Trials
+    from ctxkit.widgets.settings import SettingText
+    from ctxkit.widgets.trials import Trial
 
 _SMOOTH = 0.15
-"""Seconds that a step may take to be drawn while a slider moves; where it takes longer, when it comes to rest."""
+"""Seconds that a step may take to be drawn while a slider moves; where it takes longer, when it
+comes to rest.
+"""
 _FEW = 6
 """With more settings than this the others are folded away."""
 
 
 class Tuner(w.VBox):  # type: ignore[misc]
-    """The widget that `ctxkit.tune` returns; `settings` are the values of its sliders, and can be set.
+    """The widget that `ctxkit.tune` returns; `settings` are the values of its sliders, and can be
+    set.
 
-    While a slider moves, each summary is taken to have the size that summaries had at the beginning, and to say
-    nothing; with `exact` they are written, and what is lost is worked out for rules that prune each call too. Front
-    ends without widgets get text and HTML.
+    While a slider moves, each summary is taken to have the size that summaries had at the
+    beginning, and to say nothing; with `exact` they are written, and what is lost is worked out for
+    rules that prune each call too. Front ends without widgets get text and HTML.
 
     Args:
         trials: the session.
         knobs: the settings, and how rules are made of them.
+        live: the live session that is tried; it is tried anew after each turn, and a button leads
+            it by the settings from its next call on.
     """
 
-    def __init__(self, trials: Trials, knobs: Knobs) -> None:
-        self.trials, self.knobs, self._error = trials, knobs, ""
+    def __init__(self, trials: Trials, knobs: Knobs, live: LiveSession | None = None) -> None:
+        self.trials, self.knobs, self._error, self.live = trials, knobs, "", live
         begun = trials.at(knobs.make({}))
         self._quick = trials.quick_loss(begun)
         self.begun = self._trial = begun.with_loss(self._quick)
         self._summary = average_summary(self.begun)
         self._losses: tuple[dict[str, Any], dict[str, Any]] | None = None
         self.effects = effects(trials, knobs, self._summary)
-        turned = {k.name: _slider(k) for k in knobs.every} | {c.name: _toggle(c) for c in knobs.choices}
+        turned = {k.name: _slider(k) for k in knobs.every} | {
+            c.name: _toggle(c) for c in knobs.choices
+        }
         self.sliders = {e.name: turned[e.name] for e in self.effects}
         """The controls, those that matter first."""
         self.exact = w.ToggleButton(
-            value=False, description="exact, with loss", tooltip="Write the summaries and work out what was lost"
+            value=False,
+            description="exact, with loss",
+            tooltip="Write the summaries and work out what was lost",
         )
         self.back = w.Button(description="as begun", tooltip="Turn all settings back")
         self.pin = w.Button(description="pin", tooltip="Keep these settings beside those to come")
-        self.swap = w.Button(description="A ⇄ B", tooltip="Change to the pinned settings, and pin these", disabled=True)
+        self.swap = w.Button(
+            description="A ⇄ B",
+            tooltip="Change to the pinned settings, and pin these",
+            disabled=True,
+        )
+        self.here = w.Button(
+            description="from here on",
+            tooltip="Lead the live session by these settings from its next call on",
+        )
+        self.led = w.HTML(layout=w.Layout(width="auto"))
         self._pinned: tuple[dict[str, Any], Trial] | None = None
         self.copier = Copier()
         wide = w.Layout(width="auto")
         self.when = w.HTML(dials.when_to_compact(*trials.when), layout=wide)
-        self.growth, self.figures, self.steps = w.HTML(layout=wide), w.HTML(layout=wide), w.HTML(layout=wide)
-        self.panes = w.Accordion([w.VBox(), w.VBox()], titles=("Budget", "Guard"), selected_index=None)
+        self.growth, self.figures, self.steps = (
+            w.HTML(layout=wide),
+            w.HTML(layout=wide),
+            w.HTML(layout=wide),
+        )
+        self.panes = w.Accordion(
+            [w.VBox(), w.VBox()], titles=("Budget", "Guard"), selected_index=None
+        )
         super().__init__(self._arranged(), layout=w.Layout(width="100%"))
         self._time_a_step()
         for slider in self.sliders.values():
@@ -75,10 +103,15 @@ class Tuner(w.VBox):  # type: ignore[misc]
         self.back.on_click(lambda _: self._turned_back())
         self.pin.on_click(lambda _: self.pin_now())
         self.swap.on_click(lambda _: self.swap_now())
+        self.here.on_click(lambda _: self.lead_now())
+        if live is not None:
+            live.listen(self.hear)
         self._moved()
 
     def _arranged(self) -> list[w.Widget]:
-        grid = w.Layout(grid_template_columns="repeat(auto-fill, minmax(380px, 1fr))", flex="0 0 auto")
+        grid = w.Layout(
+            grid_template_columns="repeat(auto-fill, minmax(380px, 1fr))", flex="0 0 auto"
+        )
         every, first = list(self.sliders.values()), len(self.sliders)
         if first > _FEW:
             first = min(_FEW, sum(e.tokens != 0 for e in self.effects)) or _FEW
@@ -91,10 +124,53 @@ class Tuner(w.VBox):  # type: ignore[misc]
                 else "They change this replay less than those above."
             )
             rest = w.VBox([w.HTML(why), w.GridBox(every[first:], layout=grid)])
-            parts.append(w.Accordion([rest], titles=(f"{len(every) - first} more settings",), selected_index=None))
-        buttons = w.HBox([self.exact, self.back, self.pin, self.swap])
+            parts.append(
+                w.Accordion(
+                    [rest], titles=(f"{len(every) - first} more settings",), selected_index=None
+                )
+            )
+        own = [] if self.live is None else [self.here, self.led]
+        buttons = w.HBox([self.exact, self.back, self.pin, self.swap, *own])
         shown = [self.growth, self.figures, self.steps, self.panes, self.copier, self.when]
         return [*parts, buttons, *shown]
+
+    @property
+    def words(self) -> str:
+        """The settings as `%%agent --rules` takes them; empty where no words name such rules."""
+        if self.knobs.label not in names():
+            return ""
+        said = ", ".join(f"{name}={value}" for name, value in self.settings.items())
+        return f"{self.knobs.label}:{said}"
+
+    def lead_now(self) -> None:
+        """Lead the live session by these settings from its next call on."""
+        if self.live is None:
+            return
+        try:
+            words = self.words
+            if not words:
+                raise BadArguments("No words name these rules: open the session with them instead.")
+            self.live.take(as_rules(words), words)
+            told = f"From call {len(self.live.session.calls):,} on: {words}"
+        except CtxkitError as error:
+            told = str(error)
+        self.led.value = f"<small>{escape(told, 400)}</small>"
+
+    def hear(self, event: LiveEvent) -> None:
+        """Try the settings on what a live session has become."""
+        if event.kind not in ("turn_end", "cancelled") or self.live is None:
+            return
+        self.trials = Trials(self.live.session)
+        self.begun = self.trials.at(self.knobs.make({}))
+        self._losses, self._pinned, self.swap.disabled = None, None, True
+        self._quick = self.trials.quick_loss(self.begun)
+        self.begun = self.begun.with_loss(self._quick)
+        self._moved()
+
+    def stop(self) -> None:
+        """Follow the live session no more; what is shown stays."""
+        if self.live is not None:
+            self.live.unlisten(self.hear)
 
     def pin_now(self) -> None:
         """Keep the settings that stand, to be drawn beside those to come."""
@@ -169,7 +245,9 @@ class Tuner(w.VBox):  # type: ignore[misc]
         try:
             if turned or exact:
                 trial = self.trials.at(self.rules, None if exact else self._summary)
-                trial = trial.with_loss(self.trials.loss(trial) if exact else self.trials.quick_loss(trial))
+                trial = trial.with_loss(
+                    self.trials.loss(trial) if exact else self.trials.quick_loss(trial)
+                )
             else:
                 trial = self.begun
             self._trial, self._error = trial, ""
@@ -177,19 +255,25 @@ class Tuner(w.VBox):  # type: ignore[misc]
             self._error = str(error)
         self._draw()
         if self._error:
-            self.copier.note = "These settings cannot work: what is copied are the last ones that could."
+            self.copier.note = (
+                "These settings cannot work: what is copied are the last ones that could."
+            )
         else:
             self.copier.label, self.copier.text, self.copier.note = self.written
 
     @property
-    def written(self) -> Written:
-        """The settings in the system's own config syntax, else in Python: what the button copies."""
+    def written(self) -> SettingText:
+        """The settings in the system's own config syntax, else in Python: what the
+        button copies.
+        """
         return written(self.rules, self.knobs.label, self.settings)
 
     def _draw(self) -> None:
         rough = bool(self.turned) and not self.exact.value and self._trial.wrote
         told = f"Each summary is taken to have {self._summary:,} tokens"
-        worst = " and to say nothing, so what is lost is the most that it can be" if self._quick else ""
+        worst = (
+            " and to say nothing, so what is lost is the most that it can be" if self._quick else ""
+        )
         note = f"{told}{worst}; `exact` writes them." if rough else ""
         self.growth.value = dials.growth(
             self.trials.prompts, self._trial, self._error, self._pinned[1] if self._pinned else None
@@ -200,10 +284,15 @@ class Tuner(w.VBox):  # type: ignore[misc]
         self._pane()
 
     def _rows(self) -> dict[str, dict[str, Any]]:
-        """Return the figures of the record, of the beginning and of now; with `exact` all have their loss."""
+        """Return the figures of the record, of the beginning and of now; with `exact` all have
+        their loss.
+        """
         recorded, begun = self.trials.recorded, self.begun.row
         if self.exact.value or self._quick:
-            self._losses = self._losses or (self.trials.loss_of_record, self._quick or self.trials.loss(self.begun))
+            self._losses = self._losses or (
+                self.trials.loss_of_record,
+                self._quick or self.trials.loss(self.begun),
+            )
             recorded, begun = recorded | self._losses[0], begun | self._losses[1]
         pinned = {"pinned": self._pinned[1].row} if self._pinned else {}
         return {"recorded": recorded, "as begun": begun, **pinned, "now": self._trial.row}
@@ -211,7 +300,10 @@ class Tuner(w.VBox):  # type: ignore[misc]
     def to_text(self) -> str:
         """Return what is shown as text: the settings, the figures, the compactions."""
         settings = ", ".join(f"{n}={_said(v)}" for n, v in self.settings.items())
-        head = [f"{self.knobs.label}: {settings}", *([f"These cannot work: {self._error}"] if self._error else [])]
+        head = [
+            f"{self.knobs.label}: {settings}",
+            *([f"These cannot work: {self._error}"] if self._error else []),
+        ]
         notes = [f"Note: {line(n, 400)}" for n in self.trials.session.notes]
         return "\n".join([*head, *dials.twin(self._rows()), dials.told(self._trial), *notes])
 
@@ -228,7 +320,11 @@ class Tuner(w.VBox):  # type: ignore[misc]
 
 
 def _said(value: Any) -> str:
-    return f"{value:,g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
+    return (
+        f"{value:,g}"
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+        else str(value)
+    )
 
 
 def _toggle(choice: Choice) -> w.Widget:
@@ -247,10 +343,14 @@ def _toggle(choice: Choice) -> w.Widget:
 def _slider(knob: Knob) -> w.Widget:
     """Return a slider that the keyboard moves too."""
     common: dict[str, Any] = {
-        "value": knob.value, "min": knob.low, "max": knob.high, "step": knob.step,
-        "description": knob.name.replace("_", " ") + " (0: none)" * knob.none, "style": {"description_width": "190px"},
+        "value": knob.value,
+        "min": knob.low,
+        "max": knob.high,
+        "step": knob.step,
+        "description": knob.name.replace("_", " ") + " (0: none)" * knob.none,
+        "style": {"description_width": "190px"},
         "layout": w.Layout(width="auto"),
-    }  # fmt: skip
+    }
     if knob.whole:  # a browser moves a value that is no whole number of steps from the lower end
         common["min"] = knob.low + (knob.value - knob.low) % knob.step
         return w.IntSlider(readout_format=",d", **common)

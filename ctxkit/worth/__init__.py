@@ -5,7 +5,7 @@ from __future__ import annotations
 from ctxkit.faces import face
 
 _NAMES = {
-    "sections": "costs",
+    "sections": "section_costs",
     "without": "leaving",
     "index_or_paste": "pasted",
     "with_memory": "recalls",

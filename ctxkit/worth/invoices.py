@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxkit.metrics.prompts import Sent
+from ctxkit.metrics.shared_prefixes import Sent
 from ctxkit.metrics.size import spots_of
 from ctxkit.metrics.tallies import bill
 from ctxkit.policies.recorded import AsRecorded, recorded

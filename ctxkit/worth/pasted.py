@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ctxkit.composition.groups import shares
 from ctxkit.errors import BadArguments
-from ctxkit.frames.columns import FLOAT, INT, TEXT, Column, build
+from ctxkit.frames.frame_columns import FLOAT, INT, TEXT, FrameColumn, build
 from ctxkit.library import Library
 from ctxkit.messages import Edit, Message, Text, ToolCall
 from ctxkit.readers.given import of_session
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 COLUMNS = (
-    Column("session", TEXT, "", "id of the session"),
-    Column("way", TEXT, "", "as it ran: index and reads on demand; or pasted whole"),
-    Column("calls_n", INT, "calls", "that are billed"),
-    Column(
+    FrameColumn("session", TEXT, "", "id of the session"),
+    FrameColumn("way", TEXT, "", "as it ran: index and reads on demand; or pasted whole"),
+    FrameColumn("calls_n", INT, "calls", "that are billed"),
+    FrameColumn(
         "store_tokens", INT, "tokens", "of the store in the first prompt: its index, or all text"
     ),
-    Column("prompt_tokens", INT, "tokens", "of the prompts of all calls"),
-    Column("peak_tokens", INT, "tokens", "of the largest prompt"),
-    Column("cache_read_tokens", INT, "tokens", "of them read from the cache"),
-    Column("output_tokens", INT, "tokens", "of all replies"),
-    Column("usd", FLOAT, "US dollars", "by the one bill; missing where no price is known"),
-    Column("source", TEXT, "", "derived from recorded usage, or estimated"),
+    FrameColumn("prompt_tokens", INT, "tokens", "of the prompts of all calls"),
+    FrameColumn("peak_tokens", INT, "tokens", "of the largest prompt"),
+    FrameColumn("cache_read_tokens", INT, "tokens", "of them read from the cache"),
+    FrameColumn("output_tokens", INT, "tokens", "of all replies"),
+    FrameColumn("usd", FLOAT, "US dollars", "by the one bill; missing where no price is known"),
+    FrameColumn("source", TEXT, "", "derived from recorded usage, or estimated"),
 )
 ON_DEMAND, PASTED = "index, read on demand", "pasted whole"
 _STORE = "store"

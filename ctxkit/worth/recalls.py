@@ -1,11 +1,13 @@
-"""What a memory would have been worth: what it would have saved of what was lost, and what it costs."""
+"""What a memory would have been worth: what it would have saved of what was lost, and what it
+costs.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.errors import BadArguments
-from ctxkit.frames.columns import FLOAT, INT, TEXT, Column, build
+from ctxkit.frames.frame_columns import FLOAT, INT, TEXT, FrameColumn, build
 from ctxkit.messages import RECALLED
 from ctxkit.policies.chain import in_a_row
 from ctxkit.policies.recall import Recall, promoted
@@ -23,17 +25,21 @@ if TYPE_CHECKING:
     from ctxkit.session import Session
 
 COLUMNS = (
-    Column("session", TEXT, "", "id of the session"),
-    Column("way", TEXT, "", "without memory, with it, or how much more that is"),
-    Column("cuts_n", INT, "compactions", "that were made"),
-    Column("promoted_n", INT, "entries", "that memory holds at the end"),
-    Column("recalled_tokens", INT, "tokens", "of the digests, each as often as it was sent"),
-    Column("prompt_tokens", INT, "tokens", "of the prompts of all calls"),
-    Column("needed_lost_n", INT, "items", "that were needed later and in sight no more"),
-    Column("needed_later_loss", FLOAT, "share", "of the items used again, those that were lost"),
-    Column("rules_kept", FLOAT, "share", "of the user's rules that were taken, those in sight"),
-    Column("usd", FLOAT, "US dollars", "by the one bill; missing where no price is known"),
-    Column("source", TEXT, "", "derived from recorded usage, or estimated"),
+    FrameColumn("session", TEXT, "", "id of the session"),
+    FrameColumn("way", TEXT, "", "without memory, with it, or how much more that is"),
+    FrameColumn("cuts_n", INT, "compactions", "that were made"),
+    FrameColumn("promoted_n", INT, "entries", "that memory holds at the end"),
+    FrameColumn("recalled_tokens", INT, "tokens", "of the digests, each as often as it was sent"),
+    FrameColumn("prompt_tokens", INT, "tokens", "of the prompts of all calls"),
+    FrameColumn("needed_lost_n", INT, "items", "that were needed later and in sight no more"),
+    FrameColumn(
+        "needed_later_loss", FLOAT, "share", "of the items used again, those that were lost"
+    ),
+    FrameColumn(
+        "rules_kept", FLOAT, "share", "of the user's rules that were taken, those in sight"
+    ),
+    FrameColumn("usd", FLOAT, "US dollars", "by the one bill; missing where no price is known"),
+    FrameColumn("source", TEXT, "", "derived from recorded usage, or estimated"),
 )
 WITHOUT, WITH, MORE = "without memory", "with memory", "difference"
 _DIFFER = ("cuts_n", "recalled_tokens", "prompt_tokens", "needed_lost_n", "needed_later_loss",
@@ -49,8 +55,8 @@ def with_memory(
     With memory, the same rules promote what they take out and recall a digest of it behind the
     summary (`policies.recall`); found without a model, so that promoting costs nothing. The bill
     holds the digest at every call that is sent it, cache included. Needed-later loss says what was
-    named again by the record (`metrics.forgotten`): an opportunity for loss, not what an agent would
-    have done.
+    named again by the record (`metrics.forgotten`): an opportunity for loss, not what an agent
+    would have done.
 
     Args:
         session: any session, the path of a log, or a list of messages.

@@ -1,4 +1,6 @@
-"""Sessions to files: our own format without loss, and formats of others with a list of what they cannot hold."""
+"""Sessions to files: our own format without loss, and formats of others with a list of what they
+cannot hold.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import msgspec
 
 from ctxkit.errors import BadArguments, StoreError, did_you_mean
 from ctxkit.readers.given import of_session
-from ctxkit.tools.folders import Folder
+from ctxkit.tools.held_folders import Folder
 
 if TYPE_CHECKING:
     import os
@@ -43,10 +45,11 @@ def write(session: Session, path: str | os.PathLike[str], format: str = "native"
     Args:
         session: what to write: a session, the path of a log, or a list of messages.
         path: the file; one that exists is replaced. Nothing else is written.
-        format: `native` (lossless), `pi` (Pi's session format, version 3), `openai` (an object with Chat Completions
-            `messages` and `tools`), `atif` (Agent Trajectory Interchange Format), `otel` (OpenTelemetry GenAI
-            spans as an OTLP exporter writes them: usage and compactions, each call with its prompt), `inspect` (an
-            evaluation log of one sample, which `inspect_ai.log.read_eval_log` takes).
+        format: `native` (lossless), `pi` (Pi's session format, version 3), `openai` (an object with
+            Chat Completions `messages` and `tools`), `atif` (Agent Trajectory Interchange Format),
+            `otel` (OpenTelemetry GenAI spans as an OTLP exporter writes them: usage and
+            compactions, each call with its prompt), `inspect` (an evaluation log of one sample,
+            which `inspect_ai.log.read_eval_log` takes).
 
     Returns:
         What the format could not hold, by name.
@@ -55,21 +58,22 @@ def write(session: Session, path: str | os.PathLike[str], format: str = "native"
         BadArguments: there is no such format.
         StoreError: the file cannot be written.
     """
-    from ctxkit.writers import atif, inspect_log, native, openai, otel, pi
+    from ctxkit.writers import as_atif, as_native, as_openai, as_otel, as_pi, inspect_log
 
     if format not in FORMATS:
         known = ", ".join(FORMATS)
         raise BadArguments(
-            f"There is no format {format!r} to write.{did_you_mean(str(format), FORMATS)} Known: {known}."
+            f"There is no format {format!r} to write.{did_you_mean(str(format), FORMATS)} Known:"
+            f" {known}."
         )
     if format == "native":
-        save(Path(path), native.lines(session))
+        save(Path(path), as_native.lines(session))
         return Written(path=str(path), format=format)
     members: dict[str, Convert] = {
-        "openai": openai.convert,
-        "pi": pi.convert,
-        "atif": atif.convert,
-        "otel": otel.convert,
+        "openai": as_openai.convert,
+        "pi": as_pi.convert,
+        "atif": as_atif.convert,
+        "otel": as_otel.convert,
         "inspect": inspect_log.convert,
     }
     lines, lost = members[format](session)
@@ -77,12 +81,12 @@ def write(session: Session, path: str | os.PathLike[str], format: str = "native"
     return Written(path=str(path), format=format, lost={k: n for k, n in lost.items() if n})
 
 
-def save(path: Path, lines: Iterable[bytes]) -> None:
-    """Write a file whole or not at all, for its owner only, in a folder that exists."""
+def save(path: Path, lines: Iterable[bytes], mode: int = 0o600) -> None:
+    """Write a file whole or not at all, in a folder that exists; `mode`: of one that is new."""
     try:
         real = path.resolve()  # the user named it: a link leads where the user let it lead
         with Folder(real.parent) as folder:
-            folder.write(real.name, lines)
+            folder.write(real.name, lines, mode)
     except (OSError, ValueError, RuntimeError) as e:
         why = (e.strerror if isinstance(e, OSError) else None) or str(e)
         raise StoreError(

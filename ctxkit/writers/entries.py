@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from ctxkit.messages import Part
     from ctxkit.session import Session
 
-_STOPS = {"tool": "toolUse", "stop": "stop", "length": "length", "error": "error", "aborted": "aborted"}
+_STOPS = {
+    "tool": "toolUse",
+    "stop": "stop",
+    "length": "length",
+    "error": "error",
+    "aborted": "aborted",
+}
 
 
 def iso(time: float | None) -> str:
@@ -28,7 +34,9 @@ def iso(time: float | None) -> str:
 
 
 def to_line(value: Any) -> bytes:
-    """Return one line of JSON; half a surrogate pair, which UTF-8 cannot hold, is escaped as JSON escapes it."""
+    """Return one line of JSON; half a surrogate pair, which UTF-8 cannot hold, is escaped as JSON
+    escapes it.
+    """
     try:
         return msgspec.json.encode(value) + b"\n"
     except UnicodeEncodeError:
@@ -39,15 +47,25 @@ def header(session: Session) -> dict[str, Any]:
     """Return the first line of a file."""
     first = next((e.time for e in session.log if e.time is not None), None)
     when = iso(session.started if session.started is not None else first)
-    head = {"type": "session", "version": 3, "id": session.id, "timestamp": when, "cwd": session.cwd or ""}
+    head = {
+        "type": "session",
+        "version": 3,
+        "id": session.id,
+        "timestamp": when,
+        "cwd": session.cwd or "",
+    }
     return {**head, "parentSession": session.parent} if session.parent else head
 
 
 def message(m: Message) -> dict[str, Any] | None:
-    """Return the message as Pi holds it, or None where Pi has nothing like it (a system prompt, a hidden message)."""
+    """Return the message as Pi holds it, or None where Pi has nothing like it (a system prompt, a
+    hidden message).
+    """
     stamp = int((m.time or 0) * 1000)
     if m.role == "assistant":
-        return _reply(m, stamp - int((m.latency or 0) * 1000))  # Pi's messages bear the time of their beginning
+        return _reply(
+            m, stamp - int((m.latency or 0) * 1000)
+        )  # Pi's messages bear the time of their beginning
     if not m.visible or m.role == "system" or m.kind == LOST:
         return None
     if m.role == "tool":
@@ -65,7 +83,11 @@ def message(m: Message) -> dict[str, Any] | None:
 def _reply(m: Message, stamp: int) -> dict[str, Any]:
     usage = m.usage or Usage()
     write = (usage.cache_write_tokens or 0) + (usage.cache_write_1h_tokens or 0)
-    fresh, read, output = usage.input_tokens or 0, usage.cache_read_tokens or 0, usage.output_tokens or 0
+    fresh, read, output = (
+        usage.input_tokens or 0,
+        usage.cache_read_tokens or 0,
+        usage.output_tokens or 0,
+    )
     stop = _STOPS.get(m.stop or "", "toolUse" if m.tool_calls else "stop")
     out = {
         "role": "assistant",
@@ -79,7 +101,13 @@ def _reply(m: Message, stamp: int) -> dict[str, Any]:
             "cacheRead": read,
             "cacheWrite": write,
             "totalTokens": fresh + output + read + write,
-            "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": usage.cost_usd or 0},
+            "cost": {
+                "input": 0,
+                "output": 0,
+                "cacheRead": 0,
+                "cacheWrite": 0,
+                "total": usage.cost_usd or 0,
+            },
         },
         "stopReason": "error" if m.is_error and stop not in ("error", "aborted") else stop,
         "timestamp": stamp,
@@ -92,7 +120,12 @@ def _part(p: Part) -> dict[str, Any]:
         return {"type": "text", "text": p.text}
     if isinstance(p, Thinking):
         sealed = {"redacted": True} if p.redacted else {}
-        return {"type": "thinking", "thinking": p.text, "thinkingSignature": p.signature or "", **sealed}
+        return {
+            "type": "thinking",
+            "thinking": p.text,
+            "thinkingSignature": p.signature or "",
+            **sealed,
+        }
     if isinstance(p, ToolCall):
         return {"type": "toolCall", "id": p.id, "name": p.name, "arguments": p.arguments}
     if isinstance(p, Image) and p.kind == "image" and p.data:
@@ -101,7 +134,9 @@ def _part(p: Part) -> dict[str, Any]:
 
 
 def compaction(edit: Edit, first_kept: str) -> dict[str, Any] | None:
-    """Return a compaction as Pi holds it, or None where it is no summary put in the place of older messages."""
+    """Return a compaction as Pi holds it, or None where it is no summary put in the place of older
+    messages.
+    """
     if edit.kind != "summarised" or not edit.inserted:
         return None
     return {
@@ -121,7 +156,9 @@ class Tree:
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """Places of the messages by id; made when an edit asks: a message that is appended needs none."""
+        """Places of the messages by id; made when an edit asks: a message that is appended needs
+        none.
+        """
         return {e.id: i for i, e in enumerate(self.log) if isinstance(e, Message)}
 
     @staticmethod
@@ -141,6 +178,10 @@ class Tree:
         return root if p < 0 else self.id(p)
 
     def first_kept(self, i: int, edit: Edit) -> str:
-        """Return the id of the first entry after the last that an edit takes; its own where nothing stays."""
+        """Return the id of the first entry after the last that an edit takes; its own where nothing
+        stays.
+        """
         last = max((self.index[t] for t in edit.targets if self.index.get(t, i) < i), default=-1)
-        return next((self.id(k) for k in range(last + 1, i) if isinstance(self.log[k], Message)), self.id(i))
+        return next(
+            (self.id(k) for k in range(last + 1, i) if isinstance(self.log[k], Message)), self.id(i)
+        )

@@ -1,4 +1,6 @@
-"""An evaluation log of Inspect (`.json`): one sample, its messages, one model event a call, compactions as events."""
+"""An evaluation log of Inspect (`.json`): one sample, its messages, one model event a call,
+compactions as events.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,30 @@ if TYPE_CHECKING:
     from ctxkit.messages import Usage
     from ctxkit.session import Call, Session
 
-_HOLDS = {"usages", "times", "models of calls", "stop reasons", "latencies", "compactions", "system prompts",
-          "tool schemas", "thoughts", "images", "error marks", "edits (dropped)"}  # fmt: skip
+_HOLDS = {
+    "usages",
+    "times",
+    "models of calls",
+    "stop reasons",
+    "latencies",
+    "compactions",
+    "system prompts",
+    "tool schemas",
+    "thoughts",
+    "images",
+    "error marks",
+    "edits (dropped)",
+}
 _STOPS = {"tool": "tool_calls", "stop": "stop", "length": "max_tokens"}
 
 
 def convert(session: Session) -> tuple[list[bytes], Counter[str]]:
     """Return the file, and what it cannot hold."""
     lost = losses(session, _HOLDS)
-    lost["money of calls"] += sum(c.message.usage is not None and c.message.usage.cost_usd is not None
-                                  for c in session.calls)  # fmt: skip
+    lost["money of calls"] += sum(
+        c.message.usage is not None and c.message.usage.cost_usd is not None for c in session.calls
+    )
+    lost["parameters of tools"] += sum(bool(t.parameters) for t in session.tools)
     return [msgspec.json.format(msgspec.json.encode(_document(session)), indent=1), b"\n"], lost
 
 
@@ -73,7 +89,9 @@ def _sample(session: Session, model: str) -> dict[str, Any]:
 
 
 def _events(session: Session, model: str) -> list[dict[str, Any]]:
-    """Return a model event for each call, after a compaction event for each cut between it and the one before."""
+    """Return a model event for each call, after a compaction event for each cut between it and the
+    one before.
+    """
     events: list[dict[str, Any]] = []
     done = 0
     for call, shown in session.views():

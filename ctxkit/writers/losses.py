@@ -70,9 +70,15 @@ def _part(p: object) -> str:
         return "thoughts"
     if isinstance(p, Image):
         return "images" if p.kind == "image" else "documents and audio"
-    return "tool arguments that are no JSON object" if isinstance(p, ToolCall) and p.raw is not None else ""
+    return (
+        "tool arguments that are no JSON object"
+        if isinstance(p, ToolCall) and p.raw is not None
+        else ""
+    )
 
 
 def visible(messages: Iterable[Message]) -> list[Message]:
-    """Return the messages that are sent to a model; what only stands for a lost beginning has no words to send."""
+    """Return the messages that are sent to a model; what only stands for a lost beginning has no
+    words to send.
+    """
     return [m for m in messages if m.visible and m.kind != LOST]

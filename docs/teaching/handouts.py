@@ -1,8 +1,8 @@
 # ruff: noqa: INP001  a script of the folder that it serves
-"""Write slides and print versions of the notebooks: `python docs/teaching/handouts.py FOLDER [reveal.js] [NN ...]`.
+"""Write slides and print versions: `python docs/teaching/handouts.py FOLDER [reveal.js] [NN ...]`.
 
-Every notebook is run. `NN.slides.html` are its slides, `NN.html` is a page, and `NN.pdf` the page in
-print where Chromium is on the machine. Charts and widgets are static in all of them, and no page
+Every notebook is run. `NN.slides.html` are its slides, `NN.html` is a page, and `NN.pdf` the page
+in print where Chromium is on the machine. Charts and widgets are static in all of them, and no page
 loads anything: so slides need a folder with reveal.js (`npm install reveal.js@4`, then
 `node_modules/reveal.js`); without one they ask a network for it.
 """

@@ -24,13 +24,22 @@ class Agent:
     # -- tools ---------------------------------------------------------------------------------------------------
 
     def read(self, path: str, first: int = 1, last: int | None = None) -> Asked:
-        asked = {"path": path} if (first, last) == (1, None) else {"path": path, "first": first, "last": last}
+        asked = (
+            {"path": path}
+            if (first, last) == (1, None)
+            else {"path": path, "first": first, "last": last}
+        )
         if path not in self.files:
             return "read_file", asked, f"no such file: {path}", True
         return "read_file", asked, numbered(self.files[path], first, last), False
 
     def search(self, pattern: str, under: str = "") -> Asked:
-        return "search", {"pattern": pattern, "path": under or "."}, search(self.files, pattern, under), False
+        return (
+            "search",
+            {"pattern": pattern, "path": under or "."},
+            search(self.files, pattern, under),
+            False,
+        )
 
     def edit(self, path: str, old: str, new: str) -> Asked:
         asked = {"path": path, "old": old, "new": new}
@@ -41,7 +50,12 @@ class Agent:
 
     def create(self, path: str, text: str) -> Asked:
         self.files[path] = text
-        return "edit", {"path": path, "old": "", "new": text}, f"created {path}: {len(text.splitlines())} lines", False
+        return (
+            "edit",
+            {"path": path, "old": "", "new": text},
+            f"created {path}: {len(text.splitlines())} lines",
+            False,
+        )
 
     @staticmethod
     def run(command: str, output: str, *, failed: bool = False) -> Asked:
@@ -53,7 +67,9 @@ class Agent:
         n = self.passed if not names else 3 * len(names)
         dots, seconds = "." * n, f"{0.31 * n + self.rng.random():.2f}s"
         if not failure:
-            return self.run(f"pytest -q {' '.join(paths)}".strip(), f"{dots} [100%]\n{n} passed in {seconds}")
+            return self.run(
+                f"pytest -q {' '.join(paths)}".strip(), f"{dots} [100%]\n{n} passed in {seconds}"
+            )
         body = f"{dots[:-1]}F [100%]\n{'=' * 25} FAILURES {'=' * 25}\n{failure}\n1 failed, {n - 1} passed in {seconds}\nexit status 1"
         return self.run(f"pytest -q {' '.join(paths)}".strip(), body, failed=True)
 
@@ -73,7 +89,11 @@ class Agent:
         do(self.read(path), thinking=why if self.rng.random() < 0.4 else "")
         if self.rng.random() < 0.3:
             do(self.edit(path, old.replace("    ", "  ", 1) + " ", new))
-            line = next(i for i, t in enumerate(self.files[path].splitlines(), 1) if old.splitlines()[0] in t)
+            line = next(
+                i
+                for i, t in enumerate(self.files[path].splitlines(), 1)
+                if old.splitlines()[0] in t
+            )
             do(
                 self.read(path, max(1, line - 4), line + 6),
                 text="The old text differs in its spaces; I read those lines again.",
@@ -103,5 +123,9 @@ class Agent:
                 self.read(f"tests/test_{module}.py"),
                 thinking="The test fakes the row without a currency, so it fails for another reason than my change.",
             )
-            do(self.edit(f"tests/test_{module}.py", 'currency="EUR"', 'currency="EUR", seller="DE"'))
+            do(
+                self.edit(
+                    f"tests/test_{module}.py", 'currency="EUR"', 'currency="EUR", seller="DE"'
+                )
+            )
         do(self.tests(module))

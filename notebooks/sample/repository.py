@@ -255,7 +255,9 @@ def files(rng: random.Random) -> dict[str, str]:
             "title": name.replace("_", " ").capitalize(),
         }
         bodies = [b for b in _BODIES if b is _BODIES[0] or b is _BODIES[2] or rng.random() < 0.75]
-        head = _HEAD.format(batch=rng.choice((50, 200, 500)), grace=rng.choice((7, 14, 30)), **words)
+        head = _HEAD.format(
+            batch=rng.choice((50, 200, 500)), grace=rng.choice((7, 14, 30)), **words
+        )
         out[f"billing/{name}.py"] = head + "\n".join(b.format(**words) for b in bodies)
         out[f"tests/test_{name}.py"] = _tests(name, cls.lower(), rng)
     return out

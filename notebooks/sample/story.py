@@ -24,7 +24,10 @@ Answer in a few sentences: what you found, what you changed (with paths), what i
 
 FACTS = (
     ("The ticket is BILL-4127.", "BILL-4127"),
-    ("The CSV column order must not change: the importer goes by position.", "column order|order of (the )?columns"),
+    (
+        "The CSV column order must not change: the importer goes by position.",
+        "column order|order of (the )?columns",
+    ),
     ("The service stays on Python 3.9.", r"3\.9"),
     ("The nightly export failed with KeyError 'ISK'.", "ISK"),
     ("ISK has exponent 0.", r"exponent 0|\"ISK\": 0|no minor unit"),
@@ -110,7 +113,9 @@ def _find(agent: Agent) -> None:
         "The failure is a KeyError for ISK in billing/money.py. Iceland went live on 2026-03-09 and nobody added its "
         "currency to EXPONENTS; ISK has no minor unit, so its exponent is 0. test_pages_do_not_repeat fails too."
     )
-    tape.user("Yes, that flaky test has failed on and off for weeks, we ignored it. Is it related?", 95.0)
+    tape.user(
+        "Yes, that flaky test has failed on and off for weeks, we ignored it. Is it related?", 95.0
+    )
     do(agent.read("jobs/export_invoices.py", 14, 26))
     tape.answer(
         "It is another bug, and a real one. Rows are paged with LIMIT and OFFSET but sorted only by updated_at; rows "
@@ -138,7 +143,11 @@ def _mend(agent: Agent) -> None:
             'class UnknownCurrency(KeyError):\n    """A currency whose minor unit is not known."""\n\n\ndef to_minor',
         )
     )
-    do(agent.edit(job, ".order_by(Invoice.updated_at)", ".order_by(Invoice.updated_at, Invoice.id)"))
+    do(
+        agent.edit(
+            job, ".order_by(Invoice.updated_at)", ".order_by(Invoice.updated_at, Invoice.id)"
+        )
+    )
     do(agent.edit(job, "open(path, 'w'", "open(part, 'w'"))
     do(agent.read(job, 26, 40), text="The quotes are double there.")
     do(
@@ -148,13 +157,24 @@ def _mend(agent: Agent) -> None:
             '    part = f"{path}.part"\n    with open(part, "w", newline="") as f:',
         )
     )
-    do(agent.edit(job, '    log.info("exported', '    os.replace(part, path)\n    log.info("exported'))
-    do(agent.tests("money", "export", failure="E   NameError: name 'os' is not defined (jobs/export_invoices.py:36)"))
+    do(
+        agent.edit(
+            job, '    log.info("exported', '    os.replace(part, path)\n    log.info("exported'
+        )
+    )
+    do(
+        agent.tests(
+            "money",
+            "export",
+            failure="E   NameError: name 'os' is not defined (jobs/export_invoices.py:36)",
+        )
+    )
     do(agent.edit(job, "import logging\n", "import logging\nimport os\n"))
     do(agent.tests("money", "export"))
     do(
         agent.run(
-            "for i in $(seq 50); do pytest -q tests/test_export.py -k pages || break; done", "50 runs, 0 failures"
+            "for i in $(seq 50); do pytest -q tests/test_export.py -k pages || break; done",
+            "50 runs, 0 failures",
         ),
         seconds=412.0,
     )
@@ -200,12 +220,18 @@ def _money(agent: Agent) -> None:
         for module in group:
             one = MODULES[module][0].lower()
             total = f"    return int(sum(line.amount for line in {one}.lines) * 100)"
-            better = f"    return sum(to_minor(line.amount, {one}.currency) for line in {one}.lines)"
-            agent.change(module, total, better, why=_WHY_MONEY, imported="from billing.money import to_minor")
+            better = (
+                f"    return sum(to_minor(line.amount, {one}.currency) for line in {one}.lines)"
+            )
+            agent.change(
+                module, total, better, why=_WHY_MONEY, imported="from billing.money import to_minor"
+            )
             if f"int({one}.amount * 100)" in agent.files[f"billing/{module}.py"]:
                 do(
                     agent.edit(
-                        f"billing/{module}.py", f"int({one}.amount * 100)", f"to_minor({one}.amount, {one}.currency)"
+                        f"billing/{module}.py",
+                        f"int({one}.amount * 100)",
+                        f"to_minor({one}.amount, {one}.currency)",
                     )
                 )
                 do(agent.tests(module))
@@ -281,11 +307,17 @@ def _friday(agent: Agent) -> None:
         )
     do(
         agent.run(
-            "head -n 1 /data/export/2026-03-09.csv", "invoice_id,customer,issued_on,due_on,currency,amount_minor,status"
+            "head -n 1 /data/export/2026-03-09.csv",
+            "invoice_id,customer,issued_on,due_on,currency,amount_minor,status",
         ),
         text="The column order must be as it was.",
     )
-    do(agent.run("python scripts/check_duplicates.py /data/export --days 4", "0 ids occur twice in 4 files"))
+    do(
+        agent.run(
+            "python scripts/check_duplicates.py /data/export --days 4",
+            "0 ids occur twice in 4 files",
+        )
+    )
     do(
         agent.run(
             "grep -l INV-2026 /data/export/*.csv | wc -l; ctl import list --twice",

@@ -81,10 +81,17 @@ class Tape:
         return max(60.0, time - self.now)
 
     def step(
-        self, *asked: tuple[str, dict, str, bool], text: str = "", thinking: str = "", seconds: float | None = None
+        self,
+        *asked: tuple[str, dict, str, bool],
+        text: str = "",
+        thinking: str = "",
+        seconds: float | None = None,
     ) -> None:
         """One call that asks for tools, and their results; `asked` holds (tool, arguments, result, is_error)."""
-        calls = [ToolCall(id=f"call_{self._id()}", name=name, arguments=args) for name, args, _, _ in asked]
+        calls = [
+            ToolCall(id=f"call_{self._id()}", name=name, arguments=args)
+            for name, args, _, _ in asked
+        ]
         self._call(text, thinking, calls)
         for call, (name, _, result, is_error) in zip(calls, asked, strict=True):
             self.now += self.rng.uniform(0.1, 1.5) if seconds is None else seconds
@@ -169,7 +176,9 @@ class Tape:
     def _tokens(self, parts: tuple) -> int:
         total = 4
         for part in parts:
-            text = json.dumps(part.arguments) + part.name if isinstance(part, ToolCall) else part.text
+            text = (
+                json.dumps(part.arguments) + part.name if isinstance(part, ToolCall) else part.text
+            )
             total += round(self.count(text) * SCALE) + (3 if isinstance(part, ToolCall) else 0)
         return total
 

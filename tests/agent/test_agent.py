@@ -18,7 +18,7 @@ from ctxkit.models.scripts import script
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
-from ctxkit.tools.files import file_tools
+from ctxkit.tools.file_tools import file_tools
 from ctxkit.tools.root import Root
 from ctxkit.tools.tool import tool
 
@@ -37,7 +37,13 @@ def scripted(*turns, **more):
 def agent(model, rules=None, *, tools=(), heard=None, at=None, **more):
     hear = heard.append if heard is not None else lambda _: None
     return Agent(
-        at or session(), model=model, rules=rules or Rules(counter=COUNT), tools=tools, clock=clock(), hear=hear, **more
+        at or session(),
+        model=model,
+        rules=rules or Rules(counter=COUNT),
+        tools=tools,
+        clock=clock(),
+        hear=hear,
+        **more,
     )
 
 
@@ -49,13 +55,19 @@ def audit(tmp_path, rules, heard=None, **more):
     """Run the whole long script with real tools."""
     made = script("audit")
     a = agent(
-        scripted(*made.turns, context_window=32_000), rules, tools=file_tools(Root(tmp_path)), heard=heard, **more
+        scripted(*made.turns, context_window=32_000),
+        rules,
+        tools=file_tools(Root(tmp_path)),
+        heard=heard,
+        **more,
     )
     outcomes = [run(a.turn(p)) for p in made.prompts]
     return a, outcomes
 
 
-COMPACTING = Rules(policy=Summary(keep_tokens=4_000), trigger=Above(12_000), counter=COUNT, window=32_000)
+COMPACTING = Rules(
+    policy=Summary(keep_tokens=4_000), trigger=Above(12_000), counter=COUNT, window=32_000
+)
 
 
 def test_a_turn_runs_tools_until_it_is_answered(tmp_path):
@@ -85,7 +97,9 @@ def test_the_rules_compact_before_a_call_and_the_edit_is_kept(tmp_path):
     assert sum(o.compactions for o in outcomes) == len(a.session.edits)
     assert all(e.tokens_after < e.tokens_before for e in a.session.edits)
     assert max(o.context_tokens for o in outcomes) <= 12_000
-    assert [e.kind for e in heard if e.kind.startswith("compaction")].count("compaction_end") == len(a.session.edits)
+    assert [e.kind for e in heard if e.kind.startswith("compaction")].count(
+        "compaction_end"
+    ) == len(a.session.edits)
     assert outcomes[-1].text.startswith("All 8 ledgers are mended")
 
 
@@ -94,18 +108,28 @@ def test_live_and_replay_agree_call_by_call(tmp_path):
     a, _ = audit(tmp_path, COMPACTING)
     live = a.session
     sizes = [COUNT.message(m) for m in live.messages]
-    again = ck.replay(live, COMPACTING, tokens=sizes, fixed=sum(t.schema.chars for t in a.tools.values()) // 4)
-    assert [c.message.usage.prompt_tokens for c in again.calls] == [c.message.usage.prompt_tokens for c in live.calls]
+    again = ck.replay(
+        live, COMPACTING, tokens=sizes, fixed=sum(t.schema.chars for t in a.tools.values()) // 4
+    )
+    assert [c.message.usage.prompt_tokens for c in again.calls] == [
+        c.message.usage.prompt_tokens for c in live.calls
+    ]
     assert [(e.targets, e.inserted[0].text) for e in again.edits] == [
         (e.targets, e.inserted[0].text) for e in live.edits
     ]
-    assert [[m.text for m in v] for _, v in again.views()] == [[m.text for m in v] for _, v in live.views()]
+    assert [[m.text for m in v] for _, v in again.views()] == [
+        [m.text for m in v] for _, v in live.views()
+    ]
 
 
 def test_a_session_goes_on_with_its_edits_in_force(tmp_path):
     whole, _ = audit(tmp_path / "whole", COMPACTING)
     made = script("audit")
-    first = agent(scripted(*made.turns, context_window=32_000), COMPACTING, tools=file_tools(Root(tmp_path / "halves")))
+    first = agent(
+        scripted(*made.turns, context_window=32_000),
+        COMPACTING,
+        tools=file_tools(Root(tmp_path / "halves")),
+    )
     for p in made.prompts[:5]:
         run(first.turn(p))
     second = agent(
@@ -121,7 +145,9 @@ def test_a_session_goes_on_with_its_edits_in_force(tmp_path):
 
 
 def test_a_resumed_session_over_its_threshold_is_compacted_before_the_first_call():
-    at = session(*(m for i in range(40) for m in (user(f"{i} " + "x" * 2000), assistant("ok " * 100))))
+    at = session(
+        *(m for i in range(40) for m in (user(f"{i} " + "x" * 2000), assistant("ok " * 100)))
+    )
     a = agent(scripted(*[(assistant("r"),)] * 50), COMPACTING, at=at)
     run(a.turn("go on"))
     assert len(a.session.edits) == 1
@@ -139,7 +165,10 @@ class Failing:
     def __init__(self, *errors: Exception, reply: Message | None = None) -> None:
         self.errors, self.asked = list(errors), []
         self.answer = reply or Message(
-            role="assistant", parts=(Text("fine"),), stop="stop", usage=Usage(input_tokens=10, output_tokens=1)
+            role="assistant",
+            parts=(Text("fine"),),
+            stop="stop",
+            usage=Usage(input_tokens=10, output_tokens=1),
         )
 
     async def __call__(self, request, emit):
@@ -159,7 +188,13 @@ def long_session():
         log += [
             user(f"ask {i}"),
             asked,
-            Message(role="tool", id=f"t{i}", parts=(Text("y" * 9000),), call_id=f"c{i}", tool="read_file"),
+            Message(
+                role="tool",
+                id=f"t{i}",
+                parts=(Text("y" * 9000),),
+                call_id=f"c{i}",
+                tool="read_file",
+            ),
             assistant("ok"),
         ]
     return session(*log)
@@ -179,16 +214,24 @@ def test_an_overflow_is_answered_by_one_compaction_and_a_retry():
 
 def test_an_overflow_that_stays_is_trimmed_in_three_stages_and_given_up():
     model, heard = Failing(*[TOO_LONG] * 9), []
-    a = agent(model, at=long_session(), heard=heard, limits=Limits(attempts=5), summary_model=Failing())
+    a = agent(
+        model, at=long_session(), heard=heard, limits=Limits(attempts=5), summary_model=Failing()
+    )
     assert run(a.turn("go on")).ended == "error"
     stages = [e.payload["chars"] for e in heard if e.kind == "context_exceeded_recovery"]
     assert stages == [4000, 500, 0]
-    assert [sum(len(m.text) for m in r.messages if m.role == "tool") > 0 for r in model.asked][-1] is False
+    assert [sum(len(m.text) for m in r.messages if m.role == "tool") > 0 for r in model.asked][
+        -1
+    ] is False
 
 
 def test_attempts_are_bounded():
     model = Failing(*[TOO_LONG] * 9)
-    run(agent(model, at=long_session(), limits=Limits(attempts=2), summary_model=Failing()).turn("go on"))
+    run(
+        agent(model, at=long_session(), limits=Limits(attempts=2), summary_model=Failing()).turn(
+            "go on"
+        )
+    )
     assert len(model.asked) == 3
 
 
@@ -200,7 +243,12 @@ def test_another_error_is_not_retried():
 
 
 def test_a_reply_cut_by_length_forces_a_compaction():
-    cut = Message(role="assistant", parts=(Text("half"),), stop="length", usage=Usage(input_tokens=10, output_tokens=1))
+    cut = Message(
+        role="assistant",
+        parts=(Text("half"),),
+        stop="length",
+        usage=Usage(input_tokens=10, output_tokens=1),
+    )
     model = Failing(reply=cut)
     a = agent(
         model,
@@ -226,7 +274,11 @@ def test_a_failed_summary_leaves_the_marker_and_the_whole_tail():
 
 def test_a_summary_models_cost_is_carried_by_the_summary():
     writer = Failing(
-        reply=Message(role="assistant", parts=(Text("notes"),), usage=Usage(input_tokens=4_000, output_tokens=50))
+        reply=Message(
+            role="assistant",
+            parts=(Text("notes"),),
+            usage=Usage(input_tokens=4_000, output_tokens=50),
+        )
     )
     rules = Rules(policy=Summary(keep_tokens=3_000), trigger=Above(5_000), counter=COUNT)
     a = agent(Failing(), rules, at=long_session(), summary_model=writer)
@@ -335,7 +387,9 @@ def test_a_call_that_is_not_approved_does_not_run():
         return "acted"
 
     a = agent(
-        scripted((assistant("", tool_call("act")), assistant("done"))), tools=[tool(act)], approve=lambda _: False
+        scripted((assistant("", tool_call("act")), assistant("done"))),
+        tools=[tool(act)],
+        approve=lambda _: False,
     )
     run(a.turn("go"))
     assert not ran

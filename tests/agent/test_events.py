@@ -8,7 +8,7 @@ from talkers import COUNT, ECHO, Says, agent, run, said
 
 from ctxkit import presets
 from ctxkit.agent import Limits
-from ctxkit.agent.contents import Contents
+from ctxkit.agent.payloads import Contents
 from ctxkit.errors import ModelError
 from ctxkit.messages import ToolCall, Usage
 from ctxkit.policies.rules import Rules
@@ -29,13 +29,19 @@ RULES = Rules(policy=Summary(keep_tokens=2_000), trigger=Above(4_000), counter=C
 
 def test_a_context_report_is_told_for_every_call():
     heard = []
-    a = agent(said("thinking", ToolCall("c1", "echo", {"x": "y"}), stop="tool"), heard=heard, tools=[ECHO])
+    a = agent(
+        said("thinking", ToolCall("c1", "echo", {"x": "y"}), stop="tool"), heard=heard, tools=[ECHO]
+    )
     run(a.turn("12345"))
     first, second = payloads(heard, "inner_call_context")
     assert (first["seq"], second["seq"]) == (1, 2)
     assert second["msg_counts"] == {"user": 1, "assistant": 1, "tool": 1, "summary": 0}
     chars = second["content_chars"]
-    assert (chars["text"], chars["fn_call_args"], chars["fn_results"]) == (5 + 8, len('{"x":"y"}'), len("<y>"))
+    assert (chars["text"], chars["fn_call_args"], chars["fn_results"]) == (
+        5 + 8,
+        len('{"x":"y"}'),
+        len("<y>"),
+    )
     assert chars["content_total"] == 13 + 9 + 3
     assert chars["grand_total"] == chars["content_total"] + chars["tool_schema_est"]
     assert [m.text for m in a.model.asked[1].messages if m.role == "tool"] == ["<y>"]
@@ -78,9 +84,16 @@ def test_a_failure_by_hand_is_told_too():
 def test_budgets_warn_once_a_cycle_and_cut_over_with_fuserafts_payload():
     heard = []
     dear = Usage(input_tokens=600, output_tokens=1)
-    asks = [said(ToolCall(f"c{i}", "echo", {"x": "y" * 400}), stop="tool", usage=dear) for i in range(40)]
-    rules = presets.fuseraft(warn_at=1_000, cutover_at=2_000, trigger_turn_count=500, keep_recent_turns=2)
-    a = agent(*asks, rules=rules, heard=heard, tools=[ECHO], summary_model=Says(*[said("notes")] * 40))
+    asks = [
+        said(ToolCall(f"c{i}", "echo", {"x": "y" * 400}), stop="tool", usage=dear)
+        for i in range(40)
+    ]
+    rules = presets.fuseraft(
+        warn_at=1_000, cutover_at=2_000, trigger_turn_count=500, keep_recent_turns=2
+    )
+    a = agent(
+        *asks, rules=rules, heard=heard, tools=[ECHO], summary_model=Says(*[said("notes")] * 40)
+    )
     run(a.turn("go"))
     warned, cut = payloads(heard, "context_budget_warn"), payloads(heard, "context_budget_cutover")
     assert cut
@@ -110,7 +123,9 @@ def test_a_prompt_near_the_cap_on_messages_is_told_once_a_cycle():
     asks = [said(ToolCall(f"c{i}", "echo"), stop="tool") for i in range(9)]
     a = agent(*asks, heard=heard, tools=[ECHO], limits=Limits(messages=10, messages_share=0.5))
     run(a.turn("go"))
-    assert payloads(heard, "context_window_warn") == [{"messages": 7, "cap": 10, "fraction": 0.5, "threshold": 5}]
+    assert payloads(heard, "context_window_warn") == [
+        {"messages": 7, "cap": 10, "fraction": 0.5, "threshold": 5}
+    ]
 
 
 def test_a_prompt_trimmed_for_its_size_is_a_cut_over():

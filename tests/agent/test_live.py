@@ -32,7 +32,9 @@ from ctxkit.store.workspace import Workspace
 from ctxkit.tools.tool import tool
 
 COUNT = tokens.named("chars/4")
-RULES = Rules(policy=Summary(keep_tokens=4_000), trigger=Above(12_000), counter=COUNT, window=32_000)
+RULES = Rules(
+    policy=Summary(keep_tokens=4_000), trigger=Above(12_000), counter=COUNT, window=32_000
+)
 
 
 def clock():
@@ -43,7 +45,9 @@ def clock():
 def live(folder, *turns, name="one", rules=RULES, **more):
     turns = turns or script("audit").turns
     model = Scripted(turns, name="audit", counter=COUNT, clock=clock(), context_window=32_000)
-    return LiveSession(name, model=model, rules=rules, clock=clock(), workspace=Workspace(folder), **more)
+    return LiveSession(
+        name, model=model, rules=rules, clock=clock(), workspace=Workspace(folder), **more
+    )
 
 
 def run(coroutine):
@@ -83,7 +87,9 @@ def test_snapshots_have_a_row_a_turn_and_a_marker_a_compaction(tmp_path):
         outcomes = say_all(s, script("audit").prompts)
     rows = [json.loads(line) for line in s.workspace.snapshots(s.id).read_text().splitlines()]
     turns = [r for r in rows if r["agent"] != "system"]
-    assert [r["turn_input_tokens"] for r in turns] == [o.spent.fresh + o.spent.cached for o in outcomes]
+    assert [r["turn_input_tokens"] for r in turns] == [
+        o.spent.fresh + o.spent.cached for o in outcomes
+    ]
     assert [r["turn"] for r in turns] == list(range(9))
     assert len(rows) - len(turns) == len(s.session.edits) >= 2
     frame = ck.read_snapshots(s.workspace.snapshots(s.id))
@@ -94,7 +100,11 @@ def test_events_have_fuserafts_shape(tmp_path):
     with live(tmp_path) as s:
         run(s.turn("go"))
     events = [json.loads(line) for line in s.workspace.events(s.id).read_text().splitlines()]
-    assert [e["event_type"] for e in events][:3] == ["turn_start", "inner_call_context", "model_call"]
+    assert [e["event_type"] for e in events][:3] == [
+        "turn_start",
+        "inner_call_context",
+        "model_call",
+    ]
     assert events[-1]["event_type"] == "turn_end"
     assert {*events[0]} == {"ts", "session", "agent", "turn", "event_type", "payload"}
 
@@ -145,7 +155,9 @@ def test_shell_and_kernel_are_off_until_named(tmp_path):
 def test_when_the_kit_fails_the_session_is_whole_and_says_how_to_go_on(tmp_path, monkeypatch):
     monkeypatch.setenv("PLANTED_API_KEY", "planted-secret-1234")
     with live(tmp_path) as s:
-        monkeypatch.setattr(s.agent.compactor.context.run, "shown", lambda: 1 / 0 if "planted-secret-1234" else None)
+        monkeypatch.setattr(
+            s.agent.compactor.context.run, "shown", lambda: 1 / 0 if "planted-secret-1234" else None
+        )
         with pytest.raises(StoreError, match="send the prompt again"):
             run(s.turn("go"))
         crash = s.workspace.crash(s.id).read_text()
@@ -158,47 +170,80 @@ def test_when_the_kit_fails_the_session_is_whole_and_says_how_to_go_on(tmp_path,
 # -- killed at random moments ----------------------------------------------------------------------------------------------
 
 CHILD = """
-    import asyncio, sys, time
+    import asyncio, os, sys
     sys.path.insert(0, {tests!r}); sys.path.insert(0, {here!r})
     import test_live as t
     from ctxkit.models.scripts import script
-    s = t.live({folder!r})
-    keep = s.agent.transcript._keep
-    def acknowledged(*entries):
-        session = keep(*entries)
-        print(len(session.log), flush=True)
-        return session
-    s.agent.transcript._keep = acknowledged
-    print("begun", flush=True)
-    for p in script("audit").prompts:
-        asyncio.run(s.turn(p))
-    print("done", flush=True)
+    def work(folder):
+        s = t.live(folder)
+        print("begun", os.getpid(), flush=True)
+        keep = s.agent.transcript._keep
+        def acknowledged(*entries):
+            session = keep(*entries)
+            print(len(session.log), flush=True)
+            return session
+        s.agent.transcript._keep = acknowledged
+        for p in script("audit").prompts:
+            asyncio.run(s.turn(p))
+    for folder in sys.stdin:
+        pid = os.fork()
+        if not pid:
+            try:
+                work(folder.strip())
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        print("ended", flush=True)
 """
 
 
-def kill_once(folder: Path, after: float) -> int:
-    """Run a scripted session, kill it, and return how many entries it had acknowledged."""
+@pytest.fixture(scope="module")
+def workers():
+    """A process that has imported all and forks one that works in each folder it is told."""
     code = textwrap.dedent(CHILD).format(
-        tests=str(Path(__file__).parents[1]), here=str(Path(__file__).parent), folder=str(folder)
+        tests=str(Path(__file__).parents[1]), here=str(Path(__file__).parent)
     )
-    child = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env={**os.environ, "CTXKIT_SEED": str(SEED)}
-    )
-    assert child.stdout.readline() == "begun\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "CTXKIT_SEED": str(SEED)},
+    ) as child:
+        yield child
+        child.stdin.close()
+
+
+def kill_once(workers: subprocess.Popen[str], folder: Path, after: float) -> int:
+    """Run a scripted session, kill it, and return how many entries it had acknowledged."""
+    print(folder, file=workers.stdin, flush=True)
+    begun, pid = workers.stdout.readline().split()
+    assert begun == "begun"
     time.sleep(after)
-    child.send_signal(signal.SIGKILL)
-    said = [line for line in child.communicate()[0].splitlines() if line.isdigit()]
-    return int(said[-1]) if said else 0
+    os.kill(int(pid), signal.SIGKILL)
+    said = list(iter(workers.stdout.readline, "ended\n"))
+    return max((int(line) for line in said if line.strip().isdigit()), default=0)
 
 
 @pytest.mark.parametrize("seed", [SEED + i for i in range(20 if ALL else 2)])
-def test_a_killed_session_loses_no_acknowledged_line_and_resumes(tmp_path, seed):
+def test_a_killed_session_loses_no_acknowledged_line_and_resumes(tmp_path, workers, seed):
     """Ten moments for each seed: 20 in the suite, 200 where everything is taken."""
     moments = random.Random(seed)
     for i in range(10):
         folder = tmp_path / str(i)
-        acknowledged = kill_once(folder, moments.uniform(0.0, 0.5))
+        acknowledged = kill_once(workers, folder, moments.uniform(0.0, 0.5))
         with live(folder) as s:
             assert len(s.session.log) >= acknowledged, (seed, i)
             assert run(s.turn("go on")).ended == "answered"
         assert not ck.read(s.log.path).faults
+
+
+def test_a_session_is_free_after_a_close_that_failed(tmp_path, monkeypatch):
+    def fails():
+        raise OSError("no space left")
+
+    first = live(tmp_path)
+    monkeypatch.setattr(first.agent.model, "close", fails, raising=False)
+    with pytest.raises(OSError, match="no space left"):
+        first.close()
+    live(tmp_path).close()

@@ -66,7 +66,9 @@ def lived(script, rules, resumed=False):
     """Take every turn of a script; `resumed`: by a new agent each time, as after a restart."""
     ticks = count(1_800_000_000)
     model = Scripted(turns(script), name="made", counter=COUNT, clock=lambda: float(next(ticks)))
-    make = lambda at: Agent(at, model=model, rules=rules, tools=[tool(give)], clock=lambda: float(next(ticks)))
+    make = lambda at: Agent(
+        at, model=model, rules=rules, tools=[tool(give)], clock=lambda: float(next(ticks))
+    )
     a = make(session())
     for i in range(len(script)):
         a = make(a.session) if resumed else a
@@ -77,18 +79,29 @@ def lived(script, rules, resumed=False):
 def agree(a, rules):
     live = a.session
     sizes = [COUNT.message(m) for m in live.messages]
-    again = ck.replay(live, rules, tokens=sizes, fixed=sum(t.schema.chars for t in a.tools.values()) // 4)
+    again = ck.replay(
+        live, rules, tokens=sizes, fixed=sum(t.schema.chars for t in a.tools.values()) // 4
+    )
     prompts = [[c.message.usage.prompt_tokens for c in s.calls] for s in (live, again)]
     assert prompts[0] == prompts[1]
-    edits = [[(e.kind, e.targets, [m.text for m in e.inserted]) for e in s.edits] for s in (live, again)]
+    edits = [
+        [(e.kind, e.targets, [m.text for m in e.inserted]) for e in s.edits] for s in (live, again)
+    ]
     assert edits[0] == edits[1]
-    assert [[m.text for m in v] for _, v in live.views()] == [[m.text for m in v] for _, v in again.views()]
+    assert [[m.text for m in v] for _, v in live.views()] == [
+        [m.text for m in v] for _, v in again.views()
+    ]
     return len(live.edits)
 
 
 @pytest.mark.parametrize("name", RULES)
 @given(script=SCRIPTS)
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
+@settings(
+    max_examples=5,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[Phase.generate],
+)
 def test_any_script_under_any_rules(name, script):
     rules = RULES[name].but(counter=COUNT)
     a = lived(script, rules)

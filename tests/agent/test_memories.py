@@ -24,15 +24,31 @@ TODAY = f"memory/{datetime.fromtimestamp(1_800_000_000, UTC).astimezone():%Y-%m-
 
 
 def rules(flush, limit=6_000):
-    return Rules(policy=Summary(keep_tokens=2_000), trigger=Above(limit), counter=COUNT, window=50_000, flush=flush)
+    return Rules(
+        policy=Summary(keep_tokens=2_000),
+        trigger=Above(limit),
+        counter=COUNT,
+        window=50_000,
+        flush=flush,
+    )
 
 
 def full():
-    return session(*(m for i in range(9) for m in (user(f"{i} must use port 8080. " + "x " * 1500), assistant("ok"))))
+    return session(
+        *(
+            m
+            for i in range(9)
+            for m in (user(f"{i} must use port 8080. " + "x " * 1500), assistant("ok"))
+        )
+    )
 
 
 def saves(*texts):
-    return said(*(ToolCall(f"s{i}", "save_memory", {"text": t}) for i, t in enumerate(texts)), stop="tool", usage=USAGE)
+    return said(
+        *(ToolCall(f"s{i}", "save_memory", {"text": t}) for i, t in enumerate(texts)),
+        stop="tool",
+        usage=USAGE,
+    )
 
 
 class Writer(Says):
@@ -59,7 +75,9 @@ def flushed(events):
 
 def test_at_the_threshold_it_is_saved_before_the_compaction_once_a_cycle(tmp_path):
     writer, heard = Writer(saves("Port 8080.", "sk-abcdefghijklmnop")), []
-    a = agent(at=full(), rules=rules(BEFORE), summary_model=writer, heard=heard, memory=Root(tmp_path))
+    a = agent(
+        at=full(), rules=rules(BEFORE), summary_model=writer, heard=heard, memory=Root(tmp_path)
+    )
     for _ in range(3):
         run(a.turn("go on"))
     kinds = [e.kind for e in heard if e.kind in ("memory_flush", "compaction_start")]
@@ -74,7 +92,9 @@ def test_at_the_threshold_it_is_saved_before_the_compaction_once_a_cycle(tmp_pat
 
 def test_what_a_compaction_takes_is_saved_with_one_write_and_cut_messages(tmp_path):
     writer, heard = Writer(saves("one", "two")), []
-    a = agent(at=full(), rules=rules(DROPPED), summary_model=writer, heard=heard, memory=Root(tmp_path))
+    a = agent(
+        at=full(), rules=rules(DROPPED), summary_model=writer, heard=heard, memory=Root(tmp_path)
+    )
     run(a.turn("go on"))
     (request,) = writer.flushed
     gone = sum(m.id in a.session.edits[0].targets for m in a.session.messages if m.role == "user")
@@ -88,7 +108,13 @@ def test_what_a_compaction_takes_is_saved_with_one_write_and_cut_messages(tmp_pa
 def test_a_failed_or_hung_flush_never_holds_a_compaction_back(tmp_path, reply):
     heard = []
     flush = MemoryFlush(seconds=0.05)
-    a = agent(at=full(), rules=rules(flush), summary_model=Writer(reply), heard=heard, memory=Root(tmp_path))
+    a = agent(
+        at=full(),
+        rules=rules(flush),
+        summary_model=Writer(reply),
+        heard=heard,
+        memory=Root(tmp_path),
+    )
     assert run(a.turn("go on")).ended == "answered"
     assert len(a.session.edits) == 1
     assert flushed(heard)[0]["outcome"] == "failed"
@@ -98,7 +124,11 @@ def test_a_failed_or_hung_flush_never_holds_a_compaction_back(tmp_path, reply):
 def test_nothing_to_save_writes_nothing(tmp_path):
     heard = []
     a = agent(
-        at=full(), rules=rules(BEFORE), summary_model=Writer(said("NO_REPLY")), heard=heard, memory=Root(tmp_path)
+        at=full(),
+        rules=rules(BEFORE),
+        summary_model=Writer(said("NO_REPLY")),
+        heard=heard,
+        memory=Root(tmp_path),
     )
     run(a.turn("go on"))
     assert flushed(heard) == [{"outcome": "nothing to save"}]
@@ -117,13 +147,23 @@ def test_without_a_model_the_most_telling_sentences_are_saved(tmp_path):
 
 
 def test_its_cost_is_billed(tmp_path):
-    a = agent(at=full(), rules=rules(BEFORE, 10**6), summary_model=Writer(saves("x")), memory=Root(tmp_path))
+    a = agent(
+        at=full(),
+        rules=rules(BEFORE, 10**6),
+        summary_model=Writer(saves("x")),
+        memory=Root(tmp_path),
+    )
     assert run(a.turn("go on")).spent.fresh == 2 * USAGE.input_tokens
 
 
 @pytest.mark.parametrize(
     ("tokens", "window", "below", "due"),
-    [(85, 100, 15, True), (84, 100, 15, False), (96_000, 100_000, 7_000, True), (10, 10, 20, False)],
+    [
+        (85, 100, 15, True),
+        (84, 100, 15, False),
+        (96_000, 100_000, 7_000, True),
+        (10, 10, 20, False),
+    ],
 )
 def test_the_threshold(tokens, window, below, due):
     assert MemoryFlush(below=below).due(tokens, window) is due

@@ -32,7 +32,10 @@ def held(tmp_path):
 
 def opened(tmp_path, memory, turns=8, rules=None, name="main", **more):
     ticks = count(1_800_000_000)
-    script = tuple((said(f"It was decided to use plan {n} because it is short. " * 9, usage=None),) for n in range(turns))
+    script = tuple(
+        (said(f"It was decided to use plan {n} because it is short. " * 9, usage=None),)
+        for n in range(turns)
+    )
     model = Scripted(script, name="made", counter=COUNT, clock=lambda: float(next(ticks)))
     live = LiveSession(name, model=model, rules=rules or Rules(), clock=lambda: float(next(ticks)),
                        workspace=Workspace(tmp_path), memory=memory, **more)  # fmt: skip
@@ -57,7 +60,9 @@ def test_what_is_remembered_is_put_in_when_a_session_is_opened(tmp_path, held):
         run(live.turn("Go"))
         held.add(entry("later", "Came later."))
         run(live.turn("Go on"))
-    assert blocks(live.session) == [["## MEMORY: facts recalled from prior sessions\n[feedback] runner: Use pytest."]]
+    assert blocks(live.session) == [
+        ["## MEMORY: facts recalled from prior sessions\n[feedback] runner: Use pytest."]
+    ]
 
 
 def test_the_local_provider_is_fresh_each_turn_and_both_blocks_stand(tmp_path, held):
@@ -91,7 +96,9 @@ def test_a_digest_is_for_what_is_asked(tmp_path, held):
 def test_hooks_run_before_and_after_each_turn_over_http(tmp_path, held):
     """F24, F25: A webhook is asked before each turn and told after some."""
     with hook(block="User prefers tabs.") as (url, asked):
-        memory = SessionMemory(held, [Webhook(load_url=f"{url}/l", save_url=f"{url}/s", save_every=2)], whole=False)
+        memory = SessionMemory(
+            held, [Webhook(load_url=f"{url}/l", save_url=f"{url}/s", save_every=2)], whole=False
+        )
         with opened(tmp_path, memory) as live:
             for n in range(4):
                 run(live.turn(f"Turn {n}"))
@@ -156,6 +163,18 @@ def test_the_end_of_a_session_is_extracted_and_what_was_forgotten_stays_so(tmp_p
     assert "always-keep-the-column-order-the" not in [e.name for e in held.entries()]
 
 
+def test_what_a_person_wrote_is_not_taken_back_by_what_is_said(tmp_path, held):
+    name = "always-keep-the-column-order-the"
+    held.add(entry(name, "Columns may move.", "feedback"))
+    with opened(tmp_path, SessionMemory(held)) as live:
+        run(live.turn(WISH))
+    assert [e.description for e in held.entries() if e.name == name] == ["Columns may move."]
+    held.forget(name)  # its guid was the person's, the lesson's is another
+    with opened(tmp_path, SessionMemory(held), name="other") as live:
+        run(live.turn(WISH))
+    assert name not in [e.name for e in held.entries()]
+
+
 def test_a_session_without_a_memory_leaves_nothing(tmp_path, held):
     with opened(tmp_path, None) as live:
         run(live.turn(WISH))
@@ -173,7 +192,9 @@ def test_a_model_is_asked_what_to_remember(tmp_path, held):
     """F18: Extraction asks the model for a list of entries."""
     kind = min(FORMATS)
     with wire(kind, Play("Yes."), Play(ANSWER), Play("nothing at all")) as up:
-        model = Provider(FORMATS[kind][0], context_window=50_000, options={"api_base": up.url, "api_key": "none"})
+        model = Provider(
+            FORMATS[kind][0], context_window=50_000, options={"api_base": up.url, "api_key": "none"}
+        )
         live = LiveSession("main", model=model, rules=Rules(), clock=count(1_800_000_000).__next__,
                            workspace=Workspace(tmp_path), memory=SessionMemory(held))  # fmt: skip
         with live:
@@ -181,7 +202,10 @@ def test_a_model_is_asked_what_to_remember(tmp_path, held):
             kept, cost = run(live.remember())
             with pytest.raises(ck.ModelError, match="no list"):
                 run(live.remember())
-    assert [(e.name, e.type, e.body) for e in kept] == [("Test runner", "feedback", "Never -n."), ("odd", "project", "")]
+    assert [(e.name, e.type, e.body) for e in kept] == [
+        ("Test runner", "feedback", "Never -n."),
+        ("odd", "project", ""),
+    ]
     assert "tokens read" in cost
     assert "Use pytest" in str(up.asked[1])
     assert held.why("Test runner")[1][0]["by"].endswith(FORMATS[kind][0].split("/")[-1])
@@ -190,7 +214,9 @@ def test_a_model_is_asked_what_to_remember(tmp_path, held):
 def test_live_log_and_replay_agree_with_memory_on(tmp_path, held):
     """F25: Prompts are the same live, in the log, and in a replay, with memory in all its forms."""
     held.add(entry("runner", "Use pytest."))
-    rules = Rules(policy=Summary(keep_turns=1) | Recall(), trigger=Above(900), window=6_000, counter=COUNT)
+    rules = Rules(
+        policy=Summary(keep_turns=1) | Recall(), trigger=Above(900), window=6_000, counter=COUNT
+    )
     with opened(tmp_path, SessionMemory(held, [LocalMemory(held)]), rules=rules) as live:
         for n in range(6):
             run(live.turn(f"{WISH} Part {n}."))
@@ -202,7 +228,9 @@ def test_live_log_and_replay_agree_with_memory_on(tmp_path, held):
     prompts = [[c.message.usage.prompt_tokens for c in s.calls] for s in (now, log, again)]
     assert prompts[0] == prompts[1] == prompts[2]
     assert len(now.edits) >= 2
-    assert [[m.text for m in v] for _, v in now.views()] == [[m.text for m in v] for _, v in again.views()]
+    assert [[m.text for m in v] for _, v in now.views()] == [
+        [m.text for m in v] for _, v in again.views()
+    ]
     assert any(m.kind == "memory" for _, v in again.views() for m in v)
 
 

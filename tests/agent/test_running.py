@@ -36,7 +36,9 @@ def test_a_huge_result_is_cut_where_nothing_keeps_it():
     assert len(ran(lambda: "row\n" * 10**6).text) < 60_000
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), StopIteration(), ZeroDivisionError("0")])
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), KeyboardInterrupt(), StopIteration(), ZeroDivisionError("0")]
+)
 def test_whatever_is_raised_is_the_result(error):
     def broken():
         raise error
@@ -68,7 +70,9 @@ def test_endless_code_ends_with_the_turn():
     made = python_tool(space)
 
     async def go():
-        task = asyncio.ensure_future(run_tool(tool_call("python", code="while True:\n    n += 1"), {"python": made}))
+        task = asyncio.ensure_future(
+            run_tool(tool_call("python", code="while True:\n    n += 1"), {"python": made})
+        )
         while not space["n"]:  # noqa: ASYNC110  the code that counts knows no event
             await asyncio.sleep(0.01)
         task.cancel()

@@ -43,7 +43,12 @@ def live(tmp_path, monkeypatch):
     monkeypatch.setenv("PLANTED_API_KEY", PLANTED)
     heard, ticks = [], count(1_800_000_000)
     model = Says(
-        said(f"I use {SHAPED}", ToolCall("c1", "leak", {"what": SHAPED}), ToolCall("c2", "fail"), stop="tool"),
+        said(
+            f"I use {SHAPED}",
+            ToolCall("c1", "leak", {"what": SHAPED}),
+            ToolCall("c2", "fail"),
+            stop="tool",
+        ),
         said(ToolCall("c3", "leak", raw='{"what": "' + SHAPED), stop="tool"),
         ModelError(f"bad key {leak()}"),
         RuntimeError(f"bad key {leak()}"),
@@ -118,7 +123,9 @@ def test_a_summary_models_error_says_no_key(live):
 
 
 def test_a_providers_repr_holds_no_option():
-    made = Provider("openai/x", options={"api_key": SHAPED, "extra_headers": {"Authorization": BEARER}})
+    made = Provider(
+        "openai/x", options={"api_key": SHAPED, "extra_headers": {"Authorization": BEARER}}
+    )
     assert clean(repr(made))
     assert clean(str(made))
 

@@ -17,7 +17,9 @@ from ctxkit.store.workspace import Workspace
 
 def top(body):
     """What a request begins with, as its format has it."""
-    held = (body.get(k) for k in ("system", "instructions", "system_instruction", "systemInstruction"))
+    held = (
+        body.get(k) for k in ("system", "instructions", "system_instruction", "systemInstruction")
+    )
     return next(filter(None, held), None) or body["messages"][0]
 
 

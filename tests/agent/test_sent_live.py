@@ -13,7 +13,7 @@ from ctxkit.composition import layers, report
 from ctxkit.errors import ModelError
 from ctxkit.messages import ToolCall, Usage
 from ctxkit.models.provider import Provider
-from ctxkit.presets.catalogue import preset
+from ctxkit.presets.preset_names import preset
 from ctxkit.widgets.scenes import Scenes
 
 PRUNING = ("ai", "fuseraft", "tyrum", "swe_agent_mask", "inspect_edit", "codex")

@@ -11,8 +11,8 @@ from talkers import COUNT, ECHO, USAGE, Says, agent, run, said
 
 import ctxkit as ck
 from ctxkit.agent import Limits
-from ctxkit.agent.limits import Spent
-from ctxkit.agent.summaries import ModelSummariser
+from ctxkit.agent.limits import SpentInTurn
+from ctxkit.agent.model_summaries import ModelSummariser
 from ctxkit.agent.transcript import LOST
 from ctxkit.engine import log_of
 from ctxkit.errors import BadArguments, ModelError
@@ -40,8 +40,12 @@ def test_calls_that_a_killed_kernel_left_open_are_answered_before_the_next_promp
 
 
 def test_calls_of_one_id_get_ids_of_their_own():
-    twice = said(ToolCall("call_0", "echo", {"x": "a"}), ToolCall("call_0", "echo", {"x": "b"}), stop="tool")
-    again = said(ToolCall("call_0", "echo", {"x": "c"}), ToolCall("", "echo", {"x": "d"}), stop="tool")
+    twice = said(
+        ToolCall("call_0", "echo", {"x": "a"}), ToolCall("call_0", "echo", {"x": "b"}), stop="tool"
+    )
+    again = said(
+        ToolCall("call_0", "echo", {"x": "c"}), ToolCall("", "echo", {"x": "d"}), stop="tool"
+    )
     a = agent(twice, again, tools=[ECHO])
     assert run(a.turn("go")).text == "done"
     ids = [c.id for m in a.session.messages for c in m.tool_calls]
@@ -53,9 +57,23 @@ def test_calls_of_one_id_get_ids_of_their_own():
 
 
 def test_a_chat_has_each_result_after_its_call_and_no_other():
-    asked, late = assistant("", tool_call("echo", "c1"), tool_call("echo", "c2")), result("late", "c2")
+    asked, late = (
+        assistant("", tool_call("echo", "c1"), tool_call("echo", "c2")),
+        result("late", "c2"),
+    )
     orphan = result("orphan", "c9")
-    chat = to_chat([user("a"), asked, user("b"), late, orphan, assistant(""), assistant("", thinking="hm"), user("c")])
+    chat = to_chat(
+        [
+            user("a"),
+            asked,
+            user("b"),
+            late,
+            orphan,
+            assistant(""),
+            assistant("", thinking="hm"),
+            user("c"),
+        ]
+    )
     assert [m["role"] for m in chat] == ["user", "assistant", "tool", "tool", "user", "user"]
     assert [m["content"] for m in chat[2:4]] == [NO_RESULT, "late"]
     assert [m["tool_call_id"] for m in chat[2:4]] == ["c1", "c2"]
@@ -94,7 +112,10 @@ def test_a_reply_cut_again_and_again_is_given_up_and_said():
 
 
 def test_a_call_without_usage_is_counted_by_the_limits_and_said():
-    asks = [said(ToolCall(f"c{i}", "echo", {"x": "y" * 4000}), stop="tool", usage=None) for i in range(9)]
+    asks = [
+        said(ToolCall(f"c{i}", "echo", {"x": "y" * 4000}), stop="tool", usage=None)
+        for i in range(9)
+    ]
     outcome = run(agent(*asks, tools=[ECHO], limits=Limits(tokens=5_000)).turn("go"))
     assert outcome.ended == "limit"
     assert 0 < outcome.spent.unbilled <= 5_000
@@ -189,10 +210,12 @@ def test_retries_after_an_overflow_keep_to_the_limit_of_calls():
 
 
 def test_a_paid_summary_is_billed_beside_a_free_model():
-    spent = Spent(free=True)
+    spent = SpentInTurn(free=True)
     spent.add(Usage(input_tokens=1_000, output_tokens=10), "scripted/x")
     assert spent.cost_usd == 0
-    spent.add_summary(Usage(input_tokens=1_000_000, output_tokens=0), "claude-sonnet-4-5", free=False)
+    spent.add_summary(
+        Usage(input_tokens=1_000_000, output_tokens=0), "claude-sonnet-4-5", free=False
+    )
     assert spent.cost_usd > 1
 
 
@@ -225,7 +248,9 @@ def test_a_turn_stopped_while_it_is_summarised_leaves_the_context_as_it_was():
 def test_a_summary_that_would_pass_a_limit_is_not_asked_for():
     loop, writer = asyncio.new_event_loop(), Says()
     log = History.start(log_of(session(user("x" * 400))))
-    write = ModelSummariser(writer, loop, allowed=lambda tokens: "the limit of 1 calls" if tokens > 100 else None)
+    write = ModelSummariser(
+        writer, loop, allowed=lambda tokens: "the limit of 1 calls" if tokens > 100 else None
+    )
     with pytest.raises(ModelError, match="would pass the limit of 1 calls"):
         write(Passage(log, 1))
     loop.close()
@@ -259,7 +284,9 @@ def test_a_turn_that_sends_nothing_says_how_full_the_context_is():
 def test_limits_and_gauges_count_what_is_sent_after_pruning():
     asked = assistant("", tool_call("echo", "c1"))
     at = session(user(), asked, result("z" * 40_000, asked), assistant())
-    a = agent(at=at, rules=Rules(counter=COUNT, pruning=Clear(keep_last=0)), limits=Limits(tokens=1_000))
+    a = agent(
+        at=at, rules=Rules(counter=COUNT, pruning=Clear(keep_last=0)), limits=Limits(tokens=1_000)
+    )
     assert a.compactor.context.tokens > 10_000 > 1_000 > a.compactor.context.coming
     outcome = run(a.turn("go"))
     assert outcome.ended == "answered"

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from talkers import COUNT, ECHO, Says, agent, live, run, said
 
 import ctxkit as ck
-from ctxkit.agent.turns import _rows
+from ctxkit.agent.turn_log import _rows
 from ctxkit.errors import ModelError
 from ctxkit.messages import ToolCall, Usage
 from ctxkit.plots._budget import budget_data
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above, Count, Spent
-from ctxkit.presets.catalogue import preset
+from ctxkit.presets.preset_names import preset
 from ctxkit.snapshots import turns
 
 RULES = {
@@ -110,7 +110,9 @@ def test_the_thresholds_stand_in_each_row_also_under_other_rules(tmp_path):
 
 def test_a_turn_that_fails_or_is_interrupted_has_its_row(tmp_path):
     steps = [reply(9, 500, calls=True), ModelError("no"), reply(9, 400, calls=True)]
-    with live(tmp_path, *steps, asyncio.CancelledError(), rules=RULES["count"], tools=[ECHO]) as one:
+    with live(
+        tmp_path, *steps, asyncio.CancelledError(), rules=RULES["count"], tools=[ECHO]
+    ) as one:
         run(one.turn("go"))
         with pytest.raises(asyncio.CancelledError):
             run(one.turn("and on"))
@@ -151,7 +153,11 @@ def test_a_replay_of_the_record_is_the_same_frame(name, tmp_path_factory):
             pd.testing.assert_frame_equal(ck.frame(again, per="turn"), one.turns)
             cuts = [[(e.kind, e.trigger, e.targets) for e in s.edits] for s in (again, one.session)]
             assert cuts[0] == cuts[1]
-            sums = [sum(i.tokens for i in s.sent(c)) for s in (one.session, again) for c in range(len(steps))]
+            sums = [
+                sum(i.tokens for i in s.sent(c))
+                for s in (one.session, again)
+                for c in range(len(steps))
+            ]
             assert sums[: len(steps)] == sums[len(steps) :]
             runs = [one.agent.compactor.context.run, again.behind]
             assert runs[0].prompts.tolist() == runs[1].prompts.tolist()
@@ -177,7 +183,9 @@ def test_from_what_a_replay_cannot_do_again_its_figures_are_its_own(how, tmp_pat
             run(one.turn("go on, please"))
         again = ck.replay(ck.read(one.log.path), rules, last_usage=True)
     told = [ck.frame(s, per="turn") for s in (again, one.session)]
-    calls = [ck.frame(s, per="compaction")["call"].dropna()[:1].tolist() for s in (again, one.session)]
+    calls = [
+        ck.frame(s, per="compaction")["call"].dropna()[:1].tolist() for s in (again, one.session)
+    ]
     assert len(one.session.edits) > 0
     if how == "a model's words":
         assert calls[0] == calls[1]  # due at the same call
@@ -217,7 +225,10 @@ def test_after_a_restore_the_log_holds_the_turns_that_stand(tmp_path):
     with live(tmp_path, *steps, rules=RULES["above"], tools=[ECHO]) as one:
         for _ in range(3):
             run(one.turn("go on, please"))
-        before, inode = one.workspace.snapshots(one.id).read_bytes(), one.workspace.snapshots(one.id).stat().st_ino
+        before, inode = (
+            one.workspace.snapshots(one.id).read_bytes(),
+            one.workspace.snapshots(one.id).stat().st_ino,
+        )
         last = len(one.session.edits) - 1
         one.restore(last)
         assert len(same(one)) < 4

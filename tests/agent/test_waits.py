@@ -8,7 +8,7 @@ import pytest
 from talkers import COUNT, Says, run
 
 from ctxkit.agent.live import LiveSession
-from ctxkit.magics.turns import Turn
+from ctxkit.magics.turn_display import TurnDisplay
 from ctxkit.models.model import Delta
 from ctxkit.policies.rules import Rules
 from ctxkit.store.workspace import Workspace
@@ -20,7 +20,9 @@ class Waits(Says):
     """A model whose provider lets it wait once before each reply."""
 
     async def __call__(self, request, emit):
-        emit(Delta("wait", f"test/says is over its rate limit ({SECRET}); it is asked again in 2 s"))
+        emit(
+            Delta("wait", f"test/says is over its rate limit ({SECRET}); it is asked again in 2 s")
+        )
         return await super().__call__(request, emit)
 
 
@@ -33,7 +35,7 @@ def live(tmp_path):
 
 
 def test_a_wait_is_heard_and_shown_and_no_part_of_the_reply(live):
-    heard, shown = [], Turn(live)
+    heard, shown = [], TurnDisplay(live)
     live.listen(heard.append)
     live.listen(shown.hear)
     run(live.turn("go"))

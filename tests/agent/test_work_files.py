@@ -43,7 +43,10 @@ def test_changes_intents_and_evidence_are_written_live(tmp_path):
         folder = state / live.id
         assert ledger(folder / "changes.json", ChangeLog) == changes_of(live.session)
         assert ledger(folder / "changes.json", ChangeLog).entries[0].files_written == ("a.py",)
-        assert [e.status for e in ledger(folder / "intents.json", IntentLog).entries] == ["Applied", "Failed"]
+        assert [e.status for e in ledger(folder / "intents.json", IntentLog).entries] == [
+            "Applied",
+            "Failed",
+        ]
         assert json.loads((folder / "evidence.json").read_text())["Nodes"][0]["Path"] == "a.py"
         assert (folder / "changes.json").stat().st_mode & 0o077 == 0
 
@@ -73,7 +76,12 @@ def test_an_offloaded_result_lies_where_fuseraft_keeps_it(tmp_path, size):
         """Give much."""
         return f"{'x' * 99}\n" * (size // 100)
 
-    script = ((said("", ToolCall("c1", "big", {"path": "src/Large.cs"}), stop="tool", usage=None), said("Done.", usage=None)),)
+    script = (
+        (
+            said("", ToolCall("c1", "big", {"path": "src/Large.cs"}), stop="tool", usage=None),
+            said("Done.", usage=None),
+        ),
+    )
     rules = presets.fuseraft(trigger_turn_count=500, keep_recent_turns=3).but(counter=COUNT)
     with opened(tmp_path, script, rules, tools=["files", tool(big)]) as live:
         run(live.turn("Go"))
@@ -82,7 +90,11 @@ def test_an_offloaded_result_lies_where_fuseraft_keeps_it(tmp_path, size):
         assert list(told) == ["id", "tool", "hint", "chars", "content"]
         assert (told["id"], told["tool"], told["hint"]) == (path.stem, "big", "path=src/Large.cs")
         assert told["chars"] == len(told["content"]) > 40_000
-        stub = next(i.message.text for i in live.sent(-1) if i.message is not None and "offloaded" in i.message.text)
+        stub = next(
+            i.message.text
+            for i in live.sent(-1)
+            if i.message is not None and "offloaded" in i.message.text
+        )
         assert f"Artifact: {path.stem}" in stub
         assert (live.root.folder / f"artifacts/{path.stem}.txt").read_text() == told["content"]
 
@@ -90,7 +102,9 @@ def test_an_offloaded_result_lies_where_fuseraft_keeps_it(tmp_path, size):
 def test_brief_and_session_context_are_kept_and_read_back(tmp_path):
     """F45, F47, F129: Brief and session context are files that an agent writes, and a later one reads."""
     key = "sk-ant-api03-" + "Ab1" * 30
-    brief = json.dumps({"goal": f"Ship it with {key}.", "verify_command": "pytest", "steps": [1, 2]})
+    brief = json.dumps(
+        {"goal": f"Ship it with {key}.", "verify_command": "pytest", "steps": [1, 2]}
+    )
     calls = [("session_context_write", {"text": "old"}), ("session_context_write", {"text": "y" * 9_000}),
              ("session_context_read", {}), ("brief_write", {"brief": "{"}), ("brief_write", {"brief": brief}),
              ("brief_read", {"field": "STEPS"}), ("brief_read", {"field": "none"})]  # fmt: skip

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+
 import pytest
 from reports.hostile import EVIL, intruders
 
 import ctxkit as ck
-from ctxkit.boards.kept import Kept
-from ctxkit.boards.overviews import WAYS
+from ctxkit.boards.kept import FileNotes
+from ctxkit.boards.overviews import WAYS, FileRows
 from ctxkit.boards.tallied import tallied
 
 SAMPLE = ck.samples.path("billing")
@@ -15,7 +18,7 @@ SAMPLE = ck.samples.path("billing")
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("CTXKIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CTXKIT_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
@@ -35,7 +38,12 @@ def test_rows_say_what_the_frames_say(folder):
     assert (len(made), made.failed_n, made.waiting_n) == (3, 1, 0)
     row = made.rows[0]
     assert row.usd == pytest.approx(ck.score(SAMPLE, loss=False)["cost_usd"])
-    assert (row.peak, row.compactions_n, row.project, row.misses_n) == (39313, 2, "billing", 10)  # eight pauses and two compactions
+    assert (row.peak, row.compactions_n, row.project, row.misses_n) == (
+        39313,
+        2,
+        "billing",
+        10,
+    )  # eight pauses and two compactions
     assert "BILL-4127" in made.to_text()
     assert made.open(0).id == row.id
 
@@ -68,7 +76,7 @@ def test_only_what_changed_is_read_again(folder, cache, monkeypatch):
     monkeypatch.setattr(overviews, "_rows", lambda stamp: seen.append(stamp.path) or real(stamp))
     assert len(ck.board(folder, seconds=None)) == 3
     assert [p.rsplit("/", 1)[-1] for p in seen] == ["1.jsonl"]
-    (cache / "board.msgpack").write_bytes(b"broken")
+    (cache / "board.jsonl").write_bytes(b"broken")
     assert len(ck.board(folder, seconds=None)) == 3
     assert len(seen) == 5  # what is broken is done without
 
@@ -80,16 +88,47 @@ def test_a_look_ends_and_goes_on(folder):
     assert len(made.go_on()) == 3
 
 
+def test_a_part_of_a_board_goes_on_with_what_it_asked_for(folder):
+    made = ck.board(folder, seconds=-1.0)
+    assert len(made.where(project="other").go_on(-1.0).go_on()) == 0
+    assert len(made.where("nightly").where(project="billing").go_on()) == 3
+
+
+def test_what_another_kit_kept_is_read_again(folder, cache, monkeypatch):
+    ck.board(folder, seconds=None)
+    monkeypatch.setattr("ctxkit.boards.overviews.version", lambda _: "0.0")
+    assert ck.board(folder, seconds=-1.0).waiting_n == 4
+
+
 def test_what_is_kept_is_for_its_user_only(folder, cache):
     ck.board(folder, seconds=None)
-    assert (cache / "board.msgpack").stat().st_mode & 0o077 == 0
-    assert [p.name for p in cache.iterdir()] == ["board.msgpack"]
+    assert (cache / "board.jsonl").stat().st_mode & 0o077 == 0
+    assert [p.name for p in cache.iterdir()] == ["board.jsonl"]
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(folder, tmp_path):
     (tmp_path / "file").write_text("")
-    with Kept(tmp_path / "file" / "below" / "x") as kept:
-        kept._new = True
+    kept = FileNotes(tmp_path / "file" / "below" / "x", FileRows, 1, "0")
+    kept.put(FileRows(path="a", modified=0.0, size=0, rows=()))
+    kept.write()
+
+
+def test_a_name_that_is_no_text_is_no_hindrance(folder, cache):
+    try:
+        shutil.copy(SAMPLE, os.fsencode(folder) + b"/x\xff.jsonl")
+    except OSError:
+        pytest.skip("names are text here")
+    assert len(ck.board(folder, seconds=None)) == 4
+    assert ck.board(folder, seconds=-1.0).waiting_n == 1  # the others were kept
+
+
+def test_what_was_read_last_is_kept_longest(tmp_path, monkeypatch):
+    monkeypatch.setattr("ctxkit.boards.kept._MOST", 2)
+    kept = FileNotes(tmp_path / "x.jsonl", FileRows, 1, "0")
+    for name in ("a", "b", "c", "a"):
+        kept.put(FileRows(path=name, modified=0.0, size=0, rows=()))
+    kept.write()
+    assert [e.path for e in FileNotes(kept.path, FileRows, 1, "0").all()] == ["c", "a"]
 
 
 def test_hostile_sessions_are_only_text(tmp_path):
@@ -98,7 +137,11 @@ def test_hostile_sessions_are_only_text(tmp_path):
     from ctxkit.boards.overviews import Board
 
     made = Board([tallied(hostile())])
-    found = [w for w in intruders(made._repr_html_()) if not w.startswith(("onclick=const h=", "oninput=const w="))]
+    found = [
+        w
+        for w in intruders(made._repr_html_())
+        if not w.startswith(("onclick=const h=", "oninput=const w="))
+    ]
     assert found == []
     assert EVIL not in made.to_text()
 

@@ -24,7 +24,11 @@ WIDGET, PLOTLY = "application/vnd.jupyter.widget-view+json", "application/vnd.pl
 IDLE = ".jp-Notebook-ExecutionIndicator[data-status='idle']"
 
 SETTINGS = {
-    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True},
+    "apputils-extension/notification": {
+        "fetchNews": "false",
+        "checkForUpdates": False,
+        "doNotDisturbMode": True,
+    },
     "notebook-extension/tracker": {"windowingMode": "none"},  # else cells out of view stay undrawn
     "docmanager-extension/plugin": {"autosave": False},
 }
@@ -73,7 +77,12 @@ def lab(root: Path, home: Path, *, dark: bool = False):
     token, base = secrets.token_hex(12), f"http://127.0.0.1:{port}"
     folders = ("JUPYTER_CONFIG", "JUPYTER_DATA", "JUPYTER_RUNTIME", "JUPYTERLAB_WORKSPACES")
     private = {f"{name}_DIR": str(home / name.lower()) for name in folders}
-    env = {**os.environ, **private, "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"), "IPYTHONDIR": str(home / "ipy")}
+    env = {
+        **os.environ,
+        **private,
+        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
+        "IPYTHONDIR": str(home / "ipy"),
+    }
     options = (
         f"--no-browser --allow-root --ip=127.0.0.1 --port={port} --ServerApp.port_retries=0 "
         f"--IdentityProvider.token={token} --LabApp.expose_app_in_browser=True --LabApp.news_url=None "
@@ -96,7 +105,10 @@ def lab(root: Path, home: Path, *, dark: bool = False):
 
 
 def _wait_until_up(server: subprocess.Popen, base: str, token: str) -> None:
-    request, end = Request(f"{base}/api/status", headers={"Authorization": f"token {token}"}), time.monotonic() + 90
+    request, end = (
+        Request(f"{base}/api/status", headers={"Authorization": f"token {token}"}),
+        time.monotonic() + 90,
+    )
     while time.monotonic() < end:
         if server.poll() is not None:
             raise RuntimeError(f"jupyter lab ended at its start with {server.returncode}")
@@ -109,9 +121,13 @@ def _wait_until_up(server: subprocess.Popen, base: str, token: str) -> None:
 
 
 @contextmanager
-def browser_page(playwright: Any, seen: Seen, *, dark: bool = False, size: tuple[int, int] = (1280, 1000)):
+def browser_page(
+    playwright: Any, seen: Seen, *, dark: bool = False, size: tuple[int, int] = (1280, 1000)
+):
     """A page that can reach nothing but this machine; what it tried is in `seen.left`."""
-    browser = playwright.chromium.launch(executable_path=str(CHROMIUM), headless=True, args=FLAGS.split())
+    browser = playwright.chromium.launch(
+        executable_path=str(CHROMIUM), headless=True, args=FLAGS.split()
+    )
     try:
         scheme = "dark" if dark else "light"
         page = browser.new_page(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
@@ -142,7 +158,10 @@ def run_notebook(
     seen, root = Seen(), tmp / "files"
     shutil.copytree(notebook.parent, root, ignore=shutil.ignore_patterns("__pycache__", ".*"))
     shots.mkdir(parents=True, exist_ok=True)
-    with lab(root, tmp / "home", dark=dark) as (base, token), browser_page(playwright, seen, dark=dark) as page:
+    with (
+        lab(root, tmp / "home", dark=dark) as (base, token),
+        browser_page(playwright, seen, dark=dark) as page,
+    ):
         page.goto(f"{base}/lab/tree/{quote(notebook.name)}?reset&token={token}")
         page.wait_for_selector(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook .jp-Cell")
         page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.sessionContext")
@@ -171,14 +190,19 @@ def _look(page: Any, seen: Seen) -> list[str]:
     """Count what is drawn and return what is wrong."""
     seen.cells, wrong = page.evaluate(CELLS), []
     mimes = [[m for o in c["outputs"] for m in o.get("data", {})] for c in seen.cells]
-    seen.plots, seen.widgets = sum(m.count(PLOTLY) for m in mimes), sum(m.count(WIDGET) for m in mimes)
+    seen.plots, seen.widgets = (
+        sum(m.count(PLOTLY) for m in mimes),
+        sum(m.count(WIDGET) for m in mimes),
+    )
     for cell, shown in zip(seen.cells, mimes, strict=True):
         name, expected = f"cell {cell['index']}", "raises-exception" in cell["source"]
         for out in cell["outputs"]:
             if out["output_type"] == "error" and not expected:
                 wrong.append(f"{name}: {out['ename']}: {out['evalue'][:200]}")
             if out.get("name") == "stderr":
-                wrong.append(f"{name}: stderr: {str(out['text'])[:200]}")  # a UsageError shows only here
+                wrong.append(
+                    f"{name}: stderr: {str(out['text'])[:200]}"
+                )  # a UsageError shows only here
         if cell["source"].strip() and not cell["ran"]:
             wrong.append(f"{name} did not run")
         if PLOTLY in shown and not cell["svgs"]:

@@ -73,9 +73,14 @@ def test_lines_bars_and_guards_answer_in_the_lab(dark: bool, tmp_path: Path):
     folder = tmp_path / "tour"
     folder.mkdir()
     tests = str(Path(__file__).parents[1])
-    cells = [new_markdown_cell("# By hand"), *(new_code_cell(c.format(tests=tests) if "{tests" in c else c) for c in CELLS)]
+    cells = [
+        new_markdown_cell("# By hand"),
+        *(new_code_cell(c.format(tests=tests) if "{tests" in c else c) for c in CELLS),
+    ]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(new_notebook(cells=cells, metadata={"kernelspec": kernel}), folder / "by-hand.ipynb")
+    nbformat.write(
+        new_notebook(cells=cells, metadata={"kernelspec": kernel}), folder / "by-hand.ipynb"
+    )
     told: dict = {}
 
     def use(page, _) -> None:
@@ -110,9 +115,15 @@ def test_lines_bars_and_guards_answer_in_the_lab(dark: bool, tmp_path: Path):
             "time.sleep(12)\\nprint(w.warn, w.cutover, sum(len(v.cuts) for v in w.verdict.values()))");
           window.jupyterapp.commands.execute('notebook:run-cell'); }""")
         page.wait_for_timeout(500)
-        told["busy"] = dragged(page, page.locator(f"{HAND} [aria-label='cut over at']").first, 60, steps=20)
-        told["running"] = page.locator(".jp-Notebook-ExecutionIndicator").get_attribute("data-status")
-        page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status='idle']", state="attached")
+        told["busy"] = dragged(
+            page, page.locator(f"{HAND} [aria-label='cut over at']").first, 60, steps=20
+        )
+        told["running"] = page.locator(".jp-Notebook-ExecutionIndicator").get_attribute(
+            "data-status"
+        )
+        page.wait_for_selector(
+            ".jp-Notebook-ExecutionIndicator[data-status='idle']", state="attached"
+        )
         page.wait_for_timeout(1000)
         told["shown"] = number(page, "cutover")
         page.evaluate("""async () => { const nb = window.jupyterapp.shell.currentWidget; nb.content.activeCellIndex = 4;
@@ -124,7 +135,9 @@ def test_lines_bars_and_guards_answer_in_the_lab(dark: bool, tmp_path: Path):
 
     shots = Path(os.environ.get("CTXKIT_SHOTS") or tmp_path)
     with sync_playwright() as playwright:
-        seen = run_notebook(playwright, folder / "by-hand.ipynb", tmp_path, shots, dark=dark, act=use)
+        seen = run_notebook(
+            playwright, folder / "by-hand.ipynb", tmp_path, shots, dark=dark, act=use
+        )
     assert seen.problems == []
     assert told["moved"][1] < told["moved"][0]
     assert told["verdicts"][0] != told["verdicts"][1]
@@ -142,7 +155,9 @@ def test_an_exported_page_answers_offline(tmp_path: Path):
     from playwright.sync_api import sync_playwright
 
     file = ck.budget(team(1000, 3)).write_html(tmp_path / "budget.html")
-    guard = ck.thrash(ck.replay(ck.samples.path("billing"), "pi"), window=2).write_html(tmp_path / "guard.html")
+    guard = ck.thrash(ck.replay(ck.samples.path("billing"), "pi"), window=2).write_html(
+        tmp_path / "guard.html"
+    )
     seen = Seen()
     with sync_playwright() as playwright, browser_page(playwright, seen) as page:
         page.goto(file.as_uri())
@@ -151,7 +166,9 @@ def test_an_exported_page_answers_offline(tmp_path: Path):
         took = dragged(page, page.locator(f"{HAND} [aria-label='cut over at']"), 60)
         assert number(page, "cutover") < cut
         page.locator("input[name=warn]").fill("0")
-        page.wait_for_function("() => document.querySelector('.said').textContent.includes(', 0 warned')")
+        page.wait_for_function(
+            "() => document.querySelector('.said').textContent.includes(', 0 warned')"
+        )
         page.goto(guard.as_uri())
         page.wait_for_selector("text=The replay costs")
         page.locator("input[name=min_savings]").fill("30")

@@ -13,7 +13,7 @@ from conftest import SEED
 from widgets.made_teams import team
 
 import ctxkit as ck
-from ctxkit.plots._budget import Agent
+from ctxkit.plots._budget import AgentSums
 from ctxkit.plots._thrash import closes
 from ctxkit.widgets.byhand.budgeted import packed, reached
 from ctxkit.widgets.byhand.charted import text
@@ -41,33 +41,52 @@ OVERLAPS = """() => { const boxes = [...document.querySelectorAll('.ctxkit-hand 
   return out; }"""
 
 
-def agents(rng: random.Random) -> Agent:
+def agents(rng: random.Random) -> AgentSums:
     n = rng.choice([1, 2, 7, 40])
     turns = np.cumsum([rng.choice([0, 1, 1, 3]) for _ in range(n)])
     inputs = np.array([rng.randrange(0, 30) for _ in range(n)])
     sums, total = [], 0
     for i in range(n):  # restarts, and lines that were lost
-        total = int(inputs[i]) if rng.random() < 0.1 else total + int(inputs[i]) + (5 if rng.random() < 0.1 else 0)
+        total = (
+            int(inputs[i])
+            if rng.random() < 0.1
+            else total + int(inputs[i]) + (5 if rng.random() < 0.1 else 0)
+        )
         sums.append(total)
-    return Agent("a", turns, np.array(sums), inputs, inputs)
+    return AgentSums("a", turns, np.array(sums), inputs, inputs)
 
 
 def test_the_browser_and_python_judge_alike(tmp_path: Path):
     from playwright.sync_api import sync_playwright
 
     rng = random.Random(SEED)
-    cases = [(agents(rng), rng.randrange(0, 90), rng.randrange(0, 120), rng.random() < 0.5) for _ in range(300)]
-    guards = [
-        ([rng.choice([None, 0.0, -0.2, 0.05, 0.1, 0.3]) for _ in range(rng.randrange(0, 12))], rng.choice([0, 0.05, 0.1, 0.5]), rng.randrange(0, 4))
+    cases = [
+        (agents(rng), rng.randrange(0, 90), rng.randrange(0, 120), rng.random() < 0.5)
         for _ in range(300)
     ]
-    code = text("budget.js").split("function render")[0] + text("thrash.js").split("function render")[0]
+    guards = [
+        (
+            [rng.choice([None, 0.0, -0.2, 0.05, 0.1, 0.3]) for _ in range(rng.randrange(0, 12))],
+            rng.choice([0, 0.05, 0.1, 0.5]),
+            rng.randrange(0, 4),
+        )
+        for _ in range(300)
+    ]
+    code = (
+        text("budget.js").split("function render")[0]
+        + text("thrash.js").split("function render")[0]
+    )
     file = tmp_path / "rules.html"
     file.write_text(f"<script>{code}</script>", encoding="utf-8")
     with sync_playwright() as playwright, browser_page(playwright, Seen()) as page:
         page.goto(file.as_uri())
-        found = page.evaluate(OPENED, [[packed(a), warn, cut, again] for a, warn, cut, again in cases])
-        shut = page.evaluate("cases => cases.map(([shares, least, window]) => closing(shares, least, window))", guards)
+        found = page.evaluate(
+            OPENED, [[packed(a), warn, cut, again] for a, warn, cut, again in cases]
+        )
+        shut = page.evaluate(
+            "cases => cases.map(([shares, least, window]) => closing(shares, least, window))",
+            guards,
+        )
     for (agent, warn, cut, again), (turns, sums, warned, cuts) in zip(cases, found, strict=True):
         assert (turns, sums) == (agent.turns.tolist(), agent.cumulative.tolist())
         mine = reached(agent.inputs.tolist(), agent.cumulative.tolist(), warn, cut, again=again)
@@ -82,7 +101,10 @@ def charts():
     yield "budget", ck.budget(team(1000, 3))
     yield "near", ck.budget(team(300, 9, name="an agent with rather a long name"), warn=2_990_000)
     yield "savings", ck.savings(replay)
-    yield "thrash", ck.thrash([replay, ck.read(ck.samples.path("billing"))], window=2, min_savings=0.07)
+    yield (
+        "thrash",
+        ck.thrash([replay, ck.read(ck.samples.path("billing"))], window=2, min_savings=0.07),
+    )
 
 
 def test_no_text_lies_on_another_in_any_width_and_theme(tmp_path: Path):
@@ -117,7 +139,9 @@ def test_without_plotly_the_same_is_drawn_plainly_and_answers(tmp_path: Path):
         before = page.locator(".said").first.inner_text()
         page.locator("[aria-label='cut over at']").focus()
         page.keyboard.press("PageDown")
-        page.wait_for_function("was => document.querySelector('.said').textContent !== was", arg=before)
+        page.wait_for_function(
+            "was => document.querySelector('.said').textContent !== was", arg=before
+        )
         page.goto((tmp_path / "savings.html").as_uri())
         assert page.locator(".plain rect").count() >= 40
         box = page.locator(".box").bounding_box()

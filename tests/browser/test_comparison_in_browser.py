@@ -24,7 +24,13 @@ pytestmark = [
 def test_a_click_on_a_head_sorts_and_the_next_turns_it_round(tmp_path: Path):
     from playwright.sync_api import sync_playwright
 
-    s = session(*(m for i in range(9) for m in (user("w " * 400), assistant("ok " * 50, usage=usage(300 * (i + 1))))))
+    s = session(
+        *(
+            m
+            for i in range(9)
+            for m in (user("w " * 400), assistant("ok " * 50, usage=usage(300 * (i + 1))))
+        )
+    )
     found = ck.compare(s, ["tail:messages=4", "none", "tail:messages=2"], loss=False)
     file = tmp_path / "table.html"
     file.write_text(f"<meta charset=utf-8>{found._repr_html_()}", encoding="utf-8")

@@ -18,7 +18,9 @@ pytestmark = [
     pytest.mark.skipif(not CHROMIUM.exists(), reason=f"there is no browser at {CHROMIUM}"),
     pytest.mark.skipif(not find_spec("playwright"), reason="playwright is not installed"),
 ]
-STYLE = "<style>:root{color-scheme:light dark}body{font:13px system-ui,sans-serif;margin:8px}</style>"
+STYLE = (
+    "<style>:root{color-scheme:light dark}body{font:13px system-ui,sans-serif;margin:8px}</style>"
+)
 OVERLAPS = """() => {
   const boxes = [...document.querySelectorAll('td, th, svg text, summary, li, strong')]
     .filter(e => e.textContent.trim() && e.checkVisibility())
@@ -43,7 +45,7 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     session = ck.read(sample)
     compared = ck.compare(session, progress=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CTXKIT_CACHE", str(folder / "cache"))
+        patch.setenv("CTXKIT_CACHE_DIR", str(folder / "cache"))
         board = ck.board(sample, seconds=None)._repr_html_()
     shown = {
         "session": session._repr_mimebundle_()["text/html"],
@@ -54,7 +56,9 @@ def pages(tmp_path_factory) -> dict[str, Path]:
         "board": board,
     }
     for name, html in shown.items():
-        (folder / f"{name}.html").write_text(f"<!doctype html><meta charset=utf-8>{STYLE}{html}", encoding="utf-8")
+        (folder / f"{name}.html").write_text(
+            f"<!doctype html><meta charset=utf-8>{STYLE}{html}", encoding="utf-8"
+        )
     return {name: folder / f"{name}.html" for name in shown}
 
 
@@ -70,7 +74,9 @@ def browser():
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("wide", [700, 1300])
-@pytest.mark.parametrize("name", ["session", "sessions", "comparison", "frontier", "spend", "board"])
+@pytest.mark.parametrize(
+    "name", ["session", "sessions", "comparison", "frontier", "spend", "board"]
+)
 def test_no_text_stands_on_another(pages, browser, name, wide, scheme):
     page = browser.new_page(viewport={"width": wide, "height": 900}, color_scheme=scheme)
     page.goto(pages[name].as_uri())

@@ -48,7 +48,9 @@ def test_a_session_is_run_watched_stopped_and_tuned(tmp_path: Path):
     folder.mkdir()
     cells = [new_markdown_cell("# Live"), *map(new_code_cell, CELLS)]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(new_notebook(cells=cells, metadata={"kernelspec": kernel}), folder / "live.ipynb")
+    nbformat.write(
+        new_notebook(cells=cells, metadata={"kernelspec": kernel}), folder / "live.ipynb"
+    )
     seen_points: list[int] = []
     copied: list[str] = []
 
@@ -73,5 +75,8 @@ def test_a_session_is_run_watched_stopped_and_tuned(tmp_path: Path):
     with sync_playwright() as playwright:
         seen = run_notebook(playwright, folder / "live.ipynb", tmp_path, shots, act=use)
     assert seen.problems == []
-    assert seen_points[:2] == [4, 10]  # the turns; then the watcher, both tuners, the turn beside it
+    assert seen_points[:2] == [
+        4,
+        10,
+    ]  # the turns; then the watcher, both tuners, the turn beside it
     assert copied == [ck.presets.pi().to_config()]

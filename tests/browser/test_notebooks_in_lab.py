@@ -33,7 +33,9 @@ def shots(tmp_path: Path) -> Path:
     return Path(os.environ.get("CTXKIT_SHOTS") or tmp_path / "shots").resolve()
 
 
-@pytest.mark.parametrize("dark", [False, True] if ALL else [False], ids=lambda d: "dark" if d else "light")
+@pytest.mark.parametrize(
+    "dark", [False, True] if ALL else [False], ids=lambda d: "dark" if d else "light"
+)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda p: p.stem)
 def test_a_notebook_runs_and_is_drawn_in_the_browser(
     notebook: Path, dark: bool, playwright, shots: Path, tmp_path: Path

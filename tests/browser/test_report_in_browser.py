@@ -26,7 +26,9 @@ def opened(file: Path, picture: Path, *, dark: bool) -> tuple[Seen, dict]:
 
     seen = Seen()
     with sync_playwright() as playwright, browser_page(playwright, seen, dark=dark) as page:
-        page.on("console", lambda m: seen.problems.append(m.text[:300]) if m.type == "error" else None)
+        page.on(
+            "console", lambda m: seen.problems.append(m.text[:300]) if m.type == "error" else None
+        )
         page.goto(file.as_uri())
         page.wait_for_selector("#composition .main-svg", state="attached")
         for item in page.locator("details").all():
@@ -44,7 +46,9 @@ def opened(file: Path, picture: Path, *, dark: bool) -> tuple[Seen, dict]:
     return seen, found
 
 
-@pytest.mark.parametrize("dark", [False, True] if ALL else [False], ids=lambda d: "dark" if d else "light")
+@pytest.mark.parametrize(
+    "dark", [False, True] if ALL else [False], ids=lambda d: "dark" if d else "light"
+)
 def test_a_report_opens_offline_in_both_themes(dark: bool, tmp_path: Path):
     file = ck.export(ck.read(ck.samples.path("billing")), tmp_path / "report.html")
     shots = Path(os.environ.get("CTXKIT_SHOTS") or tmp_path)

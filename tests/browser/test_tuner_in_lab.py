@@ -27,7 +27,9 @@ def test_a_mode_is_chosen_pinned_and_judged(tmp_path: Path):
     code = "import ctxkit as ck\nt = ck.tune(ck.samples.path('billing'), 'fuseraft')\nt"
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     cells = [new_markdown_cell("# Tune"), new_code_cell(code)]
-    nbformat.write(new_notebook(cells=cells, metadata={"kernelspec": kernel}), folder / "tune.ipynb")
+    nbformat.write(
+        new_notebook(cells=cells, metadata={"kernelspec": kernel}), folder / "tune.ipynb"
+    )
     told: dict = {}
 
     def use(page, _) -> None:
@@ -50,4 +52,6 @@ def test_a_mode_is_chosen_pinned_and_judged(tmp_path: Path):
     lines = {line.split("\t")[0]: line for line in told["rows"].splitlines()}
     assert lines["pinned"].split("\t")[1:] == lines["as begun"].split("\t")[1:]
     assert lines["now"].split("\t")[1:] != lines["as begun"].split("\t")[1:]
-    assert told["guard"] == "Nothing was compacted."  # a window drops at each call and calls it no compaction
+    assert (
+        told["guard"] == "Nothing was compacted."
+    )  # a window drops at each call and calls it no compaction

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import pytest
 from builders import assistant, session, user
-from cached_talks import growing, reply
+from cached_talks import fresh, growing, reply
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.cache.calls import asked
-from ctxkit.cache.counts import recorded_reads, taught
+from ctxkit import prices
+from ctxkit.cache.cache_counts import recorded_reads, taught
+from ctxkit.cache.cached_calls import asked
 from ctxkit.cache.noise import random_reads, with_reads
 from ctxkit.cache.predictions import prediction
 from ctxkit.cache.table import others, table
 from ctxkit.cache.teaching import apart, teach
-from ctxkit.messages import Usage
+from ctxkit.messages import LOST, Message, Usage
 
 FIGURES = ("error", "low", "high", "split_error", "half_error", "lifetime_error", "spread")
 
@@ -100,6 +101,16 @@ def test_where_there_is_no_figure_it_is_missing_with_its_reason(name):
     row = ck.score(s, loss=False)
     assert ck.score(s, loss=False)["prediction_note"] == p.why
     assert row[["prediction_error", "prediction_low", "prediction_high", "half_error"]].isna().all()
+
+
+def test_a_call_that_is_foretold_to_cost_nothing_has_an_error_and_no_spread(monkeypatch):
+    """The first call is left out, as its log has no beginning, and reads are free."""
+    monkeypatch.setattr(prices, "_registered", {})
+    prices.register("free-reads", prices.Price(input=1e-6, output=1e-6, cache_read=0.0))
+    lost = Message(role="system", id="lost", kind=LOST, visible=False)
+    calls = [reply(20_000, time=10.0 * i, model="free-reads", usage=fresh(20_000)) for i in (1, 2)]
+    p = prediction(session(lost, user(time=0.0), calls[0], user(time=15.0), calls[1]))
+    assert (p.error, p.spread) == (-1.0, None)
 
 
 ODD = {

@@ -25,7 +25,9 @@ def home(tmp_path: Path) -> Path:
     shutil.copy(SAMPLE, own / "billing.jsonl")
     pi = tmp_path / ".pi" / "agent" / "sessions" / "work"
     pi.mkdir(parents=True)
-    session = ck.read([{"role": "user", "content": "Sum up."}, {"role": "assistant", "content": "Done."}])
+    session = ck.read(
+        [{"role": "user", "content": "Sum up."}, {"role": "assistant", "content": "Done."}]
+    )
     ck.write(session, pi / "2026.jsonl", "pi")
     lines = (pi / "2026.jsonl").read_text().splitlines()
     lines.append(json.dumps({"type": "session_info", "id": "t1", "parentId": None, "name": EVIL}))

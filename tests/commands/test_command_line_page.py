@@ -48,7 +48,12 @@ def folder(tmp_path):
 def run(folder: Path, line: str) -> tuple[int, str]:
     path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["sh", "-c", line], check=False, cwd=folder, env=environment(folder, PATH=path), capture_output=True, text=True
+        ["sh", "-c", line],
+        check=False,
+        cwd=folder,
+        env=environment(folder, PATH=path),
+        capture_output=True,
+        text=True,
     )
     return done.returncode, done.stdout + done.stderr
 

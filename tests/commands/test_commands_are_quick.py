@@ -30,7 +30,14 @@ def many(tmp_path_factory):
 def seconds(home, *words):
     """CPU seconds, and the first line."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([*COMMAND, *words], cwd=home, env=environment(home), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [*COMMAND, *words],
+        cwd=home,
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime, done.stdout
 

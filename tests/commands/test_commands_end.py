@@ -40,7 +40,10 @@ def test_each_command_explains_itself_within_80_columns(home, name):
         (["convert", "billing", "/nowhere/x.jsonl"], "/nowhere/x.jsonl"),
         (["advise", "billing"], "at least 5 sessions"),
         (["gate"], "--compacted"),
-        (["gate", "billing", "-r", "pi", "-b", "none.json"], "There is no baseline 'none.json' yet"),
+        (
+            ["gate", "billing", "-r", "pi", "-b", "none.json"],
+            "There is no baseline 'none.json' yet",
+        ),
         (["gate", "--update"], "--baseline"),
     ],
 )
@@ -60,7 +63,11 @@ def test_control_characters_of_an_argument_stay_words(home):
 def test_a_reader_that_leaves_is_no_error(home):
     """As in `ctxkit ... | head -1`; the pipe is closed before all is written."""
     running = subprocess.Popen(
-        [*COMMAND, "list", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=home, env=environment(home)
+        [*COMMAND, "list", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=home,
+        env=environment(home),
     )
     running.stdout.close()
     with running.stderr:
@@ -90,7 +97,16 @@ def test_shells_are_given_completion(home):
 def test_the_doctor_says_a_sentence_each(home):
     done = ctxkit(home, "doctor")
     assert done.returncode == 0
-    for about in ("ctxkit", "notebook", "widgets", "tokenizer", "prices", "tools' folders", "state folder", "models"):
+    for about in (
+        "ctxkit",
+        "notebook",
+        "widgets",
+        "tokenizer",
+        "prices",
+        "tools' folders",
+        "state folder",
+        "models",
+    ):
         assert f" {about}: " in " ".join(done.stdout.split())
     assert "no key is set" in done.stdout
     assert "OPENAI_API_KEY is set" in ctxkit(home, "doctor", OPENAI_API_KEY="sk-very-secret").stdout

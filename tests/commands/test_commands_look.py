@@ -6,6 +6,7 @@ import json
 import os
 
 import pytest
+from builders import assistant, session, summarised, usage, user
 from commands.words import ctxkit, in_terminal
 
 import ctxkit as ck
@@ -24,7 +25,11 @@ def test_the_list_is_a_session_frame_in_json(home):
     rows = json.loads(ctxkit(home, "list", "--json", "--tool", "ctxkit").stdout)
     own = ck.frame(ck.samples.path("billing"), per="session").iloc[0]
     (row,) = rows
-    assert (row["session"], row["calls_n"], row["peak_tokens"]) == (own["session"], own["calls_n"], own["peak_tokens"])
+    assert (row["session"], row["calls_n"], row["peak_tokens"]) == (
+        own["session"],
+        own["calls_n"],
+        own["peak_tokens"],
+    )
     assert row["cost_usd"] == pytest.approx(own["cost_usd"] + own["summaries_usd"])
 
 
@@ -56,7 +61,16 @@ def test_what_was_seen_is_not_read_again_until_it_changes(home):
     assert again.known(files(place)[0]).sessions is None
 
 
-@pytest.mark.parametrize("damage", [b"", b"\xff\xfe", b'{"seen":0}\n', b'{"seen":1,"ctxkit":"0.1.0"}\n{"path":3}\n', b"[" * 9999])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"\xff\xfe",
+        b'{"seen":0}\n',
+        f'{{"seen":2,"ctxkit":"{ck.__version__}"}}\n{{"path":3}}\n'.encode(),
+        b"[" * 9999,
+    ],
+)
 def test_a_damaged_note_is_no_hindrance(home, damage):
     folder = home / "state" / "ctxkit"
     folder.mkdir(parents=True)
@@ -70,7 +84,14 @@ def test_a_state_folder_that_cannot_be_written_is_no_hindrance(home):
 
 
 def test_all_figures_fit_a_terminal_of_80_columns(home):
-    for words in (["list"], ["report", "billing"], ["spend"], ["compare", "billing", "-r", "pi"], ["doctor"], ["--help"]):
+    for words in (
+        ["list"],
+        ["report", "billing"],
+        ["spend"],
+        ["compare", "billing", "-r", "pi"],
+        ["doctor"],
+        ["--help"],
+    ):
         code, shown = in_terminal(home, *words)
         assert code == 0, shown
         wide = [line for line in shown.splitlines() if len(line) > 80 and "/" not in line]
@@ -78,7 +99,12 @@ def test_all_figures_fit_a_terminal_of_80_columns(home):
 
 
 def test_text_of_a_log_writes_nothing_but_text_to_a_terminal(home):
-    for words in (["list"], ["report", "red2J title"], ["spend", "--by", "session"], ["watch", "red2J title", "--times", "1"]):
+    for words in (
+        ["list"],
+        ["report", "red2J title"],
+        ["spend", "--by", "session"],
+        ["watch", "red2J title", "--times", "1"],
+    ):
         code, shown = in_terminal(home, *words)
         assert code == 0, shown
         assert "\x1b" not in shown
@@ -157,6 +183,54 @@ def test_spent_by_day_are_the_days_of_the_calls(home):
     last = days.index[-1]
     assert rows.pop(last) == pytest.approx(days.pop(last) + summaries)
     assert rows == pytest.approx(dict(days))
+
+
+def _two_days(**cut):
+    """A session of two days whose first prompt is summarised on the first."""
+    price = {"usage": usage(1000), "model": "claude-sonnet-4-5"}
+    asked = user()
+    first, shown, last = (assistant(time=86400.0 * day, **price) for day in (1, 1, 2))
+    return session(asked, first, summarised([asked], usage=usage(9000), **cut), shown, last)
+
+
+def test_a_summary_is_paid_on_the_day_of_the_call_that_was_shown_it():
+    from ctxkit.commands.seen import sighting
+
+    made = _two_days(model="claude-sonnet-4-5")
+    told = sighting(made)
+    assert [(s.day, s.calls_n) for s in told.spent] == [("1970-01-02", 2), ("1970-01-03", 1)]
+    assert told.spent[0].usd > 4 * told.spent[1].usd
+    assert told.cost_usd == pytest.approx(ck.spend(made).total_usd)
+
+
+def test_a_summary_without_a_price_hides_no_dollars_of_calls():
+    from ctxkit.commands.seen import LogFile, sighting
+    from ctxkit.commands.spending import summed
+
+    made = _two_days(model="no-such-model")
+    told = sighting(made)
+    assert told.cost_usd is None
+    (row,) = summed([LogFile(path="x", modified=0.0, size=0, sessions=(told,))], "model")
+    assert (row["calls_n"], row["unpriced_n"]) == (3, 1)
+    assert row["cost_usd"] == pytest.approx(ck.spend(made).total_usd)
+
+
+def test_a_title_shows_no_secret():
+    from ctxkit.commands.seen import sighting
+
+    told = sighting(session(user(), title="use " + "sk-ant-" + "a1B2" * 20))
+    assert told.title.startswith("use ")
+    assert "a1B2a1B2" not in told.title
+
+
+def test_last_is_the_newest_that_is_a_session(home, monkeypatch):
+    from ctxkit.commands.finding import session_of
+
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    os.utime(home / ".ctxkit" / "sessions" / "billing.jsonl", (2e9, 2e9))
+    os.utime(home / ".pi" / "agent" / "sessions" / "work" / "broken.jsonl", (3e9, 3e9))
+    assert session_of("last").id == "billing"
 
 
 def test_subagents_are_not_listed_nor_billed_twice(home, real):

@@ -12,9 +12,18 @@ PACKAGE = str(Path(__file__).parents[2])
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if not k.endswith("_API_KEY") and k not in ("COLUMNS", "CODEX_HOME")}
+    kept = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.endswith("_API_KEY") and k not in ("COLUMNS", "CODEX_HOME")
+    }
     paths = os.pathsep.join([PACKAGE, os.environ.get("PYTHONPATH", "")])
-    own = {"HOME": str(home), "XDG_STATE_HOME": str(home / "state"), "PYTHONPATH": paths, "TZ": "UTC"}
+    own = {
+        "HOME": str(home),
+        "XDG_STATE_HOME": str(home / "state"),
+        "PYTHONPATH": paths,
+        "TZ": "UTC",
+    }
     return {**kept, **own, "PYTHONWARNINGS": "default", **more}
 
 
@@ -31,7 +40,9 @@ def ctxkit(home: Path, *words: object, **more: str) -> subprocess.CompletedProce
     )
 
 
-def in_terminal(home: Path, *words: object, columns: int = 80, until: str = "", key: bytes = b"") -> tuple[int, str]:
+def in_terminal(
+    home: Path, *words: object, columns: int = 80, until: str = "", key: bytes = b""
+) -> tuple[int, str]:
     """Run the command in a pseudo-terminal; once `until` is shown, type `key`. Return code and what is shown."""
     import fcntl
     import pty

@@ -41,7 +41,12 @@ def reads(call, path):
 
 @cache
 def four():
-    policies = ("tail:messages=60", "clear:keep_last=5", "window:keep_tokens=12000", "summary:keep_tokens=8000")
+    policies = (
+        "tail:messages=60",
+        "clear:keep_last=5",
+        "window:keep_tokens=12000",
+        "summary:keep_tokens=8000",
+    )
     return [figures(replayed(above(p, 30_000)), loss=False) for p in policies]
 
 
@@ -52,7 +57,9 @@ def most_are_tests():
 
 
 def waits(at=18_000):
-    rules = Rules(policy=CHAIN, trigger=triggers.Above(at), guards=guards.UntilCold(hard_limit=40_000))
+    rules = Rules(
+        policy=CHAIN, trigger=triggers.Above(at), guards=guards.UntilCold(hard_limit=40_000)
+    )
     return rules, Rules(policy=CHAIN, trigger=triggers.Above(at))
 
 
@@ -65,7 +72,9 @@ def written_share():
     from ctxkit.metrics.money import recorded
 
     ledger = recorded(sample())
-    return (ledger.sum("write") * PRICE.cache_write + ledger.sum("fresh") * PRICE.input) / ledger.total_usd > 0.25
+    return (
+        ledger.sum("write") * PRICE.cache_write + ledger.sum("fresh") * PRICE.input
+    ) / ledger.total_usd > 0.25
 
 
 CLAIMS = {
@@ -146,7 +155,9 @@ def prose(number: str) -> str:
     return " ".join(re.sub(r"\]\([^)]*\)", "", text).replace("[", "").split())
 
 
-@pytest.mark.parametrize(("number", "said"), [(n, s) for n, claims in CLAIMS.items() for s in claims])
+@pytest.mark.parametrize(
+    ("number", "said"), [(n, s) for n, claims in CLAIMS.items() for s in claims]
+)
 def test_a_sentence_stands_there_and_is_so(number, said):
     assert said in prose(number)
     assert CLAIMS[number][said]()
@@ -154,4 +165,6 @@ def test_a_sentence_stands_there_and_is_so(number, said):
 
 def test_claude_code_keeps_what_the_teacher_says_it_keeps():
     """In a window of 48,000 it is due at 15,000: it keeps 33,000 free."""
-    assert [c.before for c in cuts(replayed("claude_code"))] == pytest.approx([15_000] * 8, abs=1_600)
+    assert [c.before for c in cuts(replayed("claude_code"))] == pytest.approx(
+        [15_000] * 8, abs=1_600
+    )

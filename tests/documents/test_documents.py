@@ -59,7 +59,9 @@ def test_bounds_end_the_text_with_a_note(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.pdf", "a.docx", "a.pptx", "a.xlsx"])
-@pytest.mark.parametrize("content", [b"", b"no document", b"PK\x03\x04" + b"\0" * 50, b"%PDF-1.7\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b"no document", b"PK\x03\x04" + b"\0" * 50, b"%PDF-1.7\n"]
+)
 def test_what_is_no_document_is_said_in_a_sentence(tmp_path, name, content):
     path = tmp_path / name
     path.write_bytes(content)
@@ -113,6 +115,16 @@ def test_a_sheet_with_one_cell_at_its_far_end_is_short(tmp_path):
     assert read(far).pieces[0].text == "7\n[1,048,574 empty rows]\n\t1"
 
 
+def test_a_sheets_name_is_bounded(tmp_path):
+    path = made.xlsx(tmp_path / "a.xlsx")
+    with zipfile.ZipFile(path) as held:
+        body = held.read("xl/workbook.xml").replace(
+            b'name="Rates"', b'name="' + b"N" * 2_000_000 + b'"'
+        )
+    (first, _) = read(made.rewritten(path, tmp_path / "b.xlsx", "xl/workbook.xml", body)).pieces
+    assert (len(first.name), first.text[:2]) == (200, "C0")
+
+
 def test_a_pdf_that_unpacks_without_end_is_refused(tmp_path):
     import zlib
 
@@ -150,7 +162,9 @@ def test_the_process_gets_no_key_of_the_environment(tmp_path, monkeypatch):
     from ctxkit.documents import process, reading
 
     child = tmp_path / "child.py"
-    child.write_text("import json, os\nprint(json.dumps({'name': 'env', 'text': ' '.join(os.environ)}))")
+    child.write_text(
+        "import json, os\nprint(json.dumps({'name': 'env', 'text': ' '.join(os.environ)}))"
+    )
     monkeypatch.setenv("SECRET_API_KEY", "x" * 40)
     monkeypatch.setattr(process, "__file__", str(child))
     told = read(made.pdf(tmp_path / "a.pdf", "x")).text

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Image, Sized, Text, Thinking, ToolCall
-from ctxkit.presets.catalogue import differences
-from ctxkit.readers.catalogue import read_all
+from ctxkit.presets.preset_names import differences
+from ctxkit.readers.reader_names import read_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -78,13 +78,17 @@ class Tally:
         """Write the row down, and hold it to the share that must agree."""
         n = self.equal + self.named.total() + len(self.unnamed)
         row = {"system": self.system, "program": self.program, "what": self.what, "decisions": n}
-        TABLE.append(row | {"equal": self.equal, "named": dict(self.named), "unnamed": len(self.unnamed)})
+        TABLE.append(
+            row | {"equal": self.equal, "named": dict(self.named), "unnamed": len(self.unnamed)}
+        )
         assert n >= least, f"{n} decisions of {self.program}: too few to say anything"
         agreed = self.equal + self.named.total()
         assert agreed >= LEAST * n, f"{self.program}: {agreed} of {n}: {self.unnamed[:6]}"
 
 
-def sessions(real: Path, least: int, most: int, *, size: int = 3_200_000) -> Iterator[tuple[Path, Session]]:
+def sessions(
+    real: Path, least: int, most: int, *, size: int = 3_200_000
+) -> Iterator[tuple[Path, Session]]:
     """The real sessions with so many calls, the first of each file."""
     for path in sorted(real.rglob("*")):
         if path.suffix in (".json", ".jsonl", ".traj") and path.stat().st_size < size:
@@ -105,16 +109,27 @@ def part(p: Any) -> dict[str, Any] | None:
     if isinstance(p, ToolCall):
         return {"type": "toolCall", "id": p.id, "name": p.name, "arguments": p.arguments}
     if isinstance(p, Sized) and p.kind != "image":  # only its size is known
-        return {"type": "text", "text": "x" * (4 * p.tokens if p.tokens is not None else p.chars or 0)}
+        return {
+            "type": "text",
+            "text": "x" * (4 * p.tokens if p.tokens is not None else p.chars or 0),
+        }
     return {"type": "image", "data": "", "mimeType": "image/png"} if isinstance(p, Image) else None
 
 
 def as_pi(message: Message) -> dict[str, Any]:
     """A message as Pi and OpenClaw hold it."""
     role = {"tool": "toolResult", "summary": "user"}.get(message.role, message.role)
-    out: dict[str, Any] = {"role": role, "content": [x for x in map(part, message.parts) if x], "timestamp": 0}
+    out: dict[str, Any] = {
+        "role": role,
+        "content": [x for x in map(part, message.parts) if x],
+        "timestamp": 0,
+    }
     if role == "toolResult":
-        out |= {"toolCallId": message.call_id, "toolName": message.tool, "isError": message.is_error}
+        out |= {
+            "toolCallId": message.call_id,
+            "toolName": message.tool,
+            "isError": message.is_error,
+        }
     if role == "assistant":
         out["stopReason"] = "error" if message.is_error else "stop"
     return out

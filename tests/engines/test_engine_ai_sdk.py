@@ -27,7 +27,12 @@ def theirs(messages):
     out = []
     for m in messages:
         if m.role == "tool":
-            part = {"type": "tool-result", "toolCallId": m.call_id, "toolName": m.tool or "", "output": m.id}
+            part = {
+                "type": "tool-result",
+                "toolCallId": m.call_id,
+                "toolName": m.tool or "",
+                "output": m.id,
+            }
             if out and out[-1]["role"] == "tool":
                 out[-1]["content"].append(part)
             else:
@@ -48,7 +53,10 @@ def part_of(p):
 
 def left(messages):
     """What the program would print of these messages."""
-    return [[m["role"], [p.get("toolCallId", p.get("text")) for p in m["content"]]] for m in theirs(messages)]
+    return [
+        [m["role"], [p.get("toolCallId", p.get("text")) for p in m["content"]]]
+        for m in theirs(messages)
+    ]
 
 
 def without_reasoning(messages, said):
@@ -61,21 +69,29 @@ def without_reasoning(messages, said):
 def test_what_is_left_of_each_call(engines, real):
     tally = Tally("ai_sdk", version("ai"), "what `pruneMessages` leaves of a call")
     for path, session in sessions(real, 3, 300, size=600_000):
-        if not all(isinstance(p, (Text, Thinking, ToolCall)) for m in session.messages for p in m.parts):
+        if not all(
+            isinstance(p, (Text, Thinking, ToolCall)) for m in session.messages for p in m.parts
+        ):
             continue
         rules = presets.ai_sdk()
         log = log_of(session, rules)
-        if not log.messages or any(m.role == "tool" and log.groups[r] == r for r, m in enumerate(log.messages)):
+        if not log.messages or any(
+            m.role == "tool" and log.groups[r] == r for r, m in enumerate(log.messages)
+        ):
             continue
         picked = range(1, log.calls, max(1, log.calls // 12))
         looked = [(call, given) for call in picked for given in SETTINGS]
         said = [History.start(log, call).messages for call, _ in looked]
-        jobs = [{"messages": theirs(m), "settings": {KEYS[k]: v for k, v in given.items()}}
-                for m, (_, given) in zip(said, looked, strict=True)]
+        jobs = [
+            {"messages": theirs(m), "settings": {KEYS[k]: v for k, v in given.items()}}
+            for m, (_, given) in zip(said, looked, strict=True)
+        ]
         answers = ask("ai.mjs", str(engines / "ai"), jobs=jobs)
         for real_, messages, (call, given) in zip(answers, said, looked, strict=True):
             pruning = presets.ai_sdk(**given).pruning
-            mine = left(pruning(History.start(log, call), Room(10**9, 0, named("chars/4"))).messages)
+            mine = left(
+                pruning(History.start(log, call), Room(10**9, 0, named("chars/4"))).messages
+            )
             shown = [m for m in real_ if m[1]]
             mine = [m for m in mine if m[1]]
             alike = without_reasoning(shown, messages) == without_reasoning(mine, messages)

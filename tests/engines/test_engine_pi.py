@@ -27,7 +27,11 @@ class Both:
         self.name, self.session = path.name, session
         entries = raw(path) if path.parent.name == "pi" else written(session)
         said = [e for e in entries if e["type"] == "message"]
-        held = [m for m in session.messages if m.role != "system" and (path.parent.name == "pi" or is_said(m))]
+        held = [
+            m
+            for m in session.messages
+            if m.role != "system" and (path.parent.name == "pi" or is_said(m))
+        ]
         assert len(said) == len(held), path
         self.number = {m.id: e["message"]["n"] for m, e in zip(held, said, strict=True)}
         self.messages = {e["message"]["n"]: m for m, e in zip(held, said, strict=True)}
@@ -67,7 +71,11 @@ def written(session):
     out = []
     for m in session.messages:
         if m.role != "system" and is_said(m):
-            entry = {"type": "message", "id": f"e{len(out)}", "timestamp": "2026-01-01T00:00:00.000Z"}
+            entry = {
+                "type": "message",
+                "id": f"e{len(out)}",
+                "timestamp": "2026-01-01T00:00:00.000Z",
+            }
             out.append({**entry, "message": {**as_pi(m), "n": len(out)}})
     return out
 
@@ -97,7 +105,9 @@ def both(found, tmp_path_factory):
 def compacted(each, rules, calls):
     """What the preset makes at some calls, one after the other: passages, and what it shows."""
     out, asked = [], []
-    policy = rules.bare.using(lambda p: [asked.append([each.number.get(m.id, -1) for m in p.messages]), "S"][1])
+    policy = rules.bare.using(
+        lambda p: [asked.append([each.number.get(m.id, -1) for m in p.messages]), "S"][1]
+    )
     history = History.start(each.log, calls[0])
     for call in calls:
         asked.clear()
@@ -122,7 +132,11 @@ def compare(tally, each, real, ours, upto, example, known=""):
         tally.add(not real, "nothing to summarise")
         return
     mine = None if ours is None else ([x for x in ours[0] if x], [n for n in ours[1] if n < upto])
-    tally.add(theirs == mine, known or cause(each, real, ours, upto), (each.name, *example, short(theirs), short(mine)))
+    tally.add(
+        theirs == mine,
+        known or cause(each, real, ours, upto),
+        (each.name, *example, short(theirs), short(mine)),
+    )
 
 
 def short(x):
@@ -148,14 +162,22 @@ def test_estimates_of_messages(name, engines, both):
     tally = Tally("pi", version(PACKAGES[name]), "size of a message")
     counter = named("pi/1" if name == "1.5.2" else "pi")
     for each in both(name):
-        theirs = ask("pi.mjs", str(engines / PACKAGES[name]), jobs=[{"file": each.file, "sizes": True}])[0]
+        theirs = ask(
+            "pi.mjs", str(engines / PACKAGES[name]), jobs=[{"file": each.file, "sizes": True}]
+        )[0]
         for m, size in zip(each.messages.values(), theirs, strict=True):
             own = counter.message(m)
-            tally.add(own == size, "commands of the user" if m.kind == "bash" else "", (each.name, m.id, size, own))
+            tally.add(
+                own == size,
+                "commands of the user" if m.kind == "bash" else "",
+                (each.name, m.id, size, own),
+            )
     tally.done(1000)
 
 
-@pytest.mark.parametrize(("name", "quirks"), [*((name, True) for name in PACKAGES), ("1.5.2", False)])
+@pytest.mark.parametrize(
+    ("name", "quirks"), [*((name, True) for name in PACKAGES), ("1.5.2", False)]
+)
 def test_cuts_at_the_moments_of_the_program(name, quirks, engines, both):
     mode = "quirks" if quirks else "default"
     tally = Tally("pi", version(PACKAGES[name]), f"cut and passages before a request ({mode})")
@@ -174,9 +196,19 @@ def test_three_compactions_in_a_row(name, engines, both):
     tally = Tally("pi", version(PACKAGES[name]), "three compactions in a row (quirks)")
     for each in both(name):
         turns = [*each.moments()]
-        chains = [(keep, [turns[len(turns) * k // 4 + shift] for k in (1, 2, 3)])
-                  for keep in KEEPS for shift in range(3)] if len(turns) >= 12 else []
-        jobs = [{"file": each.file, "at": [n for _, n in chain], "settings": settings(keep)} for keep, chain in chains]
+        chains = (
+            [
+                (keep, [turns[len(turns) * k // 4 + shift] for k in (1, 2, 3)])
+                for keep in KEEPS
+                for shift in range(3)
+            ]
+            if len(turns) >= 12
+            else []
+        )
+        jobs = [
+            {"file": each.file, "at": [n for _, n in chain], "settings": settings(keep)}
+            for keep, chain in chains
+        ]
         answers = ask("pi.mjs", str(engines / PACKAGES[name]), jobs=jobs) if jobs else []
         for (keep, chain), real in zip(chains, answers, strict=True):
             rules = presets.pi(version=name, quirks=True, keep_recent_tokens=keep)
@@ -198,7 +230,12 @@ def test_the_first_automatic_compaction(name, engines, both):
         totals = last_totals(each)
         before = min((call for call, _ in each.log.recorded), default=10**9)
         for window in WINDOWS:
-            job = {"file": each.file, "due": [t for _, t in totals], "window": window, "settings": settings(20_000)}
+            job = {
+                "file": each.file,
+                "due": [t for _, t in totals],
+                "window": window,
+                "settings": settings(20_000),
+            }
             due = ask("pi.mjs", str(engines / PACKAGES[name]), jobs=[job])[0] if totals else []
             real = next((call for (call, _), yes in zip(totals, due, strict=True) if yes), None)
             rules = presets.pi(version=name, quirks=True, context_window=window)

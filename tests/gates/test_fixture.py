@@ -21,7 +21,17 @@ def test_compactor(ctxkit_gate):
 def run(folder, *words):
     root = str(Path(__file__).parents[2])
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "ctxkit.gates.fixtures", "-p", "no:cacheprovider", *words],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "ctxkit.gates.fixtures",
+            "-p",
+            "no:cacheprovider",
+            *words,
+        ],
         check=False,
         cwd=folder,
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": root},
@@ -39,7 +49,10 @@ def test_a_baseline_is_made_held_and_got_worse(tmp_path):
     assert code == 1
     assert "make it with --update" in told
     assert run(tmp_path, "--ctxkit-update")[0] == 0
-    assert sorted(p.name for p in (tmp_path / "baselines").iterdir()) == ["test_compactor.json", "test_mine.json"]
+    assert sorted(p.name for p in (tmp_path / "baselines").iterdir()) == [
+        "test_compactor.json",
+        "test_mine.json",
+    ]
     assert run(tmp_path)[0] == 0
     base = tmp_path / "baselines" / "test_mine.json"
     base.write_text(base.read_text().replace("42233.0", "12233.0"))

@@ -8,11 +8,12 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_sweeps_scores import talk
 
 import ctxkit as ck
 from ctxkit.gates.baselines import load
+from ctxkit.gates.gate_verdicts import compared
 from ctxkit.gates.readings import FIGURES, Entry, Reading, measured
-from ctxkit.gates.verdicts import compared
 
 SAMPLE = ck.samples.path("billing")
 
@@ -37,10 +38,27 @@ def test_what_did_not_change_passes(session, kept):
     assert "none got worse" in report.to_text()
 
 
+def test_sessions_of_one_id_are_each_held(tmp_path):
+    short, long = (talk(n, id="same") for n in (20, 30))
+    ck.gate([short, long], "none", tmp_path / "b.json", update=True)
+    found = load(tmp_path / "b.json")["none"]
+    assert list(found) == ["same", "same (2)"]
+    assert (
+        found["same"].figures["peak_tokens"].value < found["same (2)"].figures["peak_tokens"].value
+    )
+
+
 def test_the_figures_are_those_of_the_comparison(session, kept):
     row = ck.compare(session, ["pi"], progress=False).loc["pi"]
     found = load(kept)["pi"][session.id].figures
-    for name in ("cost_usd", "peak_tokens", "needed_later_loss", "retained", "thrash", "unpaid_cuts_n"):
+    for name in (
+        "cost_usd",
+        "peak_tokens",
+        "needed_later_loss",
+        "retained",
+        "thrash",
+        "unpaid_cuts_n",
+    ):
         assert found[name].value == pytest.approx(float(row[name])), name
 
 
@@ -52,7 +70,9 @@ def test_facts_kept_are_those_that_stand_in_the_replay(session, kept):
         said = planted.facts(12, seed)
         replay = ck.replay(planted.plant(session, said, seed), "codex")
         shares.append(sum(planted.available(replay, said).values()) / 12)
-    assert load(kept)["codex"][session.id].figures["facts_kept"].value == pytest.approx(sum(shares) / 3)
+    assert load(kept)["codex"][session.id].figures["facts_kept"].value == pytest.approx(
+        sum(shares) / 3
+    )
 
 
 def test_rules_that_got_worse_are_named_with_by_how_much(session, tmp_path):
@@ -70,7 +90,9 @@ def test_rules_that_got_worse_are_named_with_by_how_much(session, tmp_path):
     assert ck.gate(session, "codex", path, tolerance=0.99).ok is False
     told["entries"]["codex"]["billing"]["figures"]["cost_usd"] = [3.2, 0.2]
     path.write_text(json.dumps(told))
-    assert [c.state for c in ck.gate(session, "codex", path).changes if c.figure == "cost_usd"] == ["noise"]
+    assert [c.state for c in ck.gate(session, "codex", path).changes if c.figure == "cost_usd"] == [
+        "noise"
+    ]
 
 
 def test_the_noise_is_what_a_window_1_percent_other_moves(session):
@@ -80,7 +102,8 @@ def test_the_noise_is_what_a_window_1_percent_other_moves(session):
     limit = window(session)
     rules = ck.presets.pi()
     costs = [
-        ck.compare(session, [rules.but(window=int(limit * s))], progress=False)["cost_usd"].iloc[1] for s in (0.99, 1.01)
+        ck.compare(session, [rules.but(window=int(limit * s))], progress=False)["cost_usd"].iloc[1]
+        for s in (0.99, 1.01)
     ]
     assert found.noise == pytest.approx(max(abs(c - found.value) for c in costs))
 
@@ -159,22 +182,38 @@ def test_without_a_baseline_there_is_a_sentence(session, tmp_path):
 numbers = st.floats(0, 1e6)
 
 
-@given(st.lists(st.tuples(numbers, numbers, numbers), min_size=1, max_size=4), st.sampled_from(FIGURES))
+@given(
+    st.lists(st.tuples(numbers, numbers, numbers), min_size=1, max_size=4), st.sampled_from(FIGURES)
+)
 def test_a_change_below_the_noise_is_never_worse_and_one_above_always(values, figure):
     sign = 1 if figure.worse == "up" else -1
-    before = {"r": {str(i): Entry(key="k", figures={figure.name: Reading(v, n)}) for i, (v, n, _) in enumerate(values)}}
+    before = {
+        "r": {
+            str(i): Entry(key="k", figures={figure.name: Reading(v, n)})
+            for i, (v, n, _) in enumerate(values)
+        }
+    }
 
     def now(share):
-        moved = {str(i): Reading(v + sign * (n + m + 1) * share, n) for i, (v, n, m) in enumerate(values)}
+        moved = {
+            str(i): Reading(v + sign * (n + m + 1) * share, n) for i, (v, n, m) in enumerate(values)
+        }
         return {"r": {i: Entry(key="k", figures={figure.name: m}) for i, m in moved.items()}}
 
     assert [c.state for c in compared(before, now(1)).changes] == ["worse"]
     assert [c.state for c in compared(before, now(-1)).changes] == ["better"]
-    still = {"r": {str(i): Entry(key="k", figures={figure.name: Reading(v + n / 2, n)}) for i, (v, n, _) in enumerate(values)}}
+    still = {
+        "r": {
+            str(i): Entry(key="k", figures={figure.name: Reading(v + n / 2, n)})
+            for i, (v, n, _) in enumerate(values)
+        }
+    }
     assert {c.state for c in compared(before, still).changes} <= {"same", "noise"}
 
 
 def test_a_figure_that_is_gone_is_worse_but_what_was_retained_where_nothing_was_cut_is_not():
-    before = {"r": {"s": Entry(key="k", figures={"cost_usd": Reading(1.0), "retained": Reading(0.5)})}}
+    before = {
+        "r": {"s": Entry(key="k", figures={"cost_usd": Reading(1.0), "retained": Reading(0.5)})}
+    }
     found = compared(before, {"r": {"s": Entry(key="k")}}).changes
     assert [(c.figure, c.state) for c in found] == [("cost_usd", "gone")]

@@ -42,7 +42,12 @@ def test_a_compactor_that_does_nothing_loses_nothing(session):
     assert found.cliff == 5
     assert found.faults == ()
     assert found.tokens_left == 1
-    assert [r.stale_n for r in found.rounds] == [0, 1, 2, 3]  # each value replaced, the old one still there
+    assert [r.stale_n for r in found.rounds] == [
+        0,
+        1,
+        2,
+        3,
+    ]  # each value replaced, the old one still there
 
 
 def test_facts_fall_off_where_they_are_dropped(session):
@@ -78,7 +83,13 @@ def test_words_of_facts_stand_nowhere_else(session):
 
 
 def _call(name):
-    return {"role": "assistant", "content": None, "tool_calls": [{"id": name, "type": "function", "function": {"name": "f", "arguments": "{}"}}]}
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": name, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        ],
+    }
 
 
 def _result(name):
@@ -141,7 +152,10 @@ def test_a_program_is_asked_as_a_function_is(session, program):
     ("body", "told"),
     [
         ("time.sleep(60)", "did not answer within 1 s"),
-        ("sys.stderr.write('first\\nno key is set\\n'); sys.exit(1)", "failed with exit code 1. It said: no key is set"),
+        (
+            "sys.stderr.write('first\\nno key is set\\n'); sys.exit(1)",
+            "failed with exit code 1. It said: no key is set",
+        ),
         ("os.kill(os.getpid(), 9)", "failed with signal 9"),
         ("print('hello \\x1b[2J there')", "is no JSON: it begins 'hello  there'"),
         ("pass", "is no JSON: it is empty"),
@@ -163,6 +177,13 @@ def test_a_program_that_misbehaves_is_a_sentence(session, program, monkeypatch, 
     assert str(error.value).startswith("Round 1: ")
     assert "\x1b" not in str(error.value)
     assert time.monotonic() - begun < 15
+
+
+def test_what_a_program_printed_before_it_ended_is_bounded_too(session, program, monkeypatch):
+    monkeypatch.setattr("ctxkit.gates.programs.LARGEST", 1 << 20)
+    monkeypatch.setattr("ctxkit.gates.programs._PAUSE", 1.0)  # it ends between two looks
+    with pytest.raises(ck.BadArguments, match="printed more than 1 MB"):
+        gate_compactor(program("print('[' + ' ' * (1 << 20) + ']')"), session)
 
 
 def test_what_a_hanging_program_started_ends_with_it(session, tmp_path, program):
@@ -189,6 +210,20 @@ def test_a_compactor_is_held_against_its_baseline(session, tmp_path):
     assert "survived" in report.to_text()
     with pytest.raises(ck.BadArguments, match="There is no baseline"):
         gate_compactor(same, session, tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"baseline": "none.json"}, "There is no baseline"),
+        ({"update": True}, "name its file with baseline="),
+        ({"baseline": "b.json", "update": True, "tolerance": 1.0}, "between 0 and 1"),
+    ],
+)
+def test_what_cannot_be_held_is_told_before_the_compactor_is_asked(session, tmp_path, more, told):
+    where = {"baseline": tmp_path / more["baseline"]} if "baseline" in more else {}
+    with pytest.raises(ck.BadArguments, match=told):
+        gate_compactor(lambda _: pytest.fail("it was asked"), session, **more | where)
 
 
 def test_fewer_facts_than_asked_for_are_a_fault(session):

@@ -32,7 +32,10 @@ def test_a_history_knows_no_more_than_the_log_did_at_its_call(seed):
         assert looks(now) == looks(then)
         p = len(now) // 2
         assert now.drop(p, "half").messages == then.drop(p, "half").messages
-        assert now.shorten(now.role("tool"), "!").messages == then.shorten(then.role("tool"), "!").messages
+        assert (
+            now.shorten(now.role("tool"), "!").messages
+            == then.shorten(then.role("tool"), "!").messages
+        )
 
 
 @settings(max_examples=25)

@@ -78,8 +78,12 @@ def test_roles_are_found_and_counted(h, role, n):
 def test_sums_are_those_of_the_messages_shown(h):
     assert h.tokens == h.estimated == sum(sizes(h)) == h.sizes.sum()
     assert len(h) == len(h.messages) == len(h.sizes)
-    assert [h.before(p) for p in range(len(h) + 1)] == [sum(sizes(h)[:p]) for p in range(len(h) + 1)]
-    assert sizes(h) == [size(m) if m.text or m.tool_calls else n for m, n in zip(h.messages, sizes(h), strict=True)]
+    assert [h.before(p) for p in range(len(h) + 1)] == [
+        sum(sizes(h)[:p]) for p in range(len(h) + 1)
+    ]
+    assert sizes(h) == [
+        size(m) if m.text or m.tool_calls else n for m, n in zip(h.messages, sizes(h), strict=True)
+    ]
 
 
 @given(histories())
@@ -90,7 +94,9 @@ def test_columns_say_what_the_messages_say(h):
     assert h.chars.tolist() == [chars(m) for m in h.messages]
     assert h.agent("MAIN").all()
     tools = h.tool("read_*").nonzero()[0].tolist()
-    assert tools == [p for p, m in enumerate(h.messages) if m.role == "tool" and m.tool == "read_file"]
+    assert tools == [
+        p for p, m in enumerate(h.messages) if m.role == "tool" and m.tool == "read_file"
+    ]
     assert all(h[p].role in ("system", "user", "assistant", "tool") for p in h.stays.nonzero()[0])
 
 

@@ -16,7 +16,7 @@ from ctxkit.errors import BadArguments, UnsoundHistory
 from ctxkit.history import History, Log
 from ctxkit.history.invariants import ALL
 from ctxkit.messages import Message, Text
-from ctxkit.presets.catalogue import preset
+from ctxkit.presets.preset_names import preset
 from ctxkit.session import apply_edit
 
 
@@ -35,16 +35,26 @@ VERBS = {
     "drop some": lambda h, p, q: h.drop(list(range(min(p, q), max(p, q), 2)), "why"),
     "keep": lambda h, p, q: h.keep(np.arange(len(h)) >= p, "why"),
     "placeholder": lambda h, p, q: h.shorten(h.role("tool"), "[gone]", "why"),
-    "shorten": lambda h, p, q: h.shorten(dict.fromkeys(range(min(p, q), max(p, q)), "!"), reason="why"),
-    "replace": lambda h, p, q: h.replace({p: "much longer than it was " * 9}, reason="why") if p < len(h) else h,
-    "insert": lambda h, p, q: h.insert(h.safe(p), Message(role="user", parts=(Text("note"),)), "why"),
-    "become": lambda h, p, q: h.become([m for i, m in enumerate(h.messages) if h.stays[i] or h.groups[i] % 2], "why"),
+    "shorten": lambda h, p, q: h.shorten(
+        dict.fromkeys(range(min(p, q), max(p, q)), "!"), reason="why"
+    ),
+    "replace": lambda h, p, q: (
+        h.replace({p: "much longer than it was " * 9}, reason="why") if p < len(h) else h
+    ),
+    "insert": lambda h, p, q: h.insert(
+        h.safe(p), Message(role="user", parts=(Text("note"),)), "why"
+    ),
+    "become": lambda h, p, q: h.become(
+        [m for i, m in enumerate(h.messages) if h.stays[i] or h.groups[i] % 2], "why"
+    ),
 }
 
 
 @given(
     st.integers(0, 10**6),
-    st.lists(st.tuples(st.sampled_from(sorted(VERBS)), st.floats(0, 1), st.floats(0, 1)), max_size=4),
+    st.lists(
+        st.tuples(st.sampled_from(sorted(VERBS)), st.floats(0, 1), st.floats(0, 1)), max_size=4
+    ),
 )
 def test_any_verbs_leave_a_sound_history_whose_edits_say_the_same(seed, verbs):
     talk = by_chance(seed, 14)
@@ -66,7 +76,9 @@ def test_any_verbs_leave_a_sound_history_whose_edits_say_the_same(seed, verbs):
     if h.steps:
         assert h.edits[-1].tokens_after == h.tokens
         same = sum(n for n, _ in same_prefix(History.start(log, 9), h))
-        assert h.stable == same if len(h.steps) == 1 else h.stable <= same  # a later verb may undo an earlier one
+        assert (
+            h.stable == same if len(h.steps) == 1 else h.stable <= same
+        )  # a later verb may undo an earlier one
 
 
 def same_prefix(a, b):
@@ -184,7 +196,14 @@ def test_a_message_does_not_part_a_pair():
 
 def test_a_late_result_binds_all_between():
     asked = call("slow", "late")
-    h = shown(user(), asked, assistant("meanwhile"), user("and?"), result("done", "late", "slow"), user("well"))
+    h = shown(
+        user(),
+        asked,
+        assistant("meanwhile"),
+        user("and?"),
+        result("done", "late", "slow"),
+        user("well"),
+    )
     assert h.safe(2) == 5
     assert roles(h.drop(3)) == ["user"]
 
@@ -198,7 +217,10 @@ def test_positions_say_the_same_as_a_mask(seed, at, compacted):
     mask = np.zeros(len(h), bool)
     mask[at] = True
     rising = np.flatnonzero(mask)
-    views = [h.shorten(which, "[gone]", "why") for which in (mask, rising, rising[::-1], np.array(at, np.int64), at)]
+    views = [
+        h.shorten(which, "[gone]", "why")
+        for which in (mask, rising, rising[::-1], np.array(at, np.int64), at)
+    ]
     assert all(v.messages == views[0].messages for v in views)
     assert all((v.tokens, v.estimated) == (views[0].tokens, views[0].estimated) for v in views)
 

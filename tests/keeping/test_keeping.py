@@ -123,10 +123,44 @@ def test_a_copy_that_was_broken_off_goes_on(
         ck.keep(tmp_path / "kept", home)
     monkeypatch.undo()
     with (tmp_path / "kept" / copies.INDEX).open("ab") as file:
-        file.write(b'{"path": "/torn')
+        file.write(b'\n{"path": "/torn')
     told = ck.keep(tmp_path / "kept", home)
     assert told["what"].tolist().count("same") == 3
     assert len(ck.read_all(tmp_path / "kept", progress=False)) == len(PLACES) + 2
+
+
+def test_a_torn_line_of_the_index_takes_no_other_with_it(home: Path, tmp_path: Path):
+    ck.keep(tmp_path / "kept", home, tools="codex")
+    index = tmp_path / "kept" / copies.INDEX
+    index.write_bytes(index.read_bytes()[:-10])
+    ck.keep(tmp_path / "kept", home, tools="pi")
+    assert ck.keep(tmp_path / "kept", home, tools="pi")["what"].tolist() == ["same"]
+
+
+@pytest.mark.parametrize("grown", [True, False])
+def test_a_kill_between_a_copy_and_its_note_loses_and_doubles_nothing(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, grown: bool
+):
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def kill() -> None:
+        with monkeypatch.context() as m:
+            m.setattr(copies.Archive, "_note", killed)
+            with pytest.raises(KeyboardInterrupt):
+                ck.keep(tmp_path / "kept", home, tools="pi")
+
+    kill()
+    ck.keep(tmp_path / "kept", home, tools="pi")
+    file = home / PLACES["pi.jsonl"]
+    older = file.read_bytes()
+    line = b'{"type":"custom","id":"0000000a","parentId":"00000009"}\n'
+    file.write_bytes(older + line if grown else b"\n".join(older.splitlines()[:-1]) + b"\n")
+    kill()
+    ck.keep(tmp_path / "kept", home, tools="pi")
+    copied = (tmp_path / "kept").rglob("*.jsonl")
+    found = [pa.CompressedInputStream(p.open("rb"), "zstd").read() for p in copied]
+    assert sorted(found) == sorted([file.read_bytes()] if grown else [file.read_bytes(), older])
 
 
 def test_the_same_content_takes_its_room_once(home: Path, tmp_path: Path):
@@ -137,6 +171,36 @@ def test_the_same_content_takes_its_room_once(home: Path, tmp_path: Path):
     assert 0 in told["packed_bytes"].tolist()
     (one, two) = (tmp_path / "kept").rglob("*.jsonl")
     assert one.samefile(two)
+
+
+def test_a_copy_that_has_changed_lends_its_older_content_to_none(home: Path, tmp_path: Path):
+    first = home / PLACES["pi.jsonl"]
+    data = first.read_bytes()
+    ck.keep(tmp_path / "kept", home, tools="pi")
+    first.write_bytes(data + b'{"type":"custom","id":"0000000a","parentId":"00000009"}\n')
+    ck.keep(tmp_path / "kept", home, tools="pi")
+    first.with_name("t.jsonl").write_bytes(data)
+    ck.keep(tmp_path / "kept", home, tools="pi")
+    (copy,) = (tmp_path / "kept").rglob("t.jsonl")
+    assert pa.decompress(copy.read_bytes(), len(data), "zstd", asbytes=True) == data
+
+
+def test_files_of_folders_called_alike_do_not_take_each_others_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
+    kept, words = tmp_path / "kept", {"a": "first", "b": "second"}
+    for grown in ("", "\nand more"):
+        for name, word in words.items():
+            place = tmp_path / name / "app"
+            place.mkdir(parents=True, exist_ok=True)
+            (place / ".aider.chat.history.md").write_text(f"# {word}{grown}")
+            monkeypatch.chdir(place)
+            assert ck.keep(kept, tools="aider")["what"].tolist() == ["grown" if grown else "new"]
+    found = sorted(p for p in kept.rglob("*.md"))
+    assert len(found) == 2
+    said = {pa.CompressedInputStream(p.open("rb"), "zstd").read().decode() for p in found}
+    assert said == {"# first\nand more", "# second\nand more"}
 
 
 def test_what_is_packed_already_is_not_packed_again(home: Path, tmp_path: Path):
@@ -178,6 +242,23 @@ def test_a_database_that_grew_is_kept_anew_by_session(home: Path, tmp_path: Path
     assert ck.keep(tmp_path / "kept", home, tools="opencode")["what"].tolist() == ["changed"]
     (session,) = ck.read_all(tmp_path / "kept", progress=False)
     assert session.messages[-1].id == "msg_x"
+
+
+def test_a_session_that_a_database_no_longer_has_stays_and_the_others_are_there_once(
+    home: Path, tmp_path: Path
+):
+    db = sqlite3.connect(home / ".local/share/opencode/opencode.db")
+    db.execute("INSERT INTO session SELECT 'ses_first', project_id, parent_id, slug, directory, "
+               "title, version, revert, agent, model, 1, 1 FROM session")  # fmt: skip
+    db.commit()
+    ck.keep(tmp_path / "kept", home, tools="opencode")
+    db.execute("DELETE FROM session WHERE id = 'ses_first'")
+    db.commit()
+    db.close()
+    assert ck.keep(tmp_path / "kept", home, tools="opencode")["what"].tolist() == ["same"]
+    found = [s.id for s in ck.read_all(tmp_path / "kept", progress=False)]
+    assert sorted(found) == ["ses_first", "ses_golden"]
+    assert not list((tmp_path / "kept").rglob("*.part*"))
 
 
 def test_mistakes_are_told_in_a_sentence(home: Path, tmp_path: Path):

@@ -20,14 +20,16 @@ from ctxkit.ledgers import (
     ledger_bytes,
 )
 from ctxkit.ledgers.grounding import claims
-from ctxkit.policies import reconstructions
+from ctxkit.texts import reconstructions
 
 KEY = "sk-ant-api03-" + "Ab1" * 30
 
 
 def talk():
     write = tool_call("write_file", "c1", path="src/a.py", content="def total(x):\n    return x\n")
-    other = tool_call("write_file", "c2", path="src/b.py", content="from a import total\nprint(total(1))\n")
+    other = tool_call(
+        "write_file", "c2", path="src/b.py", content="from a import total\nprint(total(1))\n"
+    )
     bad = tool_call("write_file", "c3", path="/etc/x", content="no")
     test = tool_call("shell", "c4", command="pytest -q tests")
     commit = tool_call("bash", "c5", command=f"git commit -m 'Add {KEY}'")
@@ -53,7 +55,9 @@ def test_a_change_log_has_fusterafts_keys_and_what_was_done():
     told = json.loads(ledger_bytes(changes_of(talk())))
     first, second = told["Entries"]
     assert (first["FilesWritten"], first["TurnIndex"]) == (["src/a.py", "src/b.py"], 0)
-    assert first["CommandsRun"] == [{"Command": "pytest -q tests", "succeeded": True, "Output": "3 passed"}]
+    assert first["CommandsRun"] == [
+        {"Command": "pytest -q tests", "succeeded": True, "Output": "3 passed"}
+    ]
     assert (second["FilesDeleted"], len(second["GitCommits"])) == (["old.py"], 1)
     assert [c["succeeded"] for c in second["CommandsRun"]] == [True, False]
     assert KEY not in json.dumps(told)
@@ -63,31 +67,61 @@ def test_intents_are_pending_until_their_result_came():
     """F65: Each tracked call has an intent with its status; texts and file are made from one record."""
     held = talk()
     log = intents_of(held)
-    assert [e.status for e in log.entries] == ["Applied", "Applied", "Failed", "Applied", "Applied", "Applied", "Failed"]
+    assert [e.status for e in log.entries] == [
+        "Applied",
+        "Applied",
+        "Failed",
+        "Applied",
+        "Applied",
+        "Applied",
+        "Failed",
+    ]
     assert log.entries[2].error_message == "It leads out."
     assert log.entries[3].operation.target_path is None
     assert all(len(e.intent_id) == 16 for e in log.entries)
     text = reconstructions.intents(held.messages, [m.turn or 0 for m in held.messages])
     marks = {"Applied": "✓", "Failed": "✗", "Pending": "⧖"}
     rows = [row for row in text.split("\n") if row.startswith(("  ✓", "  ✗", "  ⧖"))]
-    assert [(r[2], r[4:].split(" ")[0]) for r in rows] == [(marks[e.status], e.operation.function_name) for e in log.entries]
+    assert [(r[2], r[4:].split(" ")[0]) for r in rows] == [
+        (marks[e.status], e.operation.function_name) for e in log.entries
+    ]
     open_call = tool_call("write_file", "c9", path="a", content="x" * 500)
     pending = intents_of(session(user("Go"), assistant("", open_call))).entries[0]
-    assert (pending.status, pending.completed_at, len(pending.operation.args_summary["content"])) == ("Pending", None, 201)
+    assert (
+        pending.status,
+        pending.completed_at,
+        len(pending.operation.args_summary["content"]),
+    ) == ("Pending", None, 201)
 
 
 def test_evidence_has_exit_codes_hashes_symbols_and_edges():
     """F62, F129: Files, commands with exit codes, tests, symbols and references, and how they hang together."""
     graph = evidence_of(talk())
     kinds = [n.node_type for n in graph.nodes]
-    assert kinds[:7] == ["FileWrite", "FileWrite", "FileWrite", "TestResult", "GitCommit", "FileDelete", "TestResult"]
+    assert kinds[:7] == [
+        "FileWrite",
+        "FileWrite",
+        "FileWrite",
+        "TestResult",
+        "GitCommit",
+        "FileDelete",
+        "TestResult",
+    ]
     assert (graph.nodes[6].exit_code, graph.nodes[6].status) == (1, "failed")
     assert len(graph.nodes[0].content_hash) == 64
     (symbol,) = [n for n in graph.nodes if n.node_type == "SymbolDefinition"]
     (reference,) = [n for n in graph.nodes if n.node_type == "SymbolReference"]
-    assert (symbol.symbol_name, reference.path, reference.target_file) == ("total", "src/b.py", "src/a.py")
+    assert (symbol.symbol_name, reference.path, reference.target_file) == (
+        "total",
+        "src/b.py",
+        "src/a.py",
+    )
     edges = {(e.from_, e.to, e.relation) for e in graph.edges}
-    assert {("n0", "n3", "verified_by"), ("n1", "n3", "verified_by"), (reference.id, symbol.id, "depends_on")} <= edges
+    assert {
+        ("n0", "n3", "verified_by"),
+        ("n1", "n3", "verified_by"),
+        (reference.id, symbol.id, "depends_on"),
+    } <= edges
     assert not any(e.from_ == "n2" for e in graph.edges)  # what failed proves nothing
 
 
@@ -109,14 +143,22 @@ def test_what_is_no_claim_is_none(text):
     assert list(claims(text)) == []
 
 
-@pytest.mark.parametrize(("name", "kind"), [("changes", ChangeLog), ("intents", IntentLog), ("evidence", EvidenceGraph)])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("changes", ChangeLog), ("intents", IntentLog), ("evidence", EvidenceGraph)]
+)
 def test_each_file_is_read_as_it_was_written_and_bad_ones_are_sentences(tmp_path, name, kind):
     """F129: The files are written and read back."""
     make = {"changes": changes_of, "intents": intents_of, "evidence": evidence_of}[name]
     made, path = make(talk()), tmp_path / f"{name}.json"
     path.write_bytes(b"\xef\xbb\xbf" + ledger_bytes(made))
     assert ledger(path, kind) == made
-    for text in ("", "[]", '{"Entries": 7, "Nodes": 7}', "[" * 100_000, '{"Entries": [{}], "Nodes": [{}]}'):
+    for text in (
+        "",
+        "[]",
+        '{"Entries": 7, "Nodes": 7}',
+        "[" * 100_000,
+        '{"Entries": [{}], "Nodes": [{}]}',
+    ):
         path.write_text(text)
         with pytest.raises(ck.ReadError):
             ledger(path, kind)
@@ -135,3 +177,31 @@ def test_fusterafts_own_file_grounds_a_session(tmp_path):
     table = grounding(talk(), ledger(path, ChangeLog))
     assert dict(zip(table.target, table.grounded, strict=True))["c.py"]
     assert table[table.kind == "passed"].why.iloc[0] == "the last test command failed"
+
+
+def test_a_commit_by_a_tool_of_its_own_is_a_commit():
+    made = tool_call("git_commit", "c1", message=f"Add totals {KEY}")
+    bad = tool_call("git_commit", "c2", message="Empty")
+    held = session(
+        user("Commit."),
+        assistant("", made), result("[main 1234]", made),
+        assistant("", bad), result("nothing to commit", bad, is_error=True),
+        assistant("Done."),
+    )  # fmt: skip
+    (entry,) = changes_of(held).entries
+    assert [c.startswith("Add totals ") for c in entry.git_commits] == [True]
+    nodes = evidence_of(held).nodes
+    assert [(n.node_type, n.status) for n in nodes] == [
+        ("GitCommit", "passed"),
+        ("GitCommit", "failed"),
+    ]
+    assert nodes[0].commit_message == entry.git_commits[0]
+    assert KEY not in f"{entry}{nodes}"
+
+
+def test_a_command_without_words_proves_nothing():
+    empty = tool_call("bash", "c1")
+    held = session(
+        user("Go."), assistant("", empty), result("?", empty), assistant("I ran `make lint`.")
+    )
+    assert grounding(held).grounded.tolist() == [False]

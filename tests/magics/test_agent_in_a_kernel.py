@@ -69,11 +69,15 @@ def kernels(tmp_path):
 
 
 def errors(seen: list[dict]) -> list[tuple[str, str]]:
-    return [(m["content"]["ename"], m["content"]["evalue"]) for m in seen if m["msg_type"] == "error"]
+    return [
+        (m["content"]["ename"], m["content"]["evalue"]) for m in seen if m["msg_type"] == "error"
+    ]
 
 
 def shown(seen: list[dict]) -> str:
-    texts = [m["content"].get("text") or m["content"].get("data", {}).get("text/plain", "") for m in seen]
+    texts = [
+        m["content"].get("text") or m["content"].get("data", {}).get("text/plain", "") for m in seen
+    ]
     return "\n".join(texts)
 
 
@@ -89,7 +93,9 @@ def test_an_interrupt_keeps_the_partial_turn_and_the_session_goes_on(kernels):
     kernel.until(calls_the_tool)
     kernel.manager.interrupt_kernel()
     seen = kernel.end(sent)
-    assert errors(seen) == [("Interrupted", "Interrupted. What was said so far is kept in session 'main'.")]
+    assert errors(seen) == [
+        ("Interrupted", "Interrupted. What was said so far is kept in session 'main'.")
+    ]
     [error] = [m for m in seen if m["msg_type"] == "error"]
     assert len(error["content"]["traceback"]) == 1
     assert shown(kernel.run(LAST)).strip() == "Interrupted by the user before it ended."
@@ -128,7 +134,9 @@ def test_a_turn_beside_the_notebook_leaves_its_words_in_the_notebook(kernels, se
         assert "<svg" in data["text/html"]
 
 
-def test_a_second_kernel_is_told_who_holds_the_session_and_resumes_it_when_that_one_is_killed(kernels):
+def test_a_second_kernel_is_told_who_holds_the_session_and_resumes_it_when_that_one_is_killed(
+    kernels,
+):
     first, second = kernels(), kernels()
     first.run("%%agent\nWrite it")
     pid = shown(first.run("import os; print(os.getpid())")).strip()
@@ -139,4 +147,6 @@ def test_a_second_kernel_is_told_who_holds_the_session_and_resumes_it_when_that_
     resumed = second.run("%%agent --session main\nCheck it")
     assert errors(resumed) == []
     assert "The constant was 30 and is 32 now" in shown(resumed)
-    assert "8" in shown(second.run("len(get_ipython().magics_manager.registry['CtxKit'].session().calls)"))
+    assert "8" in shown(
+        second.run("len(get_ipython().magics_manager.registry['CtxKit'].session().calls)")
+    )

@@ -62,7 +62,9 @@ def test_every_output_says_that_no_model_was_called(shell):
     ("pulse_coder", r"a window of 64,000 tokens, but scripted/tour takes 16,000.*context_window_tokens=16_000"),
 ])  # fmt: skip
 def test_rules_made_for_another_window_are_named_once(shell, capsys, rules, said):
-    assert re.search(f"Note: rules {rules} .*{said}", repr(run(shell, f"%%agent --dry-run --rules {rules}\na")))
+    assert re.search(
+        f"Note: rules {rules} .*{said}", repr(run(shell, f"%%agent --dry-run --rules {rules}\na"))
+    )
     run(shell, f"%%agent --rules {rules}\na")
     assert re.search(f"Note: rules {rules} .*{said}", capsys.readouterr().out)
     run(shell, "%%agent\nb")
@@ -102,7 +104,12 @@ def test_the_answer_goes_to_a_variable(shell):
     answer = run(shell, "%%agent --out r --session one\nWrite it")
     assert shell.user_ns["r"] is answer
     assert answer.outcome.spent.calls == 4
-    lines_of_error(shell, "%%agent --out 1r --session two\nWrite it", BadArguments, "'1r' is no name of a variable")
+    lines_of_error(
+        shell,
+        "%%agent --out 1r --session two\nWrite it",
+        BadArguments,
+        "'1r' is no name of a variable",
+    )
     assert not Path(".ctxkit/sessions/two.jsonl").exists()
 
 
@@ -110,12 +117,22 @@ def test_a_cell_is_taken_as_it_stands(shell):
     shell.user_ns["x"] = 5
     body = 'a $x {x} {{x}} {"json": [1]} 100%?'
     assert run(shell, f"%%agent\n{body}").session.messages[0].text == body
-    assert run(shell, "%%agent --expand\nthe {{ x }} of $x {x}").session.messages[8].text == "the 5 of $x {x}"
+    assert (
+        run(shell, "%%agent --expand\nthe {{ x }} of $x {x}").session.messages[8].text
+        == "the 5 of $x {x}"
+    )
     assert run(shell, "%agent say {x}, $x").session.messages[16].text == "say {x}, $x"
 
 
 def test_a_dry_run_sends_and_keeps_nothing(shell):
     assert "tool descriptions" in repr(run(shell, "%%agent --dry-run\nWhat?"))
+    files, more = (
+        re.search(
+            r"([\d,]+)  tool descr", repr(run(shell, f"%%agent --dry-run --tools {t}\nWhat?"))
+        )[1]
+        for t in ("files", "files,work")
+    )
+    assert int(more.replace(",", "")) > int(files.replace(",", ""))
     assert not Path(".ctxkit").exists()
     run(shell, "%%agent\nWrite it")
     size, before = kit(shell).lives.get().agent.compactor.context.tokens, kit(shell).session()
@@ -126,10 +143,14 @@ def test_a_dry_run_sends_and_keeps_nothing(shell):
 
 
 def test_a_dry_run_says_when_a_compaction_would_come_first(shell):
-    shell.user_ns["tight"] = Rules(policy=Summary(keep_turns=1), trigger=Above(2_000), window=16_000)
+    shell.user_ns["tight"] = Rules(
+        policy=Summary(keep_turns=1), trigger=Above(2_000), window=16_000
+    )
     run(shell, f"{AUDIT}\ngo")
     assert "compaction" not in repr(run(shell, "%%agent --dry-run\ngo on"))
-    assert "A compaction would come first." in repr(run(shell, "%%agent --dry-run --rules tight\ngo on"))
+    assert "A compaction would come first." in repr(
+        run(shell, "%%agent --dry-run --rules tight\ngo on")
+    )
 
 
 def test_limits_hold_a_turn_and_say_so(shell):
@@ -146,7 +167,9 @@ def test_functions_of_the_user_are_tools(shell):
 
 
 def test_rules_of_the_user_compact_by_themselves(shell):
-    shell.user_ns["tight"] = Rules(policy=Summary(keep_tokens=3_000), trigger=Above(8_000), window=16_000)
+    shell.user_ns["tight"] = Rules(
+        policy=Summary(keep_tokens=3_000), trigger=Above(8_000), window=16_000
+    )
     for _ in range(3):
         answer = run(shell, f"{AUDIT} --rules tight\ngo on")
     assert len(answer.session.edits) >= 1
@@ -183,7 +206,9 @@ def test_the_chart_of_a_turn_opens_offline(shell):
         ("--expand {{nothing}}", BadArguments, "no variable 'nothing'"),
     ],
 )
-def test_a_mistake_is_one_line_and_leaves_the_session_as_it_was(shell, line: str, kind: type, said: str):
+def test_a_mistake_is_one_line_and_leaves_the_session_as_it_was(
+    shell, line: str, kind: type, said: str
+):
     before = run(shell, "%%agent\nWrite it").session
     lines = lines_of_error(shell, f"%%agent {line}\nGo on", kind, said)
     assert len(lines) == 1
@@ -195,7 +220,12 @@ def test_a_mistake_is_one_line_and_leaves_the_session_as_it_was(shell, line: str
 def test_rules_that_the_window_cannot_hold_leave_the_session_as_it_was(shell):
     before = run(shell, "%%agent --session one --tools ''\nWrite it").session
     shell.user_ns["tight"] = Rules(policy=Summary(keep_turns=1), window=400, reserve=390)
-    lines_of_error(shell, "%%agent --rules tight\ngo on", BadArguments, "a reserve of 390: give a larger window or a")
+    lines_of_error(
+        shell,
+        "%%agent --rules tight\ngo on",
+        BadArguments,
+        "a reserve of 390: give a larger window or a",
+    )
     answer = run(shell, "%%agent\ngo on")
     assert answer.session.log[: len(before.log)] == before.log
     assert "Tools: compact_conversation in" in repr(run(shell, "%agent"))
@@ -227,7 +257,10 @@ def test_completion_knows_options_sessions_and_presets(shell):
 
 
 def test_a_turn_beside_the_notebook_is_busy_until_it_ends(shell):
-    run(shell, "import threading\ngate = threading.Event()\ndef list_files():\n    'List.'\n    gate.wait(60)")
+    run(
+        shell,
+        "import threading\ngate = threading.Event()\ndef list_files():\n    'List.'\n    gate.wait(60)",
+    )
     handle = run(shell, "%%agent --background --tools list_files --out r\nWrite it")
     assert handle.state == "running"
     lines_of_error(shell, "%%agent\nmore", BadArguments, "busy")
@@ -308,7 +341,10 @@ def test_a_focus_is_taken_raw(long):
 
 def test_a_focus_may_stand_in_a_cell(long):
     assert run(long, "%%compact --keep 1\nWhich ids were wrong?").done
-    assert '"focus":"Which ids were wrong?"' in next(Path(".ctxkit/logs").glob("events_*.jsonl")).read_text()
+    assert (
+        '"focus":"Which ids were wrong?"'
+        in next(Path(".ctxkit/logs").glob("events_*.jsonl")).read_text()
+    )
 
 
 def test_keep_is_turns(long):
@@ -329,12 +365,17 @@ def test_where_the_rules_do_nothing_the_newest_turn_is_kept(shell):
         run(shell, f"{AUDIT} --rules none --max-calls 2\ngo")
     done = run(shell, "%compact")
     assert done.done
-    assert [t for e in done.edits for t in e.targets] == [m.id for m in done.session.messages if m.turn == 0]
+    assert [t for e in done.edits for t in e.targets] == [
+        m.id for m in done.session.messages if m.turn == 0
+    ]
 
 
 def test_too_little_is_skipped_and_no_error(shell):
     run(shell, "%%agent\nWrite it")
-    assert repr(run(shell, "%compact")) == "Compaction skipped: there is too little history to compact."
+    assert (
+        repr(run(shell, "%compact"))
+        == "Compaction skipped: there is too little history to compact."
+    )
     assert kit(shell).session().edits == ()
 
 
@@ -345,7 +386,10 @@ def test_restore_goes_back_and_another_way_is_open(long):
     done = run(long, "%compact --keep 1")
     assert len(run(long, "%context checkpoints")) == 1
     page = repr(run(long, "%context restore -1"))
-    assert page == f"Session main stands before compaction 0: {done.before:,} tokens. Nothing was lost."
+    assert (
+        page
+        == f"Session main stands before compaction 0: {done.before:,} tokens. Nothing was lost."
+    )
     assert len(run(long, "%context compactions")) == 0
     assert list(run(long, "%context checkpoints")["stands"]) == [False]
     again = run(long, "%compact --keep 0")
@@ -378,7 +422,9 @@ def test_reset_begins_anew_and_keeps_the_old_one(long):
     assert page == f"Session main is fresh. The old one is kept as main-{old.id}."
     assert kit(long).session().messages == ()
     assert f"main-{old.id}" in list(run(long, "%context sessions").index)
-    assert run(long, f"%%agent --session main-{old.id}\ngo on").session.log[: len(old.log)] == old.log
+    assert (
+        run(long, f"%%agent --session main-{old.id}\ngo on").session.log[: len(old.log)] == old.log
+    )
 
 
 def test_budget_grows_with_each_turn(shell):
@@ -402,7 +448,12 @@ def test_a_live_budget_is_drawn_with_its_warning_and_its_cut_over(shell):
 
 @pytest.mark.parametrize(
     ("line", "said"),
-    [("diff", "no compaction"), ("restore 0", "no checkpoint"), ("branch 3", "no checkpoint"), ("restore", "needs")],
+    [
+        ("diff", "no compaction"),
+        ("restore 0", "no checkpoint"),
+        ("branch 3", "no checkpoint"),
+        ("restore", "needs"),
+    ],
 )
 def test_a_place_that_is_not_there_is_named(shell, line: str, said: str):
     run(shell, "%%agent\nWrite it")
@@ -435,9 +486,14 @@ def test_unloading_gives_the_session_free(shell):
 def test_a_compaction_says_what_it_did_and_who_wrote(shell):
     run(shell, f"{AUDIT}\ngo")
     cleared = run(shell, "%compact --rules clear:keep_last=1")
-    assert re.search(r"\), 4 messages were shortened · no summary, no LLM was called$", cleared.one_line)
+    assert re.search(
+        r"\), 4 messages were shortened · no summary, no LLM was called$", cleared.one_line
+    )
     run(shell, f"{AUDIT}\ngo")
-    assert re.search(r"\), \d+ messages would go · extractive", run(shell, "%compact --dry-run --keep 1").one_line)
+    assert re.search(
+        r"\), \d+ messages would go · extractive",
+        run(shell, "%compact --dry-run --keep 1").one_line,
+    )
 
 
 def test_what_asks_for_nothing_is_refused(shell):

@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit.errors import BadArguments
-from ctxkit.magics.arguments import option, parse, rest, tokens, uncommented, unterminated, usage, word
+from ctxkit.magics.arguments import (
+    option,
+    parse,
+    rest,
+    tokens,
+    uncommented,
+    unterminated,
+    usage,
+    word,
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +62,10 @@ def test_a_line_becomes_a_value(line: str, value: Line):
     assert parse(Line, line, "%magic") == value
 
 
-@pytest.mark.parametrize("focus", ["keep the paths; and 'quotes'", "use $HOME and {braces}", "  x  ", "a - b", '"--keep 9"'])
+@pytest.mark.parametrize(
+    "focus",
+    ["keep the paths; and 'quotes'", "use $HOME and {braces}", "  x  ", "a - b", '"--keep 9"'],
+)
 def test_the_rest_is_taken_as_it_stands(focus: str):
     assert parse(Focus, f"--keep 2 {focus}", "%magic") == Focus(focus.lstrip(), keep=2)
 
@@ -93,7 +105,10 @@ def test_what_looks_like_an_option_in_the_text_counts_or_is_refused(line: str, s
         parse(Wish, line, "%magic")
 
 
-@given(st.lists(st.sampled_from(["keep", "don't", "'em", "others'", "-", "it"]), max_size=6), st.integers(0, 6))
+@given(
+    st.lists(st.sampled_from(["keep", "don't", "'em", "others'", "-", "it"]), max_size=6),
+    st.integers(0, 6),
+)
 def test_no_place_hides_an_option(words: list[str], at: int):
     said = [*words[:at], "--dry-run", *words[at:]]
     assert parse(Wish, " ".join(said), "%magic") == Wish(" ".join(words), dry_run=True)
@@ -121,7 +136,12 @@ def test_usage_names_every_word_and_option():
     assert len(text.splitlines()) == 6
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="\"'", exclude_categories=["Cs"]), min_size=1), min_size=1))
+@given(
+    st.lists(
+        st.text(st.characters(exclude_characters="\"'", exclude_categories=["Cs"]), min_size=1),
+        min_size=1,
+    )
+)
 def test_quoted_words_come_back_whole(words: list[str]):
     line = " ".join(f'"{w}"' for w in words)
     assert [t.text for t in tokens(line)] == words

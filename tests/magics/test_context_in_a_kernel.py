@@ -31,7 +31,9 @@ def outputs(tmp_path_factory) -> list[list]:
 
     notebook = new_notebook(cells=[new_code_cell(source) for source in CELLS])
     where = {"metadata": {"path": str(tmp_path_factory.mktemp("kernel"))}}
-    NotebookClient(notebook, timeout=60, allow_errors=True, resources=where, kernel_name="python3").execute()
+    NotebookClient(
+        notebook, timeout=60, allow_errors=True, resources=where, kernel_name="python3"
+    ).execute()
     nbformat.validate(notebook)
     return [cell.outputs for cell in notebook.cells]
 
@@ -51,7 +53,9 @@ def test_a_silenced_assignment_keeps_its_value(outputs):
     assert [o["data"]["text/plain"] for o in outputs[3]] == ["19"]
 
 
-@pytest.mark.parametrize(("cell", "name"), [(5, "BadArguments"), (6, "ReadError"), (7, "BadArguments")])
+@pytest.mark.parametrize(
+    ("cell", "name"), [(5, "BadArguments"), (6, "ReadError"), (7, "BadArguments")]
+)
 def test_an_error_is_one_line_and_a_real_error_output(outputs, cell: int, name: str):
     [error] = outputs[cell]
     assert (error["output_type"], error["ename"]) == ("error", name)

@@ -23,7 +23,14 @@ def loaded():
 def shell(loaded):
     """The shell with one session in use, called `log`, and nothing else."""
     a, b = user("find it"), assistant("found", usage=usage(900))
-    log = session(a, b, step(text="x" * 400), summarised([a, b]), assistant("done", usage=usage(300)), id="log")
+    log = session(
+        a,
+        b,
+        step(text="x" * 400),
+        summarised([a, b]),
+        assistant("done", usage=usage(300)),
+        id="log",
+    )
     loaded.run_line_magic("reload_ext", "ctxkit")
     loaded.user_ns["log"] = log
     run(loaded, "%context use log;")
@@ -65,7 +72,9 @@ def test_the_value_can_be_kept(shell):
     assert len(shell.user_ns["table"]) == 1
 
 
-@pytest.mark.parametrize("line", ["context turns;", "context turns ; ", "context;", "context list --call 0;"])
+@pytest.mark.parametrize(
+    "line", ["context turns;", "context turns ; ", "context;", "context list --call 0;"]
+)
 def test_a_semicolon_silences_the_display_and_keeps_the_value(shell, line: str):
     assert run(shell, f"%{line}") is None
     run(shell, f"r = %{line}")
@@ -84,7 +93,9 @@ def test_a_semicolon_is_understood_when_called_by_hand(shell, name: str):
 
 @pytest.mark.parametrize("line", ["-h", "--help", "use -h", "turns --help", "use x -h"])
 def test_help_is_a_value_and_names_what_it_explains(shell, line: str):
-    assert f"%context {line.split(maxsplit=1)[0] if line[0] != '-' else 'use'}" in repr(run(shell, f"%context {line}"))
+    assert f"%context {line.split(maxsplit=1)[0] if line[0] != '-' else 'use'}" in repr(
+        run(shell, f"%context {line}")
+    )
 
 
 def test_the_help_of_ipython_lists_every_subcommand(shell):

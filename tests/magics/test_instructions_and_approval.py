@@ -184,6 +184,15 @@ def test_an_unknown_tool_is_refused(shell):
     run(shell, "%%agent --session two\nGo")  # known, and not among the session's tools
 
 
+def test_a_group_of_tools_asks_for_each_of_them(tmp_path):
+    from ctxkit.magics.approvals import needed
+    from ctxkit.tools.root import Root
+
+    root = Root(tmp_path)
+    assert {"brief_write", "session_context_write"} <= needed("work", ["brief_write"], root)
+    assert {"write_file", "document"} <= needed("files,document", ["write_file"], root)
+
+
 def test_a_question_shows_the_whole_call_marked_and_without_keys():
     key = "sk-ant-api03-" + "Ab1" * 30
     said = question(
@@ -194,7 +203,9 @@ def test_a_question_shows_the_whole_call_marked_and_without_keys():
     assert said.splitlines()[1:] == [
         "  | command: echo [redacted]", "  |   rm -rf x", "  |   [y]es: y", '  | n: {"a":1}',
     ]  # fmt: skip
-    beside = question(ToolCall("c", "login", {"password": "Sup3rSecret9", "to": {"token": key[14:40]}}))
+    beside = question(
+        ToolCall("c", "login", {"password": "Sup3rSecret9", "to": {"token": key[14:40]}})
+    )
     assert "Sup3rSecret9" not in beside
     assert key[14:40] not in beside
     long = question(ToolCall("c", "shell", {"command": "x" * 9000}))

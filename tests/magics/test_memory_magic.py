@@ -51,7 +51,9 @@ def test_entries_are_added_listed_shown_edited_and_forgotten(kernel, tmp_path):
 def test_what_fuseraft_remembers_is_seen_and_written_there_if_asked(kernel, tmp_path):
     folder = tmp_path / "home/.fuseraft/memory/repl"
     folder.mkdir(parents=True)
-    (folder / "memory_7.md").write_text("---\nguid: 7\nname: go\ndescription: Run go vet.\ntype: user\n---\n")
+    (folder / "memory_7.md").write_text(
+        "---\nguid: 7\nname: go\ndescription: Run go vet.\ntype: user\n---\n"
+    )
     assert list(run(kernel, "%memory list").index) == ["go"]
     run(kernel, "%memory add Write Go. --name lang --fuseraft")
     assert len(list(folder.glob("memory_*.md"))) == 2
@@ -62,9 +64,16 @@ def test_a_script_remembers_where_it_is_asked_to_alone(kernel, tmp_path):
     run(kernel, "%memory add Use pytest -q. --name runner --type feedback")
     assert memory(run(kernel, "%%agent\nGo").session) == []
     block = memory(run(kernel, "%%agent --session b --memory on\nGo").session)
-    assert block == ["## MEMORY: facts recalled from prior sessions\n[feedback] runner: Use pytest -q."]
+    assert block == [
+        "## MEMORY: facts recalled from prior sessions\n[feedback] runner: Use pytest -q."
+    ]
     assert "Memory: " in repr(run(kernel, "%agent --session b"))
-    with_, without = (repr(run(kernel, f"%%agent --session c --memory {m} --dry-run\nGo")) for m in ("on", "off"))
+    off = memory(run(kernel, "%%agent --session b --memory off\nGo on").session)
+    assert off == [*block, "[memory: no longer there]"]
+    assert "Memory: " not in repr(run(kernel, "%agent --session b"))
+    with_, without = (
+        repr(run(kernel, f"%%agent --session c --memory {m} --dry-run\nGo")) for m in ("on", "off")
+    )
     assert with_ != without
     with pytest.raises(BadArguments, match="no memory 'redis'"):
         run(kernel, "%%agent --session d --memory redis\nGo")

@@ -12,7 +12,7 @@ from models.wires import Play, wire
 
 from ctxkit import presets, read
 from ctxkit.composition.groups import TOOLS, UNSEEN
-from ctxkit.composition.layers import layers
+from ctxkit.composition.groups_by_call import layers
 from ctxkit.errors import BadArguments
 
 pytestmark = pytest.mark.filterwarnings("default")  # LiteLLM's libraries warn about each other

@@ -114,7 +114,9 @@ def test_the_report_has_raw_and_injected_sizes(begin):
     assert {"base", "runtime", "gitignore", "store", "time"} <= set(listed["name"].dropna())
     costs = run(shell, "%context sections")
     assert list(costs.index[:5]) == ["base", "runtime", "gitignore", "store", "time"]
-    assert costs.loc["gitignore", "billed_tokens"] == costs.loc["gitignore", "tokens"] * len(live.calls)
+    assert costs.loc["gitignore", "billed_tokens"] == costs.loc["gitignore", "tokens"] * len(
+        live.calls
+    )
 
 
 def test_sections_are_kept_and_obeyed_in_another_kernel(begin, capsys):
@@ -182,9 +184,16 @@ def test_the_store_is_filled_listed_and_emptied(begin, capsys):
     run(shell, "%context add schema.sql --name other --fuseraft")
     table = run(shell, "%context store")
     assert list(table.index) == ["db", "other"]
-    assert table.loc["db", ["raw_bytes", "text_bytes", "description"]].tolist() == [15, 15, "All tables"]
+    assert table.loc["db", ["raw_bytes", "text_bytes", "description"]].tolist() == [
+        15,
+        15,
+        "All tables",
+    ]
     first = run(shell, "%%agent\nGo").session.messages[0]
-    assert "  [db] — All tables: .ctxkit/context/db/schema.sql\n  [other]: .fuseraft/context/other/schema.sql" in first.text
+    assert (
+        "  [db] — All tables: .ctxkit/context/db/schema.sql\n  [other]: .fuseraft/context/other/schema.sql"
+        in first.text
+    )
     assert "Removed db" in repr(run(shell, "%context remove db"))
     assert list(run(shell, "%context store").index) == ["other"]
     for line, match in (("add schema.sql", "--name N"), ("add lost --name x", "no file or folder"),
@@ -209,7 +218,9 @@ def test_an_agent_reads_the_store_from_a_scratch_root(begin):
            Message(role="assistant", id="a", parts=(call,), stop="tool"),
            Message(role="tool", id="t", call_id="c1", tool="read_file", parts=(Text(""),)),
            Message(role="assistant", id="b", parts=(Text("done"),), stop="stop")]  # fmt: skip
-    shell.magics_manager.registry["CtxKit"].sessions.put(Session(id="script", log=tuple(log)), "script")
+    shell.magics_manager.registry["CtxKit"].sessions.put(
+        Session(id="script", log=tuple(log)), "script"
+    )
     done = run(shell, "%%agent --session s --model scripted/script\nGo").session
     assert next(m.text for m in done.messages if m.role == "tool") == "Amounts are minor units."
     table = ck.index_or_paste(done).set_index("way")

@@ -13,8 +13,8 @@ from talkers import COUNT, ECHO, Says, live, run, said
 
 from ctxkit.agent.live import LiveSession
 from ctxkit.errors import ModelError
-from ctxkit.magics.streams import Screen, Shown
-from ctxkit.magics.turns import newest
+from ctxkit.magics.turn_display import newest
+from ctxkit.magics.turn_views import Screen, TextAndHtml
 from ctxkit.markup import escape
 from ctxkit.messages import Message, Text, ToolCall, Usage
 from ctxkit.models.model import Delta
@@ -145,4 +145,4 @@ def test_the_import_of_litellm_is_told(monkeypatch):
 
 
 def test_nothing_is_shown_as_an_empty_view():
-    assert (repr(Shown()), Shown()._repr_html_()) == ("", "<span></span>")
+    assert (repr(TextAndHtml()), TextAndHtml()._repr_html_()) == ("", "<span></span>")

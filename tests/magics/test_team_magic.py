@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
+from pathlib import Path
+
 import pytest
+from magics.shells import completions
 
 from ctxkit.errors import BadArguments
 from ctxkit.teams.troupe import TASK
+
+PLAN = "Agents:\n  - Name: A\n  - Name: B\nSelection: {Type: sequential}\n"
 
 
 def test_a_team_works_on_the_task_of_the_cell(shell):
@@ -20,3 +26,33 @@ def test_a_team_works_on_the_task_of_the_cell(shell):
 def test_without_a_task_there_is_nothing_to_do(shell):
     with pytest.raises(BadArguments, match="Say what the team shall do"):
         shell.run_line_magic("team", "roman")
+
+
+def test_a_team_goes_on_as_it_was_opened(shell):
+    Path("two.yaml").write_text(PLAN)
+    begun = repr(
+        shell.run_cell_magic("team", "two --config two.yaml --model scripted/tour", "Work.")
+    )
+    assert begun.endswith("done: each agent has had its turn")
+    assert repr(shell.run_line_magic("team", "two")) == begun
+
+
+@pytest.mark.parametrize("words", ["--approve shell", ""])
+def test_a_person_is_asked_where_the_line_or_the_settings_say_so(shell, monkeypatch, words):
+    asked = []
+    monkeypatch.setattr(builtins, "input", lambda prompt="": asked.append(prompt) or "n")
+    if not words:
+        shell.run_line_magic("config", "CtxKit.approve = 'shell'")
+    page = repr(shell.run_cell_magic("team", f"roman --tools files,shell {words}", TASK))
+    assert asked
+    assert all("May the agent call shell?" in a for a in asked)
+    assert "stopped: " in page
+    with pytest.raises(BadArguments, match="no such tool"):
+        shell.run_line_magic("team", "roman --approve shel")
+
+
+def test_words_are_completed(shell):
+    Path("two.yaml").write_text(PLAN)
+    assert completions(shell, "%%team two --con") == ["--config"]
+    assert "two.yaml" in completions(shell, "%%team two --config tw")
+    assert completions(shell, "%team two --approve she") == ["shell"]

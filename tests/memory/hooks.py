@@ -8,7 +8,19 @@ import time
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-BAD = ("hangs", "drips", "floods", "packs", "lies", "no block", "a number", "refuses", "redirects", "breaks", "deep")
+BAD = (
+    "hangs",
+    "drips",
+    "floods",
+    "packs",
+    "lies",
+    "no block",
+    "a number",
+    "refuses",
+    "redirects",
+    "breaks",
+    "deep",
+)
 """What it may do instead of answering; each must end in a sentence."""
 
 
@@ -29,7 +41,9 @@ def hook(manner="well", block="User prefers tabs."):
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", asked
@@ -40,7 +54,12 @@ def hook(manner="well", block="User prefers tabs."):
 
 
 def answer(to, manner, block, stop):
-    text = {"lies": b"<html>", "no block": b"{}", "a number": b'{"block": 7}', "deep": b"[" * 200_000}
+    text = {
+        "lies": b"<html>",
+        "no block": b"{}",
+        "a number": b'{"block": 7}',
+        "deep": b"[" * 200_000,
+    }
     data = text.get(manner, json.dumps({"block": block}).encode())
     if manner == "hangs":
         stop.wait(20)

@@ -36,7 +36,9 @@ def at(tmp_path, name):
 
 def test_an_entry_is_a_file_with_front_matter_and_an_index_names_it(here):
     """F16: Entries lie as files in a folder for the user, with an index."""
-    kept = here.add(entry("Preferred test-runner", "Use go test.", "feedback", "go test -race ./..."))
+    kept = here.add(
+        entry("Preferred test-runner", "Use go test.", "feedback", "go test -race ./...")
+    )
     folder = here.folders[0].path
     text = (folder / f"memory_{kept.guid}.md").read_text()
     assert text == (f"---\nguid: {kept.guid}\nname: Preferred test-runner\ndescription: Use go test.\n"
@@ -108,9 +110,18 @@ def test_the_older_order_is_by_type_then_name():
 
 
 def test_the_newer_order_is_by_type_and_words_of_the_query():
-    some = [made("r", "reference"), made("b", "user"), made("a", "user"), made("p"), made("f", "feedback")]
+    some = [
+        made("r", "reference"),
+        made("b", "user"),
+        made("a", "user"),
+        made("p"),
+        made("f", "feedback"),
+    ]
     assert [e.name for e in newest(some)] == ["f", "p", "a", "b", "r"]
-    named, held = made("retry-policy", "reference"), made("x", "reference", body="The retry is three.")
+    named, held = (
+        made("retry-policy", "reference"),
+        made("x", "reference", body="The retry is three."),
+    )
     assert (score(named, terms("retry retry")), score(held, terms("retry"))) == (3, 2)
     assert newest([*some, named], "retry policy")[0].name == "retry-policy"
 
@@ -125,19 +136,26 @@ def test_the_block_is_capped_and_what_does_not_fit_keeps_its_first_line():
     bare = [row for row in block.split("\n") if row.startswith("[project]")]
     assert len(bare) > block.count("x" * 500)
     assert memory_block([]) == ""
-    assert memory_block([made("a", body="x" * 9_000), made("b")]).endswith("[project] a: about it\n[project] b: about it")
+    assert memory_block([made("a", body="x" * 9_000), made("b")]).endswith(
+        "[project] a: about it\n[project] b: about it"
+    )
 
 
 def test_a_digest_keeps_its_budgets_and_leaves_out_what_does_not_match():
     """T24, T26: A digest within budgets of items and characters for each kind."""
-    some = [made(f"f{n}", "fact", description="alpha") for n in range(9)] + [made("p", "procedure", description="beta")]
+    some = [made(f"f{n}", "fact", description="alpha") for n in range(9)] + [
+        made("p", "procedure", description="beta")
+    ]
     rows = digest(some).split("\n")
     assert sum("[fact]" in r for r in rows) == 6
     assert sum("[procedure]" in r for r in rows) == 1
     assert digest(some, "beta") == "- [procedure] g-p (private) p — beta"
     assert digest(some, "gamma") == "No matching durable memory found."
     assert len(digest(some, budgets=Budgets(items=2)).split("\n")) == 2
-    assert sum(map(len, digest([made(f"n{n}", body="x" * 590) for n in range(9)]).split("\n"))) <= 1_200
+    assert (
+        sum(map(len, digest([made(f"n{n}", body="x" * 590) for n in range(9)]).split("\n")))
+        <= 1_200
+    )
     with pytest.raises(BadArguments):
         Budgets(kinds={"dream": (1, 1)})
 
@@ -163,7 +181,9 @@ def test_a_folder_recalls_its_own_and_one_without_recalls_all(here, tmp_path):
 def test_lists_as_fuseraft_writes_them_are_read(here, tmp_path):
     here.add(entry("one", "x"))
     guid = here.entries()[0].guid
-    for n, place in enumerate((".fuseraft/memory/sessions/7d/memory_refs.json", ".fuseraft/memory_refs.json")):
+    for n, place in enumerate(
+        (".fuseraft/memory/sessions/7d/memory_refs.json", ".fuseraft/memory_refs.json")
+    ):
         path = tmp_path / f"f{n}" / place
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps([guid, 7, "unknown"]))
@@ -267,7 +287,9 @@ def test_a_folder_of_too_many_files_is_bounded_and_that_is_said(here):
         (folder / f"memory_{n:04}.md").write_text(f"---\nguid: g{n}\nname: n{n}\n---\n")
     (folder / "notes.md").write_text("just notes")
     assert len(here.entries()) == MOST_ENTRIES
-    assert here.faults() == [f"21 files are not used of {folder}: no entries of memory, too large, or too many."]
+    assert here.faults() == [
+        f"21 files are not used of {folder}: no entries of memory, too large, or too many."
+    ]
 
 
 def test_a_folder_that_is_not_there_holds_nothing(tmp_path):

@@ -17,7 +17,10 @@ def test_a_block_is_loaded_for_an_agent_with_headers_from_the_environment(monkey
     """F24: A webhook gives the block; headers take variables of the environment, missing ones are empty."""
     monkeypatch.setenv("MEMORY_WORD", "open-sesame-42")
     with hook() as (url, asked):
-        made = Webhook(load_url=f"{url}/load", headers={"X-Word": "${MEMORY_WORD}", "X-None": "a${NOT_THERE_}b"})
+        made = Webhook(
+            load_url=f"{url}/load",
+            headers={"X-Word": "${MEMORY_WORD}", "X-None": "a${NOT_THERE_}b"},
+        )
         assert asyncio.run(made.before("main")) == "User prefers tabs."
     path, headers, body = asked[0]
     assert (path, body) == ("/load", {"agent": "main"})
@@ -61,7 +64,10 @@ def test_a_long_block_is_cut_and_controls_go():
     assert len(block) < 8_100
     assert block.startswith("abx")
     assert block.endswith("(cut to 8,000 characters)")
-    with hook(block="x" * MOST_BYTES) as (url, _), pytest.raises(StoreError, match="more than 1,000,000 bytes"):
+    with (
+        hook(block="x" * MOST_BYTES) as (url, _),
+        pytest.raises(StoreError, match="more than 1,000,000 bytes"),
+    ):
         asyncio.run(Webhook(load_url=url).before("main"))
 
 

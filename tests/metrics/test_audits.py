@@ -14,19 +14,42 @@ from ctxkit.metrics.thrash import thrash
 
 
 def test_a_good_summary_passes_and_a_bad_one_is_named():
-    old = [user("Fix the parser in /srv/app/parse.py for issue deadbeef01"), assistant("Reading it.")]
+    old = [
+        user("Fix the parser in /srv/app/parse.py for issue deadbeef01"),
+        assistant("Reading it."),
+    ]
     good = "## Goal\nFix the parser in /srv/app/parse.py, deadbeef01. " + "word " * 60
-    row = audits(session(*old, summarised(old, good), user(), assistant()), sections=["## Goal"]).iloc[0]
-    assert (row["identifiers_kept"], row["ask_reflected"], row["sections_missing"]) == (1.0, True, "")
-    row = audits(session(*old, summarised(old, "Some work."), user(), assistant()), sections=["## Goal"]).iloc[0]
+    row = audits(
+        session(*old, summarised(old, good), user(), assistant()), sections=["## Goal"]
+    ).iloc[0]
+    assert (row["identifiers_kept"], row["ask_reflected"], row["sections_missing"]) == (
+        1.0,
+        True,
+        "",
+    )
+    row = audits(
+        session(*old, summarised(old, "Some work."), user(), assistant()), sections=["## Goal"]
+    ).iloc[0]
     assert row["identifiers_kept"] == 0
     assert "deadbeef01" in row["missing"]
-    assert (row["ask_reflected"], row["sections_missing"], row["marker_only"]) == (False, "## Goal", True)
+    assert (row["ask_reflected"], row["sections_missing"], row["marker_only"]) == (
+        False,
+        "## Goal",
+        True,
+    )
 
 
 def test_the_structure_of_what_is_left():
     task, ask, lone = user("the task"), user("the latest ask"), call("bash", command="x")
-    s = session(task, assistant(), ask, lone, result("late", lone), summarised([task, lone], "short"), assistant())
+    s = session(
+        task,
+        assistant(),
+        ask,
+        lone,
+        result("late", lone),
+        summarised([task, lone], "short"),
+        assistant(),
+    )
     row = audits(s).iloc[0]
     assert (row["task_lost"], row["ask_lost"], row["turns_n"]) == (True, False, 1)
     assert row["orphans_n"] == 1  # the result lost its call
@@ -42,7 +65,9 @@ def test_drift_follows_the_same_items_through_the_cuts():
     first = summarised([a], "src/one.py was seen")
     second = summarised([b, *first.inserted], "nothing is left")
     frame = drift(session(a, first, b, assistant(), second, user(), assistant()))
-    told = [tuple(r) for r in frame[["cohort", "cuts_n", "items_n", "retained"]].to_numpy().tolist()]
+    told = [
+        tuple(r) for r in frame[["cohort", "cuts_n", "items_n", "retained"]].to_numpy().tolist()
+    ]
     assert told == [(0, 1, 2, 0.5), (0, 2, 2, 0.0), (1, 1, 1, 0.0)]
 
 
@@ -52,7 +77,9 @@ def test_planted_facts_stand_until_a_summary_drops_them():
     s = plant(recorded, given, until=0.3)
     assert len({f.family for f in given}) == 4
     assert all(available(s, given).values())
-    again = ck.replay(s, ck.presets.pi(context_window=50_000, keep_recent_tokens=3000, summariser="fixed"))
+    again = ck.replay(
+        s, ck.presets.pi(context_window=50_000, keep_recent_tokens=3000, summariser="fixed")
+    )
     assert again.edits
     assert not any(available(again, given).values())
     assert plant(recorded, given, until=0.3) == s
@@ -68,7 +95,12 @@ def test_the_paired_exact_test_has_the_published_values(one, other, p):
     b = [False] * one + [True] * other + [True, False]
     verdict = mcnemar(a, b)
     assert verdict.p == pytest.approx(p)
-    assert (verdict.only_one, verdict.only_other, verdict.both, verdict.neither) == (one, other, 1, 1)
+    assert (verdict.only_one, verdict.only_other, verdict.both, verdict.neither) == (
+        one,
+        other,
+        1,
+        1,
+    )
 
 
 def test_unpaired_outcomes_and_sessions_without_a_user_are_refused():
@@ -81,4 +113,7 @@ def test_unpaired_outcomes_and_sessions_without_a_user_are_refused():
 def test_what_follows_cuts_is_what_thrash_says(real):
     s = ck.read(real / "pi/before-compaction.jsonl")
     whole, row = thrash(s), ck.score(s)
-    assert (row["reread_rate"], row["reorientation_calls"]) == (whole.reread_rate, whole.reorientation)
+    assert (row["reread_rate"], row["reorientation_calls"]) == (
+        whole.reread_rate,
+        whole.reorientation,
+    )

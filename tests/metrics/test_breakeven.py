@@ -14,11 +14,15 @@ MILLION = 1e-6
 
 @pytest.mark.parametrize(("after", "expected"), [(20_000, 4.96), (60_000, 21.4)])
 def test_requests_until_a_reset_pays(after, expected):
-    n = b.requests_until_reset_pays(100_000, after, cost_usd=0.05, read_price=0.3 * MILLION, write_price=3.75 * MILLION)
+    n = b.requests_until_reset_pays(
+        100_000, after, cost_usd=0.05, read_price=0.3 * MILLION, write_price=3.75 * MILLION
+    )
     assert n == pytest.approx(expected, rel=2e-3)
 
 
-@pytest.mark.parametrize(("saved", "suffix", "expected"), [(2_000, 50_000, 287.5), (50_000, 10_000, 2.3)])
+@pytest.mark.parametrize(
+    ("saved", "suffix", "expected"), [(2_000, 50_000, 287.5), (50_000, 10_000, 2.3)]
+)
 def test_reads_until_a_mutation_pays(saved, suffix, expected):
     assert b.reads_until_mutation_pays(saved, suffix) == pytest.approx(expected)
 

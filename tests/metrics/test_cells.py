@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxkit as ck
-from ctxkit.metrics.cells import pairs, summary
 from ctxkit.metrics.fronts import front
+from ctxkit.metrics.pooled import pairs, summary
 
 
 def runs(n: int = 6, **more):
@@ -42,7 +42,9 @@ def test_pairs_are_taken_session_by_session():
 
 
 def test_two_keys_make_a_cell_and_the_same_seed_the_same_interval():
-    assert summary(runs(), ["rules", "k"], "cost_usd").equals(summary(runs(), ["rules", "k"], "cost_usd"))
+    assert summary(runs(), ["rules", "k"], "cost_usd").equals(
+        summary(runs(), ["rules", "k"], "cost_usd")
+    )
     assert list(summary(runs(), ["k"], "cost_usd")["k"]) == [1, 2]
 
 

@@ -12,7 +12,15 @@ from ctxkit.metrics import breakeven
 from ctxkit.metrics import size as sizes_module
 from ctxkit.metrics import thrash as thrash_module
 from ctxkit.metrics.bills import Sheet
-from ctxkit.metrics.compaction import Compaction, Sizes, held, pays_after, verdicts
+from ctxkit.metrics.compaction import (
+    SPIRAL,
+    Compaction,
+    PromptList,
+    held,
+    pays_after,
+    thrashes,
+    verdicts,
+)
 from ctxkit.metrics.thrash import thrash
 from ctxkit.prices import price
 
@@ -47,20 +55,34 @@ def sheet(**more) -> Sheet:
 CUT = Compaction(10, 30_000, 10_000, 20, 4, 500)
 
 
+@pytest.mark.parametrize(
+    ("run", "unpaid", "told"),
+    [
+        (SPIRAL - 1, (), False),
+        (SPIRAL, (), True),
+        (0, (True,), False),  # one says nothing
+        (0, (True, False), False),  # half is not most
+        (0, (True, True, False), True),
+    ],
+)
+def test_cuts_thrash_where_three_made_no_progress_or_most_did_not_pay(run, unpaid, told):
+    assert thrashes(run, unpaid) is told
+
+
 def test_what_it_saved_is_a_share_of_tokens_and_of_messages():
     assert (CUT.savings, CUT.message_savings) == (pytest.approx(2 / 3), 0.8)
 
 
 def test_how_soon_it_was_full_again():
     prompts = np.array([30_000] * 10 + [10_000 + 1_000 * i for i in range(30)])
-    (one, two) = verdicts([CUT, CUT._replace(call=30)], Sizes(prompts), sheet())
-    assert (one.interval, one.refill_3, one.refill_10, one.rebound) == (20, 0.15, 0.5, 13)
-    assert (two.interval, two.unpaid, two.refill_10, two.rebound) == (None, None, None, 0)
+    (one, two) = verdicts([CUT, CUT._replace(call=30)], PromptList(prompts), sheet())
+    assert (one.interval, one.refill_3, one.refill_10, one.rebound_calls) == (20, 0.15, 0.5, 13)
+    assert (two.interval, two.unpaid, two.refill_10, two.rebound_calls) == (None, None, None, 0)
     assert one.pays_after == two.pays_after
 
 
 def test_a_warm_one_pays_back_its_summary_and_the_writing_of_what_is_left():
-    p, written = price(MODEL), (sizes_module.Written(10, 20_500, 30_000, 500),)
+    p, written = price(MODEL), (sizes_module.WrittenSummary(10, 20_500, 30_000, 500),)
     cost = 20_500 * p.input + 500 * p.output
     expected = (cost + (p.cache_write - p.cache_read) * 10_000) / (p.cache_read * 20_000)
     assert pays_after(CUT._replace(written=written), sheet()) == pytest.approx(expected)
@@ -72,7 +94,7 @@ def test_on_a_cold_call_nothing_is_written_that_would_not_be_written_anyway():
     assert pays_after(CUT, sheet(pauses=(10,))) == 0.0
     assert pays_after(CUT, sheet(pauses=(11,))) == pytest.approx(11.5 / 2)
     cuts = [CUT, CUT._replace(call=12)]
-    prompts = Sizes(np.full(40, 20_000))
+    prompts = PromptList(np.full(40, 20_000))
     assert [held(cuts, prompts, sheet(pauses=p))["unpaid_cuts_n"] for p in ((), (10,))] == [1, 0]
 
 
@@ -99,6 +121,7 @@ def test_the_thrash_of_a_replay_and_the_columns_of_its_run_are_one():
         ("refill", "refill"),
         ("rebound_calls", "rebound_calls"),
         ("no_progress_run", "no_progress_n"),
+        ("thrash", "thrash"),
     ):
         assert getattr(told, mine) == pytest.approx(row[name]), name
 
@@ -115,7 +138,9 @@ def test_a_record_pays_for_its_summaries_by_the_rule_of_a_replay():
     rest = [
         user("on"),
         assistant(
-            "ok", usage=Usage(input_tokens=11_200, cache_read_tokens=0, output_tokens=9), model=MODEL
+            "ok",
+            usage=Usage(input_tokens=11_200, cache_read_tokens=0, output_tokens=9),
+            model=MODEL,
         ),
     ]
     row, p = (
@@ -123,7 +148,7 @@ def test_a_record_pays_for_its_summaries_by_the_rule_of_a_replay():
         price(MODEL),
     )
     (cut,) = thrash(session(*old, summarised(old, "so far " * 100), *rest, model=MODEL)).cuts
-    (written,) = cut.what.written
+    (written,) = cut.written
     assert row["summaries_usd"] == pytest.approx(
         written.source * p.input + written.summary * p.output, rel=0.02
     )  # by the recorded prompts here, by anchored sizes there
@@ -148,7 +173,11 @@ def test_what_is_asked_again_counts_where_its_result_alone_was_cleared_and_ids_a
     other = type(other)(id=first.id, name=other.name, arguments=other.arguments)
     old = [user(), assistant("", first), result("A", first), assistant("on")]
     cleared = ck.messages.Edit(
-        kind="shortened", id="e", targets=(old[2].id,), inserted=(user("[gone]"),), source="recorded"
+        kind="shortened",
+        id="e",
+        targets=(old[2].id,),
+        inserted=(user("[gone]"),),
+        source="recorded",
     )
     again = [user(), assistant("", tool_call("read_file", path="a.py")), assistant("", other)]
     (cut,) = thrash(session(*old, cleared, *again, assistant("done"))).cuts

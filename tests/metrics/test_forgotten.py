@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 from builders import assistant, result, session, tool_call, user
+from conftest import sample
 from forgetful import by_definition, views_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 import ctxkit as ck
 from ctxkit.engine import run
 from ctxkit.metrics.forgotten import Forgotten
+from ctxkit.metrics.loss import columns
 from ctxkit.metrics.regrets import HARDEST
 from ctxkit.metrics.shown import shown_by, shown_in
 from ctxkit.policies import triggers, window
@@ -21,7 +23,7 @@ from ctxkit.policies.rules import Rules
 from ctxkit.policies.summarisers import Fixed
 from ctxkit.policies.summary import Summary
 from ctxkit.replays import session_of
-from ctxkit.sweeps.batches import Bench, Options, Setting
+from ctxkit.sweeps.batches import Bench, NamedRules, Options
 
 WORDS = [f"src/part{i}/file{k}.py" for i in range(5) for k in range(3)] + [
     f"file{k}.py" for k in range(3)
@@ -73,7 +75,7 @@ POLICIES = [
 ]
 POLICIES += [
     window.Window(keep_tokens=1500),
-    window.Turns(keep_turns=2),
+    window.KeepTurns(keep_turns=2),
     ck.presets.openhands(max_size=20).policy,
 ]
 POLICIES += [
@@ -105,7 +107,7 @@ def differing(own: Bench, rules: Rules) -> dict:
     lost = found(own, done)
     moments = lost.shown.moments.tolist()
     flagged = {time // 2 for time in lost.shown.elsewhere[:, 1].tolist()}
-    told, slow = lost.columns(), by_definition(own.session, views_of(done), moments, flagged)
+    told, slow = columns(lost), by_definition(own.session, views_of(done), moments, flagged)
     return {
         k: (told[k], v)
         for k, v in slow.items()
@@ -134,7 +136,7 @@ def test_the_edits_of_a_replay_say_what_its_run_does(seed, policy):
     own, rules = bench(seed), Rules(policy=policy, trigger=triggers.Above(1800))
     done = run(own.log(rules), rules, own.limit)
     again = Forgotten(own.base.memory, shown_in(own.base.memory, session_of(own.session, done)))
-    assert again.columns() == pytest.approx(found(own, done).columns(), nan_ok=True)
+    assert columns(again) == pytest.approx(columns(found(own, done)), nan_ok=True)
 
 
 def test_a_rule_said_by_a_schedule_and_by_a_function_loses_the_same():
@@ -144,7 +146,7 @@ def test_a_rule_said_by_a_schedule_and_by_a_function_loses_the_same():
         return history if not history.call else masked.pruning(history, room)
 
     one, other = (
-        found(bench(3), run(bench(3).log(r), r, None)).columns()
+        columns(found(bench(3), run(bench(3).log(r), r, None)))
         for r in (masked, Rules(pruning=plain))
     )
     assert one == other
@@ -154,19 +156,22 @@ def test_a_rule_said_by_a_schedule_and_by_a_function_loses_the_same():
 def test_a_real_session(real):
     own = Bench(ck.read(real / "pi/before-compaction.jsonl"))
     for rules in ck.grid(
-        "pi", context_window=[100_000], keep_recent_tokens=[20_000], summariser=["fixed", None]
+        "pi",
+        context_window=[100_000],
+        keep_recent_tokens=[20_000],
+        summariser=sample(["fixed", None], 1),
     ):
         assert differing(own, rules) == {}
 
 
 def test_a_row_of_a_sweep_and_a_score_of_the_replay_say_the_same():
     own, rules = bench(1), Rules(policy=POLICIES[0], trigger=triggers.Above(1800))
-    row = own.row(Setting.of("x", rules), Options(loss=True))
+    row = own.row(NamedRules.of("x", rules), Options(loss=True))
     score = ck.score(ck.replay(own.session, rules))
     assert row["cuts_n"] > 1
     assert row["needed_lost_n"] > 0
-    assert {k: score[k] for k in found(own, run(own.log(rules), rules, own.limit)).columns()} == {
-        k: row[k] for k in found(own, run(own.log(rules), rules, own.limit)).columns()
+    assert {k: score[k] for k in columns(found(own, run(own.log(rules), rules, own.limit)))} == {
+        k: row[k] for k in columns(found(own, run(own.log(rules), rules, own.limit)))
     }
 
 
@@ -186,7 +191,7 @@ def test_the_work_does_not_grow_with_the_cuts():
 
         sys.setprofile(count)
         try:
-            lost.columns()
+            columns(lost)
         finally:
             sys.setprofile(None)
         return len(done.cuts), n

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ctxkit.metrics import items
 from ctxkit.metrics.afterwards import _PAIR, pairs
-from ctxkit.metrics.items import Found, normal, of_text
+from ctxkit.metrics.items import FoundItem, normal, of_text
 
 _SIGNS = st.sampled_from("aZ9fE/._-#~@+, \n\t:%é日\x1c\xa0\u2028'=>")
 _BITS = st.sampled_from(
@@ -20,26 +20,28 @@ _BITS = st.sampled_from(
 _TEXTS = st.lists(st.one_of(_SIGNS, _BITS), max_size=30).map("".join)
 
 
-def plainly(text: str) -> set[Found]:
+def plainly(text: str) -> set[FoundItem]:
     """What each pattern finds in all of a text."""
-    out, bare = set[Found](), text
+    out, bare = set[FoundItem](), text
     for hit in items._URL.findall(text):
-        out.add(Found("url", hit.rstrip(".,;:!?")))
+        out.add(FoundItem("url", hit.rstrip(".,;:!?")))
         bare = items._URL.sub(" ", text)
-    out |= {Found("path", h) for h in items._PATH.findall(bare) if items._EXTENSION.search(h)}
+    out |= {FoundItem("path", h) for h in items._PATH.findall(bare) if items._EXTENSION.search(h)}
     for hit in items._ID.findall(bare):
-        if not hit.isalpha() and (hit.isdigit() or hit[0] == "#" or "-" in hit or items._mixed(hit)):
-            out.add(Found("id", hit.casefold()))
+        if not hit.isalpha() and (
+            hit.isdigit() or hit[0] == "#" or "-" in hit or items._mixed(hit)
+        ):
+            out.add(FoundItem("id", hit.casefold()))
     for hit in items._CODE.findall(bare):
         if re.search(r"\d", hit) and hit.casefold() not in items._EVERYWHERE:
-            out.add(Found("id", hit.casefold()))
+            out.add(FoundItem("id", hit.casefold()))
     for hit in items._NAME.findall(bare):
         if "_" in hit or not re.search(r"\d", hit):
-            out.add(Found("name", hit))
+            out.add(FoundItem("name", hit))
     number = items._NUMBER.pattern.replace(r"\d(?<![\w.,-].)\d{0,14}", r"(?<![\w.,-])\d{1,15}")
     assert number != items._NUMBER.pattern
-    out |= {Found("number", h.replace(" ", "")) for h in re.findall(number, bare)}
-    return out | {Found("error", normal(h)) for h in items._ERROR.findall(bare)}
+    out |= {FoundItem("number", h.replace(" ", "")) for h in re.findall(number, bare)}
+    return out | {FoundItem("error", normal(h)) for h in items._ERROR.findall(bare)}
 
 
 @given(_TEXTS)

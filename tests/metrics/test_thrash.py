@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from builders import assistant, call, result, session, summarised, user
+from msgspec.structs import replace
 
 import ctxkit as ck
-from ctxkit.messages import Usage
+from ctxkit.messages import Message, Usage
 from ctxkit.metrics.thrash import spiral, thrash
 
 MODEL = "claude-sonnet-4-5"
@@ -14,7 +15,10 @@ MODEL = "claude-sonnet-4-5"
 
 def said(prompt: int, read: int | None = 0, **more):
     return assistant(
-        "ok", usage=Usage(input_tokens=prompt, cache_read_tokens=read, output_tokens=10), model=MODEL, **more
+        "ok",
+        usage=Usage(input_tokens=prompt, cache_read_tokens=read, output_tokens=10),
+        model=MODEL,
+        **more,
     )
 
 
@@ -48,6 +52,12 @@ def test_a_cut_that_holds_is_paid():
     assert thrash(s).anti_thrash == 1.0
 
 
+def test_without_a_price_no_number_of_unpaid_cuts_is_told():
+    s = sawtooth((50_000, 100_000), (90_000, 95_000), (40_000,))
+    unknown = session(*(replace(e, model="nobody") if isinstance(e, Message) else e for e in s.log))
+    assert (thrash(s).unpaid_cuts_n, thrash(unknown).unpaid_cuts_n) == (1, None)
+
+
 def test_the_last_cut_is_neither():
     assert thrash(sawtooth((100_000,), (20_000,))).cuts[0].unpaid is None
 
@@ -70,6 +80,14 @@ def test_a_file_read_again_after_its_result_went():
     assert cut.reorientation == 1
 
 
+@pytest.mark.parametrize("key", ["path", "file_path", "filePath", "absolute_path"])
+def test_another_part_of_a_file_is_the_same_file_whatever_the_argument_is_called(key):
+    first, again = (call("read", **{key: "a.py", "offset": n}) for n in (0, 9))
+    old, new = [first, result("A", first)], [again, result("A", again)]
+    s = session(user(), *old, said(50_000), summarised(old), user(), *new, said(9_000))
+    assert thrash(s).cuts[0].reread_rate == 1.0
+
+
 def test_several_compactions_between_two_calls_are_felt_as_one():
     a, b = call("read_file", path="a.py"), call("read_file", path="b.py")
     first, second = [a, result("A", a)], [b, result("B", b)]
@@ -77,19 +95,26 @@ def test_several_compactions_between_two_calls_are_felt_as_one():
                 call("read_file", path="a.py"), call("read_file", path="b.py"), said(45_000, time=120.0), model=MODEL)  # fmt: skip
     (cut,) = thrash(s).cuts
     assert (cut.compaction, cut.call, cut.reread_rate) == (1, 3, 1.0)
-    once = thrash(session(*[e for e in s.log if e is not s.edits[0]], model=MODEL)).cuts[0].pays_after
+    once = (
+        thrash(session(*[e for e in s.log if e is not s.edits[0]], model=MODEL)).cuts[0].pays_after
+    )
     assert cut.pays_after > once
 
 
 def test_the_number_of_a_cut_is_that_of_the_frame():
     s = ck.replay(ck.read(ck.samples.path()), ck.presets.semantic_kernel())
     frame = ck.frame(s, per="compaction").set_index("compaction")
-    assert [frame.loc[c.compaction, "call"] for c in thrash(s).cuts] == [c.call for c in thrash(s).cuts]
+    assert [frame.loc[c.compaction, "call"] for c in thrash(s).cuts] == [
+        c.call for c in thrash(s).cuts
+    ]
     assert len(s.edits) >= len(frame) >= len(thrash(s).cuts) > 1
 
 
 def test_minutes_until_full_again():
-    first, cycle = [user(), said(100_000, time=0.0)], [said(20_000, time=60.0), said(80_000, time=240.0)]
+    first, cycle = (
+        [user(), said(100_000, time=0.0)],
+        [said(20_000, time=60.0), said(80_000, time=240.0)],
+    )
     s = session(*first, summarised(first), user(), cycle[0], user(), cycle[1])
     (cut,) = thrash(s).cuts
     assert (cut.rebound_calls, cut.rebound_minutes) == (1, 3.0)

@@ -8,11 +8,13 @@ import pytest
 from builders import assistant, session, usage, user
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from reports.hostile import EVIL, intruders
 
 from ctxkit import read, samples
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.when import when
+from ctxkit.prices import price
 
 SONNET = "claude-sonnet-4-5"
 
@@ -44,11 +46,16 @@ def test_no_other_ceiling_is_cheaper(by, floor, summary):
     if told.best < told.window:
         cheapest = min(told.ceilings, key=lambda c: c.usd)
         best = next(c for c in told.ceilings if c.name == "best")
-        assert best.usd == pytest.approx(cheapest.usd, rel=0.02)  # whole requests against the continuous limit
+        assert best.usd == pytest.approx(
+            cheapest.usd, rel=0.02
+        )  # whole requests against the continuous limit
 
 
 def test_waiting_pays_where_pauses_are_near_and_not_where_they_are_far():
-    near, far = when(grown(40, pause_every=3), floor=8_000), when(grown(60, pause_every=59), floor=8_000)
+    near, far = (
+        when(grown(40, pause_every=3), floor=8_000),
+        when(grown(60, pause_every=59), floor=8_000),
+    )
     assert (near.wait, far.wait) == (True, False)
     assert near.cold_every < far.cold_every
     assert near.missed > far.missed
@@ -61,6 +68,21 @@ def test_without_pauses_there_is_nothing_to_wait_for():
     assert "no cold call to wait for" in repr(told)
 
 
+def test_times_that_say_when_lines_were_copied_tell_of_no_pauses():
+    log = [replace(e, time=1_000.0) for e in grown().log]
+    told = when(session(*log))
+    assert (told.cold_every, told.wait) == (None, None)
+    assert "no times that can be used" in repr(told)
+
+
+def test_no_more_is_missed_than_was_carried():
+    """The first call of each model carries nothing, so what it does not find was not missed."""
+    log = list(grown(30).log)
+    turned = (replace(e, model="gpt-5") if e.model else e for e in log[:10])
+    told = when(session(*turned, *log[10:]))
+    assert told.missed == 0.0
+
+
 def test_a_log_that_cannot_say_is_refused_in_a_sentence():
     with pytest.raises(BadArguments, match="has no usage"):
         when(session(user(), assistant()))
@@ -70,6 +92,17 @@ def test_a_log_that_cannot_say_is_refused_in_a_sentence():
         when(grown(5, 0))
     with pytest.raises(BadArguments, match="does not lie in a window"):
         when(grown(), floor=300_000)
+    with pytest.raises(BadArguments, match="0 tokens or more"):
+        when(grown(), summary_tokens=-1)
+
+
+def test_a_summary_of_no_tokens_costs_none():
+    least, some = (when(grown(), floor=8_000, summary_tokens=n) for n in (0, 1_000))
+    p = price(SONNET)
+    assert some.reset_usd - least.reset_usd > 0
+    assert least.reset_usd == pytest.approx(
+        p.input * (least.best - 8_000) + (p.cache_write - p.cache_read) * 8_000
+    )
 
 
 def test_the_floor_is_measured_or_given_and_says_which():

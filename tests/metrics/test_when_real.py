@@ -18,7 +18,9 @@ FOLDER = sessions_folder()
 FILES = sorted(p for p in FOLDER.rglob("*.jsonl") if p.parent != FOLDER) if FOLDER else []
 
 
-@pytest.mark.parametrize("file", sample(FILES, 5) or [None], ids=lambda p: p and f"{p.parent.name}/{p.name}")
+@pytest.mark.parametrize(
+    "file", sample(FILES, 5) or [None], ids=lambda p: p and f"{p.parent.name}/{p.name}"
+)
 def test_a_real_session_has_an_answer_or_a_reason(file: Path, real: Path):
     for session in list(ck.read_all(file, progress=False))[:2]:
         try:

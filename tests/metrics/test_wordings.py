@@ -7,7 +7,7 @@ from builders import assistant, session, summarised, user
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.metrics.items import Found, items
+from ctxkit.metrics.items import FoundItem, items
 from ctxkit.metrics.loss import lost, shares
 from ctxkit.metrics.wordings import Wordings
 
@@ -15,7 +15,7 @@ RULE = "Never write to the table billing_runs directly, and support Python 3.9 o
 
 
 def gives(text: str, rule: str = RULE) -> bool:
-    return Wordings([(0, Found("constraint", rule))]).in_text(text) == {0}
+    return Wordings([(0, FoundItem("constraint", rule))]).in_text(text) == {0}
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,9 @@ def test_a_limit_of_the_turn_ends_a_wait(kind):
         own = {"api_base": up.url, "api_key": "none"}
         model = Provider(FORMATS[kind][0], context_window=50_000, options=own)
         began = time.monotonic()
-        outcome = run(agent(model=model, limits=Limits(seconds=1.5), clock=time.monotonic).turn("go"))
+        outcome = run(
+            agent(model=model, limits=Limits(seconds=1.5), clock=time.monotonic).turn("go")
+        )
     assert outcome.ended == "limit"
     assert time.monotonic() - began < 12
     assert len(up.asked) <= 1
@@ -175,7 +177,15 @@ def test_a_limit_of_the_turn_ends_a_wait(kind):
 
 @every("chat", "responses", "anthropic")
 @pytest.mark.parametrize(
-    "broken", ['{"x": "1", "y', "[1, 2]", "x=1", '"x"', '{"x": NaN}', '{"x": ' + "[" * 1500 + "]" * 1500 + "}"]
+    "broken",
+    [
+        '{"x": "1", "y',
+        "[1, 2]",
+        "x=1",
+        '"x"',
+        '{"x": NaN}',
+        '{"x": ' + "[" * 1500 + "]" * 1500 + "}",
+    ],
 )
 def test_malformed_arguments_go_back_as_an_empty_object(kind, broken):
     held = Held(kind, Play(calls=(("echo", broken),)))
@@ -286,7 +296,9 @@ def test_an_error_in_the_stream_is_asked_again_and_answered(kind, after):
 
 
 @every()
-@pytest.mark.parametrize("data", [b"\xff\xfe\x00\n\n", b"data: null\n\ndata: []\n\ndata: 5\n\n", b"{}\n[]\n"])
+@pytest.mark.parametrize(
+    "data", [b"\xff\xfe\x00\n\n", b"data: null\n\ndata: []\n\ndata: 5\n\n", b"{}\n[]\n"]
+)
 def test_what_is_no_stream_of_the_format_ends_in_a_sentence(kind, data):
     held = Held(kind, Play(raw=data), for_ever=True)
     assert held.outcome.ended == "error"

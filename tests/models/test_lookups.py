@@ -9,9 +9,9 @@ from builders import user
 
 from ctxkit import tokens
 from ctxkit.messages import Message, Text
-from ctxkit.models.catalogue import model
 from ctxkit.models.lookups import GIVEN_UP, PATIENCE, Lookup, known, wanted
 from ctxkit.models.model import Request, silent
+from ctxkit.models.model_names import model
 
 COUNT = tokens.named("chars/4")
 QUESTION = user("What is the sum of the ports of archive and zone?")
@@ -32,11 +32,15 @@ def lookup():
 
 def test_it_reads_what_it_is_not_shown_and_then_answers(lookup):
     first = ask(lookup, QUESTION)
-    assert [(c.name, c.arguments) for c in first.tool_calls] == [("read_file", {"path": "etc/archive.toml"})]
+    assert [(c.name, c.arguments) for c in first.tool_calls] == [
+        ("read_file", {"path": "etc/archive.toml"})
+    ]
     one, two = result("x = 1\narchive_port = 20"), result("zone_port = 22")
     assert ask(lookup, QUESTION, one, step=1).tool_calls[0].arguments == {"path": "etc/zone.toml"}
     assert ask(lookup, QUESTION, one, two, step=2).text == "The sum is 42."
-    assert ask(lookup, QUESTION, two, step=0).tool_calls[0].arguments == {"path": "etc/archive.toml"}
+    assert ask(lookup, QUESTION, two, step=0).tool_calls[0].arguments == {
+        "path": "etc/archive.toml"
+    }
 
 
 def test_a_summary_that_names_the_number_is_enough(lookup):

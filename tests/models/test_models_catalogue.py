@@ -7,7 +7,7 @@ from builders import assistant, session, user
 
 from ctxkit import tokens
 from ctxkit.errors import BadArguments
-from ctxkit.models.catalogue import model
+from ctxkit.models.model_names import model
 
 COUNT = tokens.named("chars/4")
 
@@ -42,7 +42,9 @@ def test_what_does_not_exist_is_said(name):
 
 
 def test_options_stand_after_a_providers_name():
-    made = model("ollama_chat/qwen3:4b?num_ctx=8192&api_base=http://localhost:1", counter=COUNT, clock=float)
+    made = model(
+        "ollama_chat/qwen3:4b?num_ctx=8192&api_base=http://localhost:1", counter=COUNT, clock=float
+    )
     assert (made.name, made.context_window) == ("ollama_chat/qwen3:4b", 8192)
     assert made._options == {"num_ctx": 8192, "api_base": "http://localhost:1"}
     with pytest.raises(BadArguments, match="environment variable"):

@@ -6,14 +6,22 @@ import pytest
 from builders import assistant
 
 from ctxkit.messages import Usage
-from ctxkit.models.overflow import EXCLUSIONS, TABLE, is_overflow, is_rate_limit, overflowed_silently
+from ctxkit.models.overflow import (
+    EXCLUSIONS,
+    TABLE,
+    is_overflow,
+    is_rate_limit,
+    overflowed_silently,
+)
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda r: r.provider)
 def test_every_sample_is_found(row):
     assert is_overflow(row.sample)
     assert is_overflow(row.sample.upper() if row.sample.isascii() else row.sample)
-    assert is_overflow(RuntimeError(f"Error code: 400 - {row.sample}")) or row.pattern.startswith("^")
+    assert is_overflow(RuntimeError(f"Error code: 400 - {row.sample}")) or row.pattern.startswith(
+        "^"
+    )
 
 
 @pytest.mark.parametrize("row", EXCLUSIONS, ids=lambda r: r.pattern)
@@ -37,7 +45,13 @@ def test_other_errors_are_not_overflow(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["429 Too Many Requests", "ThrottlingException: Too many tokens", "Overloaded", "rate_limit_error"]
+    "text",
+    [
+        "429 Too Many Requests",
+        "ThrottlingException: Too many tokens",
+        "Overloaded",
+        "rate_limit_error",
+    ],
 )
 def test_rate_limits_are_told_apart(text):
     assert is_rate_limit(text)
@@ -60,7 +74,11 @@ def test_a_huge_error_is_looked_at_in_bounded_time():
     ],
 )
 def test_silent_overflow(stop, prompt, output, window, expected):
-    reply = assistant("", stop=stop, usage=Usage(input_tokens=58, cache_read_tokens=prompt - 58, output_tokens=output))
+    reply = assistant(
+        "",
+        stop=stop,
+        usage=Usage(input_tokens=58, cache_read_tokens=prompt - 58, output_tokens=output),
+    )
     assert overflowed_silently(reply, window) is expected
 
 

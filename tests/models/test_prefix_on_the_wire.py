@@ -14,7 +14,7 @@ from ctxkit.agent import Agent
 from ctxkit.models.chat import NO_RESULT, to_chat
 from ctxkit.models.provider import Provider
 from ctxkit.policies.rules import Rules
-from ctxkit.presets.catalogue import names, preset
+from ctxkit.presets.preset_names import names, preset
 from ctxkit.session import Session
 from ctxkit.tools.tool import tool
 

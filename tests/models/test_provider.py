@@ -16,7 +16,9 @@ from ctxkit.models.provider import Provider, anthropic_clearing, load_litellm, o
 from ctxkit.models.retries import Patience
 from ctxkit.redaction import redact
 
-TOOLS = (ToolSchema(name="look", parameters={"type": "object", "properties": {"x": {"type": "string"}}}),)
+TOOLS = (
+    ToolSchema(name="look", parameters={"type": "object", "properties": {"x": {"type": "string"}}}),
+)
 
 
 @pytest.fixture(scope="module")
@@ -96,12 +98,19 @@ def test_a_reply_streams_and_carries_usage_by_class(litellm):
     assert reply.text == "Hello "
     assert reply.tool_calls[0].arguments == {"x": "1"}
     assert reply.stop == "tool"
-    assert (reply.usage.input_tokens, reply.usage.cache_read_tokens, reply.usage.output_tokens) == (40, 60, 7)
+    assert (reply.usage.input_tokens, reply.usage.cache_read_tokens, reply.usage.output_tokens) == (
+        40,
+        60,
+        7,
+    )
     assert reply.usage.prompt_tokens == 100
 
 
 def test_a_rate_limit_is_waited_for_and_an_overflow_is_not(litellm):
-    litellm.failures[:] = [RuntimeError("429 Too Many Requests"), RuntimeError("Rate limit reached")]
+    litellm.failures[:] = [
+        RuntimeError("429 Too Many Requests"),
+        RuntimeError("Rate limit reached"),
+    ]
     heard = []
     patience = Patience(pause=0.001, chance=lambda: 0.0)
     assert ask(Provider("ctxkit-test/one", patience=patience), emit=heard.append).text == "Hello "
@@ -120,7 +129,9 @@ def test_a_rate_limit_is_waited_for_and_an_overflow_is_not(litellm):
 def test_no_key_leaves_in_an_error(litellm, monkeypatch):
     monkeypatch.setenv("PLANTED_API_KEY", "planted-value-123456")
     litellm.failures[:] = [
-        RuntimeError("bad planted-value-123456 and Authorization: Bearer abcdefghijk sk-abcdefghijklmnop")
+        RuntimeError(
+            "bad planted-value-123456 and Authorization: Bearer abcdefghijk sk-abcdefghijklmnop"
+        )
     ]
     with pytest.raises(ModelError) as e:
         ask(Provider("ctxkit-test/one"))
@@ -131,7 +142,9 @@ def test_no_key_leaves_in_an_error(litellm, monkeypatch):
 
 def test_a_missing_key_is_named_before_any_network(litellm, monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    with pytest.raises(ModelError, match=r"^anthropic/claude-sonnet-4-5 needs a key: set .*ANTHROPIC_API_KEY"):
+    with pytest.raises(
+        ModelError, match=r"^anthropic/claude-sonnet-4-5 needs a key: set .*ANTHROPIC_API_KEY"
+    ):
         ask(Provider("anthropic/claude-sonnet-4-5"))
 
 
@@ -147,7 +160,9 @@ def test_messages_become_chat_dictionaries():
 def test_cache_marks_stand_on_the_system_prompt_and_the_last_two():
     marked = with_cache_marks(to_chat([system("S"), user("1"), assistant("2"), user("3")]))
     assert ["cache_control" in m["content"][-1] for m in marked] == [True, False, True, True]
-    assert {tuple(sorted(m["content"][-1].keys() - {"cache_control"})) for m in marked} == {("text", "type")}
+    assert {tuple(sorted(m["content"][-1].keys() - {"cache_control"})) for m in marked} == {
+        ("text", "type")
+    }
 
 
 @pytest.mark.parametrize(
@@ -168,7 +183,9 @@ def test_cache_marks_stand_on_the_system_prompt_and_the_last_two():
 )
 def test_usage_is_disjoint(given, expected):
     u = usage_of(given)
-    assert (u and (u.input_tokens, u.cache_read_tokens, u.cache_write_tokens, u.output_tokens)) == expected
+    assert (
+        u and (u.input_tokens, u.cache_read_tokens, u.cache_write_tokens, u.output_tokens)
+    ) == expected
 
 
 def test_server_edits_have_the_providers_shape():

@@ -13,7 +13,7 @@ from ctxkit.messages import ToolSchema
 from ctxkit.models.model import Request, silent
 from ctxkit.models.scripted import OVER, Scripted, turns_of
 from ctxkit.models.scripts import SCRIPTS, script
-from ctxkit.tools.files import file_tools
+from ctxkit.tools.file_tools import file_tools
 from ctxkit.tools.root import Root
 
 COUNT = tokens.named("chars/4")
@@ -62,12 +62,25 @@ def test_a_prompt_above_the_window_overflows():
 
 def test_tool_schemas_are_part_of_the_prompt():
     tool = ToolSchema(name="t", chars=400)
-    assert ask(scripted((assistant("r"),)), user("x" * 40), tools=(tool,)).usage.prompt_tokens == 110
+    assert (
+        ask(scripted((assistant("r"),)), user("x" * 40), tools=(tool,)).usage.prompt_tokens == 110
+    )
 
 
 def test_a_session_becomes_a_script():
     asked = call("look")
-    turns = turns_of([system(), user(), asked, result("r", asked), assistant("one"), user(), user(), assistant("two")])
+    turns = turns_of(
+        [
+            system(),
+            user(),
+            asked,
+            result("r", asked),
+            assistant("one"),
+            user(),
+            user(),
+            assistant("two"),
+        ]
+    )
     assert [[m.text for m in t] for t in turns] == [["", "one"], ["two"]]
 
 
@@ -85,7 +98,9 @@ def test_the_tools_of_a_script_really_work(name, tmp_path):
 
 def test_the_audit_finds_what_it_mends(tmp_path):
     tools = {t.name: t.run for t in file_tools(Root(tmp_path))}
-    last = [tools[c.name](**c.arguments) for t in script("audit").turns for m in t for c in m.tool_calls][-1]
+    last = [
+        tools[c.name](**c.arguments) for t in script("audit").turns for m in t for c in m.tool_calls
+    ][-1]
     assert last == "(no hits)"
 
 

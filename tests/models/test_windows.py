@@ -12,7 +12,7 @@ from models.wires import FORMATS, Play, wire
 from talkers import agent, run
 
 from ctxkit import tokens
-from ctxkit.models.catalogue import model
+from ctxkit.models.model_names import model
 from ctxkit.models.overflow import TABLE, is_overflow, window_in
 from ctxkit.models.provider import Provider
 from ctxkit.models.served import served_window

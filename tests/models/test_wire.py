@@ -17,7 +17,9 @@ from ctxkit.session import Session
 
 pytestmark = pytest.mark.filterwarnings("default")  # the libraries below warn about each other
 
-TOOLS = (ToolSchema(name="look", parameters={"type": "object", "properties": {"x": {"type": "string"}}}),)
+TOOLS = (
+    ToolSchema(name="look", parameters={"type": "object", "properties": {"x": {"type": "string"}}}),
+)
 CLAUDE = "anthropic/claude-sonnet-4-5"
 THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmVk"}
 SEALED = {"type": "redacted_thinking", "data": "c2VhbGVk"}
@@ -50,7 +52,10 @@ def reply():
 
 
 def test_signed_and_sealed_thinking_goes_back_before_the_call(reply):
-    assert reply.parts[:2] == (Thinking("Hm.", "c2lnbmVk", 8), Thinking("", "c2VhbGVk", 8, redacted=True))
+    assert reply.parts[:2] == (
+        Thinking("Hm.", "c2lnbmVk", 8),
+        Thinking("", "c2VhbGVk", 8, redacted=True),
+    )
     blocks, body = after(reply)
     assert blocks == [THOUGHT, SEALED, CALL]
     assert body["thinking"] == ON["thinking"]
@@ -66,7 +71,11 @@ def test_it_goes_back_also_from_the_disk(reply, tmp_path):
 
 @pytest.mark.parametrize("changed", [{"model": "anthropic/claude-opus-4-1"}, {"parts": ()}])
 def test_without_the_models_own_thinking_it_is_not_asked_to_think(reply, changed):
-    parts = tuple(p for p in reply.parts if not isinstance(p, Thinking)) if "parts" in changed else reply.parts
+    parts = (
+        tuple(p for p in reply.parts if not isinstance(p, Thinking))
+        if "parts" in changed
+        else reply.parts
+    )
     blocks, body = after(replace(reply, **{**changed, "parts": parts}))
     assert blocks == [CALL]
     assert "thinking" not in body
@@ -78,12 +87,20 @@ def test_anthropics_clearing_is_asked_for_with_its_header():
     ((path, headers, body),) = asked
     assert path == "/v1/messages"
     assert "context-management-2025-06-27" in headers["anthropic-beta"]
-    assert body["context_management"]["edits"][0]["trigger"] == {"type": "input_tokens", "value": 9_000}
+    assert body["context_management"]["edits"][0]["trigger"] == {
+        "type": "input_tokens",
+        "value": 9_000,
+    }
 
 
 def test_openais_compaction_is_asked_for_where_it_exists():
     with server(openai_response("Done.")) as (url, asked):
-        reply = ask(f"{url}/v1", user("hi"), name="openai/gpt-5", server_edits=openai_compaction(threshold=50_000))
+        reply = ask(
+            f"{url}/v1",
+            user("hi"),
+            name="openai/gpt-5",
+            server_edits=openai_compaction(threshold=50_000),
+        )
     ((path, _, body),) = asked
     assert path == "/v1/responses"
     assert body["context_management"] == [{"type": "compaction", "compact_threshold": 50_000}]

@@ -230,7 +230,9 @@ def ollama(play, _body):
         yield line({"content": "", "tool_calls": group})
     if not play.cut:
         counts = {"prompt_eval_count": PROMPT, "eval_count": OUT} if play.usage == "told" else {}
-        yield line({"content": ""}, done=True, done_reason=play.stop or "stop", total_duration=1, **counts)
+        yield line(
+            {"content": ""}, done=True, done_reason=play.stop or "stop", total_duration=1, **counts
+        )
 
 
 WRITERS = {

@@ -22,7 +22,9 @@ _passed: dict[str, list[bool]] = {}
 
 def pytest_runtest_logreport(report):
     if report.when == "call" and not report.skipped:
-        _passed.setdefault(Path(report.nodeid.split("::")[0]).stem.removeprefix("test_peer_"), []).append(report.passed)
+        _passed.setdefault(
+            Path(report.nodeid.split("::")[0]).stem.removeprefix("test_peer_"), []
+        ).append(report.passed)
 
 
 def pytest_sessionfinish():
@@ -43,6 +45,8 @@ def pytest_sessionfinish():
                 }
         except PackageNotFoundError:
             continue
-    both = {name: table.get(name, before.get(name)) for name in PACKAGES}  # what did not run here ran elsewhere
+    both = {
+        name: table.get(name, before.get(name)) for name in PACKAGES
+    }  # what did not run here ran elsewhere
     text = json.dumps({name: row for name, row in both.items() if row}, indent=2)
     found.write_text(text + "\n", encoding="utf-8")

@@ -47,11 +47,24 @@ def theirs(lines):
         turn = x.id if x.role == "user" else turn
         parts = [Part(text=x.text)]
         if x.role == "tool":
-            parts = [Part(function_response=FunctionResponse(id=x.of, name="bash", response={"result": x.text}))]
-        parts += [Part(function_call=FunctionCall(id=c, name="bash", args={"command": c})) for c in x.calls]
+            parts = [
+                Part(
+                    function_response=FunctionResponse(
+                        id=x.of, name="bash", response={"result": x.text}
+                    )
+                )
+            ]
+        parts += [
+            Part(function_call=FunctionCall(id=c, name="bash", args={"command": c}))
+            for c in x.calls
+        ]
         content = Content(role="model" if x.role == "assistant" else "user", parts=parts)
         author = "agent" if x.role == "assistant" else "user"
-        out.append(Event(id=x.id, author=author, invocation_id=turn, timestamp=float(i + 1), content=content))
+        out.append(
+            Event(
+                id=x.id, author=author, invocation_id=turn, timestamp=float(i + 1), content=content
+            )
+        )
     return out
 
 
@@ -74,7 +87,10 @@ def test_the_same_events_stay_by_tokens(retained):
         async def append(session, event):
             session.events.append(event)
 
-        config, service = compacting(token_threshold=1, event_retention_size=retained), SimpleNamespace()
+        config, service = (
+            compacting(token_threshold=1, event_retention_size=retained),
+            SimpleNamespace(),
+        )
         service.append_event = append
         run(
             _run_compaction_for_token_threshold_config(
@@ -87,8 +103,12 @@ def test_the_same_events_stay_by_tokens(retained):
 @pytest.mark.parametrize(("interval", "overlap"), [(1, 0), (2, 1), (3, 1), (4, 2)])
 def test_the_same_turns_are_summarised_by_invocations(interval, overlap):
     """from turn to turn, several summaries in a row; an overlap lets a summary read again what the one before holds"""
-    rules = presets.adk(compaction_interval=interval, overlap_size=overlap, summariser=lambda p: "S")
-    app = SimpleNamespace(events_compaction_config=compacting(compaction_interval=interval, overlap_size=overlap))
+    rules = presets.adk(
+        compaction_interval=interval, overlap_size=overlap, summariser=lambda p: "S"
+    )
+    app = SimpleNamespace(
+        events_compaction_config=compacting(compaction_interval=interval, overlap_size=overlap)
+    )
     app.root_agent = object()
     for seed in SEEDS:
         lines, talk = alone(seed), SimpleNamespace(id="talk", events=[])

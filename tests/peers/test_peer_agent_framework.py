@@ -26,7 +26,10 @@ def theirs(lines):
         contents = [Content.from_text(x.text)]
         if x.role == "tool":
             contents = [Content.from_function_result(call_id=x.of, result=x.text)]
-        contents += [Content.from_function_call(call_id=c, name="bash", arguments={"command": c}) for c in x.calls]
+        contents += [
+            Content.from_function_call(call_id=c, name="bash", arguments={"command": c})
+            for c in x.calls
+        ]
         out.append(Message(role=x.role, contents=contents, message_id=x.id))
     return out
 
@@ -49,5 +52,11 @@ def test_the_same_tool_uses_become_lines(keep):
         new = applied(rules.policy, history(lines), ROOM)
         gone = [x.id for x in lines if x.role == "tool" and x.id not in left]
         assert [x.id for x in lines if x.role == "tool" and x.id not in kept(new)] == gone, seed
-        said = [m.text for m in project_included_messages(messages) if m.text.startswith("[Tool results: ")]
-        assert len([m for m in new.messages if m.text.startswith("[Tool results: ")]) == len(said), seed
+        said = [
+            m.text
+            for m in project_included_messages(messages)
+            if m.text.startswith("[Tool results: ")
+        ]
+        assert len([m for m in new.messages if m.text.startswith("[Tool results: ")]) == len(
+            said
+        ), seed

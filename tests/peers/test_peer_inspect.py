@@ -44,7 +44,9 @@ def test_the_same_results_are_cleared(keep):
     model = get_model("mockllm/model")
     for seed in SEEDS:
         lines = script(seed, turns=2 + seed % 9)
-        done, _ = run(CompactionEdit(keep_tool_uses=keep, memory=False).compact(model, theirs(lines), []))
+        done, _ = run(
+            CompactionEdit(keep_tool_uses=keep, memory=False).compact(model, theirs(lines), [])
+        )
         theirs_cleared = [m.tool_call_id for m in done if m.role == "tool" and m.text == REMOVED]
         new = applied(rules.policy, history(lines), ROOM)
         assert [i.removeprefix("r") for i in cleared(new, REMOVED)] == theirs_cleared, seed

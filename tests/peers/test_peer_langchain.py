@@ -12,7 +12,9 @@ from ctxkit.tokens import Room, named
 pytestmark = pytest.mark.peers
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    pytest.importorskip("langchain.agents.middleware", reason="needs ctxkit[peers]: make test-peers")
+    pytest.importorskip(
+        "langchain.agents.middleware", reason="needs ctxkit[peers]: make test-peers"
+    )
     from langchain.agents.middleware import ClearToolUsesEdit, SummarizationMiddleware
     from langchain_core.language_models.fake_chat_models import FakeListChatModel
     from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
@@ -57,7 +59,9 @@ def history_of(messages):
     )
 
 
-@pytest.mark.parametrize("keep", [("messages", 3), ("messages", 8), ("messages", 20), ("tokens", 300), ("tokens", 900)])
+@pytest.mark.parametrize(
+    "keep", [("messages", 3), ("messages", 8), ("messages", 20), ("tokens", 300), ("tokens", 900)]
+)
 @pytest.mark.parametrize("trigger", [("messages", 12), ("tokens", 1000)])
 def test_the_same_messages_stay_behind_the_summary(keep, trigger):
     middleware = SummarizationMiddleware(
@@ -91,4 +95,6 @@ def test_the_same_results_are_cleared(keep, at_least):
         messages = theirs(lines)
         edit.apply(messages, count_tokens=lambda m: size(list(m)))
         new = applied(rules.pruning, history(lines), ROOM)
-        assert cleared(new, "[cleared]") == [m.id for m in messages if m.content == "[cleared]"], seed
+        assert cleared(new, "[cleared]") == [m.id for m in messages if m.content == "[cleared]"], (
+            seed
+        )

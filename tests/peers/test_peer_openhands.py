@@ -14,11 +14,19 @@ pytestmark = pytest.mark.peers
 os.environ.setdefault("OPENHANDS_SUPPRESS_BANNER", "1")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the package warns about its own imports
-    pytest.importorskip("openhands.sdk", reason="needs ctxkit[peers-older] on Python 3.12 or later: make test-peers")
+    pytest.importorskip(
+        "openhands.sdk", reason="needs ctxkit[peers-older] on Python 3.12 or later: make test-peers"
+    )
     from openhands.sdk import LLM
     from openhands.sdk.context.condenser import LLMSummarizingCondenser
     from openhands.sdk.context.view import View
-    from openhands.sdk.event import ActionEvent, Condensation, CondensationRequest, MessageEvent, ObservationEvent
+    from openhands.sdk.event import (
+        ActionEvent,
+        Condensation,
+        CondensationRequest,
+        MessageEvent,
+        ObservationEvent,
+    )
     from openhands.sdk.llm import Message, MessageToolCall, TextContent
     from openhands.sdk.tool.schema import Observation
 
@@ -44,7 +52,9 @@ class Scripted(LLMSummarizingCondenser):
 
     def _generate_condensation(self, forgotten_events, summary_offset, max_event_str_length=None):
         ids = {e.id for e in forgotten_events}
-        return Condensation(forgotten_event_ids=ids, summary="S", summary_offset=summary_offset, llm_response_id="r")
+        return Condensation(
+            forgotten_event_ids=ids, summary="S", summary_offset=summary_offset, llm_response_id="r"
+        )
 
 
 def theirs(lines):
@@ -56,12 +66,21 @@ def event(x, lines):
     if x.role == "tool":
         action = next(f"a{y.id}" for y in lines if x.of in y.calls)
         seen = Seen(content=text)
-        return ObservationEvent(id=x.id, observation=seen, action_id=action, tool_name="bash", tool_call_id=x.of)
+        return ObservationEvent(
+            id=x.id, observation=seen, action_id=action, tool_name="bash", tool_call_id=x.of
+        )
     if x.calls:
         (call,) = x.calls
-        said = MessageToolCall(id=call, name="bash", arguments=f'{{"command":"{call}"}}', origin="completion")
+        said = MessageToolCall(
+            id=call, name="bash", arguments=f'{{"command":"{call}"}}', origin="completion"
+        )
         return ActionEvent(
-            id=x.id, thought=text, tool_name="bash", tool_call_id=call, tool_call=said, llm_response_id=x.id
+            id=x.id,
+            thought=text,
+            tool_name="bash",
+            tool_call_id=call,
+            tool_call=said,
+            llm_response_id=x.id,
         )
     role, source = ("user", "user") if x.role == "user" else ("assistant", "agent")
     return MessageEvent(id=x.id, source=source, llm_message=Message(role=role, content=text))
@@ -75,11 +94,17 @@ def condensed(lines, *, asked=False, **settings):
     done = Scripted(llm=model, **settings).condense(view, agent_llm=model)
     if isinstance(done, Condensation):
         done = View.from_events([*events, done])
-    return ["S" if type(e).__name__.startswith("CondensationSummary") else e.id for e in done.events]
+    return [
+        "S" if type(e).__name__.startswith("CondensationSummary") else e.id for e in done.events
+    ]
 
 
 def ours(lines, **settings):
-    return kept(applied(presets.openhands(summariser=lambda p: "S", **settings).policy, history(lines), ROOM))
+    return kept(
+        applied(
+            presets.openhands(summariser=lambda p: "S", **settings).policy, history(lines), ROOM
+        )
+    )
 
 
 @pytest.mark.parametrize(("size", "first"), [(10, 2), (16, 0), (24, 4), (40, 2)])
@@ -87,7 +112,9 @@ def test_the_same_events_are_forgotten_above_a_size(size, first):
     for seed in SEEDS:
         lines = alone(seed)
         if len(lines) > size:
-            assert ours(lines, max_size=size, keep_first=first) == condensed(lines, max_size=size, keep_first=first)
+            assert ours(lines, max_size=size, keep_first=first) == condensed(
+                lines, max_size=size, keep_first=first
+            )
 
 
 @pytest.mark.parametrize("tokens", [40, 120, 300, 600, 1000])

@@ -121,11 +121,23 @@ def test_google_genai():
             "tools": [double], "system_instruction": "Be short.",
             "automatic_function_calling": {"disable": True},
         })  # fmt: skip
-        [called] = [c for piece in chat.send_message_stream("Double 21.") for c in piece.function_calls or ()]
-        answer = genai.types.Part.from_function_response(name=called.name, response={"result": double(21)})
+        [called] = [
+            c
+            for piece in chat.send_message_stream("Double 21.")
+            for c in piece.function_calls or ()
+        ]
+        answer = genai.types.Part.from_function_response(
+            name=called.name, response={"result": double(21)}
+        )
         assert "42" in "".join(p.text or "" for p in chat.send_message_stream(answer))
     check(live)
-    assert [m.role for m in live.session.messages] == ["system", "user", "assistant", "tool", "assistant"]
+    assert [m.role for m in live.session.messages] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
     assert live.session.edits == ()
 
 
@@ -136,7 +148,10 @@ def test_ollama(stream):
         client, messages = ollama.Client(host=up.url), [{"role": "user", "content": "Double 21."}]
         for _ in TURN:
             if stream:
-                said = [p.message for p in client.chat("own-model", messages, tools=[double], stream=True)]
+                said = [
+                    p.message
+                    for p in client.chat("own-model", messages, tools=[double], stream=True)
+                ]
                 calls = [c for m in said for c in m.tool_calls or ()]
                 text = "".join(m.content or "" for m in said)
                 reply = {"role": "assistant", "content": text, "tool_calls": calls}
@@ -146,7 +161,9 @@ def test_ollama(stream):
                 reply = client.chat("own-model", messages, tools=[double]).message
                 calls = reply.tool_calls or ()
                 messages += [reply]
-            messages += [{"role": "tool", "tool_name": c.function.name, "content": "42"} for c in calls]
+            messages += [
+                {"role": "tool", "tool_name": c.function.name, "content": "42"} for c in calls
+            ]
     check(live)
     assert [m.role for m in live.session.messages] == ["user", "assistant", "tool", "assistant"]
     assert live.session.edits == ()

@@ -34,10 +34,14 @@ def theirs(lines):
 
 @pytest.mark.parametrize(("target", "threshold"), [(4, 0), (8, 3), (5, 6), (20, 0)])
 def test_the_same_messages_stay(target, threshold):
-    rules = presets.semantic_kernel(method="truncation", target_count=target, threshold_count=threshold)
+    rules = presets.semantic_kernel(
+        method="truncation", target_count=target, threshold_count=threshold
+    )
     for seed in SEEDS:
         lines = script(seed, turns=2 + seed % 9)
-        reducer = ChatHistoryTruncationReducer(messages=theirs(lines), target_count=target, threshold_count=threshold)
+        reducer = ChatHistoryTruncationReducer(
+            messages=theirs(lines), target_count=target, threshold_count=threshold
+        )
         done = run(reducer.reduce())
         ours = history(lines)
         new = applied(rules.policy, ours, ROOM) if rules.trigger(ours, ROOM) else ours

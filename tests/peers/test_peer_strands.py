@@ -25,9 +25,25 @@ def theirs(lines):
     for x in lines:
         content = [{"text": x.text}]
         if x.role == "tool":
-            content = [{"toolResult": {"toolUseId": x.of, "status": "success", "content": [{"text": x.text}]}}]
-        content += [{"toolUse": {"toolUseId": c, "name": "bash", "input": {"command": c}}} for c in x.calls]
-        out.append({"role": "assistant" if x.role == "assistant" else "user", "content": content, "id": x.id})
+            content = [
+                {
+                    "toolResult": {
+                        "toolUseId": x.of,
+                        "status": "success",
+                        "content": [{"text": x.text}],
+                    }
+                }
+            ]
+        content += [
+            {"toolUse": {"toolUseId": c, "name": "bash", "input": {"command": c}}} for c in x.calls
+        ]
+        out.append(
+            {
+                "role": "assistant" if x.role == "assistant" else "user",
+                "content": content,
+                "id": x.id,
+            }
+        )
     return out
 
 
@@ -45,7 +61,10 @@ def test_the_same_window_stays(size):
 @pytest.mark.parametrize(("ratio", "recent"), [(0.3, 10), (0.5, 4), (0.8, 1)])
 def test_a_summary_takes_the_same_messages(ratio, recent):
     rules = presets.strands(
-        method="summary", summary_ratio=ratio, preserve_recent_messages=recent, summariser=lambda p: "S"
+        method="summary",
+        summary_ratio=ratio,
+        preserve_recent_messages=recent,
+        summariser=lambda p: "S",
     )
     for seed in SEEDS:
         lines = alone(seed)

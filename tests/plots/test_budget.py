@@ -14,7 +14,13 @@ from ctxkit.plots._budget import budget_data
 def turn(agent, number, tokens):
     details = {"warn_at": 50, "cutover_at": 90}
     return Message(
-        role="assistant", id=f"t{number}", kind="turn", agent=agent, turn=number, usage=usage(tokens), details=details
+        role="assistant",
+        id=f"t{number}",
+        kind="turn",
+        agent=agent,
+        turn=number,
+        usage=usage(tokens),
+        details=details,
     )
 
 
@@ -24,7 +30,8 @@ def team():
 
 def plain(data):
     agents = {
-        a.name: (a.turns.tolist(), a.cumulative.tolist(), a.inputs.tolist(), a.outputs.tolist()) for a in data.agents
+        a.name: (a.turns.tolist(), a.cumulative.tolist(), a.inputs.tolist(), a.outputs.tolist())
+        for a in data.agents
     }
     return agents, data.compactions, data.warn_at, data.cutover_at
 
@@ -58,7 +65,12 @@ def test_markers_of_a_snapshot_log_are_no_agent_and_count_one_ahead():
 
 
 def test_the_figure_has_agents_and_thresholds():
-    assert [t.name for t in ck.plots.budget(team()).figure().data] == ["Dev", "Rev", "warn at 50", "cut over at 90"]
+    assert [t.name for t in ck.plots.budget(team()).figure().data] == [
+        "Dev",
+        "Rev",
+        "warn at 50",
+        "cut over at 90",
+    ]
 
 
 def test_hover_tells_the_turns_input_and_output():

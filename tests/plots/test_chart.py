@@ -14,21 +14,32 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import ctxkit as ck
-from ctxkit.plots.axes import Axes, Limit, Mark, Trace
+from ctxkit.plots.axes import Axes
 from ctxkit.plots.chart import PLOTLY, Chart, safe
 from ctxkit.plots.decimation import decimate
 from ctxkit.plots.palette import COLOURS, DASHES, GROUP_COLOURS, SYMBOLS, TEXT
 from ctxkit.plots.svg import nice, short
+from ctxkit.plots.traces import Limit, Mark, Trace
 
 EVIL = '<script>alert(1)</script><a href="javascript:x()">y</a><img src=x onerror=z()>%{x}$\\href{javascript:x}{y}$\x1b[31m\u202e'
 CHARTS = ["growth", "budget", "composition", "tiles", "savings", "thrash", "diff"]
 
 
 def evil_session():
-    u, a = user(EVIL), assistant(EVIL, tool_call(EVIL, arg=EVIL), model=EVIL, agent=EVIL, usage=usage(500))
+    u, a = (
+        user(EVIL),
+        assistant(EVIL, tool_call(EVIL, arg=EVIL), model=EVIL, agent=EVIL, usage=usage(500)),
+    )
     r = result(EVIL * 9, a, tool=EVIL)
     cut = summarised(
-        [u, a, r], EVIL, reason=EVIL, trigger=EVIL, method=EVIL, agent=EVIL, tokens_before=500, tokens_after=50
+        [u, a, r],
+        EVIL,
+        reason=EVIL,
+        trigger=EVIL,
+        method=EVIL,
+        agent=EVIL,
+        tokens_before=500,
+        tokens_after=50,
     )
     end = assistant(EVIL, model=EVIL, agent=EVIL, usage=usage(60))
     return session(system(f"# {EVIL}\nx\n"), u, a, r, cut, end, id=EVIL, agent=EVIL)
@@ -80,7 +91,9 @@ def test_nothing_of_a_log_becomes_markup(name):
     tags = Tags()
     tags.feed(bundle["text/html"])
     assert tags.seen <= SAFE_TAGS
-    assert not [a for a in tags.attributes if a.startswith("on") or a in ("href", "src", "xlink:href")]
+    assert not [
+        a for a in tags.attributes if a.startswith("on") or a in ("href", "src", "xlink:href")
+    ]
     told = json.dumps(bundle[PLOTLY], ensure_ascii=False)
     assert not re.search(r"<(?!br>|extra>|/extra>)", told)  # plotly would read any other tag
     assert "$" not in told  # nor may MathJax find a formula
@@ -102,7 +115,9 @@ def test_a_chart_has_its_three_forms_and_a_figure_of_the_same_json(name):
 
 @pytest.mark.parametrize("name", CHARTS)
 @pytest.mark.parametrize(
-    "s", [session(id="empty"), session(user()), session(user(), assistant())], ids=["empty", "none", "one"]
+    "s",
+    [session(id="empty"), session(user()), session(user(), assistant())],
+    ids=["empty", "none", "one"],
 )
 def test_a_session_with_little_in_it_gives_a_chart_that_says_so(name, s):
     if name == "diff":
@@ -114,14 +129,21 @@ def test_a_session_with_little_in_it_gives_a_chart_that_says_so(name, s):
 
 
 def test_a_page_opens_offline(tmp_path):
-    page = ck.plots.growth(evil_session()).write_html(tmp_path / "chart.html").read_text(encoding="utf-8")
+    page = (
+        ck.plots.growth(evil_session())
+        .write_html(tmp_path / "chart.html")
+        .read_text(encoding="utf-8")
+    )
     assert "<script>alert(1)" not in page
     assert not re.search(r"""<(?:script|link|img)[^>]+(?:src|href)=["']?(?:https?:)?//""", page)
     with pytest.raises(ck.BadArguments, match="could not be written"):
         ck.plots.growth(evil_session()).write_html(tmp_path / "no" / "chart.html")
 
 
-@given(arrays(np.float64, st.integers(0, 3000), elements=st.floats(allow_infinity=False)), st.integers(4, 400))
+@given(
+    arrays(np.float64, st.integers(0, 3000), elements=st.floats(allow_infinity=False)),
+    st.integers(4, 400),
+)
 def test_decimation_keeps_order_ends_and_extremes(y, n):
     kept = decimate(y, n)
     assert (np.diff(kept) > 0).all()
@@ -135,7 +157,10 @@ def test_decimation_keeps_order_ends_and_extremes(y, n):
 
 def test_a_million_points_are_few_bytes_with_exact_extremes():
     rng = np.random.default_rng(0)
-    traces = tuple(Trace(name=f"t{i}", x=np.arange(200_000), y=rng.integers(0, 10**6, 200_000)) for i in range(5))
+    traces = tuple(
+        Trace(name=f"t{i}", x=np.arange(200_000), y=rng.integers(0, 10**6, 200_000))
+        for i in range(5)
+    )
     chart = Chart(title="t", drawing=Axes(x="x", y="y", traces=traces))
     drawn = chart.to_plotly()
     assert len(json.dumps(drawn)) <= 50_000
@@ -153,7 +178,9 @@ def test_stacked_traces_keep_common_places_and_each_extreme():
 
 
 def test_missing_values_are_gaps_not_zeros():
-    data = Axes(x="x", y="y", traces=(Trace(name="t", x=[0, 1, 2], y=[1, None, float("nan")]),)).plotly()["data"][0]
+    data = Axes(
+        x="x", y="y", traces=(Trace(name="t", x=[0, 1, 2], y=[1, None, float("nan")]),)
+    ).plotly()["data"][0]
     assert data["y"] == [1, None, None]
 
 
@@ -173,7 +200,11 @@ def test_limits_are_traces_and_marks_are_lines():
 
 def test_the_text_twin_is_bounded():
     chart = Chart(
-        title="t" * 999, caption="c", drawing=Axes(x="x", y="y"), head=("a",), rows=tuple((str(i),) for i in range(99))
+        title="t" * 999,
+        caption="c",
+        drawing=Axes(x="x", y="y"),
+        head=("a",),
+        rows=tuple((str(i),) for i in range(99)),
     )
     lines = chart.to_text().split("\n")
     assert len(lines) == 2 + 1 + 12 + 1
@@ -205,7 +236,10 @@ def test_every_colour_reads_on_both_themes(page):
 
 
 def test_traces_differ_by_more_than_colour():
-    looks = {(COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)], SYMBOLS[i % len(SYMBOLS)]) for i in range(24)}
+    looks = {
+        (COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)], SYMBOLS[i % len(SYMBOLS)])
+        for i in range(24)
+    }
     assert len(looks) == 24
 
 

@@ -15,7 +15,13 @@ COUNTER = estimate()
 def some():
     u, (a, r) = user("x" * 40), step("bash", "y" * 400)
     return session(
-        system("# A\nx\n# B\ny\n"), u, a, r, assistant("m", usage=usage(300)), summarised([u, a, r]), assistant("e")
+        system("# A\nx\n# B\ny\n"),
+        u,
+        a,
+        r,
+        assistant("m", usage=usage(300)),
+        summarised([u, a, r]),
+        assistant("e"),
     )
 
 
@@ -36,7 +42,9 @@ def test_the_stack_has_a_trace_for_each_group():
 
 def test_many_calls_become_areas():
     s = session(user(), *[assistant(usage=usage(10 + i)) for i in range(80)])
-    assert {d["stackgroup"] for d in ck.plots.composition(s, counter=COUNTER).to_plotly()["data"]} == {"one"}
+    assert {
+        d["stackgroup"] for d in ck.plots.composition(s, counter=COUNTER).to_plotly()["data"]
+    } == {"one"}
 
 
 def test_tiles_sum_up_to_the_prompt():

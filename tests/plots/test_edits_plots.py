@@ -8,7 +8,7 @@ import pytest
 from builders import assistant, result, session, step, summarised, system, usage, user
 
 import ctxkit as ck
-from ctxkit.frames.cuts import cuts
+from ctxkit.frames.recorded_cuts import cuts
 from ctxkit.messages import Edit, Message
 from ctxkit.plots._diff import diff_data
 from ctxkit.plots._savings import Saving, savings_data
@@ -22,7 +22,10 @@ def shrinking(*sizes):
     """A session with compactions of the sizes given, each followed by a call."""
     log = [user()]
     for before, after in sizes:
-        log += [summarised([], tokens_before=before, tokens_after=after, method="tail"), assistant(usage=usage(after))]
+        log += [
+            summarised([], tokens_before=before, tokens_after=after, method="tail"),
+            assistant(usage=usage(after)),
+        ]
     return session(*log)
 
 
@@ -32,17 +35,29 @@ def test_savings_are_the_sizes_of_the_compaction_frame():
         Saving(1, 1, 50, 60, 4, "summarised · tail", "recorded", "test"),
     )
     chart = ck.plots.savings(shrinking((100, 40)))
-    assert [t.name for t in chart.figure().data] == ["before", "after", "put in, part of after"]
+    drawn = {t.name: list(t.y) for t in chart.figure().data}
+    assert drawn == {"put in": [4], "kept": [36], "saved": [60]}
     assert "60% was saved" in chart.caption
 
 
 @pytest.mark.parametrize("chart", [ck.plots.savings, ck.plots.thrash])
 def test_a_frame_of_compactions_is_drawn_as_its_session(chart):
     s = shrinking((100, 40), (50, 60))
-    assert chart(ck.frame(s, per="compaction")).to_text() == chart(s).to_text() == chart([s]).to_text()
+    assert (
+        chart(ck.frame(s, per="compaction")).to_text() == chart(s).to_text() == chart([s]).to_text()
+    )
     for frame in (ck.frame(s, per="call"), pd.DataFrame({"a": [1]})):
         with pytest.raises(ck.BadArguments, match="takes sessions or a frame of compactions"):
             chart(frame)
+
+
+@pytest.mark.parametrize("chart", [ck.plots.savings, ck.plots.thrash])
+def test_a_fall_without_a_mark_is_no_compaction_in_a_frame_either(chart):
+    first, *talk = user("x"), *(assistant("y", usage=usage(n)) for n in (40_000, 12_000, 12_500))
+    s = session(first, *talk, summarised([first], text="short"), assistant("z", usage=usage(6_000)))
+    table = ck.frame(s, per="compaction")
+    assert table["kind"].tolist() == ["unmarked", "summarised"]
+    assert chart(table).to_text() == chart(s).to_text()
 
 
 def test_savings_of_several_sessions_stand_side_by_side_and_a_guard_counts_within_one():
@@ -74,7 +89,8 @@ def test_the_guard_closes_after_so_many_low_savings_in_a_row():
 
 def test_what_a_guard_held_back_is_marked():
     s = session(
-        *shrinking((100, 50)).log, details={"replay": {"held": [{"call": 7, "guard": "AntiThrash", "why": "closed"}]}}
+        *shrinking((100, 50)).log,
+        details={"replay": {"held": [{"call": 7, "guard": "AntiThrash", "why": "closed"}]}},
     )
     held = thrash_data(s).tries[-1]
     assert (held.call, held.saved, held.why) == (7, None, "AntiThrash: closed")
@@ -92,7 +108,13 @@ def edited():
     short = result("y" * 40, a, id="short")
     first = Edit(kind="shortened", id="e0", targets=(r.id,), inserted=(short,), reason="old result")
     targets = (u.id, a.id, "short")
-    second = Edit(kind="summarised", id="e1", targets=targets, inserted=(user("m" * 120, id="sum"),), reason="too long")
+    second = Edit(
+        kind="summarised",
+        id="e1",
+        targets=targets,
+        inserted=(user("m" * 120, id="sum"),),
+        reason="too long",
+    )
     gone = Edit(kind="dropped", id="e2", targets=(b.id, q.id), reason="stale")
     return session(head, u, a, r, b, q, first, last, second, gone)
 
@@ -117,7 +139,14 @@ def test_a_diff_tells_what_became_of_every_message():
 def test_edits_of_one_moment_of_a_replay_are_one_diff():
     (a, r), u = step("bash", "y" * 400), user("x" * 40)
     short = result("y" * 40, a, id="short")
-    first = Edit(kind="shortened", id="rules-0.0", targets=(r.id,), inserted=(short,), source="derived", reason="old")
+    first = Edit(
+        kind="shortened",
+        id="rules-0.0",
+        targets=(r.id,),
+        inserted=(short,),
+        source="derived",
+        reason="old",
+    )
     second = Edit(kind="dropped", id="rules-0.1", targets=(u.id,), source="derived", reason="older")
     found = rows(session(u, a, r, first, second), 0)
     assert found == [("dropped", 10, 0, "older"), ("kept", 2, 2, ""), ("shortened", 100, 10, "old")]

@@ -8,20 +8,24 @@ from builders import assistant, session, summarised, usage, user
 import ctxkit as ck
 from ctxkit.messages import Message
 from ctxkit.plots._growth import growth_data
-from ctxkit.plots.lines import Cut, Line
+from ctxkit.plots.growth_lines import CompactionMark, GrowthLine
 
 
 def compacted(**more):
     u = user("x" * 400)
     first = assistant("a", usage=usage(100), model="m", time=5.0)
     cut = summarised([u], trigger="auto", method="tail", tokens_before=110, tokens_after=20)
-    return session(u, first, cut, user("next"), assistant("b", usage=usage(30, 10)), context_window=400, **more)
+    return session(
+        u, first, cut, user("next"), assistant("b", usage=usage(30, 10)), context_window=400, **more
+    )
 
 
 def test_a_line_is_one_agent_of_one_session():
-    cut = Cut(0, 1, "main", 110, 20, "tail · auto")
+    cut = CompactionMark(0, 1, "main", 110, 20, "tail · auto")
     assert growth_data(compacted(id="s", title="s")) == (
-        Line("s", (0, 1), (100, 40), (0, 1), ("m", None), (5.0, None), (cut,), (), 400, "recorded"),
+        GrowthLine(
+            "s", (0, 1), (100, 40), (0, 1), ("m", None), (5.0, None), (cut,), (), 400, "recorded"
+        ),
     )
 
 
@@ -45,10 +49,21 @@ def test_whole_turns_have_no_size_and_the_chart_says_where_to_look():
 
 
 def test_agents_and_sessions_are_told_apart():
-    two = session(user(), assistant(agent="a", usage=usage(1)), assistant(agent="b", usage=usage(2)), id="s", title="s")
+    two = session(
+        user(),
+        assistant(agent="a", usage=usage(1)),
+        assistant(agent="b", usage=usage(2)),
+        id="s",
+        title="s",
+    )
     assert [x.name for x in growth_data(two)] == ["s · a", "s · b"]
-    assert [x.name for x in growth_data([compacted(id="s", title="s"), compacted(id="s2", title="s")])] == ["s", "s (2)"]
-    assert [x.name for x in growth_data({"before": compacted(), "after": compacted()})] == ["before", "after"]
+    assert [
+        x.name for x in growth_data([compacted(id="s", title="s"), compacted(id="s2", title="s")])
+    ] == ["s", "s (2)"]
+    assert [x.name for x in growth_data({"before": compacted(), "after": compacted()})] == [
+        "before",
+        "after",
+    ]
 
 
 def test_the_figure_has_a_line_its_compactions_and_the_limit():
@@ -56,7 +71,13 @@ def test_the_figure_has_a_line_its_compactions_and_the_limit():
     assert [t.name for t in chart.figure().data] == ["s", "compactions", "limit 400"]
     assert len(chart.to_plotly()["layout"]["shapes"]) == 1
     several = ck.plots.growth([compacted(id="s", title="s"), compacted(id="t", title="t")]).figure()
-    assert [t.name for t in several.data] == ["s", "t", "compactions of s", "compactions of t", "limit 400"]
+    assert [t.name for t in several.data] == [
+        "s",
+        "t",
+        "compactions of s",
+        "compactions of t",
+        "limit 400",
+    ]
 
 
 def test_a_limit_far_above_waits_in_the_legend():

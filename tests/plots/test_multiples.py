@@ -42,7 +42,9 @@ def test_compactions_are_marked_and_counted_in_the_corner():
 
 
 def test_a_mark_stands_on_the_line_also_where_the_cut_saw_more():
-    s = session(user(), assistant(usage=usage(40)), summarised([], tokens_before=90, tokens_after=9), id="s")
+    s = session(
+        user(), assistant(usage=usage(40)), summarised([], tokens_before=90, tokens_after=9), id="s"
+    )
     (marks,) = [d for d in panels(s)["data"] if d.get("mode") == "markers"]
     assert marks["y"] == [40]
     assert "90 → 9 tokens" in marks["hovertext"][0]
@@ -50,7 +52,9 @@ def test_a_mark_stands_on_the_line_also_where_the_cut_saw_more():
 
 def test_behind_a_replay_stands_what_was_recorded():
     s = talk("s", 100, 200, 300)
-    drawn = ck.plots.growth({"recorded": s, "none": ck.replay(s, ck.presets.none())}, small=True).to_plotly()
+    drawn = ck.plots.growth(
+        {"recorded": s, "none": ck.replay(s, ck.presets.none())}, small=True
+    ).to_plotly()
     behind = [d for d in drawn["data"] if d["name"] == "as recorded"]
     assert [(d["y"], d["xaxis"]) for d in behind] == [([100, 200, 300], "x2")]
 
@@ -67,7 +71,13 @@ def test_a_window_far_above_is_not_drawn():
 
 
 def test_agents_of_one_session_share_its_panel():
-    s = session(user(), assistant(agent="a", usage=usage(1)), assistant(agent="b", usage=usage(2)), id="s", title="s")
+    s = session(
+        user(),
+        assistant(agent="a", usage=usage(1)),
+        assistant(agent="b", usage=usage(2)),
+        id="s",
+        title="s",
+    )
     drawn = panels(s)
     assert [(d["name"], d["xaxis"]) for d in drawn["data"]] == [("s · a", "x"), ("s · b", "x")]
 
@@ -93,7 +103,9 @@ def test_a_long_session_stays_small_and_keeps_its_peak():
     assert {max(d["y"]) for d in drawn["data"]} == {max(sizes)}
 
 
-@pytest.mark.parametrize("s", [session(id="e"), session(user()), evil_session()], ids=["empty", "none", "evil"])
+@pytest.mark.parametrize(
+    "s", [session(id="e"), session(user()), evil_session()], ids=["empty", "none", "evil"]
+)
 def test_the_twins_hold_for_any_log(s):
     chart = ck.plots.growth({EVIL: s, "b": s}, small=True)
     tags = Tags()

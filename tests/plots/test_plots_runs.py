@@ -19,9 +19,20 @@ from ctxkit.plots.labels import labels
 
 def runs():
     rows = [
-        {"session": f"s{i}", "rules": r, "cost_usd": c + i, "needed_later_loss": x, "keep": k, "window": w}
+        {
+            "session": f"s{i}",
+            "rules": r,
+            "cost_usd": c + i,
+            "needed_later_loss": x,
+            "keep": k,
+            "window": w,
+        }
         for i in range(6)
-        for r, c, x, k, w in (("a", 1.0, 0.5, 1, 10), ("b", 2.0, 0.1, 2, 10), ("<c>", 3.0, 0.2, 1, 20))
+        for r, c, x, k, w in (
+            ("a", 1.0, 0.5, 1, 10),
+            ("b", 2.0, 0.1, 2, 10),
+            ("<c>", 3.0, 0.2, 1, 20),
+        )
     ]
     return pd.DataFrame(rows)
 
@@ -29,11 +40,31 @@ def runs():
 def test_the_front_is_what_no_other_setting_beats():
     points = frontier_data(runs())
     assert [(p.rules, p.x, p.y, p.on_front) for p in points] == [
-        *(("a", 3.5, 0.5, True), ("b", 4.5, pytest.approx(0.1), True), ("<c>", 5.5, pytest.approx(0.2), False))
+        *(
+            ("a", 3.5, 0.5, True),
+            ("b", 4.5, pytest.approx(0.1), True),
+            ("<c>", 5.5, pytest.approx(0.2), False),
+        )
     ]
     chart = ck.plots.frontier(runs())
-    assert [t.name for t in chart.figure().data] == ["on the front", "on the front", "beaten by another"]
+    assert [t.name for t in chart.figure().data] == [
+        "on the front",
+        "on the front",
+        "beaten by another",
+    ]
     assert "<c>" not in chart.to_html()
+
+
+def test_what_beats_by_less_than_the_error_of_the_dollars_is_not_told_apart():
+    """Halves of 3 over 6 sessions: a mean is known within 3 / √6 = 1.22 dollars; <c> is $1 dearer
+    than b, which loses less.
+    """
+    wide = runs().assign(cost_low_usd=0.0, cost_high_usd=6.0)
+    assert [p.near for p in frontier_data(wide)] == [False, False, True]
+    assert "1 more is not told apart from it" in ck.plots.frontier(wide).caption
+    narrow = wide.assign(cost_high_usd=4.0)
+    assert not any(p.near for p in frontier_data(narrow))
+    assert "not told apart" not in ck.plots.frontier(narrow).caption
 
 
 def test_few_sessions_are_marked():
@@ -66,14 +97,19 @@ def test_the_cache_of_a_record_and_of_its_replay():
     data = cache_data(s)
     assert [c.miss for c in data] == ["cold_start"] + [None] * 19
     assert sum(c.read for c in data) == ck.score(s, loss=False)["cache_read_tokens"]
-    again = ck.replay(s, ck.presets.pi(context_window=50_000, keep_recent_tokens=4000, summariser="fixed"))
+    again = ck.replay(
+        s, ck.presets.pi(context_window=50_000, keep_recent_tokens=4000, summariser="fixed")
+    )
     replayed = cache_data(again)
     assert sum(c.miss == "compaction" for c in replayed) == len(again.edits)
     assert sum(c.read for c in replayed) == ck.score(again, loss=False)["cache_read_tokens"]
     assert "a compaction" in ck.plots.cache(again).to_text()
     ck.plots.cache(again).figure()
     assert "Foretold by other sessions" in ck.plots.cache(again).caption
-    assert "input sides of 1 of 1 sessions are" in ck.plots.frontier(ck.sweep(s, "none", loss=True)).caption
+    assert (
+        "input sides of 1 of 1 sessions are"
+        in ck.plots.frontier(ck.sweep(s, "none", loss=True)).caption
+    )
 
 
 def test_without_a_split_the_cache_says_nothing():
@@ -96,15 +132,30 @@ def test_losses_by_family_over_cuts():
 def test_advice_needs_five_sessions_and_then_names_the_front():
     with pytest.raises(ck.BadArguments, match="at least 5"):
         ck.advise([talk(5)])
-    rules = ck.grid(ck.presets.pi, context_window=[50_000, 60_000], keep_recent_tokens=[2000, 6000], summariser="fixed")
+    rules = ck.grid(
+        ck.presets.pi,
+        context_window=[50_000, 60_000],
+        keep_recent_tokens=[2000, 6000],
+        summariser="fixed",
+    )
     found = ck.advise([talk(20 + i, id=f"s{i}") for i in range(5)], rules)
     assert found["front"].all()
     assert (found["sessions_n"] == 5).all()
     assert "no management" in found["advice"][0]
     assert (
-        found["saved_usd"] == found.loc[found["rules"] == "no management", "cost_usd"].iloc[0] - found["cost_usd"]
+        found["saved_usd"]
+        == found.loc[found["rules"] == "no management", "cost_usd"].iloc[0] - found["cost_usd"]
     ).all()
     assert found["cost_usd"].is_monotonic_increasing
+
+
+def test_advice_shows_no_bar_where_none_is_asked_for(monkeypatch):
+    from ctxkit.sweeps import sweep_runs
+
+    asked, real = [], sweep_runs._bar
+    monkeypatch.setattr(sweep_runs, "_bar", lambda s, t, p: asked.append(p) or real(s, t, p))
+    ck.advise([talk(20 + i, id=f"s{i}") for i in range(5)], ["none"], progress=False)
+    assert asked == [False]
 
 
 def test_no_session_and_no_text():
@@ -130,6 +181,9 @@ def test_names_never_leave_the_picture_nor_cover_each_other(points):
     found = labels(points, [f"name{i}" for i in range(len(points))], width=600, height=200)
     ends = {"start": 0.0, "middle": 0.5, "end": 1.0}
     boxes = [(w.x - ends[w.anchor] * 5.8 * len(w.text), w.y) for w in found]
-    assert all(x >= -1e-6 and x + 5.8 * len(w.text) <= 600 + 1e-6 for (x, _), w in zip(boxes, found, strict=True))
+    assert all(
+        x >= -1e-6 and x + 5.8 * len(w.text) <= 600 + 1e-6
+        for (x, _), w in zip(boxes, found, strict=True)
+    )
     for i, (x, y) in enumerate(boxes):
         assert not any(abs(x - a) < 5.8 * 5 and abs(y - b) < 11 for a, b in boxes[i + 1 :])

@@ -3,7 +3,7 @@
 import pytest
 
 from ctxkit.errors import BadArguments, UnknownPreset
-from ctxkit.policies import catalogue
+from ctxkit.policies import policy_names
 from ctxkit.policies.chain import Chain
 from ctxkit.policies.clear import Clear
 from ctxkit.policies.shorten import Results
@@ -11,40 +11,49 @@ from ctxkit.policies.window import Window
 
 
 def test_a_line_is_a_chain_of_policies():
-    assert catalogue.parse("clear:keep_last=3 | window:keep_tokens=60_000") == Chain(
+    assert policy_names.parse("clear:keep_last=3 | window:keep_tokens=60_000") == Chain(
         (Clear(keep_last=3), Window(keep_tokens=60000))
     )
-    assert catalogue.parse("clear") == Clear()
+    assert policy_names.parse("clear") == Clear()
 
 
 def test_lists_tables_and_quoted_texts():
-    assert catalogue.parse('clear:deny=bash+read*,placeholder="[a, | b]"') == Clear(
+    assert policy_names.parse('clear:deny=bash+read*,placeholder="[a, | b]"') == Clear(
         deny=("bash", "read*"), placeholder="[a, | b]"
     )
-    assert catalogue.parse("shorten:max_chars=9,overrides=grep:20000+bash:5") == Results(
+    assert policy_names.parse("shorten:max_chars=9,overrides=grep:20000+bash:5") == Results(
         max_chars=9, overrides={"grep": 20000, "bash": 5}
     )
 
 
-@pytest.mark.parametrize("name", catalogue.names())
+@pytest.mark.parametrize("name", policy_names.names())
 def test_every_name_makes_a_policy(name):
-    assert callable(catalogue.policy(name))
+    assert callable(policy_names.policy(name))
 
 
 def test_the_nearest_right_word_is_named():
     with pytest.raises(UnknownPreset, match="'window'"):
-        catalogue.parse("windw:keep_tokens=3")
+        policy_names.parse("windw:keep_tokens=3")
     with pytest.raises(BadArguments, match="'keep_last'"):
-        catalogue.parse("clear:keep_lats=3")
+        policy_names.parse("clear:keep_lats=3")
 
 
 @pytest.mark.parametrize(
     "words",
-    ["", "|", "clear |", "| clear", "clear || window", "clear:keep_last", "clear:keep_last=-1", "clear:keep_last=many"],
+    [
+        "",
+        "|",
+        "clear |",
+        "| clear",
+        "clear || window",
+        "clear:keep_last",
+        "clear:keep_last=-1",
+        "clear:keep_last=many",
+    ],
 )
 def test_lines_that_say_nothing_are_refused(words):
     with pytest.raises(BadArguments):
-        catalogue.parse(words)
+        policy_names.parse(words)
 
 
 def test_policies_of_other_packages_are_found_by_name(tmp_path, monkeypatch):
@@ -56,7 +65,7 @@ def test_policies_of_other_packages_are_found_by_name(tmp_path, monkeypatch):
         "def halve():\n    return lambda history, room: history.drop(len(history) // 2)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    assert "halve" in catalogue.names()
-    assert len(catalogue.parse("clear | halve").parts) == 2
+    assert "halve" in policy_names.names()
+    assert len(policy_names.parse("clear | halve").parts) == 2
     with pytest.raises(UnknownPreset, match="'halve'"):
-        catalogue.parse("halv")
+        policy_names.parse("halv")

@@ -48,7 +48,9 @@ def test_fu16_keep_no_pair_omits_all():
     assert set(results(ToolPairs(keep_pairs=0)(shown(user(), pairs(4)), ROOM))) == {WINDOW}
 
 
-@pytest.mark.parametrize(("groups", "size"), [(10, 12), (12, 12), (13, 13), (19, 19), (20, 12), (27, 19)])
+@pytest.mark.parametrize(
+    ("groups", "size"), [(10, 12), (12, 12), (13, 13), (19, 19), (20, 12), (27, 19)]
+)
 def test_fu17_the_stable_window_floats(groups, size):
     """StableWindowSize(min 12, step 8): 10→12, 12→12, 13→13, 19→19, 20→12, 27→19"""
     assert window_size(groups, 12, 8) == size
@@ -91,7 +93,12 @@ def test_fu21_a_budget_in_steps_keeps_the_prefix():
         policy, seen, n = Budget(max_chars=10_000, step=step_), [], 0
         for rounds in range(1, 41):
             now = results(
-                policy(shown(user(), [m for i in range(rounds) for m in step("bash", f"{i:04}" * 175)]), ROOM)
+                policy(
+                    shown(
+                        user(), [m for i in range(rounds) for m in step("bash", f"{i:04}" * 175)]
+                    ),
+                    ROOM,
+                )
             )
             n += now[: len(seen)] != seen
             seen = now
@@ -161,7 +168,10 @@ def test_lines_are_counted_in_the_placeholder_and_only_once():
 
 def test_polling_clears_in_batches():
     def cleared(n):
-        return sum(t == CLEARED for t in results(Clear(keep_last=2, polling=4)(shown(user(), pairs(n)), ROOM)))
+        return sum(
+            t == CLEARED
+            for t in results(Clear(keep_last=2, polling=4)(shown(user(), pairs(n)), ROOM))
+        )
 
     assert [cleared(n) for n in range(2, 9)] == [0, 1, 1, 1, 1, 5, 5]
 
@@ -174,7 +184,12 @@ def test_short_results_and_pinned_ones_are_left():
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: Clear(keep_last=-1), lambda: Clear(polling=0), lambda: ToolPairs(step=0), lambda: Budget(max_chars=0)],
+    [
+        lambda: Clear(keep_last=-1),
+        lambda: Clear(polling=0),
+        lambda: ToolPairs(step=0),
+        lambda: Budget(max_chars=0),
+    ],
 )
 def test_settings_that_cannot_work_are_refused(make):
     with pytest.raises(BadArguments):
@@ -183,7 +198,13 @@ def test_settings_that_cannot_work_are_refused(make):
 
 def test_no_names_allow_all_tools():
     h = shown(user(), pairs(4), assistant("end"), time=1e9)
-    rule = CacheTtl(ttl_seconds=0, keep_last_assistants=1, min_prunable_tool_chars=0, hard_clear_ratio=0, soft_trim_ratio=0)
+    rule = CacheTtl(
+        ttl_seconds=0,
+        keep_last_assistants=1,
+        min_prunable_tool_chars=0,
+        hard_clear_ratio=0,
+        soft_trim_ratio=0,
+    )
     assert results(rule(h, ROOM)).count(CLEARED) == 4
     assert results(replace(rule, allow=())(h, ROOM)) == results(rule(h, ROOM))
     assert replace(rule, deny=("read*",))(h, ROOM) is h

@@ -6,7 +6,7 @@ from contracts import history_of, holds, messages
 from histories import CHARS
 from hypothesis import given, settings
 
-from ctxkit.policies import catalogue
+from ctxkit.policies import policy_names
 from ctxkit.tokens import Room
 
 ROOM = Room(1500, 200, CHARS)
@@ -55,12 +55,12 @@ SETTINGS = {
 
 
 def test_every_policy_is_held_to_the_contract():
-    assert set(SETTINGS) == set(catalogue.MEMBERS)
+    assert set(SETTINGS) == set(policy_names.MEMBERS)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_contract_on_arbitrary_histories(name):
-    policy = catalogue.policy(name, **SETTINGS[name])
+    policy = policy_names.policy(name, **SETTINGS[name])
 
     @settings(max_examples=30)
     @given(messages())
@@ -72,18 +72,24 @@ def test_the_contract_on_arbitrary_histories(name):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_contract_on_real_sessions(name, real_histories):
-    policy = catalogue.policy(name, **SETTINGS[name])
+    policy = policy_names.policy(name, **SETTINGS[name])
     for history in real_histories:
         holds(policy, history, Room(max(history.tokens // 3, 400), 0, CHARS))
 
 
 @pytest.fixture(scope="module")
 def real_histories(real):
-    from ctxkit.readers.catalogue import read_all
+    from ctxkit.readers.reader_names import read_all
 
     sessions = [
         s
-        for path in sample(sorted(p for p in real.rglob("*.json*") if p.stat().st_size < 200_000), 4)
+        for path in sample(
+            sorted(p for p in real.rglob("*.json*") if p.stat().st_size < 200_000), 4
+        )
         for s in read_all(path, progress=False)
     ]
-    return [history_of([m for m in s.messages if m.visible]) for s in sessions if 0 < len(s.messages) < 400][:6]
+    return [
+        history_of([m for m in s.messages if m.visible])
+        for s in sessions
+        if 0 < len(s.messages) < 400
+    ][:6]

@@ -29,7 +29,11 @@ def test_fu2_excluded_agents_are_compared_without_case():
 
 def test_fu3_a_tail_of_three_of_ten():
     """MaxTailMessages 3 of 10 messages keeps 8, 9 and 10"""
-    assert texts(Tail(messages=3)(shown(*(user(f"{i}") for i in range(1, 11))), ROOM)) == ["8", "9", "10"]
+    assert texts(Tail(messages=3)(shown(*(user(f"{i}") for i in range(1, 11))), ROOM)) == [
+        "8",
+        "9",
+        "10",
+    ]
 
 
 def test_fu4_text_only_comes_before_the_tail():
@@ -40,14 +44,20 @@ def test_fu4_text_only_comes_before_the_tail():
 
 def test_fu5_text_only_takes_most_of_a_noisy_history():
     """30 messages with tool noise become 6"""
-    noisy = [m for i in range(3) for m in (user(f"u{i}"), *(x for _ in range(4) for x in step()), assistant(f"a{i}"))]
+    noisy = [
+        m
+        for i in range(3)
+        for m in (user(f"u{i}"), *(x for _ in range(4) for x in step()), assistant(f"a{i}"))
+    ]
     assert len(noisy) == 30
     assert len(TextOnly()(shown(*noisy), ROOM)) == 6
 
 
 def test_fu6_turn_age_keeps_the_last_turns_with_their_question():
     """MaxTurnAge 2 of [task, t0, c1, t1, c2, t2] keeps [c1, t1, c2, t2]; the program's older version begins with t1"""
-    h = shown(user("task"), assistant("t0"), user("c1"), assistant("t1"), user("c2"), assistant("t2"))
+    h = shown(
+        user("task"), assistant("t0"), user("c1"), assistant("t1"), user("c2"), assistant("t2")
+    )
     assert texts(TurnAge(turns=2)(h, ROOM)) == ["c1", "t1", "c2", "t2"]
     assert texts(TurnAge(turns=2, from_reply=True)(h, ROOM)) == ["t1", "c2", "t2"]
     assert TurnAge(turns=1)(h, ROOM).messages[0].role == "user"
@@ -56,7 +66,9 @@ def test_fu6_turn_age_keeps_the_last_turns_with_their_question():
 
 def test_fu7_corrections_are_pinned_in_a_tail_and_not_counted():
     """a correction message stays beside the last N, in order"""
-    new = Tail(messages=2)(shown(user("RETRY now"), assistant("a"), user("b"), assistant("c")), ROOM)
+    new = Tail(messages=2)(
+        shown(user("RETRY now"), assistant("a"), user("b"), assistant("c")), ROOM
+    )
     assert texts(new) == ["RETRY now", "b", "c"]
     plain = Tail(messages=2, pin_corrections=False)(
         shown(user("RETRY now"), assistant("a"), user("b"), assistant("c")), ROOM
@@ -72,7 +84,9 @@ def test_no_setting_changes_nothing():
 
 def test_a_tail_never_begins_with_a_result():
     c = tool_call()
-    h = shown(user("u"), assistant("", c, id="ask"), result("r", c, id="got"), assistant("x", id="end"))
+    h = shown(
+        user("u"), assistant("", c, id="ask"), result("r", c, id="got"), assistant("x", id="end")
+    )
     assert ids(Tail(messages=2)(h, ROOM)) == ["end"]
 
 

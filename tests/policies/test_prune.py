@@ -17,7 +17,9 @@ def steps(n):
 
 
 def three():
-    return shown(system("s", id="sys"), user("u", id="user"), steps(3), assistant("done", id="done"))
+    return shown(
+        system("s", id="sys"), user("u", id="user"), steps(3), assistant("done", id="done")
+    )
 
 
 def test_a_call_just_outside_the_window_survives_with_its_result():
@@ -37,13 +39,22 @@ def test_all_drops_every_call_and_what_is_empty():
 
 def test_text_beside_a_call_survives():
     c = tool_call("bash")
-    h = shown(user("u"), assistant("Let me look.", c), result("x", c), assistant("a"), assistant("b"))
-    assert texts(Prune(tool_calls="before-last-message")(h, ROOM)) == ["u", "Let me look.", "a", "b"]
+    h = shown(
+        user("u"), assistant("Let me look.", c), result("x", c), assistant("a"), assistant("b")
+    )
+    assert texts(Prune(tool_calls="before-last-message")(h, ROOM)) == [
+        "u",
+        "Let me look.",
+        "a",
+        "b",
+    ]
 
 
 def test_parallel_results_count_as_one_message():
     a, b = tool_call(), tool_call()
-    h = shown(user("u"), assistant("", a, b, id="both"), result("1", a), result("2", b), assistant("end"))
+    h = shown(
+        user("u"), assistant("", a, b, id="both"), result("1", a), result("2", b), assistant("end")
+    )
     assert len(Prune(tool_calls="before-last-2-messages")(h, ROOM)) == 5
     assert len(Prune(tool_calls="before-last-1-messages")(h, ROOM)) == 2
 

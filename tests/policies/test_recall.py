@@ -14,14 +14,16 @@ import ctxkit as ck
 from ctxkit.agent import Agent
 from ctxkit.messages import RECALLED, Message, Text, ToolCall
 from ctxkit.models.scripted import Scripted
-from ctxkit.policies.lessons import lessons
 from ctxkit.policies.recall import HEAD, Recall
 from ctxkit.policies.rules import Rules
 from ctxkit.policies.summary import Summary
 from ctxkit.policies.triggers import Above
+from ctxkit.texts.lessons import lessons
 from ctxkit.tools.tool import tool
 
-RULES = Rules(policy=Summary(keep_tokens=800) | Recall(), trigger=Above(1_500), window=6_000, counter=COUNT)
+RULES = Rules(
+    policy=Summary(keep_tokens=800) | Recall(), trigger=Above(1_500), window=6_000, counter=COUNT
+)
 WISH = "Always keep the column order of the CSV"
 
 
@@ -59,7 +61,9 @@ def lived(resumed=False, rules=RULES):
     script = tuple((said("It was decided to use uuid4 because of clashes. ", call(), stop="tool", usage=None),
                     said("thought " * 20, call(), stop="tool", usage=None), said("Done. " * 5, usage=None)) for _ in range(5))  # fmt: skip
     model = Scripted(script, name="made", counter=COUNT, clock=lambda: float(next(ticks)))
-    make = lambda at: Agent(at, model=model, rules=rules, tools=[tool(give)], clock=lambda: float(next(ticks)))
+    make = lambda at: Agent(
+        at, model=model, rules=rules, tools=[tool(give)], clock=lambda: float(next(ticks))
+    )
     a = make(session())
     for n in range(5):
         a = make(a.session) if resumed else a

@@ -10,9 +10,7 @@ from talks_by_chance import Fours, shown
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.history import Log
 from ctxkit.policies import guards, triggers
-from ctxkit.policies.chain import Chain, Ladder
-from ctxkit.policies.plain import Called
-from ctxkit.policies.policy import Part
+from ctxkit.policies.chain import Called, Chain, Ladder, Part
 from ctxkit.policies.rules import Rules, as_rules
 from ctxkit.policies.summarisers import Fixed
 from ctxkit.policies.summary import Summary
@@ -177,7 +175,12 @@ def test_a_summariser_is_handed_to_those_that_take_one():
     rules = Rules(Wants() | Wants("own") | nothing, summariser="fixed:90")
     assert [getattr(p, "summariser", None) for p in rules.policy.parts] == [Fixed(90), "own", None]
     other = (rules | Wants()).but(summariser="fixed:7")
-    assert [getattr(p, "summariser", None) for p in other.policy.parts] == [Fixed(7), "own", None, Fixed(7)]
+    assert [getattr(p, "summariser", None) for p in other.policy.parts] == [
+        Fixed(7),
+        "own",
+        None,
+        Fixed(7),
+    ]
     assert rules.but(window=900).policy.parts[0].summariser == Fixed(90)
 
 

@@ -21,7 +21,9 @@ def last(history, p=-1):
 def test_fu8_results_are_cut_with_a_suffix_outside_the_cap():
     """MaxToolResultChars cuts string results; the suffix names the characters removed, with separators"""
     new = Results(max_chars=1000)(shown(user(), step("bash", LONG)), ROOM)
-    assert last(new) == "x" * 1000 + "\n[...truncated — 9,000 chars omitted to reduce context size...]"
+    assert (
+        last(new) == "x" * 1000 + "\n[...truncated — 9,000 chars omitted to reduce context size...]"
+    )
 
 
 def test_fu9_overrides_by_tool_whatever_its_case():
@@ -34,9 +36,14 @@ def test_fu9_overrides_by_tool_whatever_its_case():
 
 def test_fu10_a_read_whose_file_was_written_later_keeps_500():
     """a consumed read is cut to 500 characters with a note, an unconsumed one at the cap"""
-    read, write = step("read_file", LONG, path="src/A.py"), step("write_file", "ok", path="SRC/a.py")
+    read, write = (
+        step("read_file", LONG, path="src/A.py"),
+        step("write_file", "ok", path="SRC/a.py"),
+    )
     new = Results(max_chars=8000)(shown(user(), read, write), ROOM)
-    assert last(new, 2).startswith("x" * 500 + "\n[...9,500 chars elided — file was written or patched")
+    assert last(new, 2).startswith(
+        "x" * 500 + "\n[...9,500 chars elided — file was written or patched"
+    )
     assert len(last(Results(max_chars=8000)(shown(user(), write, read), ROOM))) > 8000
 
 
@@ -84,7 +91,9 @@ def test_results_with_images_are_left_whole():
 
 
 def test_output_is_cut_by_lines_and_says_so():
-    new = Outputs(max_lines=4)(shown(user(), step("bash", "\n".join("l" * 40 for _ in range(99)))), ROOM)
+    new = Outputs(max_lines=4)(
+        shown(user(), step("bash", "\n".join("l" * 40 for _ in range(99)))), ROOM
+    )
     assert "... [truncated 95 lines] ..." in last(new)
     assert "showing 5/99 lines" in last(new)
     assert Outputs(max_lines=4)(new, ROOM) is new
@@ -110,7 +119,9 @@ def test_settings_that_cannot_work_are_refused(make):
         make()
 
 
-@pytest.mark.parametrize(("limits", "text"), [({"max_lines": 1}, "\n"), ({"max_lines": 1}, "\n" * 900)])
+@pytest.mark.parametrize(
+    ("limits", "text"), [({"max_lines": 1}, "\n"), ({"max_lines": 1}, "\n" * 900)]
+)
 def test_a_text_of_line_breaks_alone_has_one_line_more(limits, text):
     outputs = Outputs(max_chars=0, max_bytes=0, **limits)
     assert outputs._cut(result(text)).text.startswith("\n\n[tool output truncated: showing 1/")
@@ -120,12 +131,16 @@ def test_a_text_of_line_breaks_alone_has_one_line_more(limits, text):
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_the_smallest_limit_of_bytes_is_a_limit(limit):
     outputs = Outputs(max_lines=0, max_chars=0, max_bytes=limit)
-    assert texts(outputs(shown(user(), step(text=LONG)), ROOM))[-1].startswith(f"{LONG[:limit]}\n\n[tool output")
+    assert texts(outputs(shown(user(), step(text=LONG)), ROOM))[-1].startswith(
+        f"{LONG[:limit]}\n\n[tool output"
+    )
 
 
 def test_the_blocks_of_an_output_are_joined_without_a_break():
     c = call()
-    two = Message(role="tool", id="t", call_id=c.tool_calls[0].id, parts=(Text("ab" * 300), Text("cd" * 300)))
+    two = Message(
+        role="tool", id="t", call_id=c.tool_calls[0].id, parts=(Text("ab" * 300), Text("cd" * 300))
+    )
     new = Outputs(max_lines=0, max_chars=602, max_bytes=0)(shown(user(), c, two), ROOM)
     assert texts(new)[-1].startswith("ab" * 300 + "cd\n\n")
 
@@ -144,7 +159,9 @@ def test_a_stage_leaves_results_with_images():
 
 def test_a_command_is_the_same_whatever_its_time_limit():
     again = [step("bash", LONG, command="make", timeout=t) for t in (10, 20)]
-    new = RepeatedCommands()(shown(user(), *again, step("bash", LONG, command="make", cwd="b")), ROOM)
+    new = RepeatedCommands()(
+        shown(user(), *again, step("bash", LONG, command="make", cwd="b")), ROOM
+    )
     assert texts(new)[2::2] == ["succeeded", LONG, LONG]
 
 
@@ -152,5 +169,8 @@ def test_a_step_is_cut_from_its_first_character_too_many():
     said = [assistant("x" * n, tool_call(), id=f"a{n}") for n in (120, 160)]
     h = shown(user(), said[0], result(of=said[0]), said[1], result(of=said[1]), assistant("done"))
     new = Intermediate()(h, ROOM)
-    assert [m.text for m in new.messages if m.tool_calls] == ["x" * 120, "x" * 120 + " [text omitted]"]
+    assert [m.text for m in new.messages if m.tool_calls] == [
+        "x" * 120,
+        "x" * 120 + " [text omitted]",
+    ]
     assert Intermediate()(new, ROOM) is new

@@ -8,11 +8,23 @@ from builders import assistant, call, result, step, summarised, user
 from talks_by_chance import shown
 
 from ctxkit.errors import BadArguments
-from ctxkit.policies.summarisers import Extractive, Fixed, Passage, Recorded, Share, named
+from ctxkit.policies.summarisers import (
+    Extractive,
+    Fixed,
+    Passage,
+    RecordedSummary,
+    ShareOfInput,
+    named,
+)
 
 TALK = (
-    user("We ship the billing service. It must never round up. See src/billing/rates.py for the table."),
-    assistant("I will look at the table first.", call("read_file", path="src/billing/rates.py").tool_calls[0]),
+    user(
+        "We ship the billing service. It must never round up. See src/billing/rates.py for the table."
+    ),
+    assistant(
+        "I will look at the table first.",
+        call("read_file", path="src/billing/rates.py").tool_calls[0],
+    ),
     assistant("Fine weather today. It is a nice day. All is well. Nothing to see."),
     result("Traceback: ZeroDivisionError in rates.py line 40", "x", "shell", is_error=True),
     assistant("Decided: use Decimal instead of float because of rounding."),
@@ -29,7 +41,10 @@ def test_an_extract_keeps_facts_in_order_within_its_room():
     assert len(text) <= 70 * 3.5
     assert "never round up" in text and "Decimal" in text and "weather" not in text
     assert text.index("never round up") < text.index("Decimal")
-    assert all(line.split(":")[0] in ("User", "Assistant", "Call", "Result of shell") for line in text.splitlines())
+    assert all(
+        line.split(":")[0] in ("User", "Assistant", "Call", "Result of shell")
+        for line in text.splitlines()
+    )
 
 
 def test_an_extract_is_the_same_each_time_and_respects_the_limit():
@@ -39,7 +54,9 @@ def test_an_extract_is_the_same_each_time_and_respects_the_limit():
 
 def test_repeats_are_said_once():
     text = Extractive(share=1.0)(
-        passage(*(user("Always run the linter before you commit.") for _ in range(9)), user("Use tabs."))
+        passage(
+            *(user("Always run the linter before you commit.") for _ in range(9)), user("Use tabs.")
+        )
     )
     assert text.count("linter") < 9 and "tabs" in text
 
@@ -63,8 +80,8 @@ def test_a_large_passage_stays_quick_and_bounded():
 def test_sizes_without_text():
     p = passage(*TALK)
     assert Fixed(500)(p) == 500 and Fixed(500)(passage(*TALK, limit=90)) == 90
-    assert Share(0.5, cap=4000, floor=1)(p) == round(0.5 * p.tokens)
-    assert Share(0.5, cap=20, floor=1)(p) == 20 and Share(0.01, floor=30)(p) == 30
+    assert ShareOfInput(0.5, cap=4000, floor=1)(p) == round(0.5 * p.tokens)
+    assert ShareOfInput(0.5, cap=20, floor=1)(p) == 20 and ShareOfInput(0.01, floor=30)(p) == 30
 
 
 def test_the_recorded_summary_stands_where_the_cut_coincides():
@@ -73,9 +90,9 @@ def test_the_recorded_summary_stands_where_the_cut_coincides():
     edit = summarised(old, "What was recorded.")
     h.log.recorded.append((1, edit))
     h = h.at(1)
-    assert Recorded()(Passage(h, 2)).text == "What was recorded."
-    assert Recorded(Fixed(7))(Passage(h, 1)) == 7
-    assert Recorded(Fixed(7))(Passage(h.at(0), 1)) == 7  # not yet recorded at call 0
+    assert RecordedSummary()(Passage(h, 2)).text == "What was recorded."
+    assert RecordedSummary(Fixed(7))(Passage(h, 1)) == 7
+    assert RecordedSummary(Fixed(7))(Passage(h.at(0), 1)) == 7  # not yet recorded at call 0
 
 
 def test_a_passage_leaves_out_what_stays():
@@ -90,7 +107,11 @@ def test_a_passage_leaves_out_what_stays():
 
 @pytest.mark.parametrize(
     ("words", "made"),
-    [("extractive:800", Extractive(800)), ("fixed:90", Fixed(90)), ("share:0.2:50:9", Share(0.2, 50, 9))],
+    [
+        ("extractive:800", Extractive(800)),
+        ("fixed:90", Fixed(90)),
+        ("share:0.2:50:9", ShareOfInput(0.2, 50, 9)),
+    ],
 )
 def test_summarisers_have_names(words, made):
     assert named(words) == made

@@ -97,9 +97,9 @@ def test_another_way_is_taken_where_the_summariser_fails():
     def broken(passage):
         raise RuntimeError("no route")
 
-    new = Summary(keep_turns=1, summariser=broken, otherwise=lambda p: f"[FAILED {p.instructions}]")(
-        shown(turns(3)), ROOM
-    )
+    new = Summary(
+        keep_turns=1, summariser=broken, otherwise=lambda p: f"[FAILED {p.instructions}]"
+    )(shown(turns(3)), ROOM)
     assert texts(new)[0] == "[FAILED no route]"
     with pytest.raises(ModelError, match="no route"):
         Summary(keep_turns=1, summariser=broken)(shown(turns(3)), ROOM)
@@ -138,7 +138,9 @@ def test_an_audit_asks_again_and_says_why():
         told.append(passage.instructions)
         return answers.pop(0)
 
-    new = Summary(keep_turns=1, sections=("## A",), retries=2, summariser=maker)(shown(turns(3)), ROOM)
+    new = Summary(keep_turns=1, sections=("## A",), retries=2, summariser=maker)(
+        shown(turns(3)), ROOM
+    )
     assert texts(new)[0].startswith("## A")
     assert "missing_section:## A" in told[1]
     assert len(told) == 2
@@ -146,8 +148,13 @@ def test_an_audit_asks_again_and_says_why():
 
 def test_a_slow_summariser_is_left_behind():
     with pytest.raises(ModelError, match="longer than"):
-        Summary(keep_turns=1, seconds=0.05, summariser=lambda p: time.sleep(1) or "late")(shown(turns(3)), ROOM)
-    assert texts(Summary(keep_turns=1, seconds=5, summariser=say())(shown(turns(3)), ROOM))[0] == "SUMMARY"
+        Summary(keep_turns=1, seconds=0.05, summariser=lambda p: time.sleep(1) or "late")(
+            shown(turns(3)), ROOM
+        )
+    assert (
+        texts(Summary(keep_turns=1, seconds=5, summariser=say())(shown(turns(3)), ROOM))[0]
+        == "SUMMARY"
+    )
 
 
 def test_sizes_stand_for_summaries_that_nobody_wrote():
@@ -159,18 +166,29 @@ def test_sizes_stand_for_summaries_that_nobody_wrote():
 def test_a_prefix_is_not_doubled():
     policy = Summary(keep_turns=1, prefix="[C]\n", summariser=say("[C]\nx"))
     assert texts(policy(shown(turns(3)), ROOM))[0] == "[C]\nx"
-    assert texts(Summary(keep_turns=1, prefix="[C]\n", summariser=say("x"))(shown(turns(3)), ROOM))[0] == "[C]\nx"
+    assert (
+        texts(Summary(keep_turns=1, prefix="[C]\n", summariser=say("x"))(shown(turns(3)), ROOM))[0]
+        == "[C]\nx"
+    )
 
 
 def test_files_are_listed_as_pi_does():
-    h = shown(user(LONG), step("read", path="a"), step("read", path="b"), step("edit", path="b"), user("now"))
+    h = shown(
+        user(LONG),
+        step("read", path="a"),
+        step("read", path="b"),
+        step("edit", path="b"),
+        user("now"),
+    )
     text = texts(Summary(keep_turns=1, file_lists=True, summariser=say("x"))(h, ROOM))[0]
     assert text == "x\n\n<read-files>\na\n</read-files>\n\n<modified-files>\nb\n</modified-files>"
 
 
 def test_messages_of_a_summariser_are_taken_as_they_are():
     made = Message(role="summary", parts=(Text("mine"),), details={"by": "me"})
-    assert Summary(keep_turns=1, summariser=lambda p: made)(shown(turns(3)), ROOM).messages[0].details == {"by": "me"}
+    assert Summary(keep_turns=1, summariser=lambda p: made)(shown(turns(3)), ROOM).messages[
+        0
+    ].details == {"by": "me"}
 
 
 def test_two_measures_or_none_that_works_are_refused():
@@ -184,7 +202,13 @@ def test_two_measures_or_none_that_works_are_refused():
 def test_what_is_kept_is_what_was_newest(kinds, keep):
     rows = []
     for k in kinds:
-        rows += [user(LONG)] if k == 0 else step("bash", LONG * k) if k > 1 else [assistant("ok", tool_call("bash"))]
+        rows += (
+            [user(LONG)]
+            if k == 0
+            else step("bash", LONG * k)
+            if k > 1
+            else [assistant("ok", tool_call("bash"))]
+        )
     h = shown(rows)
     new = Summary(keep_tokens=keep, summariser=Fixed(1))(h, ROOM)
     tail = [m.id for m in new.messages if m.role != "summary"]

@@ -22,13 +22,19 @@ def rules(**more):
 
 
 def talk(n=6):
-    return [m for i in range(n) for m in (user(f"ask {i} " + "x" * 80, id=f"u{i}"), assistant("y" * 80, id=f"a{i}"))]
+    return [
+        m
+        for i in range(n)
+        for m in (user(f"ask {i} " + "x" * 80, id=f"u{i}"), assistant("y" * 80, id=f"a{i}"))
+    ]
 
 
 def twice(made):
     """Two compactions in a row, and what each summary was made of."""
     asked = []
-    made = made.but(summariser=lambda p: asked.append([m.id for m in p.messages]) or f"S{len(asked)}")
+    made = made.but(
+        summariser=lambda p: asked.append([m.id for m in p.messages]) or f"S{len(asked)}"
+    )
     rows = talk(8)
     log = Log(CHARS)
     for m in rows[:9]:
@@ -71,8 +77,33 @@ def test_one_prepares_and_another_commits():
     assert told[0].endswith("a draft")
 
 
+def test_a_summariser_that_could_not_be_lent_is_refused():
+    own = Rules(policy=Summary(keep_messages=2, summariser=lambda p: "own"), trigger=Above(10))
+    for wrong in (own, presets.none(), Rules(policy=lambda h, room: h, trigger=Above(10))):
+        with pytest.raises(BadArguments, match="take no summariser from outside"):
+            prepared(wrong, lambda p: "a draft")
+
+
+def test_what_was_prepared_can_be_prepared_again():
+    prepare, commit = (lambda p: "a draft"), (lambda p: p.instructions)
+    once = prepared(rules(), prepare, commit)
+    assert prepared(once, prepare, commit) == once
+
+
+@pytest.mark.parametrize(
+    "policy", [append_only(rules()).bare, presets.lcm(context_threshold=0.001).bare]
+)
+def test_a_summary_that_was_lent_no_summariser_extracts(policy):
+    new = policy(shown(talk(50), counter=CHARS), ROOM)
+    assert "summary" in [m.role for m in new.messages]
+
+
 def test_a_task_ends_where_a_new_request_comes():
-    rows = [m for i in range(6) for m in (user(f"u{i}" + "x" * 90), assistant("y" * 90), assistant("z" * 90))]
+    rows = [
+        m
+        for i in range(6)
+        for m in (user(f"u{i}" + "x" * 90), assistant("y" * 90), assistant("z" * 90))
+    ]
     inner = Summary(keep_messages=1, apart=False, summariser=lambda p: "S")
     plain = Rules(policy=inner, trigger=Above(350), window=400)
     log = Log.of(rows, CHARS)

@@ -27,7 +27,11 @@ def due(trigger, *log, **more):
 def test_sizes_compare_as_they_say():
     log = [user("x" * 400)]  # 100 tokens
     assert not due(t.Above(100), *log)
-    assert due(t.Above(99), *log) and due(t.Above(99.5), *log) and due(t.Above(100, or_equal=True), *log)
+    assert (
+        due(t.Above(99), *log)
+        and due(t.Above(99.5), *log)
+        and due(t.Above(100, or_equal=True), *log)
+    )
     assert not due(t.Share(0.5), *log) and due(t.Share(0.5, or_equal=True), *log)
     assert due(t.Share(0.6, of="budget"), *log) and not due(t.Share(0.7, of="budget"), *log)
     assert not due(t.Overflow(), *log) and due(t.Overflow(), *log, user("y" * 404))
@@ -40,7 +44,9 @@ def test_counts_are_of_what_is_shown():
 
 
 def test_the_reply_before_may_have_failed():
-    overflow = assistant("", error="prompt is too long: 210000 tokens > 200000 maximum", stop="error")
+    overflow = assistant(
+        "", error="prompt is too long: 210000 tokens > 200000 maximum", stop="error"
+    )
     assert due(t.Overflow(recorded=True), user(), overflow)
     assert not due(t.Overflow(recorded=True), user(), assistant("fine"))
     assert due(t.CutShort(), user(), assistant("and so", stop="length"))
@@ -72,13 +78,21 @@ def test_a_trigger_must_answer_yes_or_no():
 
 def cut(call, before=100, after=50, messages_before=10, messages_after=5):
     return SimpleNamespace(
-        call=call, before=before, after=after, messages_before=messages_before, messages_after=messages_after
+        call=call,
+        before=before,
+        after=after,
+        messages_before=messages_before,
+        messages_after=messages_after,
     )
 
 
 def first(guard, *cuts, calls=20, start=10, life=None):
     log = Log.of(
-        [m for n in range(calls) for m in (user("x" * 40, time=100.0 * n), assistant("y" * 40, time=100.0 * n + 50))],
+        [
+            m
+            for n in range(calls)
+            for m in (user("x" * 40, time=100.0 * n), assistant("y" * 40, time=100.0 * n + 50))
+        ],
         Fours(),
     )
     past = SimpleNamespace(cuts=cuts, log=log, begin=0)
@@ -107,7 +121,9 @@ def test_attempts_are_counted():
 
 
 def test_waits_end():
-    assert first(g.Hysteresis(tokens=100), cut(8, after=110)) == 11  # 20 tokens a call; 210 at call 10
+    assert (
+        first(g.Hysteresis(tokens=100), cut(8, after=110)) == 11
+    )  # 20 tokens a call; 210 at call 10
     assert first(g.UntilCold(10_000)) == 20
     assert first(g.UntilCold(10_000, life=40)) == 10
     assert first(g.UntilCold(300)) == 15

@@ -27,11 +27,15 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("rules", [WORDS, mine, Rules(policy=WORDS)], ids=["words", "function", "rules"])
+@pytest.mark.parametrize(
+    "rules", [WORDS, mine, Rules(policy=WORDS)], ids=["words", "function", "rules"]
+)
 @pytest.mark.parametrize("place", PLACES)
 def test_a_policy_without_a_trigger_is_warned_of_with_what_to_add(place, rules):
     rules = rules.but() if isinstance(rules, Rules) else rules
-    with pytest.warns(UserWarning, match=r"without a trigger.*due before every call.*trigger=triggers\.") as told:
+    with pytest.warns(
+        UserWarning, match=r"without a trigger.*due before every call.*trigger=triggers\."
+    ) as told:
         PLACES[place](rules)
     assert len(told) == 1
 
@@ -62,5 +66,7 @@ def test_it_is_said_once_a_process():
         for i in range(3):
             ck.replay(session, {WORDS!r})
     """
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
+    )
     assert done.stderr.count("UserWarning") == 1

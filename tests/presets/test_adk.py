@@ -13,7 +13,9 @@ def test_nothing_is_compacted_unless_a_pair_is_set():
     assert presets.adk().policy is None
 
 
-@pytest.mark.parametrize("alone", ["token_threshold", "event_retention_size", "compaction_interval", "overlap_size"])
+@pytest.mark.parametrize(
+    "alone", ["token_threshold", "event_retention_size", "compaction_interval", "overlap_size"]
+)
 def test_settings_come_in_pairs(alone):
     """_validate_trigger_params"""
     with pytest.raises(BadArguments, match="set together"):
@@ -31,7 +33,12 @@ def test_a_retained_result_keeps_its_call():
     """_safe_token_compaction_split_index: the split moves earlier"""
     rules = presets.adk(token_threshold=10, event_retention_size=2, summariser=lambda p: "S")
     h = shown(user("u" * 400), assistant("a" * 400), *step("bash", "y"), user("next"))
-    assert [m.role for m in rules.policy(h, ROOM).messages] == ["summary", "assistant", "tool", "user"]
+    assert [m.role for m in rules.policy(h, ROOM).messages] == [
+        "summary",
+        "assistant",
+        "tool",
+        "user",
+    ]
 
 
 def test_by_tokens_it_acts_inside_an_invocation_too():
@@ -43,7 +50,9 @@ def test_by_tokens_it_acts_inside_an_invocation_too():
 def test_by_interval_it_waits_for_the_end_of_an_invocation():
     """interval 3: due with the fourth turn, which alone stays"""
     rules = presets.adk(compaction_interval=3, overlap_size=1, summariser=lambda p: "S")
-    rows = [m for i in range(4) for m in (user("u" * 99, id=f"u{i}"), assistant("a" * 99, id=f"a{i}"))]
+    rows = [
+        m for i in range(4) for m in (user("u" * 99, id=f"u{i}"), assistant("a" * 99, id=f"a{i}"))
+    ]
     assert ids(rules.policy(shown(rows[:-1]), ROOM))[1:] == ["u3"]
     assert not rules.trigger(shown(rows[:5]), ROOM)
     assert not rules.trigger(shown(rows[:6]), ROOM)

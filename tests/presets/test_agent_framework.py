@@ -24,7 +24,10 @@ def uses(n, chars=800):
 def test_old_tool_uses_become_one_line_each():
     """[Tool results: name: text]; the last groups stay"""
     new = rules(keep_last_tool_call_groups=2).policy(shown(user("go"), uses(6)), ROOM)
-    assert [m.role for m in new.messages] == ["user"] + ["assistant"] * 4 + ["assistant", "tool"] * 2
+    assert [m.role for m in new.messages] == ["user"] + ["assistant"] * 4 + [
+        "assistant",
+        "tool",
+    ] * 2
     assert texts(new)[1] == "[Tool results: bash: " + "0" * 800 + "]"
 
 
@@ -54,7 +57,12 @@ def test_a_line_has_at_most_4096_characters():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"tool_eviction_threshold": 0}, {"truncation_threshold": 0.4}, {"keep_last_tool_call_groups": -1}]
+    "bad",
+    [
+        {"tool_eviction_threshold": 0},
+        {"truncation_threshold": 0.4},
+        {"keep_last_tool_call_groups": -1},
+    ],
 )
 def test_what_it_refuses_is_refused(bad):
     with pytest.raises(BadArguments):

@@ -28,7 +28,11 @@ def test_three_numbers_from_the_window(window, row):
 
 
 def turns(n, chars):
-    return [m for i in range(n) for m in (user("u" * chars, id=f"u{i}"), assistant("a" * chars, id=f"a{i}"))]
+    return [
+        m
+        for i in range(n)
+        for m in (user("u" * chars, id=f"u{i}"), assistant("a" * chars, id=f"a{i}"))
+    ]
 
 
 def test_as_much_stays_as_fits_the_floor():
@@ -50,7 +54,10 @@ def paused(pauses):
     time, log = 0.0, []
     for i, pause in enumerate(pauses):
         time += pause
-        log += [user("u" * 8000, id=f"u{i}", time=time), assistant("a" * 8000, id=f"a{i}", time=time + 1)]
+        log += [
+            user("u" * 8000, id=f"u{i}", time=time),
+            assistant("a" * 8000, id=f"a{i}", time=time + 1),
+        ]
     return session(*log)
 
 
@@ -63,7 +70,9 @@ def test_a_cut_waits_for_a_cold_cache():
 
 
 def test_the_hard_ceiling_does_not_wait():
-    done = replayed(paused([10.0] * 18), presets.boise(context_window=80_000, summariser="fixed:100"))
+    done = replayed(
+        paused([10.0] * 18), presets.boise(context_window=80_000, summariser="fixed:100")
+    )
     assert len(done.cuts) == 1
     assert done.cuts[0].before >= 56_000
     with pytest.raises(BadArguments, match="hard ceiling"):

@@ -24,24 +24,36 @@ def test_up_to_five_files_come_back_newest_first():
     """documentation: up to five files, most recently touched first"""
     rows = [s for i in range(7) for s in step("read", f"text {i} " * 20, path=f"/f{i}")]
     back = texts(compacted(shown(user("go"), *rows)))[1]
-    assert [line for line in back.splitlines() if line.startswith("File")] == [f"File /f{i}:" for i in (6, 5, 4, 3, 2)]
+    assert [line for line in back.splitlines() if line.startswith("File")] == [
+        f"File /f{i}:" for i in (6, 5, 4, 3, 2)
+    ]
 
 
 def test_a_long_file_comes_back_as_its_path():
     """documentation: over 5,000 tokens a path with no content"""
-    h = shown(user("go"), *step("read", "x" * 20_004, path="/long"), *step("read", "short", path="/short"))
+    h = shown(
+        user("go"), *step("read", "x" * 20_004, path="/long"), *step("read", "short", path="/short")
+    )
     assert texts(compacted(h))[1] == "File /short:\nshort\n\nFile /long"
 
 
 def test_what_was_written_or_failed_is_no_text_of_a_file():
     edit, bad = call("edit", path="/a"), call("read", path="/b")
-    h = shown(user("go"), edit, result("done", edit), bad, result("no such file", bad, is_error=True))
+    h = shown(
+        user("go"), edit, result("done", edit), bad, result("no such file", bad, is_error=True)
+    )
     assert last_files(h, 5) == {"/b": "", "/a": ""}
 
 
 @pytest.mark.parametrize(
     ("override", "tokens", "due"),
-    [(None, 167_000, True), (None, 166_999, False), (95, 166_999, False), (95, 167_000, True), (50, 90_000, True)],
+    [
+        (None, 167_000, True),
+        (None, 166_999, False),
+        (95, 166_999, False),
+        (95, 167_000, True),
+        (50, 90_000, True),
+    ],
 )
 def test_it_is_due_33_000_below_the_window_and_an_override_can_only_lower_it(override, tokens, due):
     """anthropics/claude-code#31806: 167,000 of 200,000; 95 percent of 180,000 is capped"""

@@ -13,7 +13,12 @@ BOTH = {"langchain_clear_tools": "[cleared]", "anthropic_clear_tools": CLEARED}
 
 def uses(n, size=4000, tool="bash"):
     return shown(
-        user("go"), *(s for i in range(n) for s in step(tool if i else "memory", str(i) * size, command=str(i)))
+        user("go"),
+        *(
+            s
+            for i in range(n)
+            for s in step(tool if i else "memory", str(i) * size, command=str(i))
+        ),
     )
 
 
@@ -40,7 +45,9 @@ def test_arguments_are_cleared_where_asked(name):
     long = call("write", path="/a", text="x" * 4000)
     h = shown(user("go"), long, *[m for m in uses(4).messages if m.role != "user"])
     rules = getattr(presets, name)(trigger=100, clear_tool_inputs=True)
-    assert rules.pruning(h, ROOM).messages[1].tool_calls[0].arguments == long.tool_calls[0].arguments  # no result yet
+    assert (
+        rules.pruning(h, ROOM).messages[1].tool_calls[0].arguments == long.tool_calls[0].arguments
+    )  # no result yet
     h = shown(
         user("go"),
         *step("write", "ok " * 99, path="/a", content="x" * 4000),
@@ -61,8 +68,15 @@ def test_langchain_stops_once_enough_is_freed():
 
 def test_anthropic_clears_nothing_where_too_little_would_be_freed():
     """clear_at_least: the strategy is not applied"""
-    assert CLEARED not in results("anthropic_clear_tools", uses(6), trigger=100, keep=1, clear_at_least=90_000)
-    assert results("anthropic_clear_tools", uses(6), trigger=100, keep=1, clear_at_least=1500).count(CLEARED) == 5
+    assert CLEARED not in results(
+        "anthropic_clear_tools", uses(6), trigger=100, keep=1, clear_at_least=90_000
+    )
+    assert (
+        results("anthropic_clear_tools", uses(6), trigger=100, keep=1, clear_at_least=1500).count(
+            CLEARED
+        )
+        == 5
+    )
 
 
 def test_a_placeholder_is_needed():

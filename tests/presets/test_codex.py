@@ -13,12 +13,16 @@ ROOM = Room(100_000, 0, named("bytes/4"))
 
 
 def compacted(history, **settings):
-    return CodexSummary(keep_messages=1, prefix=PREFIX, summariser=lambda p: "SUMMARY", **settings)(history, ROOM)
+    return CodexSummary(keep_messages=1, prefix=PREFIX, summariser=lambda p: "SUMMARY", **settings)(
+        history, ROOM
+    )
 
 
 def test_only_user_messages_survive_and_the_summary_stands_last():
     """tests of compact.rs: assistant text is ignored, the summary message is the last item"""
-    new = compacted(shown(user("first"), assistant("ignored " * 50), *step("bash", "x" * 400), user("second")))
+    new = compacted(
+        shown(user("first"), assistant("ignored " * 50), *step("bash", "x" * 400), user("second"))
+    )
     assert texts(new) == ["first", "second", PREFIX + "SUMMARY"]
 
 

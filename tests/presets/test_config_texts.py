@@ -13,8 +13,18 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments
-from ctxkit.presets.configs import ai, codex, fased, fuseraft, gemini, openclaw, opencode, pi, values
-from ctxkit.presets.configs.catalogue import CONFIGS
+from ctxkit.presets.configs import (
+    ai,
+    codex_config,
+    fased,
+    fuseraft,
+    gemini_config,
+    openclaw,
+    opencode_config,
+    pi_config,
+    values,
+)
+from ctxkit.presets.configs.config_files import CONFIGS
 from ctxkit.presets.configs.openclaw import RETIRED
 
 SAMPLES = sorted((Path(__file__).parent / "configs").iterdir())
@@ -54,10 +64,10 @@ KEYS = {
     "fased": (*fased.TABLE.keys, fased.RETRIES),
     "openclaw": openclaw.TABLE.keys,
     "ai": ai.TABLE.keys,
-    "pi": pi.TABLE.keys,
-    "gemini": gemini.TABLE.keys,
-    "opencode": (*opencode.TABLE.keys, *opencode.LIMIT.keys),
-    "codex": codex.TABLE.keys,
+    "pi": pi_config.TABLE.keys,
+    "gemini": gemini_config.TABLE.keys,
+    "opencode": (*opencode_config.TABLE.keys, *opencode_config.LIMIT.keys),
+    "codex": codex_config.TABLE.keys,
 }
 
 
@@ -69,7 +79,9 @@ def settings_of(system):
         if name in known:
             kind = by_kind.get(name)
             words = None if kind is None else kind.words.removeprefix("one of ").split(", ")
-            drawn[name] = SPECIAL.get(name) if name in SPECIAL else KINDS.get(kind, st.sampled_from(words))
+            drawn[name] = (
+                SPECIAL.get(name) if name in SPECIAL else KINDS.get(kind, st.sampled_from(words))
+            )
     return st.fixed_dictionaries({}, optional=drawn)
 
 
@@ -113,12 +125,24 @@ def test_a_loaded_file_reads_back_as_the_same(path, tmp_path):
 def test_the_text_has_the_systems_own_syntax_and_spelling():
     text = ck.presets.fuseraft(mode="window", token_budget=70_000, text_only=True).to_config()
     written = yaml.safe_load(text)["Orchestration"]
-    assert (written["Compaction"]["Mode"], written["Compaction"]["TokenBudget"]) == ("window", 70_000)
+    assert (written["Compaction"]["Mode"], written["Compaction"]["TokenBudget"]) == (
+        "window",
+        70_000,
+    )
     assert written["Agents"][0]["ContextWindow"]["TextOnly"] is True
-    assert json.loads(ck.presets.pi(reserve_tokens=5).to_config())["compaction"]["reserveTokens"] == 5
-    claw = json.loads(ck.presets.fased(ttl_seconds=90, quality_retries=2).to_config())["agents"]["defaults"]
-    assert (claw["contextPruning"]["ttl"], claw["compaction"]["qualityGuard"]["maxRetries"]) == ("90s", 2)
-    assert tomllib.loads(ck.presets.codex(context_window=9000).to_config()) == {"model_context_window": 9000}
+    assert (
+        json.loads(ck.presets.pi(reserve_tokens=5).to_config())["compaction"]["reserveTokens"] == 5
+    )
+    claw = json.loads(ck.presets.fased(ttl_seconds=90, quality_retries=2).to_config())["agents"][
+        "defaults"
+    ]
+    assert (claw["contextPruning"]["ttl"], claw["compaction"]["qualityGuard"]["maxRetries"]) == (
+        "90s",
+        2,
+    )
+    assert tomllib.loads(ck.presets.codex(context_window=9000).to_config()) == {
+        "model_context_window": 9000
+    }
 
 
 def test_secrets_and_other_parts_of_a_file_are_not_written():
@@ -155,7 +179,10 @@ def test_a_summariser_of_ones_own_is_named_and_not_written():
 
 
 def test_rules_of_no_system_say_that_they_have_no_file():
-    for rules in (ck.presets.none(), ck.policies.rules.Rules(policy=lambda history, _room: history)):
+    for rules in (
+        ck.presets.none(),
+        ck.policies.rules.Rules(policy=lambda history, _room: history),
+    ):
         with pytest.raises(BadArguments, match="no system with a config file"):
             rules.to_config()
 
@@ -169,7 +196,8 @@ def test_rules_that_can_be_written_stay_equal_and_picklable(system):
 
 
 @pytest.mark.parametrize(
-    "name", ["a\x85b", "a\u2028b", "a\u2029b", "two\nlines", "# no comment", "- no list", "no", "1e3"]
+    "name",
+    ["a\x85b", "a\u2028b", "a\u2029b", "two\nlines", "# no comment", "- no list", "no", "1e3"],
 )
 def test_odd_names_come_back_from_yaml(name, tmp_path):
     rules = ck.presets.fuseraft(exclude_agents=(name,))

@@ -7,9 +7,9 @@ from histories import ROOM, shown, texts
 from ctxkit import presets
 from ctxkit.errors import BadArguments
 from ctxkit.messages import Image, Message, Text, Thinking
-from ctxkit.policies import prompts, trims
 from ctxkit.policies.digest import ARCHIVED, DIGEST, Digest, Excerpts
 from ctxkit.presets._ai import AiSummary, effective_limit, strategy
+from ctxkit.texts import summary_passages, trims
 from ctxkit.tokens import AI
 
 LIMITS = {"max_lines": 2000, "max_chars": 204_800, "max_bytes": 51_200, "mode": "head_tail"}
@@ -40,7 +40,10 @@ def test_go1_the_newest_that_fit_are_kept():
     rows = [user("aaaa"), assistant("bbbb"), user("cccc"), assistant("dddd"), user("eeee")]
     asked = []
     policy = AiSummary(
-        keep_tokens=2, prefix="", must_shrink=False, summariser=lambda p: asked.append(len(p.messages)) or "S"
+        keep_tokens=2,
+        prefix="",
+        must_shrink=False,
+        summariser=lambda p: asked.append(len(p.messages)) or "S",
     )
     assert texts(policy(shown(rows, counter=AI), ROOM)) == ["S", "dddd", "eeee"]
     assert asked == [3]
@@ -67,7 +70,10 @@ def test_go4_auto_compact_off():
 
 def test_go5_what_the_agent_does_not_see_weighs_nothing():
     """an invisible message of 8000 characters leaves the estimate unchanged"""
-    assert shown(user("hi"), user("x" * 8000, visible=False), counter=AI).tokens == shown(user("hi"), counter=AI).tokens
+    assert (
+        shown(user("hi"), user("x" * 8000, visible=False), counter=AI).tokens
+        == shown(user("hi"), counter=AI).tokens
+    )
 
 
 def test_go6_old_results_go_behind_a_digest():
@@ -87,10 +93,10 @@ def test_go6_old_results_go_behind_a_digest():
 
 def test_go7_results_are_cut_for_the_summariser():
     """5000 characters become 1821 with the mark in the middle; an empty result says so"""
-    text = prompts.ai_result("a" * 5000)
+    text = summary_passages.ai_result("a" * 5000)
     assert len(text) == 1821
     assert "... (truncated) ..." in text
-    assert prompts.ai_result("") == "(empty output)"
+    assert summary_passages.ai_result("") == "(empty output)"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +142,9 @@ def test_go12_many_lines_with_the_defaults():
 
 def test_go13_one_long_line_with_the_defaults():
     """60000 characters are cut to 50 KiB"""
-    assert trims.output("x" * 60_000, **LIMITS).endswith("showing 1/1 lines, 50.0KB/58.6KB bytes, 51200/60000 chars]")
+    assert trims.output("x" * 60_000, **LIMITS).endswith(
+        "showing 1/1 lines, 50.0KB/58.6KB bytes, 51200/60000 chars]"
+    )
 
 
 def test_go15_estimates_of_single_messages():
@@ -152,7 +160,16 @@ def test_go16_strategies():
 
 
 def test_the_programs_session_path_keeps_whole_turns():
-    h = shown([user("aaaa"), assistant("bbbb" * 9), user("cccc"), assistant("dddd" * 9), assistant("eeee")], counter=AI)
+    h = shown(
+        [
+            user("aaaa"),
+            assistant("bbbb" * 9),
+            user("cccc"),
+            assistant("dddd" * 9),
+            assistant("eeee"),
+        ],
+        counter=AI,
+    )
     policy = AiSummary(keep_tokens=3, quirks=True, prefix="", summariser=lambda p: "S")
     assert texts(policy(h, ROOM))[:2] == ["S", "cccc"]
     giant = shown(user("u"), *(assistant("x" * 40) for _ in range(9)), counter=AI)

@@ -9,10 +9,11 @@ from histories import shown, texts
 from ctxkit import presets
 from ctxkit.errors import BadArguments, ModelError
 from ctxkit.messages import Image, Message, Text
-from ctxkit.policies import identifiers, idle, plans
+from ctxkit.policies import idle
 from ctxkit.policies.safeguard import Safeguard, failures
 from ctxkit.presets._fased import flush_at, flush_due
 from ctxkit.presets.claws import reserve
+from ctxkit.texts import identifiers, plans
 from ctxkit.tokens import PI, Room
 
 ROOM = Room(200_000, 20_000, PI)
@@ -26,7 +27,12 @@ def say(text="SUMMARY"):
 
 def test_fa1_the_floor_lies_under_the_reserve():
     """reserve = max(configured or 16384, floor 20000): a window of 200000 compacts above 180000"""
-    assert (reserve(), reserve(40_000), reserve(None, 0), reserve(1000)) == (20_000, 40_000, 16_384, 20_000)
+    assert (reserve(), reserve(40_000), reserve(None, 0), reserve(1000)) == (
+        20_000,
+        40_000,
+        16_384,
+        20_000,
+    )
     rules = presets.fased(context_window=200_000)
     assert rules.reserve == 20_000
 
@@ -57,9 +63,11 @@ def test_fa4_what_is_beyond_the_share_is_summarised_first():
     """history above the share of the window is dropped by halves, and its summary goes before"""
     asked = []
     h = shown([user(LONG) for _ in range(9)], counter=PI)
-    Safeguard(keep_turns=1, max_history_share=0.1, summariser=lambda p: asked.append(p.messages[0].id) or "x")(
-        h, Room(40_000, 0, PI)
-    )
+    Safeguard(
+        keep_turns=1,
+        max_history_share=0.1,
+        summariser=lambda p: asked.append(p.messages[0].id) or "x",
+    )(h, Room(40_000, 0, PI))
     assert len(asked) > 1
     assert asked[0] == h.messages[0].id
 
@@ -74,7 +82,9 @@ def test_fa6_a_long_history_is_summarised_in_parts_and_merged():
     """two parts, each folded chunk by chunk with the summary so far, then a merge"""
     told = []
     h = shown([user(LONG) for _ in range(9)], counter=PI)
-    Safeguard(keep_turns=1, summariser=lambda p: told.append(p.instructions) or "part")(h, Room(14_000, 0, PI))
+    Safeguard(keep_turns=1, summariser=lambda p: told.append(p.instructions) or "part")(
+        h, Room(14_000, 0, PI)
+    )
     assert "Merge these partial summaries" in told[-1]
     assert any("The summary so far:\npart" in t for t in told)
 
@@ -106,7 +116,10 @@ def test_fa8_failed_tools_are_listed():
 def test_fa9_an_audit_names_its_reasons(summary, why):
     """OpenClaw's reasons: missing sections, missing identifiers, the last request"""
     reasons = identifiers.audit(
-        summary, sections=("## Decisions", "## Open TODOs"), names=("/a/b/c",), ask="fix the parser module"
+        summary,
+        sections=("## Decisions", "## Open TODOs"),
+        names=("/a/b/c",),
+        ask="fix the parser module",
     )
     assert any(r.startswith(why) for r in reasons)
 
@@ -121,7 +134,10 @@ def test_fa10_identifiers_are_strict_off_or_custom():
 
 def test_fa11_a_focus_follows_the_identifiers():
     """identifier text, blank line, Additional focus; with off exactly the focus"""
-    assert identifiers.instructions("strict", focus="x") == identifiers.STRICT + "\n\nAdditional focus:\nx"
+    assert (
+        identifiers.instructions("strict", focus="x")
+        == identifiers.STRICT + "\n\nAdditional focus:\nx"
+    )
     assert identifiers.instructions("off", focus="x") == "Additional focus:\nx"
 
 
@@ -147,7 +163,9 @@ def test_fa13_the_time_limit_is_passed_on_unless_quirks():
         ("fa18", None, 100_000, 5000, 2000, (0, None), False),
     ],
 )
-def test_fa14_fa15_fa16_fa17_fa18_memory_is_flushed_once_a_cycle(number, tokens, window, floor, soft, state, due):
+def test_fa14_fa15_fa16_fa17_fa18_memory_is_flushed_once_a_cycle(
+    number, tokens, window, floor, soft, state, due
+):
     """at window - floor - soft and above; not twice in a cycle; never where the size is not fresh or not known"""
     assert flush_due(tokens, window, floor, soft, compactions=state[0], flushed_at=state[1]) is due
 
@@ -176,7 +194,11 @@ def talk(n, text="x" * 20_000):
 
 
 def results(history):
-    return ["[cleared]" if m.text == "[cleared]" else m.tool for m in history.messages if m.role == "tool"]
+    return [
+        "[cleared]" if m.text == "[cleared]" else m.tool
+        for m in history.messages
+        if m.role == "tool"
+    ]
 
 
 def test_fa20_results_before_the_last_replies_are_cleared():
@@ -187,15 +209,24 @@ def test_fa20_results_before_the_last_replies_are_cleared():
 def test_fa21_results_before_the_first_user_message_are_left():
     """a result before the first user message is intact"""
     c = call("t0")
-    assert results(idle.CacheTtl(**TTL)(shown(c, result("x" * 20_000, c), talk(4)), SMALL))[:2] == ["t0", "[cleared]"]
+    assert results(idle.CacheTtl(**TTL)(shown(c, result("x" * 20_000, c), talk(4)), SMALL))[:2] == [
+        "t0",
+        "[cleared]",
+    ]
 
 
 def test_fa22_several_results_of_a_reply():
     """[user, asst, t1, t2, user, asst, t3], keep 1: t1 and t2 are cleared"""
     a, b, c = call("t1", id="a"), call("t2", id="b"), call("t3", id="c")
     both = Message(role="assistant", id="ab", parts=(*a.tool_calls, *b.tool_calls))
-    h = shown(user(), both, result("x" * 9000, a), result("x" * 9000, b), user(), c, result("x" * 9000, c))
-    assert results(idle.CacheTtl(**TTL, keep_last_assistants=1)(h, SMALL)) == ["[cleared]", "[cleared]", "t3"]
+    h = shown(
+        user(), both, result("x" * 9000, a), result("x" * 9000, b), user(), c, result("x" * 9000, c)
+    )
+    assert results(idle.CacheTtl(**TTL, keep_last_assistants=1)(h, SMALL)) == [
+        "[cleared]",
+        "[cleared]",
+        "t3",
+    ]
 
 
 def test_fa23_deny_wins_over_allow():
@@ -250,7 +281,13 @@ def test_fa27_below_the_ratios_nothing_happens_and_between_them_only_trimming():
 def test_fa28_results_with_images_are_skipped():
     """Fased skips results with images; OpenClaw protects only the last ones"""
     c = call("shot")
-    seen = Message(role="tool", id="i", call_id=c.tool_calls[0].id, tool="shot", parts=(Text("x" * 9000), Image()))
+    seen = Message(
+        role="tool",
+        id="i",
+        call_id=c.tool_calls[0].id,
+        tool="shot",
+        parts=(Text("x" * 9000), Image()),
+    )
     h = shown(user(), c, seen, assistant(), assistant(), assistant())
     assert idle.CacheTtl(**TTL)(h, SMALL) is h
 

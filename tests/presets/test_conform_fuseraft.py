@@ -21,7 +21,11 @@ from ctxkit.tokens import Room
 
 
 def talk(n, chars=400):
-    return [m for i in range(n) for m in (user(f"u{i} " + "x" * chars), assistant(f"a{i} " + "y" * chars))]
+    return [
+        m
+        for i in range(n)
+        for m in (user(f"u{i} " + "x" * chars), assistant(f"a{i} " + "y" * chars))
+    ]
 
 
 def results(history):
@@ -40,11 +44,19 @@ def test_fu24_superseded_pairs_are_emptied_in_batches():
     """small stale results are kept below 65,536 characters, 70,000 are emptied; 0 does it at once"""
 
     def twice(n):
-        return shown(user(), step("read_file", "x" * n, path="a"), step("read_file", "x" * n, path="a"), assistant())
+        return shown(
+            user(),
+            step("read_file", "x" * n, path="a"),
+            step("read_file", "x" * n, path="a"),
+            assistant(),
+        )
 
     small = twice(1000)
     assert Superseded()(small, ROOM) is small
-    assert results(Superseded()(twice(70_000), ROOM))[0] == "[omitted — superseded by later identical call]"
+    assert (
+        results(Superseded()(twice(70_000), ROOM))[0]
+        == "[omitted — superseded by later identical call]"
+    )
     assert results(Superseded(min_chars=0)(small, ROOM))[0].startswith("[omitted")
     written = shown(
         user(),
@@ -52,7 +64,9 @@ def test_fu24_superseded_pairs_are_emptied_in_batches():
         step("write_file", "ok", path="A", content="2"),
     )
     new = Superseded(min_chars=0)(written, ROOM)
-    assert new.messages[1].tool_calls[0].arguments == {"_note": "[superseded — later write_file for same path]"}
+    assert new.messages[1].tool_calls[0].arguments == {
+        "_note": "[superseded — later write_file for same path]"
+    }
     assert new.messages[3].tool_calls[0].arguments["content"] == "2"
 
 
@@ -73,7 +87,11 @@ def test_fu26_steps_on_the_way_are_cut():
     h = shown(user(), assistant("t" * 400, c), result("ok", c), assistant("end"))
     new = Intermediate()(h, ROOM).messages[1]
     assert new.text == "t" * 120 + " [text omitted]"
-    assert new.tool_calls[0].arguments["content"].startswith("[ELIDED — 900 chars, NOT the real value.")
+    assert (
+        new.tool_calls[0]
+        .arguments["content"]
+        .startswith("[ELIDED — 900 chars, NOT the real value.")
+    )
     assert new.tool_calls[0].arguments["path"] == "a"
 
 
@@ -106,7 +124,9 @@ def test_fu30_results_over_their_budget_are_evicted():
     """100 characters, 1,000 tokens: unchanged; two of 1,000, budget 300, window 1: the first is a tombstone"""
     few = shown(user(), step("bash", "x" * 100))
     assert Tombstones(max_tokens=1000)(few, ROOM) is few
-    h = shown(user(), step("bash", "row " * 1000, command="ls " + "p" * 80), step("bash", "y" * 1000))
+    h = shown(
+        user(), step("bash", "row " * 1000, command="ls " + "p" * 80), step("bash", "y" * 1000)
+    )
     new = Tombstones(max_tokens=300, keep_last=1)(h, ROOM)
     tomb = results(new)[0]
     assert tomb.startswith("[tool result — evicted: bash(ls ppp")
@@ -128,7 +148,9 @@ def test_fu32_large_results_are_offloaded():
     h = shown(user(), step("read_file", "x" * 500, path="src/Large.cs"), step("bash", "ok"))
     new = Offload(threshold=10)(h, ROOM)
     artifact = artifact_named(new.messages[2])
-    assert {n: m.text for n, m in Offload(threshold=10).artifacts(h.messages).items()} == {artifact: "x" * 500}
+    assert {n: m.text for n, m in Offload(threshold=10).artifacts(h.messages).items()} == {
+        artifact: "x" * 500
+    }
     assert results(new)[0].splitlines()[:3] == [
         "[result offloaded — 500 chars stored to artifact store]",
         "Tool: read_file | path=src/Large.cs",
@@ -190,7 +212,8 @@ def test_fu35_a_summary_call_that_is_too_large_is_made_smaller():
         return "SUM"
 
     new = Narrative(keep_replies=1, summariser=small)(
-        shown([make("x" * 8000) for make in (user, assistant) * 4][:7], user("q"), assistant("a")), ROOM
+        shown([make("x" * 8000) for make in (user, assistant) * 4][:7], user("q"), assistant("a")),
+        ROOM,
     )
     assert "SUM" in texts(new)[0]
     assert len(asked) > 1
@@ -225,7 +248,9 @@ def test_fu37_other_errors_fail_at_once(error):
         in texts(Narrative(keep_replies=1, summariser=refused)(shown(talk(6)), ROOM))[0]
     )
     assert len(asked) == 1
-    alone = texts(Narrative(mode="hybrid", keep_replies=1, summariser=refused)(shown(talk(6)), ROOM))[0]
+    alone = texts(
+        Narrative(mode="hybrid", keep_replies=1, summariser=refused)(shown(talk(6)), ROOM)
+    )[0]
     assert alone.startswith("[CONTEXT RECONSTRUCTION")
     assert "FAILED" not in alone
 
@@ -260,12 +285,21 @@ def test_fu40_prefix_blocks_stand_before_the_summary_in_order():
     text = texts(Narrative(keep_replies=1, summariser=maker)(shown(rows), ROOM))[0]
     places = [
         text.index(word)
-        for word in ("[SYMBOL DEPENDENCY GRAPH", "[REASONING EXCERPTS", "[EXPLORATION HISTORY", "said by it")
+        for word in (
+            "[SYMBOL DEPENDENCY GRAPH",
+            "[REASONING EXCERPTS",
+            "[EXPLORATION HISTORY",
+            "said by it",
+        )
     ]
     assert places == sorted(places)
     plain = texts(
         Narrative(
-            keep_replies=1, include_symbols=False, include_reasoning=False, include_exploration=False, summariser=maker
+            keep_replies=1,
+            include_symbols=False,
+            include_reasoning=False,
+            include_exploration=False,
+            summariser=maker,
         )(shown(rows), ROOM)
     )[0]
     assert not any(word in plain for word in ("GRAPH", "EXCERPTS", "EXPLORATION"))
@@ -280,7 +314,9 @@ def test_fu41_the_summariser_goes_by_the_change_log():
         *step("bash", "bad\nexit code: 1", command="make"),
         *talk(2),
     ]
-    Narrative(keep_replies=1, summariser=lambda p: told.append(p.instructions) or "S")(shown(rows), ROOM)
+    Narrative(keep_replies=1, summariser=lambda p: told.append(p.instructions) or "S")(
+        shown(rows), ROOM
+    )
     assert "AUTHORITATIVE CHANGE LOG" in told[0]
     assert "  a.py" in told[0]
     assert "make [FAILED]" in told[0]
@@ -291,7 +327,10 @@ def test_fu42_the_last_handoff_signal_is_said_again():
     maker, _ = words()
     rows = [user("go " * 300), assistant("HANDOFF TO TESTER", agent="Dev"), *talk(3)]
     policy = Narrative(keep_replies=1, signals=("HANDOFF TO TESTER",), summariser=maker)
-    assert texts(policy(shown(rows), ROOM))[-1] == "[Resume: pre-compaction routing signal from Dev]\nHANDOFF TO TESTER"
+    assert (
+        texts(policy(shown(rows), ROOM))[-1]
+        == "[Resume: pre-compaction routing signal from Dev]\nHANDOFF TO TESTER"
+    )
     assert texts(policy(shown([*rows, user("HANDOFF TO TESTER")]), ROOM))[-1] == "HANDOFF TO TESTER"
 
 
@@ -355,8 +394,19 @@ def test_fu47_settings_are_checked_at_the_start(settings, why):
 def test_fu48_the_programs_windows_are_always_on():
     """with quirks 12 pairs in steps of 8 and 200,000 characters; else they are off unless set"""
     names = [type(p).__name__ for p in presets.fuseraft(quirks=True).pruning.parts]
-    assert names == ["Offload", "Superseded", "RepeatedCommands", "Intermediate", "ToolPairs", "Budget", "AdaptiveTrim"]
-    assert [type(p).__name__ for p in presets.fuseraft().pruning.parts] == ["Offload", "AdaptiveTrim"]
+    assert names == [
+        "Offload",
+        "Superseded",
+        "RepeatedCommands",
+        "Intermediate",
+        "ToolPairs",
+        "Budget",
+        "AdaptiveTrim",
+    ]
+    assert [type(p).__name__ for p in presets.fuseraft().pruning.parts] == [
+        "Offload",
+        "AdaptiveTrim",
+    ]
 
 
 REFUSED = "prompt is too long: 213462 tokens > 200000 maximum"
@@ -366,14 +416,27 @@ def refused(mode, error=REFUSED):
     """What a compaction writes after the model refused a prompt, and how often a model was asked for it."""
     maker, asked = words()
     rules = presets.fuseraft(mode=mode, trigger_turn_count=9, keep_recent_turns=1, summariser=maker)
-    h = shown([*talk(3), user("go on"), *step("write_file", "ok", path="a.py"), assistant(error=error), user("again")])
+    h = shown(
+        [
+            *talk(3),
+            user("go on"),
+            *step("write_file", "ok", path="a.py"),
+            assistant(error=error),
+            user("again"),
+        ]
+    )
     assert rules.trigger(h, ROOM) is (error is REFUSED)
     return texts(rules.policy.using(rules.summariser)(h, ROOM))[0], len(asked)
 
 
 @pytest.mark.parametrize(
     ("mode", "mark"),
-    [("llm", "INTENT-DERIVED"), ("hybrid", "INTENT-DERIVED"), ("intent", "INTENT-DERIVED"), ("lossless", "CONTEXT")],
+    [
+        ("llm", "INTENT-DERIVED"),
+        ("hybrid", "INTENT-DERIVED"),
+        ("intent", "INTENT-DERIVED"),
+        ("lossless", "CONTEXT"),
+    ],
 )
 def test_fu49_after_a_refused_prompt_no_model_is_asked(mode, mark):
     """ConversationCompactorPreferDeterministic: llm and hybrid turn to intent, lossless stays; no summary call"""

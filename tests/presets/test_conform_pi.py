@@ -11,9 +11,9 @@ from ctxkit.engine import Run, advance
 from ctxkit.errors import BadArguments
 from ctxkit.history import History, Log
 from ctxkit.messages import Usage
-from ctxkit.policies import prompts
 from ctxkit.policies.structured import PiSummary
-from ctxkit.readers.catalogue import read
+from ctxkit.readers.reader_names import read
+from ctxkit.texts import summary_passages
 from ctxkit.tokens import PI, Room, named
 
 ROOM = Room(100_000, 10_000, PI)
@@ -57,7 +57,9 @@ def test_pi4_a_large_last_result_is_cut_before_unless_quirks(keep):
     """nothing is cut by the program; the preset cuts before the call, and with quirks nothing"""
     h = results_at_the_end()
     assert PiSummary(keep_tokens=keep, quirks=True, summariser=lambda p: "S")(h, ROOM) is h
-    assert [m.role for m in PiSummary(keep_tokens=keep, summariser=lambda p: "S")(h, ROOM).messages] == [
+    assert [
+        m.role for m in PiSummary(keep_tokens=keep, summariser=lambda p: "S")(h, ROOM).messages
+    ] == [
         "summary",
         "assistant",
         "tool",
@@ -94,7 +96,9 @@ def test_pi10_usage_is_the_sum_of_its_parts():
     assert u.prompt_tokens + u.output_tokens == 1800
 
 
-@pytest.mark.parametrize(("tokens", "due"), [(95_000, True), (89_000, False), (90_000, False), (90_001, True)])
+@pytest.mark.parametrize(
+    ("tokens", "due"), [(95_000, True), (89_000, False), (90_000, False), (90_001, True)]
+)
 def test_pi11_due_above_the_window_less_the_reserve(tokens, due):
     """95000 of 100000 with a reserve of 10000 is due, 89000 and exactly 90000 are not; disabled never"""
     rules = presets.pi(context_window=100_000, reserve_tokens=10_000)
@@ -112,25 +116,43 @@ def test_pi11_disabled_compacts_nothing():
 def test_pi12_tool_results_are_cut_for_the_summariser():
     """5000 characters become 2000 and a note; 1500 are unchanged"""
     c = call("read", path="a.py", limit=3)
-    text = prompts.pi([c, result("x" * 5000, c)])
+    text = summary_passages.pi([c, result("x" * 5000, c)])
     assert (
         text
         == '[Assistant tool calls]: read(path="a.py", limit=3)\n\n[Tool result]: '
         + "x" * 2000
         + "\n\n[... 3000 more characters truncated]"
     )
-    assert prompts.pi([result("x" * 1500)]) == "[Tool result]: " + "x" * 1500
+    assert summary_passages.pi([result("x" * 1500)]) == "[Tool result]: " + "x" * 1500
 
 
 def written(tmp_path, *entries):
     """A Pi file of entries `(id, parent, kind, more)`."""
-    lines = [{"type": "session", "version": 3, "id": "s", "timestamp": "2026-01-01T00:00:00.000Z", "cwd": "/w"}]
+    lines = [
+        {
+            "type": "session",
+            "version": 3,
+            "id": "s",
+            "timestamp": "2026-01-01T00:00:00.000Z",
+            "cwd": "/w",
+        }
+    ]
     for id_, parent, kind, more in entries:
-        entry = {"type": kind, "id": id_, "parentId": parent, "timestamp": "2026-01-01T00:00:00.000Z", **more}
+        entry = {
+            "type": kind,
+            "id": id_,
+            "parentId": parent,
+            "timestamp": "2026-01-01T00:00:00.000Z",
+            **more,
+        }
         if kind in ("user", "assistant"):
             entry |= {
                 "type": "message",
-                "message": {"role": kind, "content": [{"type": "text", "text": id_}], "timestamp": 1},
+                "message": {
+                    "role": kind,
+                    "content": [{"type": "text", "text": id_}],
+                    "timestamp": 1,
+                },
             }
         lines.append(entry)
     path = tmp_path / "s.jsonl"
@@ -222,7 +244,9 @@ def test_pi_summaries_have_at_most_a_share_of_the_reserve():
 def test_custom_instructions_reach_the_summariser():
     told = []
     rules = presets.pi(
-        keep_recent_tokens=10, custom_instructions="the tests", summariser=lambda p: told.append(p.instructions) or "S"
+        keep_recent_tokens=10,
+        custom_instructions="the tests",
+        summariser=lambda p: told.append(p.instructions) or "S",
     )
     rules.policy(shown(alternating(), counter=named("pi")), ROOM)
     assert "Additional focus: the tests" in told[0]
@@ -234,13 +258,17 @@ def test_pi_compacts_after_an_overflow():
     refused = assistant(error="prompt is too long: 213462 tokens > 200000 maximum")
     h = shown(user("x"), refused, user("again"))
     assert rules.trigger(h, rules.room(h.log))
-    assert not rules.trigger(shown(user("x"), assistant(error="500"), user("again")), rules.room(h.log))
+    assert not rules.trigger(
+        shown(user("x"), assistant(error="500"), user("again")), rules.room(h.log)
+    )
 
 
 def test_the_program_does_not_look_between_the_calls_of_a_run():
     """checked after the agent's end and before a prompt"""
     for quirks, due in ((False, True), (True, False)):
-        rules = presets.pi(context_window=20_000, reserve_tokens=19_900, keep_recent_tokens=10, quirks=quirks)
+        rules = presets.pi(
+            context_window=20_000, reserve_tokens=19_900, keep_recent_tokens=10, quirks=quirks
+        )
         h = shown(user("x" * 400), *step("bash", "y" * 400))
         assert rules.trigger(h, rules.room(h.log)) is due
         h = shown(user("x" * 400), *step("bash", "y" * 400), assistant(), user())

@@ -13,7 +13,10 @@ from ctxkit.policies.summary import boundary
 from ctxkit.tokens import PI
 
 A = (["user", "assistant"] * 3, [10] * 6)
-B = (["user", "assistant", "tool", "assistant", "user", "assistant", "tool"], [10, 5, 50, 5, 10, 5, 100])
+B = (
+    ["user", "assistant", "tool", "assistant", "user", "assistant", "tool"],
+    [10, 5, 50, 5, 10, 5, 100],
+)
 C = (["user", "assistant", "change", "change", "user", "assistant"], [10, 10, 0, 0, 10, 10])
 D = (["user", "assistant", "bash", "assistant"], [10] * 4)
 G = (["user"] + ["assistant"] * 3, [100] * 4)
@@ -98,7 +101,9 @@ def test_pi1_alternating_turns(keep, cut):
     assert shipped(*A, keep) == pi(*A, keep) == cut
 
 
-@pytest.mark.parametrize(("keep", "cut"), [(110, (4, -1)), (120, (3, 0)), (150, (3, 0)), (190, (0, -1))])
+@pytest.mark.parametrize(
+    ("keep", "cut"), [(110, (4, -1)), (120, (3, 0)), (150, (3, 0)), (190, (0, -1))]
+)
 def test_pi3_cuts_move_forward_from_a_tool_result(keep, cut):
     """a cut never begins with a tool result"""
     assert shipped(*B, keep) == pi(*B, keep) == cut
@@ -124,7 +129,9 @@ def test_pi6_a_command_of_the_user_is_a_split_with_an_empty_prefix():
     assert summarised(*D, 20) == [2]
 
 
-@pytest.mark.parametrize(("keep", "cut"), [(50, (3, 0)), (150, (2, 0)), (250, (1, 0)), (350, (0, -1))])
+@pytest.mark.parametrize(
+    ("keep", "cut"), [(50, (3, 0)), (150, (2, 0)), (250, (1, 0)), (350, (0, -1))]
+)
 def test_pi7_one_giant_turn_is_split(keep, cut):
     """a turn of many replies is cut between them"""
     assert shipped(*G, keep) == pi(*G, keep) == cut

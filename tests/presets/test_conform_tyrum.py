@@ -32,7 +32,13 @@ THREE = [system(id="sys"), user(id="user"), *pairs(3), assistant("done", id="don
 
 def test_ty1_the_head_stays_and_the_newest_of_the_rest():
     """sys, sys, user, user and 10 texts, at most 8: eight messages, the first four unchanged"""
-    rows = [system(id="s1"), system(id="s2"), user(id="u1"), user(id="u2"), *(assistant(id=f"a{i}") for i in range(10))]
+    rows = [
+        system(id="s1"),
+        system(id="s2"),
+        user(id="u1"),
+        user(id="u2"),
+        *(assistant(id=f"a{i}") for i in range(10)),
+    ]
     assert pruned(rows, max_messages=8, keep=4) == ["s1", "s2", "u1", "u2", "a6", "a7", "a8", "a9"]
 
 
@@ -59,15 +65,24 @@ def test_ty6_empty_messages_go():
 
 def test_ty7_a_head_as_long_as_the_cap_is_cut_there():
     """8 system messages and 2 replies, at most 4: the first 8"""
-    assert pruned([*(system(id=f"s{i}") for i in range(8)), assistant(), assistant()], max_messages=4) == [
-        f"s{i}" for i in range(8)
-    ]
+    assert pruned(
+        [*(system(id=f"s{i}") for i in range(8)), assistant(), assistant()], max_messages=4
+    ) == [f"s{i}" for i in range(8)]
 
 
 def test_ty8_the_cap_limits_what_pruning_keeps():
     """sys, user and 6 pairs, at most 8, keep 12: pairs 4, 5 and 6"""
     rows = [system(id="s"), user(id="u"), *pairs(6)]
-    assert pruned(rows, max_messages=8, keep=12) == ["s", "u", "call4", "res4", "call5", "res5", "call6", "res6"]
+    assert pruned(rows, max_messages=8, keep=12) == [
+        "s",
+        "u",
+        "call4",
+        "res4",
+        "call5",
+        "res5",
+        "call6",
+        "res6",
+    ]
 
 
 def test_ty10_the_estimate_rounds_once():
@@ -81,7 +96,9 @@ def test_ty10_the_estimate_rounds_once():
 )
 def test_ty11_the_split_moves_before_what_is_pending(pending, keep, dropped):
     """5 messages, keep 2: 1 to 3 go; with an unfinished tool at 2 only 1; with an approval at 3 and keep 1, 1 and 2"""
-    rows = [(user, assistant)[i % 2](str(i) * 400, id=str(i), pending=i == pending) for i in range(1, 6)]
+    rows = [
+        (user, assistant)[i % 2](str(i) * 400, id=str(i), pending=i == pending) for i in range(1, 6)
+    ]
     policy = TyrumSummary(keep_messages=keep, summariser=lambda p: "S")
     new = policy(shown(rows), ROOM)
     assert [i for i in map(str, range(1, 6)) if i not in ids(new)] == dropped
@@ -100,7 +117,11 @@ def test_ty12_turns_are_counted_by_what_is_said():
 
 
 @pytest.mark.parametrize(
-    "text", ["This model's maximum context length is 128000 tokens.", "Prompt is too large for this model."]
+    "text",
+    [
+        "This model's maximum context length is 128000 tokens.",
+        "Prompt is too large for this model.",
+    ],
 )
 def test_ty13_overflow_is_known_by_its_words(text):
     """two messages of providers that are overflows"""

@@ -3,6 +3,7 @@
 from inspect import signature
 
 import pytest
+from builders import assistant, step, user
 from conftest import sample
 from contracts import history_of, holds, kinds, made_of, messages, paired
 from histories import CHARS
@@ -10,9 +11,9 @@ from hypothesis import given, settings
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments, UnknownPreset
-from ctxkit.policies.policy import Part
+from ctxkit.policies.chain import Part
 from ctxkit.policies.rules import Rules
-from ctxkit.presets.catalogue import differences, preset
+from ctxkit.presets.preset_names import differences, preset
 from ctxkit.replays import replayed
 from ctxkit.tokens import Room
 
@@ -56,7 +57,11 @@ SMALL = {
     "inspect_trim": {"threshold": 300},
     "inspect_summary": {},
     "openai_server": {"item_tokens": 40},
-    "deepagents": {"trigger": ("messages", 3), "keep": ("messages", 3), "truncate_args_keep": ("messages", 1)},
+    "deepagents": {
+        "trigger": ("messages", 3),
+        "keep": ("messages", 3),
+        "truncate_args_keep": ("messages", 1),
+    },
     "strands": {"method": "summary", "preserve_recent_messages": 2},
     "adk": {"token_threshold": 50, "event_retention_size": 3},
     "semantic_kernel": {"target_count": 4, "threshold_count": 2},
@@ -86,6 +91,15 @@ def test_every_preset_is_held_to_the_contract():
     assert presets.names()[:5] == ["fuseraft", "tyrum", "ai", "pulse_coder", "fased"]
 
 
+@pytest.mark.parametrize("name", presets.names())
+def test_a_policy_that_was_lent_no_summariser_writes_extracts(name):
+    policy = preset(name).bare
+    turns = [(user("x" * 300), *step(text="y" * 300), assistant("z" * 300)) for _ in range(30)]
+    rows = [*(m for turn in turns for m in turn), user("now")]
+    h = history_of(rows)
+    assert policy is None or policy(h, ROOM).tokens <= h.tokens
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_the_contract_on_arbitrary_histories(name):
     rules = preset(name, **SMALL[name])
@@ -95,14 +109,22 @@ def test_the_contract_on_arbitrary_histories(name):
     def check(rows):
         for policy in (rules.policy, rules.pruning):
             if policy is not None:
-                holds(policy, history_of(rows), ROOM, rounds=5)  # a chain's later parts make work for the earlier ones
+                holds(
+                    policy, history_of(rows), ROOM, rounds=5
+                )  # a chain's later parts make work for the earlier ones
 
     check()
 
 
 WINDOWS = {
     "fuseraft": [
-        {"mode": m, "trigger_turn_count": 20, "keep_recent_turns": 4, "token_budget": 4000, "cutover_at": 100_000}
+        {
+            "mode": m,
+            "trigger_turn_count": 20,
+            "keep_recent_turns": 4,
+            "token_budget": 4000,
+            "cutover_at": 100_000,
+        }
         for m in MODES
     ],
     "tyrum": [{"context_window": 30_000}],
@@ -120,10 +142,18 @@ WINDOWS = {
     "pi": [{"context_window": 30_000, "keep_recent_tokens": 3000}],
     "swe_agent_mask": [{"n": 3}],
     "codex": [{"context_window": 40_000, "compact_user_message_max_tokens": 2000}],
-    "claude_code": [{"context_window": 60_000}, {"context_window": 60_000, "clear_tool_outputs": 3}],
+    "claude_code": [
+        {"context_window": 60_000},
+        {"context_window": 60_000, "clear_tool_outputs": 3},
+    ],
     "gemini": [
         {"context_window": 40_000},
-        {"variant": "pipeline", "context_window": 60_000, "retained_tokens": 8000, "max_tokens": 20_000},
+        {
+            "variant": "pipeline",
+            "context_window": 60_000,
+            "retained_tokens": 8000,
+            "max_tokens": 20_000,
+        },
     ],
     "openclaw": [
         {
@@ -144,7 +174,10 @@ WINDOWS = {
         }
     ],
     "openhands": [{"max_size": 30}, {"max_tokens": 12_000}],
-    "langchain_summary": [{"trigger": ("messages", 40)}, {"trigger": ("tokens", 15_000), "keep": ("tokens", 3000)}],
+    "langchain_summary": [
+        {"trigger": ("messages", 40)},
+        {"trigger": ("tokens", 15_000), "keep": ("tokens", 3000)},
+    ],
     "langchain_clear_tools": [{"trigger": 10_000, "clear_at_least": 2000}],
     "anthropic_clear_tools": [{"trigger": 10_000, "clear_at_least": 2000}],
     "inspect_edit": [{"threshold": 15_000}, {"threshold": 15_000, "keep_tool_inputs": False}],
@@ -157,7 +190,10 @@ WINDOWS = {
         {"window_size": 12, "per_turn": True, "pin_first": 1},
         {"method": "summary", "context_window": 40_000, "proactive_compression": 0.5},
     ],
-    "adk": [{"compaction_interval": 3, "overlap_size": 1}, {"token_threshold": 10_000, "event_retention_size": 8}],
+    "adk": [
+        {"compaction_interval": 3, "overlap_size": 1},
+        {"token_threshold": 10_000, "event_retention_size": 8},
+    ],
     "semantic_kernel": [{}, {"method": "truncation", "target_count": 9, "threshold_count": 4}],
     "agent_framework": [{"context_window": 40_000, "max_output_tokens": 4000}],
     "letta": [{"context_window": 40_000}, {"context_window": 40_000, "mode": "all"}],
@@ -170,9 +206,14 @@ WINDOWS = {
     "goose": [{"context_window": 40_000}],
     "ai_sdk": [{}, {"tool_calls": "before-last-6-messages", "reasoning": "all"}],
     "anthropic_compact": [{"trigger": 50_000}, {"trigger": 50_000, "pause_after_compaction": True}],
-    "jev": [{"context_window": 40_000}, {"context_window": 40_000, "scorer": lambda m: (len(m.id) % 2, 0.0)}],
+    "jev": [
+        {"context_window": 40_000},
+        {"context_window": 40_000, "scorer": lambda m: (len(m.id) % 2, 0.0)},
+    ],
     "aider": [{"max_chat_history_tokens": 6000}],
-    "lcm": [{"context_window": 40_000, "fresh_tail_count": 8, "leaf_chunk_tokens": 3000, "fanout": 3}],
+    "lcm": [
+        {"context_window": 40_000, "fresh_tail_count": 8, "leaf_chunk_tokens": 3000, "fanout": 3}
+    ],
     "none": [{}],
 }
 CASES = [
@@ -194,7 +235,7 @@ def test_every_part_of_a_preset_is_held_to_the_contract():
 
 @pytest.fixture(scope="module")
 def sessions(real):
-    from ctxkit.readers.catalogue import read_all
+    from ctxkit.readers.reader_names import read_all
 
     files = [p for p in real.rglob("*.json*") if p.stat().st_size < 400_000]
     read = [s for path in sample(sorted(files), 5) for s in read_all(path, progress=False)]

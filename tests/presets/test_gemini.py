@@ -27,7 +27,12 @@ def test_everything_is_compressed_after_a_plain_reply():
 def test_the_last_split_point_where_a_tool_is_at_work():
     """else the last user message"""
     asked = call("bash", command="ls")
-    assert split_point(shown(user("x" * 90), assistant("y"), user("z"), asked, result("r" * 900, asked)), 0.7) == 2
+    assert (
+        split_point(
+            shown(user("x" * 90), assistant("y"), user("z"), asked, result("r" * 900, asked)), 0.7
+        )
+        == 2
+    )
 
 
 def test_a_compression_keeps_the_last_third():
@@ -46,7 +51,9 @@ def test_a_result_that_grew_is_refused():
 def test_old_outputs_beyond_the_budget_are_cut():
     """reverse budget: the newest outputs stay whole"""
     rows = [s for i in range(3) for s in step("bash", str(i) * 4000, command=str(i))]
-    new = GeminiSummary(keep_messages=1, result_tokens=1500, result_chars=500).truncated(shown(user("go"), *rows))
+    new = GeminiSummary(keep_messages=1, result_tokens=1500, result_chars=500).truncated(
+        shown(user("go"), *rows)
+    )
     assert [len(t) > 1000 for t in texts(new)[2::2]] == [False, False, True]
 
 
@@ -59,7 +66,9 @@ def test_it_is_due_at_half_the_window(tokens, due):
 
 def test_the_pipeline_cuts_aged_messages_before_it_summarises():
     """profiles.ts: beyond the retained tokens long nodes are truncated; only over the maximum a snapshot is made"""
-    rules = presets.gemini(variant="pipeline", retained_tokens=1000, max_tokens=9000, max_tokens_per_node=100)
+    rules = presets.gemini(
+        variant="pipeline", retained_tokens=1000, max_tokens=9000, max_tokens_per_node=100
+    )
     rows = [s for i in range(3) for s in step("bash", str(i) * 8000, command=str(i))]
     h = shown(user("go"), *rows)
     new = rules.policy(h, rules.room(h.log))
@@ -70,6 +79,8 @@ def test_the_pipeline_cuts_aged_messages_before_it_summarises():
 
 
 def test_the_pipeline_summarises_over_the_maximum():
-    rules = presets.gemini(variant="pipeline", retained_tokens=1000, max_tokens=2000, summariser=lambda p: "SNAPSHOT")
+    rules = presets.gemini(
+        variant="pipeline", retained_tokens=1000, max_tokens=2000, summariser=lambda p: "SNAPSHOT"
+    )
     h = shown([user("x" * 800), assistant("y" * 800)] * 9)
     assert texts(rules.policy(h, rules.room(h.log)))[0] == "SNAPSHOT"

@@ -25,7 +25,11 @@ KINDS = {"toolResult": "tool", "bashExecution": "bash"}
 
 
 def parts(content):
-    return (Text(content),) if isinstance(content, str) else tuple(PARTS[p["type"]](p) for p in content)
+    return (
+        (Text(content),)
+        if isinstance(content, str)
+        else tuple(PARTS[p["type"]](p) for p in content)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +40,9 @@ def entries(real):
         if e["type"] != "message":
             kinds.append("compaction" if e["type"] == "compaction" else "change")
             sizes.append(0)
-            kept += [(len(kinds), e["firstKeptEntryIndex"] - 1)] if e["type"] == "compaction" else []
+            kept += (
+                [(len(kinds), e["firstKeptEntryIndex"] - 1)] if e["type"] == "compaction" else []
+            )
             continue
         m = e["message"]
         kinds.append(KINDS.get(m["role"], m["role"]))
@@ -44,7 +50,12 @@ def entries(real):
             sizes.append(PI(m["command"] + m["output"]))
         else:
             sizes.append(
-                PI.message(Message(role={"toolResult": "tool"}.get(m["role"], m["role"]), parts=parts(m["content"])))
+                PI.message(
+                    Message(
+                        role={"toolResult": "tool"}.get(m["role"], m["role"]),
+                        parts=parts(m["content"]),
+                    )
+                )
             )
     return kinds, sizes, kept
 
@@ -61,7 +72,9 @@ def shipped(real, entries):
 
 
 def policy(keep, quirks=True):
-    return presets.pi(version="0.58.3", keep_recent_tokens=keep, context_window=2 * 10**9, quirks=quirks).policy
+    return presets.pi(
+        version="0.58.3", keep_recent_tokens=keep, context_window=2 * 10**9, quirks=quirks
+    ).policy
 
 
 def test_all_estimates_add_up(entries, shipped):

@@ -33,6 +33,15 @@ def test_edit_does_not_count_excluded_tools():
     assert [t == REMOVED for t in texts(new)[2::2]] == [True, True, False, False, False, False]
 
 
+def test_edit_takes_no_other_call_of_the_same_id():
+    """some logs name calls anew with each reply"""
+    rows = [user("x"), *step(id="c0", text="y" * 900), *step(id="c0", text="kept")]
+    policy = presets.inspect_edit(keep_tool_uses=1, keep_tool_inputs=False).policy
+    new = policy(shown(rows), ROOM)
+    assert len(new.messages) == 4
+    assert new.messages[2:] == tuple(rows[3:])
+
+
 def test_edit_puts_a_line_in_the_place_of_a_whole_use():
     """keep_tool_inputs false: the result goes, the call becomes a text"""
     h = shown(user("go"), uses(2))
@@ -81,7 +90,9 @@ def test_summary_keeps_the_task_and_nothing_else():
 
 def test_a_second_summary_starts_from_the_first():
     seen = []
-    rules = presets.inspect_summary(summariser=lambda p: seen.append([m.role for m in p.messages]) or "S")
+    rules = presets.inspect_summary(
+        summariser=lambda p: seen.append([m.role for m in p.messages]) or "S"
+    )
     once = rules.policy(shown(user("task"), uses(3)), ROOM)
     assert rules.policy(once, ROOM) is once
     assert len(seen) == 1

@@ -31,7 +31,11 @@ def test_a_cut_among_results_moves_back_to_their_call():
     """_find_safe_cutoff_point: the AI message with the calls is kept as well"""
     two = assistant("", call("a").tool_calls[0], call("b").tool_calls[0])
     h = shown(
-        user("x" * 900), assistant("y" * 900), two, result("1", two.tool_calls[0]), result("2", two.tool_calls[1])
+        user("x" * 900),
+        assistant("y" * 900),
+        two,
+        result("1", two.tool_calls[0]),
+        result("2", two.tool_calls[1]),
     )
     new = summarised(h, keep=("messages", 1), summariser=lambda p: "S")
     assert [m.role for m in new.messages] == ["summary", "assistant", "tool", "tool"]
@@ -74,14 +78,22 @@ def test_the_summariser_sees_the_last_4000_tokens_from_a_user_message_on():
 
 def test_where_nothing_is_left_to_see_it_says_so():
     h = shown(user("go"), *(s for i in range(9) for s in step("bash", "y" * 8000, command=str(i))))
-    assert texts(summarised(h, keep=("messages", 2), summariser=lambda p: "S"))[0] == PREFIX + TOO_LONG
     assert (
-        texts(summarised(h, keep=("messages", 2), summariser=lambda p: "S", trim_tokens_to_summarize=None))[0]
+        texts(summarised(h, keep=("messages", 2), summariser=lambda p: "S"))[0] == PREFIX + TOO_LONG
+    )
+    assert (
+        texts(
+            summarised(
+                h, keep=("messages", 2), summariser=lambda p: "S", trim_tokens_to_summarize=None
+            )
+        )[0]
         == PREFIX + "S"
     )
 
 
-@pytest.mark.parametrize("bad", [("tokens", 0), ("fraction", 1.5), ("words", 3), {}, {"messages": 2.5}, "often"])
+@pytest.mark.parametrize(
+    "bad", [("tokens", 0), ("fraction", 1.5), ("words", 3), {}, {"messages": 2.5}, "often"]
+)
 def test_what_langchain_refuses_is_refused(bad):
     with pytest.raises(BadArguments):
         presets.langchain_summary(trigger=bad)

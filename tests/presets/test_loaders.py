@@ -69,8 +69,14 @@ def test_every_documented_key_of_fuseraft_is_taken():
 def test_the_settings_of_an_agent_are_taken_by_its_name():
     reviewer, _ = load(SAMPLES / "dev-team-structured.yaml", agent="reviewer")
     tester, _ = load(SAMPLES / "dev-team-structured.yaml", agent="Tester")
-    assert (reviewer.parameters["text_only"], reviewer.parameters["max_in_turn_tool_pairs"]) == (True, 0)
-    assert (tester.parameters["text_only"], tester.parameters["max_in_turn_tool_pairs"]) == (False, 12)
+    assert (reviewer.parameters["text_only"], reviewer.parameters["max_in_turn_tool_pairs"]) == (
+        True,
+        0,
+    )
+    assert (tester.parameters["text_only"], tester.parameters["max_in_turn_tool_pairs"]) == (
+        False,
+        12,
+    )
 
 
 def test_without_a_name_agents_give_what_they_agree_in():
@@ -103,15 +109,43 @@ def test_one_agent_systems_take_no_agent():
 @pytest.mark.parametrize(
     ("name", "system", "expected"),
     [
-        ("fased.json", "fased", {"context_window": 180_000, "ttl_seconds": 5400, "tools_allow": ("exec", "read*")}),
-        ("fased.json", "fased", {"soft_threshold_tokens": 6000, "hard_clear": False, "identifier_policy": "custom"}),
-        ("openclaw.json", "openclaw", {"recent_turns_preserve": 4, "quality_guard_max_retries": 2, "pruning": None}),
-        ("ai-config.json", "ai", {"max_messages": 60, "max_tokens": 9000, "auto_compact": False, "max_chars": 10_000}),
-        ("pi-settings.json", "pi", {"reserve_tokens": 20_000, "keep_recent_tokens": 12_000, "enabled": True}),
+        (
+            "fased.json",
+            "fased",
+            {"context_window": 180_000, "ttl_seconds": 5400, "tools_allow": ("exec", "read*")},
+        ),
+        (
+            "fased.json",
+            "fased",
+            {"soft_threshold_tokens": 6000, "hard_clear": False, "identifier_policy": "custom"},
+        ),
+        (
+            "openclaw.json",
+            "openclaw",
+            {"recent_turns_preserve": 4, "quality_guard_max_retries": 2, "pruning": None},
+        ),
+        (
+            "ai-config.json",
+            "ai",
+            {"max_messages": 60, "max_tokens": 9000, "auto_compact": False, "max_chars": 10_000},
+        ),
+        (
+            "pi-settings.json",
+            "pi",
+            {"reserve_tokens": 20_000, "keep_recent_tokens": 12_000, "enabled": True},
+        ),
         ("gemini-settings.json", "gemini", {"variant": "pipeline", "compression_threshold": 0.3}),
         ("gemini-settings.json", "gemini", {"max_tokens": 120_000, "retained_tokens": 30_000}),
-        ("opencode.jsonc", "opencode", {"context_window": 400_000, "limit_output": 64_000, "tail_turns": 3}),
-        ("codex-config.toml", "codex", {"context_window": 272_000, "model_auto_compact_token_limit": 240_000}),
+        (
+            "opencode.jsonc",
+            "opencode",
+            {"context_window": 400_000, "limit_output": 64_000, "tail_turns": 3},
+        ),
+        (
+            "codex-config.toml",
+            "codex",
+            {"context_window": 272_000, "model_auto_compact_token_limit": 240_000},
+        ),
     ],
 )
 def test_other_systems_configs_load(name, system, expected):
@@ -123,12 +157,20 @@ def test_other_systems_configs_load(name, system, expected):
 def test_the_keys_and_not_the_name_say_whose_file_it_is(config):
     text = (SAMPLES / "fased.json").read_text(encoding="utf-8")
     assert load(config(text, "settings.json"))[0].name == "fased"
-    assert load(config((SAMPLES / "codex-config.toml").read_text(encoding="utf-8"), "opencode"))[0].name == "codex"
+    assert (
+        load(config((SAMPLES / "codex-config.toml").read_text(encoding="utf-8"), "opencode"))[
+            0
+        ].name
+        == "codex"
+    )
 
 
 def test_snippets_without_the_root_load_in_any_case(config):
     rules, said = load(config("compaction:\n  triggerTurnCount: 12\n  KEEPRECENTTURNS: 3\n"))
-    assert (rules.parameters["trigger_turn_count"], rules.parameters["keep_recent_turns"]) == (12, 3)
+    assert (rules.parameters["trigger_turn_count"], rules.parameters["keep_recent_turns"]) == (
+        12,
+        3,
+    )
     assert (rules.auto, said) == (True, "")
     assert load(config("ContextWindow: {TextOnly: true}\n"))[0].parameters["text_only"] is True
 
@@ -136,13 +178,17 @@ def test_snippets_without_the_root_load_in_any_case(config):
 def test_a_slip_in_a_key_is_named_with_the_nearest(config):
     _, said = load(config("Compaction: {TriggerTurnCount: 12, KeepRecentTurn: 3}\n"))
     assert "Compaction.KeepRecentTurn (Did you mean 'KeepRecentTurns'?)" in said
-    _, said = load(config('model_provider = "m"\nmodel_context_windw = 5\nnotify = ["x"]\n', "config.toml"))
+    _, said = load(
+        config('model_provider = "m"\nmodel_context_windw = 5\nnotify = ["x"]\n', "config.toml")
+    )
     assert "model_context_windw" in said
     assert "notify" not in said
 
 
 def test_keys_of_parts_that_are_not_there_are_named_as_such(config):
-    _, said = load(config("Memory: {Provider: local}\nCompaction: {Model: m, TriggerTurnCount: 20}\n"))
+    _, said = load(
+        config("Memory: {Provider: local}\nCompaction: {Model: m, TriggerTurnCount: 20}\n")
+    )
     assert "belong to parts that the kit does not have: Memory, Compaction.Model." in said
     assert "Selection (but for its signals)" in load(SAMPLES / "research-team.yaml")[1]
 
@@ -163,18 +209,45 @@ def test_fased_without_defaults_runs_the_plain_mode(config):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("Compaction: {TriggerTurnCount: many}", "Compaction.TriggerTurnCount must be a whole number of 0 or more"),
-        ("Compaction: {TriggerTurnCount: true}", "Compaction.TriggerTurnCount must be a whole number"),
-        ("Compaction: {TriggerTurnCount: .inf}", "Compaction.TriggerTurnCount must be a whole number"),
-        ("Compaction: {TriggerTurnCount: -1}", "Compaction.TriggerTurnCount must be a whole number of 0"),
-        ("Compaction: {TriggerTurnCount: 2, Mode: fast}", "Compaction.Mode must be one of llm, intent"),
-        ("Compaction: {TriggerTurnCount: 5, KeepRecentTurns: 9}", r"Compaction.KeepRecentTurns \(9\) must lie below"),
-        ("Compaction: {TriggerTurnCount: 1" + "0" * 400 + "}", "Compaction.TriggerTurnCount must be a whole number"),
+        (
+            "Compaction: {TriggerTurnCount: many}",
+            "Compaction.TriggerTurnCount must be a whole number of 0 or more",
+        ),
+        (
+            "Compaction: {TriggerTurnCount: true}",
+            "Compaction.TriggerTurnCount must be a whole number",
+        ),
+        (
+            "Compaction: {TriggerTurnCount: .inf}",
+            "Compaction.TriggerTurnCount must be a whole number",
+        ),
+        (
+            "Compaction: {TriggerTurnCount: -1}",
+            "Compaction.TriggerTurnCount must be a whole number of 0",
+        ),
+        (
+            "Compaction: {TriggerTurnCount: 2, Mode: fast}",
+            "Compaction.Mode must be one of llm, intent",
+        ),
+        (
+            "Compaction: {TriggerTurnCount: 5, KeepRecentTurns: 9}",
+            r"Compaction.KeepRecentTurns \(9\) must lie below",
+        ),
+        (
+            "Compaction: {TriggerTurnCount: 1" + "0" * 400 + "}",
+            "Compaction.TriggerTurnCount must be a whole number",
+        ),
         ("Compaction: {IncludeReasoning: 1}", "Compaction.IncludeReasoning must be true or false"),
         ("Orchestration: {Compaction: [1]}", "Compaction must be a section"),
-        ("Agents: [{Name: B, ContextWindow: {MaxTurnAge: x}}]", "Agents.B.ContextWindow.MaxTurnAge must be"),
+        (
+            "Agents: [{Name: B, ContextWindow: {MaxTurnAge: x}}]",
+            "Agents.B.ContextWindow.MaxTurnAge must be",
+        ),
         ("Agents: {Name: B}\nCompaction: {Mode: llm}", "Agents must be a list"),
-        ("{agents: {defaults: {contextPruning: {ttl: soon}}}}", "contextPruning.ttl must be a duration"),
+        (
+            "{agents: {defaults: {contextPruning: {ttl: soon}}}}",
+            "contextPruning.ttl must be a duration",
+        ),
     ],
 )
 def test_a_value_that_cannot_work_is_named_with_file_and_key(config, text, sentence):
@@ -223,7 +296,9 @@ def test_control_characters_of_a_file_reach_no_sentence(config):
 
 
 def test_gemini_s_older_key_is_read(config):
-    rules, said = load(config('{"chatCompression": {"contextPercentageThreshold": 0.6}}', "settings.json"))
+    rules, said = load(
+        config('{"chatCompression": {"contextPercentageThreshold": 0.6}}', "settings.json")
+    )
     assert (rules.name, rules.parameters["compression_threshold"], said) == ("gemini", 0.6, "")
 
 
@@ -245,21 +320,26 @@ def test_a_system_without_a_preset_is_said_so(config, monkeypatch):
     from ctxkit import presets
 
     monkeypatch.setattr(presets, "_PRESETS", ("pi", "none"))
-    with pytest.raises(UnknownPreset, match="config file of codex, for which the kit has no preset"):
+    with pytest.raises(
+        UnknownPreset, match="config file of codex, for which the kit has no preset"
+    ):
         ck.load_rules(SAMPLES / "codex-config.toml")
 
 
 def test_paths_in_a_config_are_never_opened(config, tmp_path):
     (tmp_path / "agents").mkdir()
     (tmp_path / "agents/a.yaml").write_text("MaxInTurnToolPairs: 3\n", encoding="utf-8")
-    path = config("Orchestration: {Agents: [{AgentFile: agents/a.yaml}], Compaction: {Mode: llm}}\n")
+    path = config(
+        "Orchestration: {Agents: [{AgentFile: agents/a.yaml}], Compaction: {Mode: llm}}\n"
+    )
     rules, said = load(path)
     assert rules.parameters["max_in_turn_tool_pairs"] == 0
     assert "Agents.0.AgentFile" in said
 
 
 @pytest.mark.parametrize(
-    ("ttl", "seconds"), [('"10"', 600), ("10", 600), ('"90s"', 90), ('"250ms"', 0.25), ('"1h5m"', 3900)]
+    ("ttl", "seconds"),
+    [('"10"', 600), ("10", 600), ('"90s"', 90), ('"250ms"', 0.25), ('"1h5m"', 3900)],
 )
 def test_a_bare_duration_is_minutes(config, ttl, seconds):
     text = "{agents: {defaults: {contextPruning: {mode: 'cache-ttl', ttl: " + ttl + "}}}}"

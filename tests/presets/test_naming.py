@@ -33,7 +33,9 @@ def test_the_nearest_name_is_suggested(word):
 
 
 def test_replays_and_fits_take_names():
-    talk = session(user("hello"), *(step("read_file", "x" * 4000) for _ in range(8)), assistant("ok"))
+    talk = session(
+        user("hello"), *(step("read_file", "x" * 4000) for _ in range(8)), assistant("ok")
+    )
     assert ck.replay(talk, "pi").details["replay"]["rules"] == "pi"
     messages = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]
     assert ck.fit(messages, "pi") == messages

@@ -6,9 +6,9 @@ from histories import CHARS, shown, texts
 
 from ctxkit import presets
 from ctxkit.errors import BadArguments
-from ctxkit.policies import contents
 from ctxkit.presets._cline import held
 from ctxkit.presets.halves import DropHalf
+from ctxkit.texts import contents
 from ctxkit.tokens import Room
 
 ROOM = Room(100_000, 0, CHARS)
@@ -19,14 +19,24 @@ def talk(n):
 
 
 @pytest.mark.parametrize(
-    ("window", "free"), [(64_000, 27_000), (128_000, 30_000), (200_000, 40_000), (1_000_000, 40_000), (100_000, 20_000)]
+    ("window", "free"),
+    [
+        (64_000, 27_000),
+        (128_000, 30_000),
+        (200_000, 40_000),
+        (1_000_000, 40_000),
+        (100_000, 20_000),
+    ],
 )
 def test_cline_3_holds_so_much_free(window, free):
     """context-window-utils.ts: three windows by name, else the larger of window - 40,000 and 0.8 of it"""
     assert held(window) == free
 
 
-@pytest.mark.parametrize(("n", "far", "gone"), [(10, False, 4), (12, False, 4), (14, False, 6), (10, True, 6), (4, False, 0)])
+@pytest.mark.parametrize(
+    ("n", "far", "gone"),
+    [(10, False, 4), (12, False, 4), (14, False, 6), (10, True, 6), (4, False, 0)],
+)
 def test_cline_3_drops_an_even_number(n, far, gone):
     """getNextTruncationRange: floor((n - 2) / 4) * 2, or floor((n - 2) * 3 / 4 / 2) * 2"""
     assert DropHalf().removed(n, far) == gone
@@ -48,7 +58,22 @@ def test_cline_never_summarises_the_last_request():
 def test_cline_is_due_at_nine_tenths_of_nine_tenths():
     """CONTEXT_WINDOW_INPUT_RATIO and COMPACTION_TRIGGER_RATIO"""
     rules = presets.cline(context_window=200_000)
-    assert rules.trigger.tokens(rules.room(shown(user("x")).log)) in (None, 162_000)
+    share, _ = rules.trigger.parts
+    assert share.tokens(rules.room(shown(user("x")).log)) == 162_000
+    h = shown(user("x" * 4 * 161_999), counter=CHARS)
+    one_more = shown(h.messages[0], user("xxxx"))
+    assert [rules.trigger(at, rules.room(at.log)) for at in (h, one_more)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("more", "free"),
+    [({}, 20_000), ({"reserved": 5000}, 5000), ({"limit_input": 28_000}, 20_000)],
+)
+def test_opencode_2_holds_its_own_tokens_free(more, free):
+    """2 holds 20,000 free, whatever a reply may have: a window of 30,000 is enough"""
+    assert presets.opencode(version="2", context_window=30_000, **more).reserve == free
+    with pytest.raises(BadArguments, match="leaves no room"):
+        presets.opencode(version="2", context_window=free)
 
 
 @pytest.mark.parametrize(("n", "gone"), [(10, 4), (5, 2), (4, 0), (3, 0)])
@@ -73,7 +98,9 @@ def test_roo_refuses_other_shares(percent):
 def test_goose_says_the_last_request_again():
     """compact_messages: summary, continuation, the most recent message of the user"""
     rules = presets.goose(summariser=lambda p: "S" * 3)
-    new = rules.policy(shown([*talk(3), user("do it"), *step("bash", "x" * 900)], counter=CHARS), ROOM)
+    new = rules.policy(
+        shown([*talk(3), user("do it"), *step("bash", "x" * 900)], counter=CHARS), ROOM
+    )
     assert texts(new)[0].startswith("SSS")
     assert texts(new)[0].endswith("do it")
     waiting = rules.policy(shown([*talk(30), user("do it")], counter=CHARS), ROOM)
@@ -117,7 +144,31 @@ def test_jev_keeps_all_text_and_cuts_old_results():
     lengths = [len(contents.texts(m)) for m in new.messages if m.role == "tool"]
     assert lengths[-2:] == [1000, 1000]
     assert all(300 < n < 420 for n in lengths[:2])
-    assert [m.text for m in new.messages if m.text.startswith("said")] == [f"said {i}" for i in range(4)]
+    assert [m.text for m in new.messages if m.text.startswith("said")] == [
+        f"said {i}" for i in range(4)
+    ]
+
+
+NOTHING = presets.jev(preserve_recent_messages=0, scorer=lambda m: (0.0, 0.0)).policy
+
+
+@pytest.mark.parametrize("why", ["pinned", "pending"])
+def test_jev_leaves_results_that_stay_whatever_the_scorer_says(why):
+    stays, goes = call(), call()
+    rows = [user("x"), stays, result("y" * 900, stays, **{why: True}), goes, result("z", goes)]
+    new = NOTHING(shown(rows, counter=CHARS), ROOM)
+    assert new.messages == tuple(rows[:3])
+
+
+def test_jev_drops_no_other_call_of_the_same_id():
+    """some logs name calls anew with each reply"""
+    first, again = call(id="c0"), call(id="c0")
+    rows = [user("x"), first, result("goes", first), again, result("y", again)]
+    one = presets.jev(
+        preserve_recent_messages=0, scorer=lambda m: (0.0, 0.0) if m.text == "goes" else (1.0, 1.0)
+    )
+    new = one.policy(shown(rows, counter=CHARS), ROOM)
+    assert new.messages == (rows[0], *rows[3:])
 
 
 def test_jev_drops_calls_that_the_scorer_lets_go():

@@ -18,7 +18,9 @@ def test_everything_becomes_one_item_of_a_known_size():
 
 def test_a_call_at_work_stays():
     asked = call("bash", command="ls")
-    new = presets.openai_server(item_tokens=10).policy(shown(user("x" * 400), *step("bash", "y" * 400), asked), ROOM)
+    new = presets.openai_server(item_tokens=10).policy(
+        shown(user("x" * 400), *step("bash", "y" * 400), asked), ROOM
+    )
     assert [m.role for m in new.messages] == ["summary", "assistant"]
 
 

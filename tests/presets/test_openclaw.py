@@ -9,8 +9,8 @@ from ctxkit import presets
 from ctxkit.errors import BadArguments
 from ctxkit.history import History, Log
 from ctxkit.messages import Image, Message, Text
-from ctxkit.policies import contents
 from ctxkit.presets._openclaw import recent
+from ctxkit.texts import contents
 from ctxkit.tokens import PI, Room
 
 SMALL = Room(1000, 0, PI)
@@ -31,24 +31,44 @@ def pruned(*rows, **settings):
 
 def test_only_results_before_the_last_assistants_are_cleared():
     """four turns of 20,000 characters, keep 3: the first is cleared, the rest intact"""
-    rows = [m for i in range(4) for m in (user("u"), assistant("a"), result(str(i) * 20_000, tool="exec"))]
-    assert [len(t) for t in pruned(*rows, keep_last_assistants=3)[2::3]] == [9, 20_000, 20_000, 20_000]
+    rows = [
+        m
+        for i in range(4)
+        for m in (user("u"), assistant("a"), result(str(i) * 20_000, tool="exec"))
+    ]
+    assert [len(t) for t in pruned(*rows, keep_last_assistants=3)[2::3]] == [
+        9,
+        20_000,
+        20_000,
+        20_000,
+    ]
 
 
 def test_nothing_before_the_first_user_message_is_touched():
-    rows = [result("x" * 900, tool="read"), user("u"), assistant("a"), result("y" * 900, tool="exec"), assistant("b")]
+    rows = [
+        result("x" * 900, tool="read"),
+        user("u"),
+        assistant("a"),
+        result("y" * 900, tool="exec"),
+        assistant("b"),
+    ]
     assert [len(t) for t in pruned(*rows, keep_last_assistants=1)] == [900, 1, 1, 9, 1]
 
 
 def test_a_denied_tool_is_never_pruned():
     """allow ex*, deny exec: nothing"""
     rows = [user("u"), result("y" * 900, tool="exec"), assistant("b")]
-    assert pruned(*rows, keep_last_assistants=1, tools_allow=("ex*",), tools_deny=("exec",))[1] == "y" * 900
+    assert (
+        pruned(*rows, keep_last_assistants=1, tools_allow=("ex*",), tools_deny=("exec",))[1]
+        == "y" * 900
+    )
 
 
 def test_a_long_result_is_trimmed_to_head_and_tail():
     """two parts are one text: head 7, tail 3 of it"""
-    two = Message(role="tool", id="t", call_id="c", tool="exec", parts=(Text("AAAAA"), Text("B" * 494)))
+    two = Message(
+        role="tool", id="t", call_id="c", tool="exec", parts=(Text("AAAAA"), Text("B" * 494))
+    )
     got = pruned(
         user("u"),
         two,
@@ -66,7 +86,13 @@ def test_a_long_result_is_trimmed_to_head_and_tail():
 
 def test_an_older_commit_protects_the_last_three_images():
     rows = [user("u")] + [
-        Message(role="tool", id=f"i{n}", call_id=f"c{n}", tool="see", parts=(Text("z" * 900), Image("image/png")))
+        Message(
+            role="tool",
+            id=f"i{n}",
+            call_id=f"c{n}",
+            tool="see",
+            parts=(Text("z" * 900), Image("image/png")),
+        )
         for n in range(4)
     ]
     older = pruned(*rows, assistant("b"), version="2026.3", keep_last_assistants=1)
@@ -119,24 +145,44 @@ def test_turns_that_follow_word_for_word_are_not_summarised():
     asked = []
     for version in ("2026.9.6", "2026.3"):
         rules = presets.openclaw(
-            version=version, keep_recent_tokens=100, summariser=lambda p: asked.append(len(p.messages)) or "S"
+            version=version,
+            keep_recent_tokens=100,
+            summariser=lambda p: asked.append(len(p.messages)) or "S",
         )
-        rules.policy(shown([user("x" * 400), assistant("y" * 400)] * 8, counter=PI), Room(200_000, 20_000, PI))
+        rules.policy(
+            shown([user("x" * 400), assistant("y" * 400)] * 8, counter=PI),
+            Room(200_000, 20_000, PI),
+        )
     assert asked[2] - asked[0] == 6
 
 
 def test_pruning_persists():
     """a result that was trimmed after a pause is sent trimmed at the next warm call, too"""
-    said = [user("u"), *step("exec", "y" * 30_000), assistant("a"), user("v"), assistant("b"), user("w"), assistant("c")]
+    said = [
+        user("u"),
+        *step("exec", "y" * 30_000),
+        assistant("a"),
+        user("v"),
+        assistant("b"),
+        user("w"),
+        assistant("c"),
+    ]
     times = [0, 1, 2, 3, 400, 401, 402, 403]
     rows = [msgspec.structs.replace(m, time=float(t)) for m, t in zip(said, times, strict=True)]
     for version, last in (("2026.9.6", 3087), ("2026.3", 30_000)):
         rules = presets.openclaw(
-            version=version, pruning="cache-ttl", context_window=24_000, keep_recent_tokens=100, keep_last_assistants=1
+            version=version,
+            pruning="cache-ttl",
+            context_window=24_000,
+            keep_recent_tokens=100,
+            keep_last_assistants=1,
         )
         log = Log.of(rows, PI)
         sent = [
-            max(len(contents.texts(m)) for m in rules.pruning(History.start(log, c), Room(24_000, 0, PI)).messages)
+            max(
+                len(contents.texts(m))
+                for m in rules.pruning(History.start(log, c), Room(24_000, 0, PI)).messages
+            )
             for c in range(1, log.calls)
         ]
         assert sent[-2:] == [3087, last], version  # five digits in the note

@@ -63,7 +63,9 @@ def test_what_must_be_condensed_and_cannot_is_forgotten_as_a_whole():
 
 def test_above_the_size_alone_it_is_put_off():
     """a soft requirement: the loop of a tool spans the view"""
-    rules = presets.openhands(max_size=6, keep_first=1, minimum_progress=0.9, summariser=lambda p: "S")
+    rules = presets.openhands(
+        max_size=6, keep_first=1, minimum_progress=0.9, summariser=lambda p: "S"
+    )
     h = shown([user("x" * 40) for _ in range(7)])
     assert rules.trigger(h, ROOM)
     assert rules.policy(h, ROOM) is h

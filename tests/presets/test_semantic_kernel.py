@@ -30,12 +30,16 @@ def test_nothing_is_done_within_target_and_threshold():
 
 def test_a_user_message_within_the_threshold_begins_what_is_kept():
     """locate_safe_reduction_index: from the target back to a user message"""
-    new = presets.semantic_kernel(method="truncation", target_count=3, threshold_count=2).policy(shown(talk(10)), ROOM)
+    new = presets.semantic_kernel(method="truncation", target_count=3, threshold_count=2).policy(
+        shown(talk(10)), ROOM
+    )
     assert ids(new)[0] == "m6"
 
 
 def test_the_system_message_stays_and_counts():
-    new = presets.semantic_kernel(method="truncation", target_count=3).policy(shown(system(id="s"), talk(10)), ROOM)
+    new = presets.semantic_kernel(method="truncation", target_count=3).policy(
+        shown(system(id="s"), talk(10)), ROOM
+    )
     assert ids(new) == ["s", "m8", "m9"]
 
 

@@ -27,7 +27,12 @@ def test_without_a_user_message_it_begins_with_a_call():
 
 
 def test_pinned_first_messages_stay():
-    assert ids(presets.strands(window_size=4, pin_first=1).policy(shown(talk(9)), ROOM)) == ["m0", "m6", "m7", "m8"]
+    assert ids(presets.strands(window_size=4, pin_first=1).policy(shown(talk(9)), ROOM)) == [
+        "m0",
+        "m6",
+        "m7",
+        "m8",
+    ]
 
 
 def test_an_overflow_cuts_results_before_messages():
@@ -63,11 +68,15 @@ def test_a_summary_never_takes_the_last_ten_nor_parts_a_pair():
     assert len(rules.policy(shown(talk(10)), ROOM)) == 10
     asked = call("bash", command="x")
     rows = [user("u" * 99), assistant("a" * 99), asked, result("r", asked), *talk(10)]
-    new = presets.strands(method="summary", summary_ratio=0.22, summariser=lambda p: "S").policy(shown(rows), ROOM)
+    new = presets.strands(method="summary", summary_ratio=0.22, summariser=lambda p: "S").policy(
+        shown(rows), ROOM
+    )
     assert [m.role for m in new.messages[:2]] == ["summary", "user"]
 
 
-@pytest.mark.parametrize("bad", [{"method": "both"}, {"window_size": -1}, {"proactive_compression": 1.5}])
+@pytest.mark.parametrize(
+    "bad", [{"method": "both"}, {"window_size": -1}, {"proactive_compression": 1.5}]
+)
 def test_what_strands_refuses_is_refused(bad):
     with pytest.raises(BadArguments):
         presets.strands(**bad)

@@ -15,7 +15,9 @@ def test_the_page_is_current():
 
 def test_every_preset_has_its_section():
     text = MADE["page"]()
-    assert all(f"\n## {name}\n" in text and f"| [{name}](#{name}) |" in text for name in presets.names())
+    assert all(
+        f"\n## {name}\n" in text and f"| [{name}](#{name}) |" in text for name in presets.names()
+    )
 
 
 def test_triggers_are_said_in_words():

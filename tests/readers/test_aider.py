@@ -6,7 +6,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.readers.aider import to_usage
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 CHAT = """
@@ -64,7 +64,12 @@ def test_output_that_is_answered_was_sent():
 @pytest.mark.parametrize(
     ("line", "fresh", "read", "write"),
     [
-        ("Tokens: 13k sent, 1.6k cache write, 10k cached, 604 received. Cost: $0.02 message.", 1_400, 10_000, 1_600),
+        (
+            "Tokens: 13k sent, 1.6k cache write, 10k cached, 604 received. Cost: $0.02 message.",
+            1_400,
+            10_000,
+            1_600,
+        ),
         ("Tokens: 1.6k sent, 40 received.", 1_600, None, None),
     ],
 )
@@ -75,6 +80,10 @@ def test_rounded_thousands(line: str, fresh: int, read: int | None, write: int |
 
 def test_a_published_page_is_one_session(real):
     s = ck.read(real / "aider/add-test.md")
-    assert [m.kind for m in s.messages if m.role == "user" and m.kind] == ["command", "output", "command"]
+    assert [m.kind for m in s.messages if m.role == "user" and m.kind] == [
+        "command",
+        "output",
+        "command",
+    ]
     assert len(s.calls) == 2
     assert not any("<div" in m.text for m in s.messages)

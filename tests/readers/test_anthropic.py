@@ -9,7 +9,7 @@ from written import document, source, texts
 
 from ctxkit.messages import Usage
 from ctxkit.readers import anthropic
-from ctxkit.readers.catalogue import sniff
+from ctxkit.readers.reader_names import sniff
 
 ASK = {"role": "user", "content": "do"}
 USE = {
@@ -22,19 +22,38 @@ USE = {
 RESULT = {
     "role": "user",
     "content": [
-        {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "no"}], "is_error": True},
+        {
+            "type": "tool_result",
+            "tool_use_id": "c",
+            "content": [{"type": "text", "text": "no"}],
+            "is_error": True,
+        },
         {"type": "text", "text": "and now?"},
     ],
 }
 DONE = {"role": "assistant", "content": [{"type": "text", "text": "done"}]}
-USAGE = {"input_tokens": 4, "cache_read_input_tokens": 90, "cache_creation_input_tokens": 6, "output_tokens": 2}
+USAGE = {
+    "input_tokens": 4,
+    "cache_read_input_tokens": 90,
+    "cache_creation_input_tokens": 6,
+    "output_tokens": 2,
+}
 
 
 def response(message: dict[str, Any], stop: str) -> dict[str, Any]:
-    return {"type": "message", "id": "m", "model": "claude-x", "stop_reason": stop, "usage": USAGE, **message}
+    return {
+        "type": "message",
+        "id": "m",
+        "model": "claude-x",
+        "stop_reason": stop,
+        "usage": USAGE,
+        **message,
+    }
 
 
-@pytest.mark.parametrize("file", [document([ASK, USE, RESULT, DONE]), source(ASK, USE, RESULT, DONE)])
+@pytest.mark.parametrize(
+    "file", [document([ASK, USE, RESULT, DONE]), source(ASK, USE, RESULT, DONE)]
+)
 def test_messages_are_read_in_every_wrapping(file: Any) -> None:
     assert sniff(file).NAME == "anthropic"
     (s,) = anthropic.read(file)
@@ -43,13 +62,28 @@ def test_messages_are_read_in_every_wrapping(file: Any) -> None:
 
 
 def test_requests_and_responses_are_one_conversation_with_usage() -> None:
-    head = {"model": "claude-x", "max_tokens": 9, "system": "Be good.", "tools": [{"name": "ls", "input_schema": {}}]}
+    head = {
+        "model": "claude-x",
+        "max_tokens": 9,
+        "system": "Be good.",
+        "tools": [{"name": "ls", "input_schema": {}}],
+    }
     first = {"request": {**head, "messages": [ASK]}, "response": response(USE, "tool_use")}
-    second = {"request": {**head, "messages": [ASK, USE, RESULT]}, "response": response(DONE, "end_turn")}
+    second = {
+        "request": {**head, "messages": [ASK, USE, RESULT]},
+        "response": response(DONE, "end_turn"),
+    }
     file = source(first, second)
     assert sniff(file).NAME == "anthropic"
     (s,) = anthropic.read(file)
-    assert [m.role for m in s.messages] == ["system", "user", "assistant", "tool", "user", "assistant"]
+    assert [m.role for m in s.messages] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "user",
+        "assistant",
+    ]
     assert [(c.message.usage, c.message.stop) for c in s.calls] == [
         (Usage(4, 90, 6, None, 2), "tool"),
         (Usage(4, 90, 6, None, 2), "stop"),

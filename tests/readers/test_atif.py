@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 
 import ctxkit as ck
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 
 def read(*steps: dict, **more):
-    document = {"schema_version": "ATIF-v1.7", "session_id": "s", "agent": {"name": "a"}, "steps": list(steps), **more}
+    document = {
+        "schema_version": "ATIF-v1.7",
+        "session_id": "s",
+        "agent": {"name": "a"},
+        "steps": list(steps),
+        **more,
+    }
     (session,) = read_source(Source("x.json", json.dumps(document).encode()))
     return session
 
@@ -18,7 +24,11 @@ def read(*steps: dict, **more):
 def test_prompt_tokens_hold_the_cache(real):
     s = ck.read(real / "atif/multi_tool_trajectory.json")
     m = s.call(0).message
-    assert (m.usage.input_tokens, m.usage.cache_read_tokens, m.usage.cost_usd) == (1_338, 512, 0.0021)
+    assert (m.usage.input_tokens, m.usage.cache_read_tokens, m.usage.cost_usd) == (
+        1_338,
+        512,
+        0.0021,
+    )
     assert m.latency == 2.84
     assert len(m.tool_calls) == 3
     assert [r.tool for r in s.path[2:5]] == ["financial_search", "financial_search", "news_search"]

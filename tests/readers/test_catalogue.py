@@ -12,14 +12,19 @@ from written import document, source
 
 import ctxkit as ck
 from ctxkit.errors import BadArguments, ReadError, UnknownFormat
-from ctxkit.readers import catalogue
 from ctxkit.readers import members as room
+from ctxkit.readers import reader_names
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-PI = source({"type": "session", "version": 3, "id": "s"}, {"role": "user", "content": "hi", "timestamp": 1}).data
-CHATS = source({"messages": [{"role": "user", "content": "a"}]}, {"messages": [{"role": "user", "content": "b"}]}).data
+PI = source(
+    {"type": "session", "version": 3, "id": "s"}, {"role": "user", "content": "hi", "timestamp": 1}
+).data
+CHATS = source(
+    {"messages": [{"role": "user", "content": "a"}]},
+    {"messages": [{"role": "user", "content": "b"}]},
+).data
 
 
 def put(folder: Path, name: str, data: bytes = PI) -> Path:
@@ -44,9 +49,11 @@ def test_several_sessions_in_a_file_are_named_and_counted(tmp_path: Path) -> Non
     assert len(ck.read_all(tmp_path / "a.jsonl")) == 2
 
 
-@pytest.mark.parametrize("format", catalogue.names())
+@pytest.mark.parametrize("format", reader_names.names())
 def test_a_forced_format_does_not_invent_a_session(format: str, tmp_path: Path) -> None:
-    path = put(tmp_path, "a.json", b'{"name": "x", "version": "1.0.0", "dependencies": {"left-pad": "1"}}')
+    path = put(
+        tmp_path, "a.json", b'{"name": "x", "version": "1.0.0", "dependencies": {"left-pad": "1"}}'
+    )
     with pytest.raises(ReadError):
         ck.read(path, format=format)
 
@@ -56,7 +63,9 @@ def test_a_folder_that_holds_one_session_reads_as_one(tmp_path: Path) -> None:
     assert ck.read(tmp_path).id == "s"
 
 
-@pytest.mark.parametrize(("format", "said"), [("gemnii", "Did you mean 'gemini"), ("clade-code", "'claude-code'")])
+@pytest.mark.parametrize(
+    ("format", "said"), [("gemnii", "Did you mean 'gemini"), ("clade-code", "'claude-code'")]
+)
 def test_an_unknown_format_asks_what_was_meant(format: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(UnknownFormat, match=said):
         ck.read(tmp_path, format=format)
@@ -65,9 +74,9 @@ def test_an_unknown_format_asks_what_was_meant(format: str, said: str, tmp_path:
 
 
 def test_formats_have_other_names_too() -> None:
-    assert catalogue.named("Claude_Code").NAME == "claude-code"
-    assert catalogue.named("openai-messages").NAME == "openai"
-    assert len(set(catalogue.names())) == len(catalogue.names())
+    assert reader_names.named("Claude_Code").NAME == "claude-code"
+    assert reader_names.named("openai-messages").NAME == "openai"
+    assert len(set(reader_names.names())) == len(reader_names.names())
 
 
 @pytest.mark.parametrize(
@@ -154,16 +163,23 @@ def test_links_do_not_lead_in_circles(tmp_path: Path) -> None:
     assert [why for _, _, why in out.failures] == ["there is no such file."]
 
 
-def test_a_reader_of_another_package_is_asked_and_a_broken_one_is_named(monkeypatch: Any, tmp_path: Path) -> None:
+def test_a_reader_of_another_package_is_asked_and_a_broken_one_is_named(
+    monkeypatch: Any, tmp_path: Path
+) -> None:
     reader = type(sys)("their_reader")
     reader.NAME, reader.sniff = "theirs", lambda s: s.data == b"theirs"
     reader.read = lambda s: [session(user("hello"))]
     monkeypatch.setitem(sys.modules, "their_reader", reader)
-    points = [EntryPoint("theirs", "their_reader", room.GROUP), EntryPoint("bad", "no_such", room.GROUP)]
+    points = [
+        EntryPoint("theirs", "their_reader", room.GROUP),
+        EntryPoint("bad", "no_such", room.GROUP),
+    ]
     monkeypatch.setattr(room, "entry_points", lambda group: points)
     room._installed.cache_clear()
     try:
-        with pytest.warns(UserWarning, match="The reader 'bad' could not be loaded: ModuleNotFoundError"):
+        with pytest.warns(
+            UserWarning, match="The reader 'bad' could not be loaded: ModuleNotFoundError"
+        ):
             assert ck.read(put(tmp_path, "x", b"theirs")).messages[0].text == "hello"
     finally:
         room._installed.cache_clear()
@@ -176,7 +192,9 @@ def made_reader(name: str, word: str) -> Any:
     return reader
 
 
-def test_a_reader_of_ones_own_is_asked_first_and_may_be_registered_again(monkeypatch: Any, tmp_path: Path) -> None:
+def test_a_reader_of_ones_own_is_asked_first_and_may_be_registered_again(
+    monkeypatch: Any, tmp_path: Path
+) -> None:
     monkeypatch.setattr(room, "_REGISTERED", {})
     path = put(tmp_path, "x", b"mine: {}")
     with pytest.raises(UnknownFormat):
@@ -209,13 +227,18 @@ def test_a_reader_that_breaks_gives_a_read_error(monkeypatch: Any) -> None:
 
     monkeypatch.setattr(room, "members", lambda: (Broken(), *()))
     with pytest.raises(UnknownFormat):
-        catalogue.sniff(document({}))
+        reader_names.sniff(document({}))
     with pytest.raises(ReadError, match=r"damaged broken session: .*KeyError"):
-        catalogue.read_source(document({}), Broken())
+        reader_names.read_source(document({}), Broken())
 
 
 def test_reading_loads_no_frame_library() -> None:
     import subprocess
 
     code = "import sys, ctxkit as ck; ck.read_all('/nowhere'); print([m for m in ('pandas', 'IPython') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )

@@ -27,15 +27,31 @@ USAGE = {
 
 def line(own: str, parent: str | None, kind: str, content: Any, **more: Any) -> dict[str, Any]:
     message = {"role": kind, "content": content, **more.pop("message", {})}
-    return {"type": kind, "uuid": own, "parentUuid": parent, "sessionId": "s", "message": message, **more}
+    return {
+        "type": kind,
+        "uuid": own,
+        "parentUuid": parent,
+        "sessionId": "s",
+        "message": message,
+        **more,
+    }
 
 
 def ask(own: str, parent: str | None, text: str = "do", **more: Any) -> dict[str, Any]:
     return line(own, parent, "user", text, **more)
 
 
-def piece(own: str, parent: str | None, block: dict[str, Any], id: str = "msg", **more: Any) -> dict[str, Any]:
-    return line(own, parent, "assistant", [block], message={"id": id, "model": "claude-x", "usage": USAGE}, **more)
+def piece(
+    own: str, parent: str | None, block: dict[str, Any], id: str = "msg", **more: Any
+) -> dict[str, Any]:
+    return line(
+        own,
+        parent,
+        "assistant",
+        [block],
+        message={"id": id, "model": "claude-x", "usage": USAGE},
+        **more,
+    )
 
 
 def text(said: str) -> dict[str, Any]:
@@ -81,12 +97,20 @@ def test_the_lines_of_one_reply_are_one_call_and_its_usage_counts_once() -> None
     assert first.message.usage == Usage(3, 100, 20, 30, 7)
     assert [c.id for c in first.message.tool_calls] == ["t1", "t2"]
     assert first.message.parts[0] == Thinking("hm", "sig", 3)
-    assert [(m.tool, m.is_error) for m in s.messages if m.role == "tool"] == [("Bash", True), ("Bash", False)]
+    assert [(m.tool, m.is_error) for m in s.messages if m.role == "tool"] == [
+        ("Bash", True),
+        ("Bash", False),
+    ]
     assert (second.message.text, s.parents) == ("done", ())
 
 
 def test_a_boundary_and_its_summary_are_one_edit() -> None:
-    s = read(ask("a", None), piece("b", "a", text("x")), boundary("c"), ask("d", "c", "S", isCompactSummary=True))
+    s = read(
+        ask("a", None),
+        piece("b", "a", text("x")),
+        boundary("c"),
+        ask("d", "c", "S", isCompactSummary=True),
+    )
     (edit,) = s.edits
     assert (edit.targets, edit.trigger, edit.tokens_before) == (("a", "b"), "auto", 900)
     assert [(m.role, m.text) for m in s.view()] == [("summary", "S")]
@@ -95,7 +119,10 @@ def test_a_boundary_and_its_summary_are_one_edit() -> None:
 def test_preserved_messages_stand_after_the_summary() -> None:
     kept = {"preservedMessages": {"uuids": ["b"]}, "postTokens": 70}
     s = read(
-        ask("a", None), piece("b", "a", text("x")), boundary("c", **kept), ask("d", "c", "S", isCompactSummary=True)
+        ask("a", None),
+        piece("b", "a", text("x")),
+        boundary("c", **kept),
+        ask("d", "c", "S", isCompactSummary=True),
     )
     assert texts(s.view()) == ["S", "x"]
     assert s.edits[0].tokens_after == 70
@@ -141,7 +168,13 @@ def test_lines_that_a_resumed_session_copies_count_once() -> None:
 
 
 def test_retries_and_made_up_replies_are_events_and_no_calls() -> None:
-    retry = {"type": "system", "subtype": "api_error", "uuid": "r", "parentUuid": "a", "sessionId": "s"}
+    retry = {
+        "type": "system",
+        "subtype": "api_error",
+        "uuid": "r",
+        "parentUuid": "a",
+        "sessionId": "s",
+    }
     zero = dict.fromkeys(("input_tokens", "output_tokens"), 0)
     made = {"id": "x", "model": "<synthetic>", "usage": zero}
     s = read(
@@ -179,7 +212,9 @@ def test_subagents_in_the_folder_are_children_and_listed_once(tmp_path: Path) ->
     write(tmp_path / "s" / "subagents" / "agent-88.jsonl", b"")
     everything = ck.read_all(tmp_path)
     (s,) = everything
-    assert [(c.id, c.agent, c.parent, c.details) for c in s.children] == [("agent-77", "77", "s", {"call_id": "t"})]
+    assert [(c.id, c.agent, c.parent, c.details) for c in s.children] == [
+        ("agent-77", "77", "s", {"call_id": "t"})
+    ]
     assert s.messages[2].details == {"child": "agent-77"}
     assert [f.why for f in s.faults] == [
         "subagent agent-88.jsonl: expected lines of type user or assistant with a message; found none."
@@ -188,7 +223,13 @@ def test_subagents_in_the_folder_are_children_and_listed_once(tmp_path: Path) ->
 
 
 def test_a_small_compaction_clears_old_results() -> None:
-    small = {"type": "system", "subtype": "microcompact_boundary", "uuid": "m", "parentUuid": None, "sessionId": "s"}
+    small = {
+        "type": "system",
+        "subtype": "microcompact_boundary",
+        "uuid": "m",
+        "parentUuid": None,
+        "sessionId": "s",
+    }
     s = read(
         ask("a", None),
         piece("b", "a", use("t")),
@@ -201,7 +242,10 @@ def test_a_small_compaction_clears_old_results() -> None:
 
 def test_comment_lines_and_broken_ones_are_counted(real: Path) -> None:
     s = ck.read(real / "claude-code" / "session-share" / "images-in-user-messages.jsonl")
-    assert [(f.line, f.why) for f in s.faults] == [(1, "a comment, not JSON"), (2, "a comment, not JSON")]
+    assert [(f.line, f.why) for f in s.faults] == [
+        (1, "a comment, not JSON"),
+        (2, "a comment, not JSON"),
+    ]
 
 
 def test_prompts_fall_at_the_compactions_of_a_real_session(real: Path) -> None:
@@ -209,21 +253,31 @@ def test_prompts_fall_at_the_compactions_of_a_real_session(real: Path) -> None:
     assert [(e.trigger, e.tokens_before) for e in s.edits] == [("auto", 155577), ("manual", 82572)]
     prompts = [(c.position, c.message.usage.prompt_tokens) for c in s.calls if c.message.usage]
     cuts = [s.path.index(e) for e in s.edits]
-    fall = [(max(p for p in prompts if p[0] < cut), min(p for p in prompts if p[0] > cut)) for cut in cuts]
+    fall = [
+        (max(p for p in prompts if p[0] < cut), min(p for p in prompts if p[0] > cut))
+        for cut in cuts
+    ]
     assert fall[0][1][1] == 45166
     assert all(after < before / 1.5 for (_, before), (_, after) in fall)
     assert len(s.calls) == 184
 
 
 def write(path: Path, *records: Any) -> None:
-    path.write_bytes(b"\n".join(r if isinstance(r, bytes) else json.dumps(r).encode() for r in records))
+    path.write_bytes(
+        b"\n".join(r if isinstance(r, bytes) else json.dumps(r).encode() for r in records)
+    )
 
 
 def test_the_first_reply_after_a_restart_says_so() -> None:
     """A program that goes on in a new process may send another prefix."""
     hook = {"type": "progress", "uuid": "h", "parentUuid": "b", "sessionId": "s"}
     hook["data"] = {"type": "hook_progress", "hookName": "SessionStart:resume"}
-    after = [ask("c", "h"), piece("d", "c", text("two"), id="2"), ask("e", "d"), piece("f", "e", text("3"), id="3")]
+    after = [
+        ask("c", "h"),
+        piece("d", "c", text("two"), id="2"),
+        ask("e", "d"),
+        piece("f", "e", text("3"), id="3"),
+    ]
     s = read(ask("a", None), piece("b", "a", text("one"), id="1"), hook, *after)
     assert [c.message.details.get("resumed") for c in s.calls] == [None, True, None]
     other = hook | {"data": {"type": "hook_progress", "hookName": "Stop"}}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import ctxkit as ck
 from ctxkit.messages import ToolCall
+from ctxkit.readers.cline_results import _arguments
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,3 +136,11 @@ def test_a_tasks_folder_is_one_session_among_many(tmp_path: Path):
     found = ck.read_all(tmp_path, progress=False)
     assert [s.id for s in found] == ["170", "171", "172"]
     assert found.failed.empty
+
+
+def test_marks_that_nothing_closes_are_read_in_linear_time():
+    begun = time.process_time()
+    inner = "<path>a.py</path>" + "<li>" * 100_000 + "<path>b.py</path>"
+    assert _arguments(inner) == {"path": "b.py"}
+    assert _arguments("<a><b>1</b></a><c>2</c></a>") == {"a": "<b>1</b>", "c": "2"}
+    assert time.process_time() - begun < 2

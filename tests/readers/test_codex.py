@@ -17,11 +17,18 @@ if TYPE_CHECKING:
 
     from ctxkit.session import Session
 
-META = {"type": "session_meta", "payload": {"id": "s", "cwd": "/tmp", "base_instructions": {"text": "Be good."}}}
+META = {
+    "type": "session_meta",
+    "payload": {"id": "s", "cwd": "/tmp", "base_instructions": {"text": "Be good."}},
+}
 
 
 def item(kind: str, **more: Any) -> dict[str, Any]:
-    return {"type": "response_item", "timestamp": "2026-01-01T00:00:00Z", "payload": {"type": kind, **more}}
+    return {
+        "type": "response_item",
+        "timestamp": "2026-01-01T00:00:00Z",
+        "payload": {"type": kind, **more},
+    }
 
 
 def user(said: str) -> dict[str, Any]:
@@ -41,8 +48,17 @@ def output(own: str, said: Any = "ok") -> dict[str, Any]:
 
 
 def count(total: int, last: int, cached: int = 0) -> dict[str, Any]:
-    usage = {"input_tokens": last, "cached_input_tokens": cached, "output_tokens": 5, "reasoning_output_tokens": 2}
-    info = {"total_token_usage": {"input_tokens": total}, "last_token_usage": usage, "model_context_window": 1000}
+    usage = {
+        "input_tokens": last,
+        "cached_input_tokens": cached,
+        "output_tokens": 5,
+        "reasoning_output_tokens": 2,
+    }
+    info = {
+        "total_token_usage": {"input_tokens": total},
+        "last_token_usage": usage,
+        "model_context_window": 1000,
+    }
     return {"type": "event_msg", "payload": {"type": "token_count", "info": info}}
 
 
@@ -63,19 +79,37 @@ def test_counts_before_the_items_belong_to_what_follows() -> None:
         count(30, 20),
         reply("done"),
     )
-    assert [(c.message.usage.prompt_tokens, len(c.message.tool_calls)) for c in s.calls] == [(10, 2), (20, 0)]
+    assert [(c.message.usage.prompt_tokens, len(c.message.tool_calls)) for c in s.calls] == [
+        (10, 2),
+        (20, 0),
+    ]
     assert s.calls[0].message.usage == Usage(6, 4, None, None, 5, 2)
     assert s.calls[0].message.context_window == 1000
 
 
 def test_counts_after_the_items_belong_to_what_came_before() -> None:
-    s = read(user("a"), call("1"), call("2"), count(10, 10), output("1"), output("2"), reply("done"), count(30, 20))
-    assert [(c.message.usage.prompt_tokens, len(c.message.tool_calls)) for c in s.calls] == [(10, 2), (20, 0)]
+    s = read(
+        user("a"),
+        call("1"),
+        call("2"),
+        count(10, 10),
+        output("1"),
+        output("2"),
+        reply("done"),
+        count(30, 20),
+    )
+    assert [(c.message.usage.prompt_tokens, len(c.message.tool_calls)) for c in s.calls] == [
+        (10, 2),
+        (20, 0),
+    ]
 
 
 def test_a_counted_call_without_items_is_a_call_that_shows_nothing() -> None:
     s = read(user("a"), count(10, 10), count(30, 20), reply("done"))
-    assert [(c.message.usage.prompt_tokens, c.message.visible) for c in s.calls] == [(10, False), (20, True)]
+    assert [(c.message.usage.prompt_tokens, c.message.visible) for c in s.calls] == [
+        (10, False),
+        (20, True),
+    ]
 
 
 def test_events_that_repeat_items_do_not_count_twice() -> None:
@@ -86,11 +120,21 @@ def test_events_that_repeat_items_do_not_count_twice() -> None:
 
 
 def test_the_code_and_text_of_a_wrapped_output_are_taken_apart() -> None:
-    s = read(user("a"), call("1"), output("1", json.dumps({"output": "text", "metadata": {"exit_code": 2}})))
-    assert (s.messages[-1].text, s.messages[-1].details, s.messages[-1].tool) == ("text", {"exit_code": 2}, "shell")
+    s = read(
+        user("a"),
+        call("1"),
+        output("1", json.dumps({"output": "text", "metadata": {"exit_code": 2}})),
+    )
+    assert (s.messages[-1].text, s.messages[-1].details, s.messages[-1].tool) == (
+        "text",
+        {"exit_code": 2},
+        "shell",
+    )
 
 
-@pytest.mark.parametrize("said", [[{"type": "input_text", "text": "ok"}], {"content": "ok", "success": False}])
+@pytest.mark.parametrize(
+    "said", [[{"type": "input_text", "text": "ok"}], {"content": "ok", "success": False}]
+)
 def test_outputs_come_in_several_shapes(said: Any) -> None:
     assert read(user("a"), call("1"), output("1", said)).messages[-1].text == "ok"
 
@@ -106,17 +150,28 @@ def test_what_a_replacement_repeats_keeps_its_id() -> None:
 
 
 def test_a_compaction_without_a_replacement_keeps_the_opening() -> None:
-    s = read(user("<environment_context>x"), user("a"), reply("b"), {"type": "compacted", "payload": {"message": "S"}})
+    s = read(
+        user("<environment_context>x"),
+        user("a"),
+        reply("b"),
+        {"type": "compacted", "payload": {"message": "S"}},
+    )
     assert texts(s.view()) == ["Be good.", "<environment_context>x", "S"]
 
 
 def test_aborts_and_errors_are_failed_calls() -> None:
     events = [
         {"type": "event_msg", "payload": p}
-        for p in ({"type": "turn_aborted", "reason": "interrupted"}, {"type": "error", "message": "full"})
+        for p in (
+            {"type": "turn_aborted", "reason": "interrupted"},
+            {"type": "error", "message": "full"},
+        )
     ]
     s = read(user("a"), *events)
-    assert [(c.message.stop, c.message.error) for c in s.calls] == [("aborted", "interrupted"), ("error", "full")]
+    assert [(c.message.stop, c.message.error) for c in s.calls] == [
+        ("aborted", "interrupted"),
+        ("error", "full"),
+    ]
 
 
 def test_instructions_that_the_opening_repeats_are_no_system_prompt() -> None:
@@ -138,5 +193,11 @@ def test_every_count_of_a_real_rollout_is_one_call(real: Path) -> None:
         assert len(s.calls) == calls
         assert all(c.message.usage for c in s.calls)
         total = sum(c.message.usage.prompt_tokens for c in s.calls)
-        raw = [json.loads(line)["payload"] for line in next((real / "codex").glob(path)).read_bytes().splitlines()]
-        assert total == [p["info"] for p in raw if p.get("info")][-1]["total_token_usage"]["input_tokens"]
+        raw = [
+            json.loads(line)["payload"]
+            for line in next((real / "codex").glob(path)).read_bytes().splitlines()
+        ]
+        assert (
+            total
+            == [p["info"] for p in raw if p.get("info")][-1]["total_token_usage"]["input_tokens"]
+        )

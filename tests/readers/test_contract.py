@@ -12,7 +12,7 @@ from formats import paths
 
 import ctxkit as ck
 from ctxkit.messages import Edit
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 from ctxkit.session import apply_edit
 
@@ -95,7 +95,9 @@ def test_a_native_copy_is_equal(file: str, read, tmp_path: Path) -> None:
 @pytest.mark.parametrize("format", ["openai", "pi", "atif"])
 def test_a_copy_in_another_format_reads_again(file: str, format: str, read, tmp_path: Path) -> None:
     for s in sample(read(file), 2):
-        if any(m.visible and m.parts and m.role != "system" for m in s.messages):  # Pi holds no system prompt
+        if any(
+            m.visible and m.parts and m.role != "system" for m in s.messages
+        ):  # Pi holds no system prompt
             ck.write(s, tmp_path / "copy", format=format)
             assert ck.read(tmp_path / "copy").messages
 
@@ -118,4 +120,6 @@ def test_an_unknown_record_is_counted_and_the_rest_kept(file: str, real: Path) -
     after = read_source(Source("x.jsonl", data + b"\n" + strange))
     assert [s.log for s in after] == [s.log for s in before]
     told = [n for s in after for n in s.skipped] + [f.why for s in after for f in s.faults]
-    assert len(told) > len([n for s in before for n in s.skipped] + [f for s in before for f in s.faults])
+    assert len(told) > len(
+        [n for s in before for n in s.skipped] + [f for s in before for f in s.faults]
+    )

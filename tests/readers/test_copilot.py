@@ -7,7 +7,7 @@ from pathlib import Path
 from made_today import COPILOT
 
 import ctxkit as ck
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 GOLDEN = Path(__file__).parent / "golden" / "copilot-cli.jsonl"

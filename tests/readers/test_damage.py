@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ctxkit.errors import ReadError
-from ctxkit.readers.catalogue import members
+from ctxkit.readers.reader_names import members
 from ctxkit.readers.source import Source
 
 if TYPE_CHECKING:
@@ -45,18 +45,48 @@ def test_no_bytes_let_anything_else_out(data: bytes) -> None:
 
 
 WORDS = {
-    *("type", "message", "role", "content", "id", "parentId", "uuid", "payload", "messages", "steps", "usage"),
-    *("tool_calls", "text", "input", "output", "summary", "user", "assistant", "session", "timestamp", "history"),
+    *(
+        "type",
+        "message",
+        "role",
+        "content",
+        "id",
+        "parentId",
+        "uuid",
+        "payload",
+        "messages",
+        "steps",
+        "usage",
+    ),
+    *(
+        "tool_calls",
+        "text",
+        "input",
+        "output",
+        "summary",
+        "user",
+        "assistant",
+        "session",
+        "timestamp",
+        "history",
+    ),
 }
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(sorted(WORDS)), inner, max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(sorted(WORDS)), inner, max_size=6)
+    ),
     max_leaves=24,
 )
 
 
 @given(
-    st.lists(st.dictionaries(st.sampled_from(sorted(WORDS)), json_values | st.sampled_from(sorted(WORDS)), max_size=6))
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(sorted(WORDS)), json_values | st.sampled_from(sorted(WORDS)), max_size=6
+        )
+    )
 )
 def test_no_json_lets_anything_else_out(records: list[dict[str, Any]]) -> None:
     for data in (b"\n".join(json.dumps(r).encode() for r in records), json.dumps(records).encode()):

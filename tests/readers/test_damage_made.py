@@ -16,7 +16,7 @@ from made_today import TODAY
 
 from ctxkit.errors import ReadError
 from ctxkit.readers.members import members
-from ctxkit.writers import openai
+from ctxkit.writers import as_openai
 
 EACH = 4_000 if ALL else 60
 TALK = session(system(), user("fix it"), step(), assistant("done"))
@@ -27,7 +27,7 @@ ASKED = [
     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "no"}]},
 ]
 OTHERS = {
-    "openai": [b"".join(openai.convert(TALK)[0])],
+    "openai": [b"".join(as_openai.convert(TALK)[0])],
     "anthropic": [json.dumps({"model": "claude-x", "messages": ASKED}).encode()],
     "fuseraft-snapshots": [
         lines(
@@ -45,15 +45,21 @@ OTHERS = {
 def test_every_reader_is_held_to_the_contract_of_damage():
     """a new reader needs real files in `FORMATS`, or a made log"""
     held = {*FORMATS.values(), *MADE, *SHAPES, *OTHERS, *TODAY}
-    assert {reader.NAME for reader in members()} - {"native"} == held  # keeps ids as written, also twice
+    assert {reader.NAME for reader in members()} - {
+        "native"
+    } == held  # keeps ids as written, also twice
 
 
-@pytest.mark.parametrize(("logs", "name"), [(m, n) for m in (MADE, SHAPES, OTHERS, TODAY) for n in m])
+@pytest.mark.parametrize(
+    ("logs", "name"), [(m, n) for m in (MADE, SHAPES, OTHERS, TODAY) for n in m]
+)
 def test_a_whole_log_is_read(logs: dict[str, list[bytes]], name: str):
     assert all(read(data, name)[0].messages for data in logs[name])
 
 
-@pytest.mark.parametrize(("logs", "name"), [(m, n) for m in (MADE, SHAPES, OTHERS, TODAY) for n in m])
+@pytest.mark.parametrize(
+    ("logs", "name"), [(m, n) for m in (MADE, SHAPES, OTHERS, TODAY) for n in m]
+)
 def test_only_read_errors_come_out_of_damaged_logs(logs: dict[str, list[bytes]], name: str):
     r = random.Random(f"{SEED} {name}")
     for n in range(EACH):

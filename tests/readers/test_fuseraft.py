@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import json
 
-from made_logs import CHECKPOINT, REPL, REPL_EVENTS, RUN_EVENTS, TURNS, answer, context, event, lines
+from made_logs import (
+    CHECKPOINT,
+    REPL,
+    REPL_EVENTS,
+    RUN_EVENTS,
+    TURNS,
+    answer,
+    context,
+    event,
+    lines,
+)
 
 import ctxkit as ck
 from ctxkit.messages import Sized
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 
@@ -21,7 +31,11 @@ def test_a_sub_agents_calls_are_not_its_parents():
     s = read(REPL_EVENTS)
     assert [c.message.usage.prompt_tokens for c in s.calls] == [6_381, 8_106, 4_500]
     (child,) = s.children
-    assert (child.agent, child.parent, child.calls[0].message.usage.prompt_tokens) == ("explore", s.id, 3_000)
+    assert (child.agent, child.parent, child.calls[0].message.usage.prompt_tokens) == (
+        "explore",
+        s.id,
+        3_000,
+    )
     assert child.calls[0].message.tool_calls[0].name == "grep"
     assert child.messages[0].text == "Where is it used?"
 
@@ -43,7 +57,12 @@ def test_results_are_sizes_and_answer_their_call():
 
 def test_a_compaction_has_its_sizes():
     (edit,) = read(REPL_EVENTS).edits
-    assert (edit.tokens_before, edit.tokens_after, edit.trigger, edit.reason) == (12_004, 3_100, "manual", "the bug")
+    assert (edit.tokens_before, edit.tokens_after, edit.trigger, edit.reason) == (
+        12_004,
+        3_100,
+        "manual",
+        "the bug",
+    )
 
 
 def test_a_log_without_calls_has_whole_turns():
@@ -82,7 +101,9 @@ def test_a_folder_is_a_session_with_what_lies_beside(tmp_path):
     (tmp_path / "intents.json").write_text(json.dumps({"Entries": [entry, other]}))
     (tmp_path / "evidence.json").write_text("{broken")
     s = ck.read(tmp_path)
-    assert [(i["FunctionName"], i["TargetPath"]) for i in s.details["intents"]] == [("write_file", "a.py")]
+    assert [(i["FunctionName"], i["TargetPath"]) for i in s.details["intents"]] == [
+        ("write_file", "a.py")
+    ]
 
 
 def test_a_post_mortem_reads_with_its_manifest(tmp_path):
@@ -117,8 +138,26 @@ SERIES = {  # the first turn of fuseraft's own published log: content characters
 
 
 def test_the_sum_of_a_turns_calls_is_its_bill_and_the_largest_its_context():
-    calls = [e for n, (c, (i, o)) in enumerate(SERIES.items()) for e in (context(n, c, n), answer(n, i, o, n))]
-    s = read(lines(event("user_input", 0, None, content="go"), *calls, event("turn_end", input_tokens=139_252)))
+    calls = [
+        e
+        for n, (c, (i, o)) in enumerate(SERIES.items())
+        for e in (context(n, c, n), answer(n, i, o, n))
+    ]
+    s = read(
+        lines(
+            event("user_input", 0, None, content="go"),
+            *calls,
+            event("turn_end", input_tokens=139_252),
+        )
+    )
     (turn,) = ck.frame(s, per="turn").to_dict("records")
-    assert (turn["turn_input_tokens"], turn["turn_output_tokens"], turn["context_tokens"]) == (139_252, 3_176, 17_070)
-    assert [c.message.details["context"]["est_tokens"] for c in s.calls][:3] == [4_685, 6_371, 6_524]
+    assert (turn["turn_input_tokens"], turn["turn_output_tokens"], turn["context_tokens"]) == (
+        139_252,
+        3_176,
+        17_070,
+    )
+    assert [c.message.details["context"]["est_tokens"] for c in s.calls][:3] == [
+        4_685,
+        6_371,
+        6_524,
+    ]

@@ -15,16 +15,31 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def row(turn: int, spent: int, running: int, agent: str = "Dev", session: str = "77d6be00", **more: Any) -> dict:
-    head = {"ts": f"2026-01-01T00:00:{turn:02}.0091413+00:00", "session": session, "agent": agent, "turn": turn}
-    return {**head, "turn_input_tokens": spent, "turn_output_tokens": 5, "cumulative_input_tokens": running, **more}
+def row(
+    turn: int, spent: int, running: int, agent: str = "Dev", session: str = "77d6be00", **more: Any
+) -> dict:
+    head = {
+        "ts": f"2026-01-01T00:00:{turn:02}.0091413+00:00",
+        "session": session,
+        "agent": agent,
+        "turn": turn,
+    }
+    return {
+        **head,
+        "turn_input_tokens": spent,
+        "turn_output_tokens": 5,
+        "cumulative_input_tokens": running,
+        **more,
+    }
 
 
 MARK = row(2, 0, 0, agent="system", compaction_occurred=True, turn_output_tokens=0)
 
 
 def test_a_row_is_a_turn_with_what_it_was_billed() -> None:
-    (s,) = fuseraft_snapshots.read(source(row(0, 10, 10, warn_at=50), row(1, 20, 30), MARK, row(2, 5, 5)))
+    (s,) = fuseraft_snapshots.read(
+        source(row(0, 10, 10, warn_at=50), row(1, 20, 30), MARK, row(2, 5, 5))
+    )
     assert [(c.agent, c.turn, c.message.kind, c.message.usage.input_tokens) for c in s.calls] == [
         ("Dev", 0, "turn", 10), ("Dev", 1, "turn", 20), ("Dev", 2, "turn", 5)]  # fmt: skip
     assert s.calls[0].message.details == {"cumulative_input_tokens": 10, "warn_at": 50}
@@ -33,7 +48,9 @@ def test_a_row_is_a_turn_with_what_it_was_billed() -> None:
 
 
 def test_a_sum_that_falls_without_a_mark_means_resumed() -> None:
-    (s,) = fuseraft_snapshots.read(source(row(0, 10, 10), row(1, 20, 30), row(2, 5, 5), MARK, row(3, 4, 4)))
+    (s,) = fuseraft_snapshots.read(
+        source(row(0, 10, 10), row(1, 20, 30), row(2, 5, 5), MARK, row(3, 4, 4))
+    )
     assert ["resumed" in c.message.details for c in s.calls] == [False, False, True, False]
 
 
@@ -51,7 +68,9 @@ def test_a_damaged_row_is_counted_and_none_at_all_is_an_error() -> None:
 
 
 def test_a_log_becomes_a_turn_frame(tmp_path: Path) -> None:
-    (tmp_path / "ctx_snapshots_77d6be00.jsonl").write_bytes(source(row(0, 10, 10), MARK, row(1, 7, 7)).data)
+    (tmp_path / "ctx_snapshots_77d6be00.jsonl").write_bytes(
+        source(row(0, 10, 10), MARK, row(1, 7, 7)).data
+    )
     s = ck.read(tmp_path / "ctx_snapshots_77d6be00.jsonl")
     frame = ck.frame(s, per="turn")
     assert frame["turn_input_tokens"].tolist() == [10, 7]

@@ -7,7 +7,7 @@ import json
 from made_logs import CONTENTS, lines
 
 import ctxkit as ck
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 HEAD = {"sessionId": "g", "projectHash": "h", "startTime": "2026-04-29T21:39:22Z", "kind": "main"}
@@ -46,11 +46,17 @@ def test_rewinding_to_what_is_not_there_drops_everything():
 
 
 def test_a_repeated_id_amends_its_message():
-    assert texts(read(said("a"), said("b", "gemini"), said("b", "gemini", content="more")).messages) == ["a", "more"]
+    assert texts(
+        read(said("a"), said("b", "gemini"), said("b", "gemini", content="more")).messages
+    ) == ["a", "more"]
 
 
 def test_set_messages_replaces_the_list_from_where_it_differs():
-    s = read(said("a"), said("b", "gemini"), {"$set": {"messages": [said("a"), said("x")], "summary": "T"}})
+    s = read(
+        said("a"),
+        said("b", "gemini"),
+        {"$set": {"messages": [said("a"), said("x")], "summary": "T"}},
+    )
     assert texts(s.messages) == ["a", "x"]
     assert s.title == "T"
 

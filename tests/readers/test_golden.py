@@ -38,8 +38,24 @@ NO_CALLS = {"aider", *NO_REQUEST, *SIZES_ONLY}
 """Without calls, or (`codex exec`) with calls of its own."""
 NO_ARGUMENTS = {"fuseraft-turns"}
 NO_RESULTS = {"fuseraft-events", "fuseraft-turns"}
-NO_USAGE = {"crush", "goose", "hermes", "sharegpt", "openai", "tau-bench", "swe-agent", "fuseraft-checkpoint"}
-NO_CACHE = {"aider", "copilot-cli", "codex-exec", "fuseraft-events", "fuseraft-turns", "fuseraft-snapshots"}
+NO_USAGE = {
+    "crush",
+    "goose",
+    "hermes",
+    "sharegpt",
+    "openai",
+    "tau-bench",
+    "swe-agent",
+    "fuseraft-checkpoint",
+}
+NO_CACHE = {
+    "aider",
+    "copilot-cli",
+    "codex-exec",
+    "fuseraft-events",
+    "fuseraft-turns",
+    "fuseraft-snapshots",
+}
 NO_FAILURE = {"hermes", "sharegpt", "atif", "langfuse", "openai", "openai-responses", "otel", "swe-agent", "tau-bench",
               "fuseraft-checkpoint"}  # fmt: skip
 COMPACTED = {"native", "pi", "claude-code", "codex", "kimi-cli", "opencode", "openhands", "cline",

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 EXPORT = Path(__file__).parent / "golden" / "goose.json"

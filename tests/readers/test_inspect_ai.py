@@ -11,8 +11,8 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.readers.catalogue import read_source
 from ctxkit.readers.inspect_ai import to_inspect_usage
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 
@@ -26,8 +26,16 @@ def zipped(**members: object) -> Source:
 
 
 def model(given: list, said: str, **more) -> dict:
-    output = {"choices": [{"message": {"role": "assistant", "content": said}}], "usage": {"input_tokens": 5}}
-    return {"event": "model", "input": [{"role": "user", "content": g} for g in given], "output": output, **more}
+    output = {
+        "choices": [{"message": {"role": "assistant", "content": said}}],
+        "usage": {"input_tokens": 5},
+    }
+    return {
+        "event": "model",
+        "input": [{"role": "user", "content": g} for g in given],
+        "output": output,
+        **more,
+    }
 
 
 def test_calls_have_their_usage_and_attachments_are_put_back(real):
@@ -50,16 +58,48 @@ def test_every_sample_and_epoch_is_a_session(real):
 
 
 def test_input_holds_the_cache_only_where_the_total_says_so():
-    inside = {"input_tokens": 100, "output_tokens": 5, "total_tokens": 105, "input_tokens_cache_read": 80}
+    inside = {
+        "input_tokens": 100,
+        "output_tokens": 5,
+        "total_tokens": 105,
+        "input_tokens_cache_read": 80,
+    }
     apart = {**inside, "total_tokens": 185}
     assert to_inspect_usage(inside).prompt_tokens == 100
     assert to_inspect_usage(apart).prompt_tokens == 180
 
 
+def test_a_compaction_is_the_agents_own_also_after_another_agents_call():
+    spans = [
+        {"event": "span_begin", "id": name, "type": "agent", "name": name}
+        for name in ("main", "helper")
+    ]
+    events = [
+        *spans,
+        model(["a", "b"], "1", span_id="main"),
+        model(["task"], "2", span_id="helper"),
+        {"event": "compaction", "type": "summary", "tokens_before": 900, "tokens_after": 90},
+        model(["a summary"], "3", span_id="main"),
+    ]
+    messages = [{"role": "user", "content": "a summary"}, {"role": "assistant", "content": "3"}]
+    sample = {"id": 1, "epoch": 1, "events": events, "messages": messages}
+    (session,) = read_source(zipped(header={"eval": {}, "status": "success"}, samples__1=sample))
+    (edit,) = session.edits
+    assert (edit.tokens_before, edit.source, len(edit.targets)) == (900, "recorded", 3)
+    (child,) = session.children
+    assert [m.text for m in child.messages] == ["task", "2"]
+
+
 def test_another_agents_calls_are_a_child():
     events = [model(["a"], "1"), model(["sub", "task"], "2"), model(["a"], "1b")]
     (s,) = read_source(
-        zipped(samples__1_epoch_1={"id": 1, "events": events[:2], "messages": [{"role": "user", "content": "a"}]})
+        zipped(
+            samples__1_epoch_1={
+                "id": 1,
+                "events": events[:2],
+                "messages": [{"role": "user", "content": "a"}],
+            }
+        )
     )
     assert s.messages[0].text == "a"
     assert [len(c.calls) for c in s.children] == [1]
@@ -75,7 +115,9 @@ def test_a_compaction_event_marks_the_edit():
 
 
 def test_an_unfinished_archive_is_read_by_its_samples():
-    (s,) = read_source(zipped(_journal__start={"eval": {"model": "m"}}, samples__1_epoch_1={"messages": []}))
+    (s,) = read_source(
+        zipped(_journal__start={"eval": {"model": "m"}}, samples__1_epoch_1={"messages": []})
+    )
     assert s.model == "m"
 
 
@@ -86,12 +128,16 @@ def test_a_bomb_is_refused_before_it_is_unpacked():
 
 
 def test_a_member_of_an_unknown_compression_is_named():
-    data = bytearray(zipped(samples__1_epoch_1={"messages": []}, samples__2_epoch_1={"messages": []}).data)
+    data = bytearray(
+        zipped(samples__1_epoch_1={"messages": []}, samples__2_epoch_1={"messages": []}).data
+    )
     for mark, at in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
         data[data.index(mark) + at] = 93  # zstd, in the first member's two headers
     (s,) = read_source(Source("x.eval", bytes(data)))
     assert "ZSTD" in s.faults[0].why  # it says that it is zstd, and is not
-    data = bytearray(zipped(samples__1_epoch_1={"messages": []}, samples__2_epoch_1={"messages": []}).data)
+    data = bytearray(
+        zipped(samples__1_epoch_1={"messages": []}, samples__2_epoch_1={"messages": []}).data
+    )
     for mark, at in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
         data[data.index(mark) + at] = 77
     (s,) = read_source(Source("x.eval", bytes(data)))
@@ -118,5 +164,7 @@ def test_a_member_packed_with_zstd_is_read():
 def test_references_are_bounded():
     pool = [{"role": "user", "content": "a"}] * 1_000
     events = [{"event": "model", "input_refs": [[0, 1_000]] * 1_000, "output": {}}] * 5
-    (s,) = read_source(zipped(samples__1_epoch_1={"message_pool": pool, "events": events, "messages": pool[:1]}))
+    (s,) = read_source(
+        zipped(samples__1_epoch_1={"message_pool": pool, "events": events, "messages": pool[:1]})
+    )
     assert any("references" in f.why for f in s.faults)

@@ -8,7 +8,7 @@ from made_logs import lines
 from made_shapes import KIMI_CONTEXT, KIMI_WIRE
 
 import ctxkit as ck
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 if TYPE_CHECKING:
@@ -18,11 +18,19 @@ HEAD = {"type": "metadata", "protocol_version": "1.4", "created_at": 1_785_612_8
 
 
 def loop(kind: str, **more) -> dict:
-    return {"type": "context.append_loop_event", "event": {"type": kind, **more}, "time": 1_785_612_803_300}
+    return {
+        "type": "context.append_loop_event",
+        "event": {"type": kind, **more},
+        "time": 1_785_612_803_300,
+    }
 
 
 def user(said: str, origin: str = "user") -> dict:
-    message = {"role": "user", "content": [{"type": "text", "text": said}], "origin": {"kind": origin}}
+    message = {
+        "role": "user",
+        "content": [{"type": "text", "text": said}],
+        "origin": {"kind": origin},
+    }
     return {"type": "context.append_message", "message": message}
 
 
@@ -48,7 +56,10 @@ def test_results_come_after_the_reply_that_asked():
         loop("content.part", part={"type": "think", "think": "hm"}),
         loop("tool.call", toolCallId="c", name="Bash", args={"command": "ls"}),
         loop("tool.result", toolCallId="c", result={"output": "x", "isError": True}),
-        loop("step.end", usage={"inputOther": 5, "inputCacheRead": 7, "inputCacheCreation": 1, "output": 2}),
+        loop(
+            "step.end",
+            usage={"inputOther": 5, "inputCacheRead": 7, "inputCacheCreation": 1, "output": 2},
+        ),
     )
     assert [m.role for m in s.messages] == ["user", "assistant", "tool"]
     assert s.messages[1].id == "s"
@@ -58,7 +69,11 @@ def test_results_come_after_the_reply_that_asked():
 
 
 def test_a_step_that_was_cut_off_keeps_what_came():
-    s = read(user("a"), loop("step.begin", uuid="s"), loop("content.part", part={"type": "text", "text": "half"}))
+    s = read(
+        user("a"),
+        loop("step.begin", uuid="s"),
+        loop("content.part", part={"type": "text", "text": "half"}),
+    )
     assert s.messages[-1].text == "half"
     assert s.messages[-1].usage is None
 
@@ -68,13 +83,21 @@ def test_a_step_without_a_reply_is_counted():
 
 
 def test_reminders_are_not_kept_as_user_messages():
-    compaction = {"type": "context.apply_compaction", "contextSummary": "so far", "keptUserMessageCount": 1}
+    compaction = {
+        "type": "context.apply_compaction",
+        "contextSummary": "so far",
+        "keptUserMessageCount": 1,
+    }
     s = read(user("a"), user("b"), user("mind the list", "injection"), compaction)
     assert {m.text for m in s.view()} == {"so far", "b"}
 
 
 def test_compactions_beyond_measure_are_told_and_take_nothing():
-    compaction = {"type": "context.apply_compaction", "contextSummary": "s", "keptUserMessageCount": 10**6}
+    compaction = {
+        "type": "context.apply_compaction",
+        "contextSummary": "s",
+        "keptUserMessageCount": 10**6,
+    }
     s = read(*[r for n in range(3_000) for r in (user(str(n)), compaction)])
     assert len(s.edits) == 3_000
     assert "too often" in s.edits[-1].reason

@@ -9,7 +9,7 @@ import pytest
 from formats import FORMATS, rows
 
 from ctxkit.messages import Edit, Image
-from ctxkit.readers.catalogue import read_source, sniff
+from ctxkit.readers.reader_names import read_source, sniff
 from ctxkit.readers.source import Source
 
 if TYPE_CHECKING:
@@ -86,7 +86,9 @@ def counts(sessions: list[Session]) -> Counter[str]:
     return n
 
 
-@pytest.mark.parametrize("row", [r for r in rows() if r["format"] in FORMATS], ids=lambda r: r["file"])
+@pytest.mark.parametrize(
+    "row", [r for r in rows() if r["format"] in FORMATS], ids=lambda r: r["file"]
+)
 def test_counts_match_the_manifest(row: dict[str, str], real: Path) -> None:
     source = Source(real / row["file"])
     assert FORMATS[row["format"]] == sniff(source).NAME

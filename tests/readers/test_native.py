@@ -11,11 +11,22 @@ from hypothesis import strategies as st
 
 import ctxkit as ck
 from ctxkit.errors import ReadError
-from ctxkit.messages import Edit, Fault, Image, Message, Sized, Text, Thinking, ToolCall, ToolSchema, Usage
+from ctxkit.messages import (
+    Edit,
+    Fault,
+    Image,
+    Message,
+    Sized,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolSchema,
+    Usage,
+)
 from ctxkit.readers import native, pi
 from ctxkit.readers.source import Source
 from ctxkit.session import Session
-from ctxkit.writers.native import lines
+from ctxkit.writers.as_native import lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,10 +36,16 @@ maybe = st.none() | words
 counts = st.none() | st.integers(0, 2**40)
 reals = st.none() | st.floats(0, 1e10)
 plain = (
-    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False) | words
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | words
 )
 objects = st.dictionaries(
-    words, plain | st.lists(plain, max_size=2) | st.dictionaries(words, plain, max_size=2), max_size=3
+    words,
+    plain | st.lists(plain, max_size=2) | st.dictionaries(words, plain, max_size=2),
+    max_size=3,
 )
 parts = st.one_of(
     st.builds(Text, words),
@@ -84,8 +101,12 @@ edits = st.builds(
 @st.composite
 def sessions(draw: st.DrawFn, depth: int = 2) -> Session:
     log = tuple(draw(st.lists(messages | edits, max_size=6)))
-    tree = tuple(draw(st.integers(-1, i - 1)) for i in range(len(log))) if draw(st.booleans()) else ()
-    fields = {f: draw(maybe) for f in ("product", "version", "cwd", "title", "model", "parent", "path_")}
+    tree = (
+        tuple(draw(st.integers(-1, i - 1)) for i in range(len(log))) if draw(st.booleans()) else ()
+    )
+    fields = {
+        f: draw(maybe) for f in ("product", "version", "cwd", "title", "model", "parent", "path_")
+    }
     schemas = st.builds(ToolSchema, name=words, description=words, parameters=objects, chars=counts)
     return Session(
         id=draw(words),
@@ -116,9 +137,17 @@ def test_every_session_comes_back_equal(s: Session) -> None:
 
 def a_session() -> Session:
     asked, answered = step("ls", "a.txt", path=".")
-    first, reply = user("do"), assistant("ok", tool_call("x"), usage=usage(1, 2, 3, 4), time=5.0, stop="tool")
+    first, reply = (
+        user("do"),
+        assistant("ok", tool_call("x"), usage=usage(1, 2, 3, 4), time=5.0, stop="tool"),
+    )
     log = (system("Be good."), first, asked, answered, reply, result("y", reply))
-    return session(*log, summarised([first, asked, answered], "So far.", tokens_before=9), user("on"), started=1.0)
+    return session(
+        *log,
+        summarised([first, asked, answered], "So far.", tokens_before=9),
+        user("on"),
+        started=1.0,
+    )
 
 
 def test_pi_reads_the_conversation_and_its_compactions() -> None:
@@ -154,7 +183,10 @@ def test_a_branch_and_where_it_stands_come_back(tmp_path: Path) -> None:
 
 def test_a_newer_file_is_refused_in_part_not_misread() -> None:
     data = b"".join(lines(a_session())).replace(b'"format_version":1', b'"format_version":2')
-    assert "this version of ctxkit or an older one" in native.read(Source("x.jsonl", data))[0].faults[0].why
+    assert (
+        "this version of ctxkit or an older one"
+        in native.read(Source("x.jsonl", data))[0].faults[0].why
+    )
 
 
 def test_a_file_without_entries_is_an_error() -> None:

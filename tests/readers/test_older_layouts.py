@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import ctxkit as ck
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 GOLDEN = Path(__file__).parent / "golden" / "openhands"

@@ -10,14 +10,16 @@ from written import document, source, texts
 from ctxkit.errors import ReadError
 from ctxkit.messages import Usage
 from ctxkit.readers import openai, openai_responses
-from ctxkit.readers.catalogue import sniff
+from ctxkit.readers.reader_names import sniff
 
 SYSTEM = {"role": "system", "content": "Be good."}
 ASK = {"role": "user", "content": "do"}
 CALL = {
     "role": "assistant",
     "content": None,
-    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "ls", "arguments": '{"p": 1}'}}],
+    "tool_calls": [
+        {"id": "c", "type": "function", "function": {"name": "ls", "arguments": '{"p": 1}'}}
+    ],
 }
 RESULT = {"role": "tool", "tool_call_id": "c", "content": "a.txt"}
 DONE = {"role": "assistant", "content": "done"}
@@ -30,7 +32,9 @@ USAGE = {
 
 
 def completion(message: Any) -> dict[str, Any]:
-    choices = [{"message": message, "finish_reason": "tool_calls" if message.get("tool_calls") else "stop"}]
+    choices = [
+        {"message": message, "finish_reason": "tool_calls" if message.get("tool_calls") else "stop"}
+    ]
     return {"object": "chat.completion", "model": "gpt-x", "choices": choices, "usage": USAGE}
 
 
@@ -65,7 +69,11 @@ def test_a_request_that_lacks_messages_is_a_derived_edit() -> None:
     second = {"messages": [SYSTEM, ASK, summary, DONE, {"role": "user", "content": "more"}]}
     (s,) = openai.read(source(first, second))
     (edit,) = s.edits
-    assert (edit.source, edit.kind, texts(edit.inserted)) == ("derived", "summarised", ["So far: nothing."])
+    assert (edit.source, edit.kind, texts(edit.inserted)) == (
+        "derived",
+        "summarised",
+        ["So far: nothing."],
+    )
     assert texts(s.view()) == ["Be good.", "do", "So far: nothing.", "done", "more"]
 
 
@@ -75,7 +83,10 @@ def test_lines_of_other_conversations_are_other_sessions() -> None:
 
 
 def test_arguments_that_are_no_json_are_kept_as_written() -> None:
-    call = {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "ls", "arguments": "{torn"}}]}
+    call = {
+        "role": "assistant",
+        "tool_calls": [{"id": "c", "function": {"name": "ls", "arguments": "{torn"}}],
+    }
     (s,) = openai.read(document([ASK, call]))
     assert (s.messages[1].tool_calls[0].arguments, s.messages[1].tool_calls[0].raw) == ({}, "{torn")
 
@@ -88,10 +99,18 @@ def test_no_messages_is_an_error() -> None:
 # -- Responses -------------------------------------------------------------------------------------------------------
 
 USER_ITEM = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "do"}]}
-THOUGHT = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}], "encrypted_content": "x" * 9}
+THOUGHT = {
+    "type": "reasoning",
+    "summary": [{"type": "summary_text", "text": "hm"}],
+    "encrypted_content": "x" * 9,
+}
 CALL_ITEM = {"type": "function_call", "call_id": "c", "name": "ls", "arguments": "{}"}
 OUTPUT_ITEM = {"type": "function_call_output", "call_id": "c", "output": "a.txt"}
-DONE_ITEM = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "done"}]}
+DONE_ITEM = {
+    "type": "message",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": "done"}],
+}
 
 
 @pytest.mark.parametrize(
@@ -111,15 +130,25 @@ def test_items_of_one_reply_are_one_call(file: Any) -> None:
 def test_a_response_bears_the_usage_of_its_call() -> None:
     usage = {"input_tokens": 50, "input_tokens_details": {"cached_tokens": 20}, "output_tokens": 5}
     first = {"input": [USER_ITEM], "instructions": "Be good."}
-    one = {"object": "response", "id": "r1", "status": "completed", "output": [THOUGHT, CALL_ITEM], "usage": usage}
+    one = {
+        "object": "response",
+        "id": "r1",
+        "status": "completed",
+        "output": [THOUGHT, CALL_ITEM],
+        "usage": usage,
+    }
     second = {"input": [USER_ITEM, THOUGHT, CALL_ITEM, OUTPUT_ITEM]}
     two = {**one, "id": "r2", "output": [DONE_ITEM]}
-    (s,) = openai_responses.read(source({"request": first, "response": one}, {"request": second, "response": two}))
+    (s,) = openai_responses.read(
+        source({"request": first, "response": one}, {"request": second, "response": two})
+    )
     assert [m.role for m in s.messages] == ["system", "user", "assistant", "tool", "assistant"]
     assert [c.message.usage for c in s.calls] == [Usage(30, 20, None, None, 5)] * 2
 
 
 def test_a_compaction_item_stands_for_all_before_it() -> None:
-    (s,) = openai_responses.read(document([USER_ITEM, DONE_ITEM, {"type": "compaction", "encrypted_content": "xyz"}]))
+    (s,) = openai_responses.read(
+        document([USER_ITEM, DONE_ITEM, {"type": "compaction", "encrypted_content": "xyz"}])
+    )
     assert [m.role for m in s.view()] == ["summary"]
     assert s.view()[0].parts[0].chars == 3

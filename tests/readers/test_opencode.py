@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 
 import ctxkit as ck
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 
 def message(n: int, role: str, *parts: dict, **more) -> dict:
-    info = {"id": f"msg_{n}", "sessionID": "ses_1", "role": role, "time": {"created": 1_000_000_000_000 + n}, **more}
+    info = {
+        "id": f"msg_{n}",
+        "sessionID": "ses_1",
+        "role": role,
+        "time": {"created": 1_000_000_000_000 + n},
+        **more,
+    }
     return {"info": info, "parts": [{"id": f"prt_{n}{i}", **p} for i, p in enumerate(parts)]}
 
 
@@ -19,7 +25,10 @@ def text(said: str, **more) -> dict:
 
 
 def read(*messages: dict):
-    export = {"info": {"id": "ses_1", "projectID": "p", "directory": "/w"}, "messages": list(messages)}
+    export = {
+        "info": {"id": "ses_1", "projectID": "p", "directory": "/w"},
+        "messages": list(messages),
+    }
     (session,) = read_source(Source("x.json", json.dumps(export).encode()))
     return session
 
@@ -42,7 +51,9 @@ def test_the_plug_in_takes_the_messages_it_numbers(real):
 
 def test_a_built_in_compaction_takes_everything_shown():
     s = read(
-        message(1, "user", text("a")), message(2, "assistant", text("sum"), summary=True), message(3, "user", text("b"))
+        message(1, "user", text("a")),
+        message(2, "assistant", text("sum"), summary=True),
+        message(3, "user", text("b")),
     )
     assert [m.text for m in s.view()] == ["sum", "b"]
     assert s.edits[0].inserted[0].role == "summary"
@@ -50,7 +61,9 @@ def test_a_built_in_compaction_takes_everything_shown():
 
 
 def test_what_the_user_sees_alone_is_not_shown():
-    s = read(message(1, "user", text("only you", ignored=True)), message(2, "assistant", text("hm")))
+    s = read(
+        message(1, "user", text("only you", ignored=True)), message(2, "assistant", text("hm"))
+    )
     assert s.view(0) == ()
 
 
@@ -73,7 +86,9 @@ def store(root, kind: str, place: str, record: dict) -> None:
 
 def test_a_storage_folder_gives_main_sessions_with_their_subagents(tmp_path):
     for n, parent in (("1", None), ("2", "ses_1")):
-        store(tmp_path, "session", "proj", {"id": f"ses_{n}", "parentID": parent, "directory": "/w"})
+        store(
+            tmp_path, "session", "proj", {"id": f"ses_{n}", "parentID": parent, "directory": "/w"}
+        )
         info = {"id": f"msg_{n}", "role": "user", "sessionID": f"ses_{n}", "time": {"created": 5}}
         store(tmp_path, "message", f"ses_{n}", info)
         store(tmp_path, "part", f"msg_{n}", {"id": f"prt_{n}", **text(f"said {n}")})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from made_today import OPENCODE_RUN
 
 from ctxkit.messages import ToolCall
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 

@@ -16,7 +16,7 @@ import ctxkit as ck
 from ctxkit.errors import ReadError
 from ctxkit.messages import Edit, Message
 from ctxkit.readers import databases
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 EXPORT = Path(__file__).parent / "golden" / "opencode.json"

@@ -9,7 +9,7 @@ import pytest
 from made_logs import lines
 
 import ctxkit as ck
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 
@@ -52,7 +52,9 @@ def test_a_completion_log_is_a_prompt_and_its_reply(real):
 
 def test_completion_logs_of_one_folder_grow_into_one_session(tmp_path):
     def log(n: int, *said: str) -> None:
-        messages = [{"role": r, "content": t} for r, t in zip(("user", "assistant") * 3, said, strict=False)]
+        messages = [
+            {"role": r, "content": t} for r, t in zip(("user", "assistant") * 3, said, strict=False)
+        ]
         reply = {
             "choices": [{"message": {"role": "assistant", "content": f"reply {n}"}}],
             "usage": {"prompt_tokens": n},
@@ -82,7 +84,11 @@ def test_a_condensation_takes_the_events_it_forgets():
         act(0, action="message", source="user", args={"content": "do"}),
         act(1, action="run", args={"command": "ls", "thought": "look"}),
         act(2, observation="run", content="a.py", cause=1),
-        act(3, action="condensation", args={"forgotten_event_ids": [1, 2], "summary": "looked", "summary_offset": 1}),
+        act(
+            3,
+            action="condensation",
+            args={"forgotten_event_ids": [1, 2], "summary": "looked", "summary_offset": 1},
+        ),
     ]
     (s,) = read_source(Source("o.jsonl", lines({"instance_id": "i", "history": history})))
     assert [m.text for m in s.view()] == ["do", "looked"]
@@ -90,16 +96,30 @@ def test_a_condensation_takes_the_events_it_forgets():
 
 
 def test_older_histories_are_pairs():
-    history = [[act(1, action="run", args={"command": "ls"}), act(2, observation="run", content="x", cause=1)]]
+    history = [
+        [
+            act(1, action="run", args={"command": "ls"}),
+            act(2, observation="run", content="x", cause=1),
+        ]
+    ]
     (s,) = read_source(Source("o.jsonl", lines({"instance_id": "i", "history": history})))
     assert [m.role for m in s.messages] == ["assistant", "tool"]
 
 
 def test_usage_of_a_conversation_comes_from_its_state(real, tmp_path):
-    shutil.copytree(real / "openhands/sdk-conversation-cd945624", tmp_path / "c", copy_function=shutil.copyfile)
-    used = {"response_id": "chatcmpl-D5rlWUdHeehJ1YAPoStNh1wWFayTf", "prompt_tokens": 50, "cache_read_tokens": 40}
+    shutil.copytree(
+        real / "openhands/sdk-conversation-cd945624", tmp_path / "c", copy_function=shutil.copyfile
+    )
+    used = {
+        "response_id": "chatcmpl-D5rlWUdHeehJ1YAPoStNh1wWFayTf",
+        "prompt_tokens": 50,
+        "cache_read_tokens": 40,
+    }
     state = {"id": "conv", "stats": {"usage_to_metrics": {"agent": {"token_usages": [used]}}}}
     (tmp_path / "c/base_state.json").write_text(json.dumps(state))
     s = ck.read(tmp_path / "c")
     assert s.id == "conv"
-    assert (s.call(0).message.usage.input_tokens, s.call(0).message.usage.cache_read_tokens) == (10, 40)
+    assert (s.call(0).message.usage.input_tokens, s.call(0).message.usage.cache_read_tokens) == (
+        10,
+        40,
+    )

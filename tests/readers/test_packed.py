@@ -17,7 +17,7 @@ from damage import cut, flip
 import ctxkit as ck
 from ctxkit.errors import ReadError
 from ctxkit.readers import source as room
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 GOLDEN = Path(__file__).parent / "golden" / "codex.jsonl"

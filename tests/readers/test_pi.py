@@ -18,13 +18,26 @@ if TYPE_CHECKING:
 
     from ctxkit.session import Session
 
-HEAD = {"type": "session", "version": 3, "id": "s", "timestamp": "2026-01-01T00:00:00.000Z", "cwd": "/tmp"}
+HEAD = {
+    "type": "session",
+    "version": 3,
+    "id": "s",
+    "timestamp": "2026-01-01T00:00:00.000Z",
+    "cwd": "/tmp",
+}
 ZERO = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "cost": {"total": 0}}
 
 
-def said(own: str, parent: str | None, text: str, role: str = "user", **more: Any) -> dict[str, Any]:
+def said(
+    own: str, parent: str | None, text: str, role: str = "user", **more: Any
+) -> dict[str, Any]:
     content = [{"type": "text", "text": text}]
-    return {"type": "message", "id": own, "parentId": parent, "message": {"role": role, "content": content, **more}}
+    return {
+        "type": "message",
+        "id": own,
+        "parentId": parent,
+        "message": {"role": role, "content": content, **more},
+    }
 
 
 def read(*records: Any) -> Session:
@@ -32,15 +45,28 @@ def read(*records: Any) -> Session:
 
 
 def test_usage_is_kept_by_class_and_zeros_of_a_failed_call_are_missing() -> None:
-    paid = {"input": 5, "output": 7, "cacheRead": 100, "cacheWrite": 20, "reasoning": 3, "cost": {"total": 0.5}}
-    s = read(HEAD, said("a", None, "x", "assistant", usage=paid), said("b", "a", "", "assistant", usage=ZERO))
+    paid = {
+        "input": 5,
+        "output": 7,
+        "cacheRead": 100,
+        "cacheWrite": 20,
+        "reasoning": 3,
+        "cost": {"total": 0.5},
+    }
+    s = read(
+        HEAD,
+        said("a", None, "x", "assistant", usage=paid),
+        said("b", "a", "", "assistant", usage=ZERO),
+    )
     assert s.calls[0].message.usage == Usage(5, 100, 20, None, 7, 3, 0.5)
     assert s.calls[1].message.usage is None
 
 
 def test_an_aborted_reply_is_a_call_that_is_not_sent_again() -> None:
     s = read(
-        HEAD, said("a", None, "do"), said("b", "a", "half", "assistant", stopReason="aborted", errorMessage="stop")
+        HEAD,
+        said("a", None, "do"),
+        said("b", "a", "half", "assistant", stopReason="aborted", errorMessage="stop"),
     )
     assert (s.calls[0].message.stop, s.calls[0].message.error) == ("aborted", "stop")
     assert texts(s.view()) == ["do"]
@@ -48,33 +74,83 @@ def test_an_aborted_reply_is_a_call_that_is_not_sent_again() -> None:
 
 def test_version_1_sends_what_an_aborted_reply_said_but_not_its_calls() -> None:
     call = {"type": "toolCall", "id": "t", "name": "ls", "arguments": {}}
-    half = {"role": "assistant", "stopReason": "aborted", "content": [{"type": "text", "text": "half"}, call]}
+    half = {
+        "role": "assistant",
+        "stopReason": "aborted",
+        "content": [{"type": "text", "text": "half"}, call],
+    }
     head = {"type": "session", "id": "s"}
     (m,) = read(head, {"type": "message", "message": half}).view()
     assert (m.text, m.tool_calls, m.details["calls_not_run"][0]["name"]) == ("half", (), "ls")
     answer = {"role": "toolResult", "toolCallId": "t", "toolName": "ls", "content": []}
-    assert len(read(head, *({"type": "message", "message": x} for x in (half, answer))).view()[0].tool_calls) == 1
+    assert (
+        len(
+            read(head, *({"type": "message", "message": x} for x in (half, answer)))
+            .view()[0]
+            .tool_calls
+        )
+        == 1
+    )
 
 
 def test_a_compaction_keeps_what_follows_its_first_kept_entry() -> None:
-    cut = {"type": "compaction", "id": "c", "parentId": "d", "summary": "S", "firstKeptEntryId": "b", "tokensBefore": 9}
-    s = read(HEAD, said("a", None, "1"), said("b", "a", "2"), said("d", "b", "3"), cut, said("e", "c", "4"))
+    cut = {
+        "type": "compaction",
+        "id": "c",
+        "parentId": "d",
+        "summary": "S",
+        "firstKeptEntryId": "b",
+        "tokensBefore": 9,
+    }
+    s = read(
+        HEAD,
+        said("a", None, "1"),
+        said("b", "a", "2"),
+        said("d", "b", "3"),
+        cut,
+        said("e", "c", "4"),
+    )
     assert texts(s.view()) == ["S", "2", "3", "4"]
-    assert (s.edits[0].targets, s.edits[0].tokens_before, s.edits[0].inserted[0].role) == (("a",), 9, "summary")
+    assert (s.edits[0].targets, s.edits[0].tokens_before, s.edits[0].inserted[0].role) == (
+        ("a",),
+        9,
+        "summary",
+    )
 
 
 def test_the_first_kept_line_of_version_1_counts_the_header() -> None:
     head = {"type": "session", "id": "s", "provider": "p", "modelId": "m"}
-    plain = [{k: v for k, v in said("", None, t).items() if k not in ("id", "parentId")} for t in "123"]
+    plain = [
+        {k: v for k, v in said("", None, t).items() if k not in ("id", "parentId")} for t in "123"
+    ]
     mark = {"type": "thinking_level_change", "thinkingLevel": "low"}
-    s = read(head, plain[0], mark, plain[1], plain[2], {"type": "compaction", "summary": "S", "firstKeptEntryIndex": 3})
+    s = read(
+        head,
+        plain[0],
+        mark,
+        plain[1],
+        plain[2],
+        {"type": "compaction", "summary": "S", "firstKeptEntryIndex": 3},
+    )
     assert texts(s.view()) == ["S", "2", "3"]
     assert (s.version, s.model, s.skipped) == ("1", "m", {"thinking_level_change": 1})
 
 
 def test_a_second_compaction_can_bring_back_what_the_first_took() -> None:
-    cut = {"type": "compaction", "id": "c", "parentId": "b", "summary": "S", "firstKeptEntryId": "b"}
-    again = {"type": "compaction", "id": "d", "parentId": "c", "summary": "T", "firstKeptEntryId": "a"}
+    cut = {
+        "type": "compaction",
+        "id": "c",
+        "parentId": "b",
+        "summary": "S",
+        "firstKeptEntryId": "b",
+    }
+    again = {
+        "type": "compaction",
+        "id": "d",
+        "parentId": "c",
+        "summary": "T",
+        "firstKeptEntryId": "a",
+    }
     s = read(HEAD, said("a", None, "1"), said("b", "a", "2"), cut, again)
     assert sorted(texts(s.view())) == ["1", "2", "T"]
 
@@ -93,7 +169,9 @@ def test_marks_between_messages_are_steps_of_the_tree() -> None:
 
 
 def test_an_entry_whose_parent_was_lost_follows_the_one_before() -> None:
-    s = read(HEAD, said("a", None, "1"), b'{"type": "message", "id": "b", torn', said("c", "b", "3"))
+    s = read(
+        HEAD, said("a", None, "1"), b'{"type": "message", "id": "b", torn', said("c", "b", "3")
+    )
     assert texts(s.messages) == ["1", "3"]
     assert [f.line for f in s.faults] == [3, 4]
 
@@ -105,7 +183,13 @@ def test_ids_that_stand_twice_are_made_unique() -> None:
 
 
 def test_a_command_of_the_user_can_stay_out_of_the_context() -> None:
-    ran = {"role": "bashExecution", "command": "ls", "output": "a.txt", "exitCode": 2, "excludeFromContext": True}
+    ran = {
+        "role": "bashExecution",
+        "command": "ls",
+        "output": "a.txt",
+        "exitCode": 2,
+        "excludeFromContext": True,
+    }
     s = read(HEAD, {"type": "message", "id": "a", "parentId": None, "message": ran})
     (m,) = s.messages
     assert (m.kind, m.visible, m.is_error, m.details["exit_code"]) == ("bash", False, True, 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 GOLDEN = Path(__file__).parent / "golden" / "qwen-code.jsonl"
@@ -51,3 +51,13 @@ def test_a_turn_taken_back_is_a_branch():
     session = read(*LINES, again)
     assert session.view()[-1].text == "No."
     assert len(session.view()) == 7
+
+
+def test_thoughts_are_counted_once_wherever_they_stand():
+    reply = next(r for r in LINES if "usageMetadata" in r)
+    counts = {"promptTokenCount": 100, "candidatesTokenCount": 30, "thoughtsTokenCount": 20}
+    for total, output in ((130, 30), (150, 50)):
+        told = {**reply, "usageMetadata": {**counts, "totalTokenCount": total}}
+        (call,) = read(*LINES[: LINES.index(reply)], told).calls
+        assert call.message.usage.output_tokens == output
+        assert call.message.usage.reasoning_tokens == 20

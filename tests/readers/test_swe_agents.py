@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import ctxkit as ck
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 
@@ -39,7 +39,12 @@ def test_text_of_a_reply_is_kept_once(real):
 def test_mini_agents_input_holds_the_cache(real):
     s = ck.read(real / "mini-swe-agent/marshmallow-code__marshmallow-1343.traj.json")
     u = s.call(0).message.usage
-    assert (u.input_tokens, u.cache_read_tokens, u.output_tokens, u.cost_usd) == (1_716, 320, 72, 0.00051968)
+    assert (u.input_tokens, u.cache_read_tokens, u.output_tokens, u.cost_usd) == (
+        1_716,
+        320,
+        72,
+        0.00051968,
+    )
     assert abs(sum(c.message.usage.cost_usd for c in s.calls) - s.details["cost_usd"]) < 1e-9
     assert s.messages[3].details == {"returncode": 0}
     assert s.messages[3].tool == "bash"

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from made_logs import LANGCHAIN, MADE, OTLP, lines, span
 
 import ctxkit as ck
 from ctxkit.messages import Message, Text
-from ctxkit.readers.catalogue import named, read_source, sniff
-from ctxkit.readers.prompts import Threads, said
+from ctxkit.readers.growing_logs import Threads, said
+from ctxkit.readers.reader_names import named, read_source, sniff
 from ctxkit.readers.source import Source
 
 
-def talk(*prompts: tuple[str, ...], goes_on: bool = False) -> Threads:
+def talk(*prompts: tuple[str, ...], compacted: bool = False) -> Threads:
     threads = Threads()
     for n, prompt in enumerate(prompts):
         heard = [
-            said(Message(role="user" if i % 2 == 0 else "assistant", parts=(Text(t),))) for i, t in enumerate(prompt)
+            said(Message(role="user" if i % 2 == 0 else "assistant", parts=(Text(t),)))
+            for i, t in enumerate(prompt)
         ]
-        threads.call(heard, Message(role="assistant", parts=(Text(f"r{n}"),)), goes_on=goes_on)
+        threads.call(heard, Message(role="assistant", parts=(Text(f"r{n}"),)), compacted=compacted)
     return threads
 
 
@@ -28,10 +30,12 @@ def shown(threads: Threads) -> list[list[str]]:
     from ctxkit.session import Session
 
     (thread,) = threads.all
-    return [[m.text for m in view] for _, view in Session(id="x", log=tuple(thread.log.entries)).views()]
+    return [
+        [m.text for m in view] for _, view in Session(id="x", log=tuple(thread.log.entries)).views()
+    ]
 
 
-def test_a_prompt_that_goes_on_adds_only_what_is_new():
+def test_a_prompt_that_compacted_adds_only_what_is_new():
     threads = talk(("a",), ("a", "r0", "b"), ("a", "r0", "b", "r1", "c"))
     assert len(threads.all[0].log.entries) == 6
     assert shown(threads) == [["a"], ["a", "r0", "b"], ["a", "r0", "b", "r1", "c"]]
@@ -51,7 +55,7 @@ def test_a_summary_before_a_kept_tail_stands_in_its_place():
 
 def test_a_prompt_with_nothing_in_common_is_another_thread():
     assert len(talk(("a",), ("x",)).all) == 2
-    assert len(talk(("a",), ("x",), goes_on=True).all) == 1
+    assert len(talk(("a",), ("x",), compacted=True).all) == 1
 
 
 def test_langfuse_threads_hold_each_calls_prompt(real):
@@ -60,7 +64,9 @@ def test_langfuse_threads_hold_each_calls_prompt(real):
     assert s.messages[3].tool == "get_weather"
     assert s.tools[0].name == "get_weather"
     t = ck.read(real / "langfuse/langgraph-js-2025-10-30.trace.json")
-    assert t.call(-1).message.usage.output_tokens == 35 + 64  # the classes of this export stand apart
+    assert (
+        t.call(-1).message.usage.output_tokens == 35 + 64
+    )  # the classes of this export stand apart
     assert (t.messages[2].role, t.messages[2].tool) == ("tool", "get_weather")
 
 
@@ -77,15 +83,26 @@ def test_otlp_spans_of_a_conversation_are_a_session():
         "shop",
         ["user", "assistant", "tool", "assistant"],
     )
-    assert (s.call(-1).message.usage.input_tokens, s.call(-1).message.usage.cache_read_tokens) == (30, 100)
+    assert (s.call(-1).message.usage.input_tokens, s.call(-1).message.usage.cache_read_tokens) == (
+        30,
+        100,
+    )
     assert s.skipped == {"span: execute_tool": 1}
     assert s.call(0).message.latency == 1
 
 
 def test_spans_one_a_line_and_without_content():
-    plain = {"gen_ai.request.model": "m", "gen_ai.usage.input_tokens": 9, "gen_ai.conversation.id": "c"}
+    plain = {
+        "gen_ai.request.model": "m",
+        "gen_ai.usage.input_tokens": 9,
+        "gen_ai.conversation.id": "c",
+    }
     spans = [
-        {"context": {"trace_id": "t", "span_id": f"{n}"}, "start_time": f"2026-01-01T00:00:0{n}Z", "attributes": plain}
+        {
+            "context": {"trace_id": "t", "span_id": f"{n}"},
+            "start_time": f"2026-01-01T00:00:0{n}Z",
+            "attributes": plain,
+        }
         for n in (0, 1)
     ]
     (s,) = read_source(Source("t.jsonl", lines(*spans)))
@@ -131,3 +148,8 @@ def test_spans_out_of_order_are_sorted_by_time():
     document["resourceSpans"][0]["scopeSpans"][0]["spans"] = spans
     (s,) = read_source(Source("t.json", json.dumps(document).encode()))
     assert [c.message.usage.prompt_tokens for c in s.calls] == [4, 5]
+
+
+def test_spans_have_no_mark_for_failed_tools():
+    session = ck.read(Path(__file__).parent / "golden" / "otel.json")
+    assert session.details["cannot_tell"] == ["tool errors"]

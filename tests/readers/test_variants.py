@@ -11,7 +11,7 @@ import pytest
 import ctxkit as ck
 from ctxkit.errors import ReadError
 from ctxkit.messages import Edit, Message
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 if TYPE_CHECKING:
@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
 Rows = list[dict[str, Any]]
 TALK: Rows = [
-    {"type": "user", "uuid": "1", "parentUuid": None, "sessionId": "s", "message": {"role": "user", "content": "hi"}},
+    {
+        "type": "user",
+        "uuid": "1",
+        "parentUuid": None,
+        "sessionId": "s",
+        "message": {"role": "user", "content": "hi"},
+    },
     {
         "type": "assistant",
         "uuid": "2",
@@ -84,7 +90,12 @@ def test_packed_logs_of_a_folder_are_found(tmp_path: Path):
 
 def atif(name: str) -> dict[str, Any]:
     step = {"step_id": 1, "source": "user", "message": name}
-    return {"schema_version": "ATIF-v1.4", "session_id": name, "agent": {"name": "n"}, "steps": [step]}
+    return {
+        "schema_version": "ATIF-v1.4",
+        "session_id": name,
+        "agent": {"name": "n"},
+        "steps": [step],
+    }
 
 
 @pytest.mark.parametrize("shape", [list, lines])
@@ -93,7 +104,10 @@ def test_several_documents_in_one_file_are_several_sessions(shape: Any, tmp_path
     path = tmp_path / "both.jsonl"
     path.write_bytes(made if isinstance(made, bytes) else json.dumps(made).encode())
     found = ck.read_all(path)
-    assert [(s.id, said(s), s.path_) for s in found] == [("a", ["a"], str(path)), ("b", ["b"], str(path))]
+    assert [(s.id, said(s), s.path_) for s in found] == [
+        ("a", ["a"], str(path)),
+        ("b", ["b"], str(path)),
+    ]
     with pytest.raises(ReadError, match="2 sessions"):
         ck.read(path)
 
@@ -112,13 +126,26 @@ def test_what_claude_code_prints_is_read_as_its_transcripts_are():
     task = [{"type": "tool_use", "id": "t", "name": "Task", "input": {}}]
     (session,) = read(
         [
-            {"type": "system", "subtype": "init", "session_id": "s", "cwd": "/w", "tools": ["Bash"], "model": "c"},
+            {
+                "type": "system",
+                "subtype": "init",
+                "session_id": "s",
+                "cwd": "/w",
+                "tools": ["Bash"],
+                "model": "c",
+            },
             printed("assistant", [{"type": "text", "text": "go"}], id="m", model="c", usage=USAGE),
             printed("assistant", task, id="m", model="c", usage=USAGE),
             printed("user", "look", "t"),
-            printed("assistant", [{"type": "text", "text": "seen"}], "t", id="n", model="d", usage=USAGE),
+            printed(
+                "assistant", [{"type": "text", "text": "seen"}], "t", id="n", model="d", usage=USAGE
+            ),
             printed("user", [{"type": "tool_result", "tool_use_id": "t", "content": "done"}]),
-            {"type": "system", "subtype": "compact_boundary", "compact_metadata": {"trigger": "auto", "pre_tokens": 9}},
+            {
+                "type": "system",
+                "subtype": "compact_boundary",
+                "compact_metadata": {"trigger": "auto", "pre_tokens": 9},
+            },
             printed("user", "This session is being continued from a previous conversation: go on"),
             {"type": "result", "subtype": "success", "session_id": "s", "total_cost_usd": 0.5},
         ]

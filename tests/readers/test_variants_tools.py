@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.messages import Edit, Image, Thinking
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 if TYPE_CHECKING:
@@ -48,14 +48,23 @@ SAID = item("message", role="assistant", content=[{"type": "output_text", "text"
 
 def test_codex_turns_that_were_taken_back_are_no_longer_shown():
     again = item("message", role="user", content="three")
-    session = read((META, ASKED, SAID, again, SAID, event("thread_rolled_back", num_turns=1), ASKED))
+    session = read(
+        (META, ASKED, SAID, again, SAID, event("thread_rolled_back", num_turns=1), ASKED)
+    )
     assert view(session) == ["one", "two", "one"]
     assert len(session.log) == 5
 
 
 def test_codex_replacements_may_do_without_a_type():
-    replacement = [{"role": "user", "content": "kept"}, {"type": "compaction", "encrypted_content": "x" * 40}]
-    compacted = {"timestamp": TIME, "type": "compacted", "payload": {"replacement_history": replacement}}
+    replacement = [
+        {"role": "user", "content": "kept"},
+        {"type": "compaction", "encrypted_content": "x" * 40},
+    ]
+    compacted = {
+        "timestamp": TIME,
+        "type": "compacted",
+        "payload": {"replacement_history": replacement},
+    }
     session = read((META, ASKED, SAID, compacted))
     assert view(session)[0] == "kept"
     assert not session.skipped
@@ -85,8 +94,14 @@ def test_the_older_wire_of_kimi_is_read_with_its_subagents():
             wire("ToolCall", type="function", id="c", function={"name": "Shell", "arguments": ""}),
             wire("ToolCallPart", arguments_part='{"a":'),
             wire("ToolCallPart", arguments_part="1}"),
-            wire("StatusUpdate", token_usage={"input_other": 5, "input_cache_read": 3, "output": 2}),
-            wire("SubagentEvent", task_tool_call_id="c", event={"type": "ContentPart", "payload": {"type": "text"}}),
+            wire(
+                "StatusUpdate", token_usage={"input_other": 5, "input_cache_read": 3, "output": 2}
+            ),
+            wire(
+                "SubagentEvent",
+                task_tool_call_id="c",
+                event={"type": "ContentPart", "payload": {"type": "text"}},
+            ),
             wire("ToolResult", tool_call_id="c", return_value={"is_error": True, "output": "no"}),
             wire("ApprovalRequest", id="x"),
         )
@@ -107,7 +122,11 @@ def test_a_stored_context_of_kimi_is_read_and_its_marks_counted():
             {"role": "_system_prompt", "content": "sys"},
             {"role": "_checkpoint", "id": 0},
             {"role": "user", "content": "go"},
-            {"role": "assistant", "content": [{"type": "think", "think": "hm"}], "tool_calls": [call]},
+            {
+                "role": "assistant",
+                "content": [{"type": "think", "think": "hm"}],
+                "tool_calls": [call],
+            },
             {"role": "_usage", "token_count": 5},
             {"role": "tool", "tool_call_id": "c", "content": "done"},
         )
@@ -144,12 +163,17 @@ def export(*messages: tuple[dict[str, Any], list[dict[str, Any]]], **info: Any) 
 
 
 def user(n: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    return {"id": f"msg_{n}", "role": "user", "time": {"created": 1.7e12 + n}}, [{"type": "text", "text": f"q{n}"}]
+    return {"id": f"msg_{n}", "role": "user", "time": {"created": 1.7e12 + n}}, [
+        {"type": "text", "text": f"q{n}"}
+    ]
 
 
 def test_opencode_results_that_were_pruned_are_cleared_from_then_on():
     state = {"status": "completed", "output": "long", "time": {"compacted": 1.7e12 + 2}}
-    reply = {"id": "msg_1", "role": "assistant"}, [{"type": "tool", "callID": "c", "tool": "f", "state": state}]
+    reply = (
+        {"id": "msg_1", "role": "assistant"},
+        [{"type": "tool", "callID": "c", "tool": "f", "state": state}],
+    )
     session = read(export(user(0), reply, user(3)))
     edit = next(e for e in session.log if isinstance(e, Edit))
     assert (edit.kind, edit.method) == ("replaced", "prune")
@@ -164,8 +188,16 @@ def test_opencode_sessions_stand_where_the_user_went_back_to():
 
 
 def test_each_step_of_an_older_opencode_message_is_a_call():
-    ends = [{"type": "step-finish", "tokens": {"input": n, "output": 1}, "cost": 0.5} for n in (5, 9)]
-    parts = [{"type": "text", "text": "a"}, ends[0], {"type": "step-start"}, {"type": "text", "text": "b"}, ends[1]]
+    ends = [
+        {"type": "step-finish", "tokens": {"input": n, "output": 1}, "cost": 0.5} for n in (5, 9)
+    ]
+    parts = [
+        {"type": "text", "text": "a"},
+        ends[0],
+        {"type": "step-start"},
+        {"type": "text", "text": "b"},
+        ends[1],
+    ]
     session = read(export(({"id": "msg_1", "role": "assistant"}, parts)))
     assert [(m.text, m.usage.input_tokens) for m in session.messages] == [("a", 5), ("b", 9)]
 
@@ -178,18 +210,31 @@ def act(n: int, **fields: Any) -> dict[str, Any]:
 
 
 def test_histories_of_openhands_show_pictures_and_tie_pairs():
-    asked = act(0, action="message", args={"content": "q", "image_urls": ["data:image/png;base64,AA"]}, source="user")
+    asked = act(
+        0,
+        action="message",
+        args={"content": "q", "image_urls": ["data:image/png;base64,AA"]},
+        source="user",
+    )
     pair = [act(1, action="run", args={"command": "ls"}), act(-1, observation="run", content="out")]
     session = read({"trajectory": [asked, act(2, action="condensation_request", args={}), *pair]})
     assert isinstance(session.messages[0].parts[1], Image)
-    (paired,) = read_source(Source("s", json.dumps({"instance_id": "i", "history": [pair]}).encode()))
+    (paired,) = read_source(
+        Source("s", json.dumps({"instance_id": "i", "history": [pair]}).encode())
+    )
     assert [m.call_id for m in paired.messages if m.role == "tool"] == ["action-1"]
     assert session.skipped == {"event: condensation_request": 1}
 
 
 def test_events_of_openhands_one_a_line_are_one_conversation():
-    said = [{"role": role, "content": [{"type": "text", "text": role}]} for role in ("user", "assistant")]
-    kinds = [{"kind": "MessageEvent", "id": m["role"], "timestamp": TIME, "source": "agent"} for m in said]
+    said = [
+        {"role": role, "content": [{"type": "text", "text": role}]}
+        for role in ("user", "assistant")
+    ]
+    kinds = [
+        {"kind": "MessageEvent", "id": m["role"], "timestamp": TIME, "source": "agent"}
+        for m in said
+    ]
     session = read(tuple({**k, "llm_message": m} for k, m in zip(kinds, said, strict=True)))
     assert told(session) == [("user", "user"), ("assistant", "assistant")]
 
@@ -210,7 +255,12 @@ def generation(trace: str, given: Any, answer: Any, **more: Any) -> dict[str, An
 
 
 def test_observations_of_langfuse_are_read_in_every_wrapping():
-    one = generation("t", [{"role": "user", "content": "q"}], {"role": "assistant", "content": "a"}, promptTokens=5)
+    one = generation(
+        "t",
+        [{"role": "user", "content": "q"}],
+        {"role": "assistant", "content": "a"},
+        promptTokens=5,
+    )
     for shape in ([one], (one,), {"data": [one], "meta": {}}, {"id": "t", "observations": [one]}):
         session = read(shape)
         assert (session.id, told(session)) == ("t", [("user", "q"), ("assistant", "a")])
@@ -221,15 +271,29 @@ def test_observations_of_langfuse_are_read_in_every_wrapping():
 
 def test_generations_of_langchain_in_a_trace_are_replies():
     answer = {"generations": [[{"text": "a", "message": {"type": "ai", "content": "a"}}]]}
-    assert told(read([generation("t", [{"role": "user", "content": "q"}], answer)]))[-1] == ("assistant", "a")
+    assert told(read([generation("t", [{"role": "user", "content": "q"}], answer)]))[-1] == (
+        "assistant",
+        "a",
+    )
 
 
 def test_content_in_the_details_event_of_a_span_is_read():
-    said = {"gen_ai.input.messages": [{"role": "user", "parts": [{"type": "text", "content": "q"}]}]}
-    span = {"attributes": {"gen_ai.operation.name": "chat"}, "status": {"status_code": "ERROR", "description": "late"}}
+    said = {
+        "gen_ai.input.messages": [{"role": "user", "parts": [{"type": "text", "content": "q"}]}]
+    }
+    span = {
+        "attributes": {"gen_ai.operation.name": "chat"},
+        "status": {"status_code": "ERROR", "description": "late"},
+    }
     name = "gen_ai.client.inference.operation.details"
     session = read(
-        ({"context": {"trace_id": "t", "span_id": "s"}, **span, "events": [{"name": name, "attributes": said}]},)
+        (
+            {
+                "context": {"trace_id": "t", "span_id": "s"},
+                **span,
+                "events": [{"name": name, "attributes": said}],
+            },
+        )
     )
     assert told(session)[0] == ("user", "q")
     assert session.messages[1].error == "late"
@@ -237,9 +301,16 @@ def test_content_in_the_details_event_of_a_span_is_read():
 
 def test_chunks_and_removals_of_langchain_are_what_they_say():
     def dumped(kind: str, **fields: Any) -> dict[str, Any]:
-        return {"lc": 1, "type": "constructor", "id": ["langchain", "schema", kind], "kwargs": fields}
+        return {
+            "lc": 1,
+            "type": "constructor",
+            "id": ["langchain", "schema", kind],
+            "kwargs": fields,
+        }
 
-    session = read([dumped("HumanMessage", content="q", id="x"), dumped("RemoveMessage", id="x", content="")])
+    session = read(
+        [dumped("HumanMessage", content="q", id="x"), dumped("RemoveMessage", id="x", content="")]
+    )
     assert view(session) == []
     chunk = {"type": "AIMessageChunk", "data": {"content": "a"}}
     assert told(read([{"type": "human", "data": {"content": "q"}}, chunk]))[1] == ("assistant", "a")
@@ -247,7 +318,11 @@ def test_chunks_and_removals_of_langchain_are_what_they_say():
 
 def test_responses_in_a_mini_trajectory_are_replies():
     call = {"type": "function_call", "call_id": "c", "name": "bash", "arguments": "{}"}
-    answer = {"object": "response", "output": [call], "usage": {"input_tokens": 5, "output_tokens": 1}}
+    answer = {
+        "object": "response",
+        "output": [call],
+        "usage": {"input_tokens": 5, "output_tokens": 1},
+    }
     result = {"type": "function_call_output", "call_id": "c", "output": "done"}
     mark = {"trajectory_format": "mini-swe-agent-1.1", "info": {}}
     session = read({**mark, "messages": [{"role": "user", "content": "q"}, answer, result]})
@@ -264,14 +339,28 @@ def test_a_start_of_aider_without_a_word_is_an_empty_session():
 def test_tau2_runs_are_read_with_usage_and_without_the_users_tools():
     mine = {"id": "a", "name": "f", "arguments": {}, "requestor": "user"}
     messages = [
-        {"role": "assistant", "content": "hi", "usage": {"prompt_tokens": 5, "completion_tokens": 1}, "cost": 0.5},
+        {
+            "role": "assistant",
+            "content": "hi",
+            "usage": {"prompt_tokens": 5, "completion_tokens": 1},
+            "cost": 0.5,
+        },
         {"role": "user", "content": "q", "turn_idx": 1},
         {"role": "user", "content": None, "tool_calls": [mine]},
-        {"role": "tool", "tool_messages": [{"role": "tool", "id": "a", "content": "own", "requestor": "user"}]},
-        {"role": "assistant", "content": None, "tool_calls": [{"id": "b", "name": "g", "arguments": {}}]},
+        {
+            "role": "tool",
+            "tool_messages": [{"role": "tool", "id": "a", "content": "own", "requestor": "user"}],
+        },
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "b", "name": "g", "arguments": {}}],
+        },
         {"role": "tool", "id": "b", "content": "no", "requestor": "assistant", "error": True},
     ]
-    session = read({"simulations": [{"task_id": "1", "messages": messages, "reward_info": {"reward": 1}}]})
+    session = read(
+        {"simulations": [{"task_id": "1", "messages": messages, "reward_info": {"reward": 1}}]}
+    )
     assert view(session) == ["hi", "q", "", "no"]
     assert session.messages[0].usage.cost_usd == 0.5
     assert (session.messages[-1].is_error, session.messages[-1].tool) == (True, "g")
@@ -313,17 +402,21 @@ def test_a_talk_without_a_system_prompt_grows_as_one():
 
 def test_batches_are_unwrapped():
     asked = {"messages": [{"role": "user", "content": "q"}]}
-    assert told(read(({"custom_id": "1", "url": "/v1/chat/completions", "body": asked},))) == [("user", "q")]
-    assert told(read(({"custom_id": "1", "response": {"body": completion("a")}},))) == [("assistant", "a")]
+    assert told(read(({"custom_id": "1", "url": "/v1/chat/completions", "body": asked},))) == [
+        ("user", "q")
+    ]
+    assert told(read(({"custom_id": "1", "response": {"body": completion("a")}},))) == [
+        ("assistant", "a")
+    ]
     message = {
         "type": "message",
         "role": "assistant",
         "content": [{"type": "text", "text": "b"}],
         "stop_reason": "end_turn",
     }
-    assert told(read(({"custom_id": "1", "result": {"type": "succeeded", "message": message}},))) == [
-        ("assistant", "b")
-    ]
+    assert told(
+        read(({"custom_id": "1", "result": {"type": "succeeded", "message": message}},))
+    ) == [("assistant", "b")]
 
 
 def test_refusals_pictures_and_providers_results_are_kept():
@@ -339,6 +432,11 @@ def test_refusals_pictures_and_providers_results_are_kept():
         "tool_use_id": "w",
         "content": [{"type": "web_search_result", "url": "u"}],
     }
-    session = read([{"role": "user", "content": "q"}, {"role": "assistant", "content": [used, found]}])
-    assert [(m.role, m.kind) for m in session.messages[1:]] == [("assistant", ""), ("tool", "server")]
+    session = read(
+        [{"role": "user", "content": "q"}, {"role": "assistant", "content": [used, found]}]
+    )
+    assert [(m.role, m.kind) for m in session.messages[1:]] == [
+        ("assistant", ""),
+        ("tool", "server"),
+    ]
     assert session.messages[2].parts[0].chars

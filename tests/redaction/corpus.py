@@ -182,6 +182,7 @@ INNOCENT = [
     "session_id = uuid.uuid4()", "sessionid cookie is HttpOnly", "cookie: accept all",
     "basic understanding of calculus2", "bearer of bad news2026", "login: admin",
     "mysql -u root -p mydatabase", "docker run -p 8080:80 nginx:1.25",
+    "git push $DEPLOY_TOKEN a1b2c3d4e5f60718293a4b5c6d7e8f9012345678",
     "docker run -u 1000:1000 alpine", 'curl -u "$USER:$PASS" https://x',
     "http://localhost:8888/lab?token=", "postgres://user:password@localhost:5432/db",
     "redis://localhost:6379/0", "https://user@example.com/path", "git@github.com:owner/repo.git",

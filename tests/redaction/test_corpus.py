@@ -6,7 +6,7 @@ import pytest
 from redaction.corpus import B64, INNOCENT, PREFIXED, basic, beside, block, drawn, prefixed
 
 from ctxkit.redaction import MARK, redact, redacted
-from ctxkit.redaction.streams import Stream
+from ctxkit.redaction.redacted_streams import Stream
 
 SEEDS = range(8)
 

@@ -8,6 +8,7 @@ import pytest
 from redaction.corpus import B64, block, drawn
 
 from ctxkit.redaction import redact
+from ctxkit.redaction.redacted_streams import Stream
 
 HOSTILE = [
     "-----BEGIN RSA PRIVATE KEY-----\n", "-----BEGIN PRIVATE KEY-----", block(1)[:200] + "\n",
@@ -15,6 +16,7 @@ HOSTILE = [
     "api_key:", "http://a:", "://", "cookie: a=", "login a password ", "a:12:", ".aaaaaa",
     "curl -u a:", "123456789:AA", "\\", "\\n", " ", "\n", "authorization: ", "secret=a1b2c3",
     "AKIA", "$2b$", "<password>", "password is ", "?code=", "Q~", "\u0130", "\ud800",
+    "Private-Lines: 2\n", "seed phrase: ", "token%22%3a", "ENV API_TOKEN ", "smbclient -U a:",
 ]  # fmt: skip
 
 
@@ -26,7 +28,22 @@ def seconds(text):
 
 @pytest.mark.parametrize("unit", HOSTILE, ids=range(len(HOSTILE)))
 def test_time_grows_with_the_text_and_no_faster(unit):
-    small, large = (unit * (size // len(unit)) for size in (50_000, 200_000))
+    holds("", unit)
+
+
+def test_backslashes_beside_a_json_web_key_take_no_longer():
+    holds('"kty"', "\\")
+
+
+def test_a_stream_holds_an_open_putty_key_without_trying_every_way_to_break_its_lines():
+    begun, stream = time.process_time(), Stream([])
+    shown = stream.feed("Private-Lines: 2" + "\n" * 24 + "!") + stream.flush()
+    assert shown.endswith("!")
+    assert time.process_time() - begun < 0.5
+
+
+def holds(start, unit):
+    small, large = (start + unit * (size // len(unit)) for size in (50_000, 200_000))
     redact(small[:100])
     assert min(seconds(large) for _ in range(2)) < 8 * max(
         min(seconds(small) for _ in range(3)), 0.002

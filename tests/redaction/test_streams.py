@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from redaction.corpus import B64, INNOCENT, beside, block, drawn, prefixed
 
 from ctxkit.redaction import redact
-from ctxkit.redaction.streams import Stream
+from ctxkit.redaction.redacted_streams import Stream
 
 TEXTS = [text for _, text, _ in [*prefixed(3), *beside(3)]]
 

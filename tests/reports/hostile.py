@@ -16,7 +16,9 @@ EVIL = (
 
 def hostile(n: int = 4) -> Session:
     """A session with calls, tools, a compaction, faults and skipped records, all of them called `EVIL`."""
-    log: list[Message | Edit] = [Message(role="system", id="s", parts=(Text(f"# {EVIL}\n<{EVIL}>\n{EVIL}"),))]
+    log: list[Message | Edit] = [
+        Message(role="system", id="s", parts=(Text(f"# {EVIL}\n<{EVIL}>\n{EVIL}"),))
+    ]
     for i in range(n):
         call = ToolCall(id=f"c{i}", name=EVIL, arguments={EVIL: EVIL})
         usage = Usage(input_tokens=900 * (i + 1), output_tokens=50)
@@ -33,7 +35,9 @@ def hostile(n: int = 4) -> Session:
         kind="summarised", id="e", targets=("u0", "a0", "r0"), inserted=(summary,), reason=EVIL, trigger=EVIL,
         method=EVIL, model=EVIL,
     )  # fmt: skip
-    last = Message(role="assistant", id="z", parts=(Text(EVIL),), model=EVIL, usage=Usage(input_tokens=700))
+    last = Message(
+        role="assistant", id="z", parts=(Text(EVIL),), model=EVIL, usage=Usage(input_tokens=700)
+    )
     return Session(
         id=EVIL, format=EVIL, title=EVIL, product=EVIL, version=EVIL, model=EVIL, agent=EVIL, cwd=EVIL, path_=EVIL,
         log=(*log, edit, last), skipped={EVIL: 3}, faults=(Fault(1, EVIL),),
@@ -51,7 +55,11 @@ class _Page(HTMLParser):
         self.scripts += tag == "script"
         if tag in ("img", "a", "iframe", "object", "embed", "link", "base", "form"):
             self.wrong.append(f"<{tag}>")
-        self.wrong += [f"{k}={v}" for k, v in attrs if k.startswith("on") or "javascript:" in (v or "")[:20].lower()]
+        self.wrong += [
+            f"{k}={v}"
+            for k, v in attrs
+            if k.startswith("on") or "javascript:" in (v or "")[:20].lower()
+        ]
 
 
 def intruders(html: str, *, scripts: int = 0) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from builders import assistant, session, summarised, user
 from msgspec.structs import replace
 
-from ctxkit.reports.sessions import session_page
+from ctxkit.reports.session_report import session_page
 
 
 def test_edits_of_one_compaction_share_its_number():

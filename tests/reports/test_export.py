@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
+
+import ctxkit as ck
 from builders import assistant, session, step, summarised, usage, user
 from reports.hostile import EVIL, hostile, intruders
 
@@ -15,20 +17,31 @@ from ctxkit.reports.page import data
 
 def words(path) -> str:
     """The text of a page without its scripts, styles and tags."""
-    html = re.sub(r"<(script|style)\b.*?</\1>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    html = re.sub(
+        r"<(script|style)\b.*?</\1>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL
+    )
     return re.sub(r"<[^>]+>", " ", html)
 
 
 def body(path) -> str:
     """The page without plotly itself and without the data of charts."""
-    return re.sub(r"<script>.*?</script>", "<script></script>", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return re.sub(
+        r"<script>.*?</script>",
+        "<script></script>",
+        path.read_text(encoding="utf-8"),
+        flags=re.DOTALL,
+    )
 
 
 @pytest.fixture
 def story():
     a, b = user("find the queue"), assistant("it is fin-import-7", usage=usage(900, read=100))
-    cut = summarised([a, b], "Nothing yet.", tokens_before=1200, tokens_after=300, reason="too long")
-    return session(a, b, step(text="x" * 900), cut, assistant("done", usage=usage(400)), title="The queue")
+    cut = summarised(
+        [a, b], "Nothing yet.", tokens_before=1200, tokens_after=300, reason="too long"
+    )
+    return session(
+        a, b, step(text="x" * 900), cut, assistant("done", usage=usage(400)), title="The queue"
+    )
 
 
 def test_the_page_has_its_title_its_figures_and_its_compaction(story, tmp_path):
@@ -86,8 +99,29 @@ def test_a_report_is_written_over_but_only_to_html(story, tmp_path):
     assert log.read_text() == "{}"
 
 
+def test_a_page_is_whole_or_the_old_one_is_untouched(story, tmp_path, monkeypatch):
+    import os
+
+    path = tmp_path / "r.html"
+    path.write_text("old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    for write in (lambda: export(story, path), lambda: ck.plots.growth(story).write_html(path),
+                  lambda: ck.budget(story).write_html(path)):  # fmt: skip
+        with pytest.raises(BadArguments, match="No space left"):
+            write()
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["r.html"]
+    monkeypatch.undo()
+    fresh = export(story, tmp_path / "new.html")
+    assert fresh.stat().st_mode & 0o044 == 0o666 & ~os.umask(os.umask(0)) & 0o044
+
+
 def test_what_cannot_be_written_is_said_in_one_sentence(story, tmp_path):
-    with pytest.raises(BadArguments, match="its folder does not exist"):
+    with pytest.raises(BadArguments, match="Choose a folder that exists"):
         export(story, tmp_path / "no" / "r.html")
     with pytest.raises(BadArguments, match="a list of messages, not int"):
         export(5, tmp_path / "r.html")

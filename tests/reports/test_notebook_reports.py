@@ -11,7 +11,7 @@ from nbclient import NotebookClient
 from reports.hostile import EVIL, hostile, intruders
 
 import ctxkit as ck
-from ctxkit.reports.cells import said
+from ctxkit.reports.notebook_cells import said
 from ctxkit.reports.parcels import pack, pack_runs, unpack, unpack_runs
 
 
@@ -52,7 +52,9 @@ def test_its_cells_run_and_give_what_it_shows(what, request, tmp_path):
 
 @pytest.mark.parametrize("what", ["billing", "comparison", "runs"])
 def test_it_says_first_what_it_rests_on(what, request, tmp_path):
-    made = nbformat.read(ck.export(request.getfixturevalue(what), tmp_path / "r.ipynb"), as_version=4)
+    made = nbformat.read(
+        ck.export(request.getfixturevalue(what), tmp_path / "r.ipynb"), as_version=4
+    )
     first = made.cells[0].source
     assert "Prediction error" in first
     assert "without an explanation" in first

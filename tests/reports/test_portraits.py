@@ -10,7 +10,7 @@ from builders import assistant, session, summarised, usage, user
 from reports.hostile import EVIL, hostile, intruders
 
 import ctxkit as ck
-from ctxkit.readers.sessions import Sessions
+from ctxkit.readers.session_list import Sessions
 from ctxkit.sheets import width
 
 SAMPLE = ck.samples.path("billing")
@@ -46,6 +46,15 @@ def test_the_page_and_the_notebook_say_the_same(tmp_path):
     for figure in ("$3.29, of which compactions $0.04", "39.3k, 82 % of 48.0k", "40 of 326"):
         assert figure in page
         assert figure in html(ck.read(SAMPLE))
+
+
+def test_a_fall_without_a_mark_is_told_apart_from_the_compactions():
+    first, *talk = user("x"), *(assistant("y", usage=usage(n)) for n in (40_000, 12_000, 12_500))
+    s = session(first, *talk, summarised([first]), assistant("z", usage=usage(6_000)))
+    assert len(ck.frame(s, per="compaction")) == 2
+    for shown in (text(s), html(s)):
+        assert "1 compaction, 1 fall of the prompt without a mark." in shown
+        assert "2 compactions" not in shown
 
 
 @pytest.mark.parametrize(

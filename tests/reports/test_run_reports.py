@@ -13,16 +13,23 @@ from reports.hostile import EVIL, hostile, intruders
 import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.reports.assumptions import of_runs, of_session
-from ctxkit.reports.runs import cell
+from ctxkit.reports.run_tables import cell
 
 
 def words(path) -> str:
-    html = re.sub(r"<(script|style)\b.*?</\1>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    html = re.sub(
+        r"<(script|style)\b.*?</\1>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL
+    )
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html))
 
 
 def body(path) -> str:
-    return re.sub(r"<script>.*?</script>", "<script></script>", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return re.sub(
+        r"<script>.*?</script>",
+        "<script></script>",
+        path.read_text(encoding="utf-8"),
+        flags=re.DOTALL,
+    )
 
 
 def grown(name, n=12, model="claude-sonnet-4-5"):
@@ -46,7 +53,11 @@ def comparison():
 
 def test_a_comparison_says_first_what_it_rests_on_and_shows_its_figures(comparison, tmp_path):
     said = words(ck.export(comparison, tmp_path / "c.html"))
-    assert said.index("Open loop") < said.index("Prediction error") < said.index("What each would have cost")
+    assert (
+        said.index("Open loop")
+        < said.index("Prediction error")
+        < said.index("What each would have cost")
+    )
     assert said.index("o200k_base") < said.index("What each would have cost")
     for tokens in comparison["prompt_tokens"]:
         assert f"{tokens:,}" in said
@@ -63,7 +74,9 @@ def test_a_sweep_marks_few_sessions_and_names_every_setting(runs, tmp_path):
 
 def test_a_run_that_failed_is_in_the_report_with_its_reason(tmp_path):
     frame = ck.sweep(
-        grown("one"), ck.grid(ck.presets.pi, context_window=[32_000, 1], reserve_tokens=[8_000]), progress=False
+        grown("one"),
+        ck.grid(ck.presets.pi, context_window=[32_000, 1], reserve_tokens=[8_000]),
+        progress=False,
     )
     said = words(ck.export(frame, tmp_path / "s.html"))
     assert "What failed" in said
@@ -111,7 +124,11 @@ def test_what_cannot_be_checked_is_said_not_made_up():
 
 
 def test_the_worst_of_several_sessions_is_named():
-    rows = ck.sweep([grown("one"), grown("two", 9), grown("dear", model="nobody-knows-it")], ["none"], progress=False)
+    rows = ck.sweep(
+        [grown("one"), grown("two", 9), grown("dear", model="nobody-knows-it")],
+        ["none"],
+        progress=False,
+    )
     said = " ".join(of_runs(rows))
     assert "over 2 of 3 sessions" in said
     assert "67% of the billed calls have a price" in said
@@ -136,7 +153,10 @@ def test_figures_are_written_by_their_kind(name, value, text):
 
 
 def test_what_is_odd_about_a_run_is_said(tmp_path):
-    said = ((user("go"), assistant("ok", usage=usage(0, write=n), model="claude-sonnet-4-5")) for n in (70_000, 70_100))
+    said = (
+        (user("go"), assistant("ok", usage=usage(0, write=n), model="claude-sonnet-4-5"))
+        for n in (70_000, 70_100)
+    )
     s = session(*said)
     for name, made in {
         "sweep": ck.sweep([s], ["pulse_coder"], progress=False),

@@ -6,7 +6,7 @@ from ctxkit.history import History, Log
 from ctxkit.messages import Message, Text
 from ctxkit.schedules import Roll, Schedule
 from ctxkit.tokens import Room
-from ctxkit.tokens.catalogue import default
+from ctxkit.tokens.counter_names import default
 
 TEXTS = ["a list\n- one", "a list\n- one\n- two 22", "a list\n- one\n- two 2222 ", "another\n", ""]
 

@@ -81,7 +81,10 @@ def test_processes_share_one_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("CTXKIT_CACHE_DIR", str(tmp_path / "cache"))
     path = tmp_path / "a.jsonl"
     path.write_text(text(records(3000)))
-    many = [subprocess.Popen([sys.executable, "-c", READER, path], stdout=subprocess.PIPE) for _ in range(2)]
+    many = [
+        subprocess.Popen([sys.executable, "-c", READER, path], stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
     assert [int(p.communicate(timeout=60)[0]) for p in many] == [3000] * 2
     pd.testing.assert_frame_equal(ck.read_snapshots(path), ck.read_snapshots(path, cache=False))
 

@@ -61,7 +61,12 @@ def test_compactions_have_before_and_after_of_each_agent(log):
     df = snapshots.compactions(log).set_index(["compaction", "agent"])
     assert df.loc[0, "kind"].to_list() == ["compaction", "compaction"]
     dev, rev = df.loc[(0, "Dev")], df.loc[(0, "Rev")]
-    assert (dev.turn_before, dev.turn_after, dev.turn_input_tokens_before, dev.turn_input_tokens_after) == (
+    assert (
+        dev.turn_before,
+        dev.turn_after,
+        dev.turn_input_tokens_before,
+        dev.turn_input_tokens_after,
+    ) == (
         2,
         3,
         80,
@@ -69,7 +74,12 @@ def test_compactions_have_before_and_after_of_each_agent(log):
     )
     assert (dev.cumulative_input_tokens_before, dev.cumulative_input_tokens_after) == (110, 20)
     assert (rev.turn_before, rev.turn_after) == (1, 4)
-    assert (dev.marker_turn, dev.after_turn, dev.source, dev.sizes_source) == (3, 2, "recorded", "derived")
+    assert (dev.marker_turn, dev.after_turn, dev.source, dev.sizes_source) == (
+        3,
+        2,
+        "recorded",
+        "derived",
+    )
 
 
 def test_a_drop_without_a_marker_is_one_resume_for_all_agents(log):
@@ -92,9 +102,20 @@ def test_segments_sum_up_between_resets(log):
         (2, "Rev"): 1,
         (2, "Dev"): 1,
     }
-    assert df.loc[(0, "Dev"), "turn_input_tokens"] == df.loc[(0, "Dev"), "cumulative_input_tokens"] == 110
+    assert (
+        df.loc[(0, "Dev"), "turn_input_tokens"]
+        == df.loc[(0, "Dev"), "cumulative_input_tokens"]
+        == 110
+    )
     assert df["reached"].to_list() == ["cutover", "", "", "", "", ""]
-    assert df["ended_by"].to_list() == ["compaction", "compaction", "resume", "resume", "end", "end"]
+    assert df["ended_by"].to_list() == [
+        "compaction",
+        "compaction",
+        "resume",
+        "resume",
+        "end",
+        "end",
+    ]
     assert df["gaps_n"].sum() == 0
 
 
@@ -142,14 +163,19 @@ def test_the_budget_chart_takes_logs_and_turns_and_stays_light(log):
     assert len(json.dumps(ck.plots.budget(many).to_plotly())) < 100_000
 
 
-STEP = st.one_of(st.tuples(st.sampled_from("ABC"), st.integers(1, 99)), st.sampled_from(["compact", "resume"]))
+STEP = st.one_of(
+    st.tuples(st.sampled_from("ABC"), st.integers(1, 99)), st.sampled_from(["compact", "resume"])
+)
 
 
 @settings(max_examples=25)
 @given(st.lists(STEP, max_size=30))
 def test_resets_are_found_wherever_the_numbers_show_them(tmp_path_factory, steps):
     path = tmp_path_factory.mktemp("log") / "a.jsonl"
-    sums, shown = {}, []  # a resume shows at the first turn of an agent that had one since the last reset
+    sums, shown = (
+        {},
+        [],
+    )  # a resume shows at the first turn of an agent that had one since the last reset
     w = snapshots.SnapshotWriter(path, "s", now=lambda: NOW)
     turn = 0
     for step in steps:

@@ -16,9 +16,9 @@ from snapshot_logs import MARKER, ROW, records, text
 import ctxkit as ck
 from ctxkit.errors import BadArguments, ReadError
 from ctxkit.snapshots.bulk import parse_bulk
-from ctxkit.snapshots.columns import NAMES, frame, new_words
 from ctxkit.snapshots.faults import Report
-from ctxkit.snapshots.lines import parse_lines
+from ctxkit.snapshots.snapshot_columns import NAMES, frame, new_words
+from ctxkit.snapshots.snapshot_lines import parse_lines
 
 
 @pytest.fixture(autouse=True)
@@ -39,11 +39,23 @@ def reasons(frame):
 
 
 def test_a_line_becomes_a_row_of_the_fixed_schema(tmp_path):
-    df = ck.read_snapshots(write(tmp_path / "ctx_snapshots_77d6be00.jsonl", ROW + "\n" + MARKER + "\n"))
+    df = ck.read_snapshots(
+        write(tmp_path / "ctx_snapshots_77d6be00.jsonl", ROW + "\n" + MARKER + "\n")
+    )
     assert tuple(df.columns) == NAMES
     assert [str(t) for t in df.dtypes[3:]] == ["Int64"] * 6 + ["boolean"]
     assert df["ts"][0] == pd.Timestamp("2026-09-19T00:26:34.0091413Z")
-    assert df.iloc[0, 1:].to_list() == ["77d6be00", "Developer", 3, 41250, 1830, 96210, 60000, 100000, False]
+    assert df.iloc[0, 1:].to_list() == [
+        "77d6be00",
+        "Developer",
+        3,
+        41250,
+        1830,
+        96210,
+        60000,
+        100000,
+        False,
+    ]
     assert df["agent"].to_list() == ["Developer", "system"]
     assert df["compaction_occurred"].to_list() == [False, True]
     assert df["warn_at"].isna().to_list() == [False, True]
@@ -55,10 +67,14 @@ def test_a_line_becomes_a_row_of_the_fixed_schema(tmp_path):
 def test_columns_equal_a_plain_json_reading(tmp_path, cache, separators):
     rows = records(1000)
     rows[500:500] = [json.loads(MARKER)] * 3
-    path = write(tmp_path / "a.jsonl", "".join(json.dumps(r, separators=separators) + "\n" for r in rows))
+    path = write(
+        tmp_path / "a.jsonl", "".join(json.dumps(r, separators=separators) + "\n" for r in rows)
+    )
     df = ck.read_snapshots(path, cache=cache)
     for name in NAMES[1:9]:
-        assert [None if pd.isna(v) else v for v in df[name].to_list()] == [r.get(name) for r in rows]
+        assert [None if pd.isna(v) else v for v in df[name].to_list()] == [
+            r.get(name) for r in rows
+        ]
     assert df["ts"].to_list() == [pd.Timestamp(r["ts"]) for r in rows]
     assert df.attrs["faults"] == ()
 
@@ -81,7 +97,12 @@ def test_what_names_nothing_is_an_error(tmp_path, name):
 
 def test_wrong_arguments_are_told(tmp_path):
     path = write(tmp_path / "a.jsonl", ROW + "\n")
-    for more in ({"columns": ["agnet"]}, {"columns": "agent"}, {"where": {"agnet": 1}}, {"where": 5}):
+    for more in (
+        {"columns": ["agnet"]},
+        {"columns": "agent"},
+        {"where": {"agnet": 1}},
+        {"where": 5},
+    ):
         with pytest.raises(BadArguments):
             ck.read_snapshots(path, **more)
     with pytest.raises(BadArguments, match="one truth value"):
@@ -107,19 +128,39 @@ def without(name):
 
 CASES = {
     "torn last line": ([GOOD + ROW[:57]], 1000, [("0.jsonl", 1001, False)]),
-    "torn last line, then another file": ([GOOD + ROW[:57], LATE], 2000, [("0.jsonl", 1001, False)]),
+    "torn last line, then another file": (
+        [GOOD + ROW[:57], LATE],
+        2000,
+        [("0.jsonl", 1001, False)],
+    ),
     "no final newline": ([GOOD.rstrip("\n")], 1000, []),
     "blank lines": ([GOOD.replace("\n", "\n\n", 5)], 1000, []),
-    "garbage in the middle": ([GOOD + "Traceback: boom\n" + GOOD], 2000, [("0.jsonl", 1001, False)]),
+    "garbage in the middle": (
+        [GOOD + "Traceback: boom\n" + GOOD],
+        2000,
+        [("0.jsonl", 1001, False)],
+    ),
     "unknown field late": ([GOOD + line(new_field={"a": [1, 2]})], 1001, [("0.jsonl", 1001, True)]),
     "extra field only in file 2": (
         [GOOD, text([{**r, "cache_read": 5} for r in records(1000)])],
         2000,
         [("1.jsonl", 1, True)],
     ),
-    "field missing in file 2": ([GOOD, without("turn_output_tokens")], 2000, [("1.jsonl", 1, True)]),
+    "field missing in file 2": (
+        [GOOD, without("turn_output_tokens")],
+        2000,
+        [("1.jsonl", 1, True)],
+    ),
     "int becomes float or text in file 2": (
-        [GOOD, text([{**r, "turn": str(r["turn"]), "turn_input_tokens": r["turn"] + 0.5} for r in records(10)])],
+        [
+            GOOD,
+            text(
+                [
+                    {**r, "turn": str(r["turn"]), "turn_input_tokens": r["turn"] + 0.5}
+                    for r in records(10)
+                ]
+            ),
+        ],
         1010,
         [("1.jsonl", 1 + i // 2, True) for i in range(20)],
     ),
@@ -128,11 +169,23 @@ CASES = {
         1001,
         [],
     ),
-    "int beyond 2**63": ([GOOD + line(turn_input_tokens=2**63 + 1)], 1001, [("0.jsonl", 1001, True)]),
+    "int beyond 2**63": (
+        [GOOD + line(turn_input_tokens=2**63 + 1)],
+        1001,
+        [("0.jsonl", 1001, True)],
+    ),
     "byte-order mark": (["\ufeff" + GOOD], 1000, []),
-    "NaN literal": ([GOOD + line().replace('"turn":0', '"turn":NaN')], 1001, [("0.jsonl", 1001, True)]),
+    "NaN literal": (
+        [GOOD + line().replace('"turn":0', '"turn":NaN')],
+        1001,
+        [("0.jsonl", 1001, True)],
+    ),
     "empty file beside a good one": (["", GOOD], 1000, []),
-    "numeric-looking ids": ([text([{**r, "session": f"{i:06d}"} for i, r in enumerate(records(100))])], 100, []),
+    "numeric-looking ids": (
+        [text([{**r, "session": f"{i:06d}"} for i, r in enumerate(records(100))])],
+        100,
+        [],
+    ),
 }
 
 
@@ -150,7 +203,9 @@ def test_every_whole_line_is_kept_and_every_bad_one_has_its_place(tmp_path, case
 def test_ids_stay_text_and_broken_values_are_missing(tmp_path):
     contents, _, _ = CASES["numeric-looking ids"]
     assert ck.read_snapshots(write(tmp_path / "i.jsonl", contents[0]))["session"][12] == "000012"
-    df = ck.read_snapshots(write(tmp_path / "n.jsonl", line(turn="7", turn_input_tokens=12.5, turn_output_tokens=3.0)))
+    df = ck.read_snapshots(
+        write(tmp_path / "n.jsonl", line(turn="7", turn_input_tokens=12.5, turn_output_tokens=3.0))
+    )
     assert df["turn"][0] == 7
     assert pd.isna(df["turn_input_tokens"][0])
     assert df["turn_output_tokens"][0] == 3
@@ -158,7 +213,18 @@ def test_ids_stay_text_and_broken_values_are_missing(tmp_path):
 
 @pytest.mark.parametrize(
     "bad",
-    ["null", "[1]", "5", "{}", '{"a":1}', "[" * 100_000, '{"turn":' + "9" * 5000 + "}", "\x00\x00", '"x"', "// note"],
+    [
+        "null",
+        "[1]",
+        "5",
+        "{}",
+        '{"a":1}',
+        "[" * 100_000,
+        '{"turn":' + "9" * 5000 + "}",
+        "\x00\x00",
+        '"x"',
+        "// note",
+    ],
 )
 def test_lines_that_are_no_snapshots_are_set_aside(tmp_path, bad):
     df = ck.read_snapshots(write(tmp_path / "a.jsonl", ROW + "\n" + bad + "\n" + ROW + "\n"))
@@ -173,7 +239,12 @@ def test_two_lines_run_together_are_both_kept_where_whole(tmp_path):
 
 
 def test_bytes_that_are_no_text_and_half_surrogates(tmp_path):
-    bad = ROW.replace("Developer", "Dev\\ud800").encode() + b"\n" + ROW.encode().replace(b"Dev", b"\xff\xfe") + b"\n"
+    bad = (
+        ROW.replace("Developer", "Dev\\ud800").encode()
+        + b"\n"
+        + ROW.encode().replace(b"Dev", b"\xff\xfe")
+        + b"\n"
+    )
     df = ck.read_snapshots(write(tmp_path / "a.jsonl", ROW.encode() + b"\n" + bad))
     assert df["agent"].to_list() == ["Developer", "Dev?"]
     assert reasons(df) == [("a.jsonl", 2, True), ("a.jsonl", 3, False)]
@@ -186,7 +257,10 @@ def test_any_damage_leaves_the_other_lines_alone(tmp_path_factory, data):
     where = data.draw(st.integers(0, len(lines[k]) - 2))
     broken = bytearray(lines[k])
     broken[where] = data.draw(st.integers(0, 255).filter(lambda b: b not in (10, broken[where])))
-    path = write(tmp_path_factory.mktemp("d") / "a.jsonl", b"".join([*lines[:k], bytes(broken), *lines[k + 1 :]]))
+    path = write(
+        tmp_path_factory.mktemp("d") / "a.jsonl",
+        b"".join([*lines[:k], bytes(broken), *lines[k + 1 :]]),
+    )
     df = ck.read_snapshots(path, cache=False)
     assert len(df) in (39, 40)
     kept = df["turn"].to_list()[:k] + df["turn"].to_list()[len(df) - 39 + k :]
@@ -220,7 +294,9 @@ def test_a_torn_line_is_picked_up_when_it_is_finished(tmp_path):
 
 
 def test_growth_in_steps_gives_what_one_reading_gives(tmp_path):
-    lines = (text(records(150)) + MARKER + "\n" + "boom\n" + text(records(50, seed=2))).splitlines(keepends=True)
+    lines = (text(records(150)) + MARKER + "\n" + "boom\n" + text(records(50, seed=2))).splitlines(
+        keepends=True
+    )
     path = write(tmp_path / "a.jsonl", "")
     for start in range(0, len(lines), 37):
         with path.open("a") as f:
@@ -242,7 +318,9 @@ def test_a_log_that_grows_before_the_last_keeps_the_order_of_files(tmp_path):
         assert same(tmp_path)["agent"][101] == "system"
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", ROW[:9].encode(), ("\ufeff" + ROW).encode("utf-16-le")])
+@pytest.mark.parametrize(
+    "content", [b"", b"\n", ROW[:9].encode(), ("\ufeff" + ROW).encode("utf-16-le")]
+)
 def test_logs_without_a_row_have_the_columns_all_the_same(tmp_path, content):
     path = write(tmp_path / "a.jsonl", content)
     df = same(path)
@@ -264,7 +342,10 @@ def test_a_pipe_and_a_lost_link_in_a_folder_are_told_and_not_waited_for(tmp_path
 
 
 def test_more_sessions_than_narrow_codes_hold(tmp_path):
-    path = write(tmp_path / "a.jsonl", text([{**r, "session": f"{i:04d}"} for i, r in enumerate(records(120))]))
+    path = write(
+        tmp_path / "a.jsonl",
+        text([{**r, "session": f"{i:04d}"} for i, r in enumerate(records(120))]),
+    )
     same(path)
     with path.open("a") as f:
         f.write(text([{**r, "session": f"{i + 120:04d}"} for i, r in enumerate(records(200))]))
@@ -403,7 +484,12 @@ PIECES = [
 def test_bulk_reads_what_single_lines_give_or_nothing(data):
     content = (text(records(6)) + MARKER + "\n" + ROW).encode()
     at = data.draw(st.integers(0, len(content) - 1))
-    content = content[:at] + data.draw(st.sampled_from(PIECES)) + content[at + data.draw(st.integers(0, 9)) :] + b"\n"
+    content = (
+        content[:at]
+        + data.draw(st.sampled_from(PIECES))
+        + content[at + data.draw(st.integers(0, 9)) :]
+        + b"\n"
+    )
     at_once, singly, report = new_words(), new_words(), Report()
     bulk = parse_bulk(content, content.count(b"\n"), at_once)
     if bulk is not None:

@@ -30,7 +30,14 @@ def test_lines_are_byte_exact(tmp_path):
 
 
 def test_there_and_back_is_the_same_file(tmp_path):
-    content = ROW + "\n" + MARKER + "\n" + ROW.replace(',"warn_at":60000', "").replace("Developer", "D\\u00E9v") + "\n"
+    content = (
+        ROW
+        + "\n"
+        + MARKER
+        + "\n"
+        + ROW.replace(',"warn_at":60000', "").replace("Developer", "D\\u00E9v")
+        + "\n"
+    )
     (tmp_path / "a.jsonl").write_text(content)
     write_snapshots(ck.read_snapshots(tmp_path / "a.jsonl", cache=False), tmp_path / "b.jsonl")
     assert (tmp_path / "b.jsonl").read_text() == content
@@ -97,3 +104,15 @@ def test_what_cannot_be_written_is_told(tmp_path):
         writer(tmp_path / "file" / "a.jsonl")
     with pytest.raises(BadArguments):
         write_snapshots(pd.DataFrame({"agent": ["x"]}), tmp_path / "a.jsonl")
+
+
+@pytest.mark.parametrize("other", ["[1]", "nothing", "[" * 100_000])
+def test_lines_of_another_kind_are_taken_back_when_the_log_is_brought_to_its_turns(tmp_path, other):
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"{other}\n")
+    row = {"agent": "Developer", "turn": 1, "turn_input_tokens": 10, "turn_output_tokens": 2}
+    row |= {"cumulative_input_tokens": 10, "ts": None, "compaction_occurred": False}
+    with writer(path) as w:
+        w.bring(pd.DataFrame([{**row, "warn_at": None, "cutover_at": None}]))
+    (found,) = path.read_text().splitlines()
+    assert json.loads(found)["turn_input_tokens"] == 10

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from builders import assistant, call, result, session, usage, user
+from builders import assistant, call, result, session, summarised, usage, user
 from hypothesis import given
 from hypothesis import strategies as st
 from reports.hostile import hostile, intruders
 
 import ctxkit as ck
-from ctxkit.messages import ToolSchema
+from ctxkit.messages import ToolSchema, Usage
 from ctxkit.metrics.accounts import accounts
 from ctxkit.sheets import width
 from ctxkit.spending.spends import WAYS, Spend
@@ -20,13 +20,19 @@ SAMPLE = ck.samples.path("billing")
 
 def adds_up(spent: Spend) -> None:
     for way in WAYS:
-        assert sum(p.usd for p in spent.by(way)) == pytest.approx(spent.total_usd or 0.0, abs=1e-9), way
+        assert sum(p.usd for p in spent.by(way)) == pytest.approx(
+            spent.total_usd or 0.0, abs=1e-9
+        ), way
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 5000)] * 4), min_size=1, max_size=12))
 def test_every_split_adds_up_to_the_bill(sizes):
     asked = [call("Read", path=f"f{i % 3}") for i in range(len(sizes))]
-    log = [m for a, s in zip(asked, sizes, strict=True) for m in (assistant("", *a.tool_calls, usage=usage(*s)), result("x" * s[0], a))]
+    log = [
+        m
+        for a, s in zip(asked, sizes, strict=True)
+        for m in (assistant("", *a.tool_calls, usage=usage(*s)), result("x" * s[0], a))
+    ]
     spent = ck.spend(session(user(), *log, model=MODEL))
     adds_up(spent)
     assert spent.accounts.calls_usd == pytest.approx(
@@ -41,6 +47,17 @@ def test_the_bill_is_that_of_compare():
         spent = ck.spend(replay)
         assert spent.total_usd == pytest.approx(found.loc[name, "cost_usd"])
         adds_up(spent)
+
+
+def test_a_replay_of_writes_that_live_an_hour_is_billed_as_compare_does():
+    log = []
+    for i in range(30):
+        used = Usage(cache_read_tokens=2_000 * i, cache_write_1h_tokens=2_000, output_tokens=9)
+        log += [user("word " * 2_000), assistant("ok", usage=used)]
+    found = ck.compare(session(*log, model=MODEL), ["none"], loss=False, progress=False)
+    spent = ck.spend(found.replays["none"])
+    assert spent.total_usd == pytest.approx(found.loc["none", "cost_usd"])
+    adds_up(spent)
 
 
 def test_real_sessions_add_up_with_their_subagents(real):
@@ -79,7 +96,12 @@ def test_repeats_and_idle_tools_are_found():
 
 def test_servers_are_told_from_names_of_tools():
     a, b = call("mcp__github__search"), call("Read", path="a")
-    log = [user(), assistant("", *a.tool_calls, usage=usage(10)), result("x" * 900, a), assistant("", *b.tool_calls, usage=usage(400))]
+    log = [
+        user(),
+        assistant("", *a.tool_calls, usage=usage(10)),
+        result("x" * 900, a),
+        assistant("", *b.tool_calls, usage=usage(400)),
+    ]
     names = {p.name for p in ck.spend(session(*log, model=MODEL)).by("server")}
     assert names == {"github", "no MCP server"}
 
@@ -92,7 +114,15 @@ def test_what_ifs_are_ordered_and_signed():
     assert "40,000" in smaller.sentence
 
 
-@pytest.mark.parametrize("bare", [session(), session(user(), assistant()), session(user(), assistant(usage=usage(9))), hostile()])
+@pytest.mark.parametrize(
+    "bare",
+    [
+        session(),
+        session(user(), assistant()),
+        session(user(), assistant(usage=usage(9))),
+        hostile(),
+    ],
+)
 def test_without_prices_it_says_so(bare):
     spent = ck.spend(bare)
     assert "No dollars are known" in spent.to_text()
@@ -104,7 +134,10 @@ def test_a_hostile_bill_is_only_text():
     import msgspec
 
     s = hostile()
-    log = tuple(msgspec.structs.replace(m, model=MODEL) if getattr(m, "role", "") == "assistant" else m for m in s.log)
+    log = tuple(
+        msgspec.structs.replace(m, model=MODEL) if getattr(m, "role", "") == "assistant" else m
+        for m in s.log
+    )
     spent = ck.spend(msgspec.structs.replace(s, log=log))
     assert spent.total_usd
     assert intruders(spent._repr_html_()) == []
@@ -115,7 +148,19 @@ def test_a_way_that_is_none_is_named():
         ck.spend(SAMPLE).by("tol")
 
 
+def test_unpriced_summaries_are_told():
+    log = [user(), assistant(usage=usage(9), model=MODEL)]
+    cut = summarised(log, "So far: much.", usage=usage(9), model="nobody-knows")
+    s = session(*log, cut, user(), assistant(usage=usage(9), model=MODEL))
+    assert accounts(s).unpriced_summaries_n == 1
+    assert any("1 summary without a price is in no sum" in told for told in ck.spend(s).sentences)
+
+
 def test_unpriced_calls_are_told():
-    s = session(user(), assistant(usage=usage(9), model=MODEL), assistant(usage=usage(9), model="nobody-knows"))
+    s = session(
+        user(),
+        assistant(usage=usage(9), model=MODEL),
+        assistant(usage=usage(9), model="nobody-knows"),
+    )
     assert accounts(s).unpriced_n == 1
     assert any("1 call without a price" in told for told in ck.spend(s).sentences)

@@ -229,6 +229,22 @@ def test_other_names_are_free(tmp_path, path):
 # -- locks ----------------------------------------------------------------------------------------
 
 
+def test_a_session_that_goes_while_they_are_listed_hides_no_other(tmp_path, monkeypatch):
+    place = Workspace(tmp_path)
+    place.make()
+    for name in ("gone", "kept", "one_more"):
+        place.write(place.sessions / f"{name}.jsonl", "{}\n")
+    real = type(tmp_path).lstat
+
+    def lstat(path):
+        if path.stem == "gone":
+            path.unlink(missing_ok=True)
+        return real(path)
+
+    monkeypatch.setattr(type(tmp_path), "lstat", lstat)
+    assert set(place.names()) == {"kept", "one_more"}
+
+
 def open_log(folder):
     return SessionLog(folder, "one", session(id="0000abcd"))
 

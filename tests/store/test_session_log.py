@@ -86,7 +86,9 @@ def test_a_second_writer_is_told_who_holds_it(tmp_path):
         print("held", flush=True); sys.stdin.read()
     """
     other = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", textwrap.dedent(script)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     try:
         assert other.stdout.readline() == b"held\n"

@@ -167,3 +167,39 @@ def test_a_config_alone_gives_nobody_a_shell(tmp_path):
         assert team.notes == (
             "A asks for shell: name it, tools=('files', 'shell'), if it may have it.",
         )
+
+
+def test_a_tool_that_no_agent_can_have_is_a_sentence(tmp_path):
+    with pytest.raises(BadArguments, match=r"no tool 'shel'.*Did you mean 'shell'"):
+        made(tmp_path, {"A": [["ok"]]}, config(["A"]), tools=("files", "shel"))
+
+
+def test_a_pattern_that_takes_for_ever_is_given_up_and_mended(tmp_path):
+    def ending(pattern):
+        rows = [{"Type": "regex", "Pattern": pattern}]
+        return config(["A"], Selection={"Type": "roundrobin"}, Termination={"Strategies": rows})
+
+    parts = {"A": [["a" * 40 + "b"]]}
+    late = pytest.raises(BadArguments, match="takes longer than 1 s")
+    with made(tmp_path, parts, ending("(a|a)*$")) as team, late:
+        team.run("Work.")
+    with made(tmp_path, parts, ending("ab$")) as team:
+        assert (team.run().ended, len(team.sessions["A"].session.calls)) == ("done", 1)
+
+
+def test_assertions_are_looked_for_in_test_files_alone(tmp_path):
+    report = {"Type": "TestReport", "HasAssertions": True}
+    ways = to("End", "DONE", Contract="C")
+    plan = config(["A"], {"One": state("A", ways), "End": DONE},
+                  Contracts=[{"Name": "C", "Requires": [report]}],
+                  Validation={"TestAssertionPatterns": ["shall be"]})  # fmt: skip
+    rows = (
+        "write_file",
+        {"path": "test-report.json", "content": '{"results": [{"status": "PASS"}]}'},
+    )
+
+    def writes(path):
+        return [("write_file", {"path": path, "content": "x shall be 1"}), rows, "DONE"]
+
+    with made(tmp_path, {"A": [writes("a.txt"), writes("test_a.txt")]}, plan) as team:
+        assert (team.run("Work.").ended, team.standing.turns) == ("done", 2)

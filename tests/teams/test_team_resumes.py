@@ -212,3 +212,21 @@ def test_a_session_that_came_with_the_folder_is_not_gone_on_with(tmp_path):
     (folder / ".team.mine").unlink()
     with pytest.raises(BadArguments, match="was not begun there by you"):
         made(tmp_path, PARTS, PLAN)
+
+
+def test_a_task_goes_on_with_the_config_that_it_was_begun_with(tmp_path):
+    other = config(["C", "D"], {"One": state("C", to("End", "DONE")), "End": DONE})
+    with made(tmp_path, PARTS, PLAN) as team:
+        team.ask("Work.")
+        asyncio.run(team.step())
+    words = r"'team' stands in state 'Two' of A, which this config does not have"
+    with pytest.raises(BadArguments, match=words):
+        made(tmp_path, {}, other, model="scripted/tour")
+    with made(tmp_path, PARTS, PLAN) as team:
+        assert team.run().ended == "done"
+    parts = {"C": [["C one"], ["C two\nDONE"]], "D": []}
+    with made(tmp_path, parts, other) as team:  # a new task may have other agents
+        team.ask("More.")
+        asyncio.run(team.step())
+    with made(tmp_path, parts, other) as team:
+        assert team.run().ended == "done"

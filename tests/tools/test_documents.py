@@ -8,7 +8,7 @@ from documents import made
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.library import Library
 from ctxkit.tools.documents import document_tool
-from ctxkit.tools.files import file_tools
+from ctxkit.tools.file_tools import file_tools
 from ctxkit.tools.root import Root
 
 for _each in ("openpyxl", "pypdf", "docx", "pptx"):

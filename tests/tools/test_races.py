@@ -12,7 +12,7 @@ import pytest
 from conftest import ALL
 
 from ctxkit.errors import CtxkitError
-from ctxkit.tools.files import file_tools
+from ctxkit.tools.file_tools import file_tools
 from ctxkit.tools.root import Root
 
 OUTSIDE = "TOPSECRET"

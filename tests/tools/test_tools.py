@@ -11,8 +11,8 @@ import time
 import pytest
 
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.tools import searches
-from ctxkit.tools.files import file_tools
+from ctxkit.tools import text_search
+from ctxkit.tools.file_tools import file_tools
 from ctxkit.tools.kernel import python_tool, shell_tool
 from ctxkit.tools.root import Root
 from ctxkit.tools.tool import arguments_for, tool
@@ -45,7 +45,8 @@ def test_a_plain_function_is_a_tool():
 
 
 @pytest.mark.parametrize(
-    ("given", "why"), [({}, "missing 'x'"), ({"x": 1, "y": 2}, "unknown 'y'"), ({"x": "one"}, "'x' is wrong")]
+    ("given", "why"),
+    [({}, "missing 'x'"), ({"x": 1, "y": 2}, "unknown 'y'"), ({"x": "one"}, "'x' is wrong")],
 )
 def test_wrong_arguments_are_named(given, why):
     def double(x: int) -> int:
@@ -81,8 +82,11 @@ def test_search_with_and_without_ripgrep(kit, monkeypatch, ripgrep):
     if ripgrep and not shutil.which("rg"):
         pytest.skip("ripgrep is not installed")
     if not ripgrep:
-        monkeypatch.setattr(searches.shutil, "which", lambda _: None)
-    assert kit["search"](r"value = \d").splitlines() == ["src/one.py:2: value = 1", "src/two.txt:1: value = 2"]
+        monkeypatch.setattr(text_search.shutil, "which", lambda _: None)
+    assert kit["search"](r"value = \d").splitlines() == [
+        "src/one.py:2: value = 1",
+        "src/two.txt:1: value = 2",
+    ]
     assert kit["search"]("value", files="*.txt") == "src/two.txt:1: value = 2"
     assert kit["search"]("nothing here") == "(no hits)"
     assert kit["search"]("-v") == "(no hits)"
@@ -91,8 +95,8 @@ def test_search_with_and_without_ripgrep(kit, monkeypatch, ripgrep):
 
 
 def test_a_pattern_that_never_ends_is_ended(kit, tmp_path, monkeypatch):
-    monkeypatch.setattr(searches.shutil, "which", lambda _: None)
-    monkeypatch.setattr(searches, "SECONDS", 1.0)
+    monkeypatch.setattr(text_search.shutil, "which", lambda _: None)
+    monkeypatch.setattr(text_search, "SECONDS", 1.0)
     kit["write_file"]("src/long.txt", "a" * 60 + "!")
     said = kit["search"](r"^(a+)+$")
     assert said.startswith("(no hits in what was looked at)\n[stopped after 1 seconds; use ")
@@ -101,11 +105,15 @@ def test_a_pattern_that_never_ends_is_ended(kit, tmp_path, monkeypatch):
 
 
 def test_a_search_without_ripgrep_shows_what_fits(kit, monkeypatch):
-    monkeypatch.setattr(searches.shutil, "which", lambda _: None)
+    monkeypatch.setattr(text_search.shutil, "which", lambda _: None)
     kit["write_file"]("src/many.csv", "row é\n" * 50_000)
     kit["write_file"]("src/nul.bin", "row\0")
     hits = kit["search"]("row").splitlines()
-    assert (len(hits), hits[0], hits[199]) == (201, "src/many.csv:1: row é", "src/many.csv:200: row é")
+    assert (len(hits), hits[0], hits[199]) == (
+        201,
+        "src/many.csv:1: row é",
+        "src/many.csv:200: row é",
+    )
     assert hits[200] == "[more than 200 hits: narrow the pattern]"
 
 
@@ -137,7 +145,9 @@ def test_the_shell_stays_in_the_root_and_sees_no_keys(tmp_path, monkeypatch):
 
 def test_an_interrupted_command_is_ended_with_what_it_started(tmp_path):
     async def go():
-        task = asyncio.ensure_future(shell_tool(Root(tmp_path)).run("(sleep 1; touch late) & sleep 60"))
+        task = asyncio.ensure_future(
+            shell_tool(Root(tmp_path)).run("(sleep 1; touch late) & sleep 60")
+        )
         await asyncio.sleep(0.2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -158,14 +168,18 @@ def test_python_takes_only_what_its_own_thread_prints(capsys):
 
     other = threading.Thread(target=beside)
     other.start()
-    out = python_tool({"printing": printing, "over": over}).run("print('mine'); printing.set(); over.wait(5); None")
+    out = python_tool({"printing": printing, "over": over}).run(
+        "print('mine'); printing.set(); over.wait(5); None"
+    )
     other.join()
     assert out == "mine\n"
     assert capsys.readouterr().out == "from beside\n"
     assert type(sys.stdout).__name__ != "_Routed"
 
 
-@pytest.mark.parametrize("code", ["exit(3)", "raise SystemExit", "print(end='\\0' )", "x = '\\0'\n\0"])
+@pytest.mark.parametrize(
+    "code", ["exit(3)", "raise SystemExit", "print(end='\\0' )", "x = '\\0'\n\0"]
+)
 def test_python_survives_what_code_may_do(code):
     assert python_tool({}).run(code)
 
@@ -180,7 +194,9 @@ def test_a_flood_keeps_its_head_and_its_tail():
 
 def test_the_shell_keeps_a_bounded_part_of_a_flood(tmp_path):
     said = asyncio.run(
-        shell_tool(Root(tmp_path)).run("echo first; head -c 9000000 /dev/zero | tr '\\0' y; echo; echo last")
+        shell_tool(Root(tmp_path)).run(
+            "echo first; head -c 9000000 /dev/zero | tr '\\0' y; echo; echo last"
+        )
     )
     assert len(said) < 1_100_000
     assert said.startswith("first\n")

@@ -13,8 +13,8 @@ import pytest
 from conftest import ALL
 
 from ctxkit.errors import BadArguments, StoreError
-from ctxkit.tools import passages, searches
-from ctxkit.tools.files import file_tools
+from ctxkit.tools import passages, text_search
+from ctxkit.tools.file_tools import file_tools
 from ctxkit.tools.root import Root
 
 
@@ -28,7 +28,7 @@ def root(tmp_path):
 @pytest.fixture(params=["ripgrep", "python"])
 def kit(root, request, monkeypatch):
     if request.param == "python":
-        monkeypatch.setattr(searches.shutil, "which", lambda _: None)
+        monkeypatch.setattr(text_search.shutil, "which", lambda _: None)
     elif not shutil.which("rg"):
         pytest.skip("ripgrep is not installed")
     return {t.name: t.run for t in file_tools(Root(root))}
@@ -147,7 +147,7 @@ def deep(root, levels):
 @pytest.mark.parametrize("ripgrep", [True, False])
 def test_a_deep_folder_is_searched_or_named(abyss, monkeypatch, ripgrep):
     if not ripgrep:
-        monkeypatch.setattr(searches.shutil, "which", lambda _: None)
+        monkeypatch.setattr(text_search.shutil, "which", lambda _: None)
     elif not shutil.which("rg"):
         pytest.skip("ripgrep is not installed")
     kit = {t.name: t.run for t in file_tools(Root(abyss))}
@@ -171,7 +171,7 @@ def test_what_may_not_be_read_is_not_no_hits(kit, root, monkeypatch):
 
 def test_a_folder_that_fails_is_named(root, monkeypatch):
     """The superuser may enter anything: a folder fails by a stand-in here."""
-    from ctxkit.tools.folders import Folder
+    from ctxkit.tools.held_folders import Folder
 
     entries = Folder.entries
 
@@ -184,7 +184,7 @@ def test_a_folder_that_fails_is_named(root, monkeypatch):
         (root / name).mkdir()
         (root / name / "f.txt").write_text("needle")
     monkeypatch.setattr(Folder, "entries", failing)
-    monkeypatch.setattr(searches.shutil, "which", lambda _: None)
+    monkeypatch.setattr(text_search.shutil, "which", lambda _: None)
     kit = {t.name: t.run for t in file_tools(Root(root))}
     assert kit["search"]("needle") == "open/f.txt:1: needle\n[not looked into: shut]"
     assert kit["search"]("none") == "(no hits in what was looked at)\n[not looked into: shut]"
@@ -198,7 +198,7 @@ def test_a_walk_that_breaks_is_not_no_hits(root, monkeypatch):
     monkeypatch.setattr(
         walks.Walk, "__iter__", lambda _: (_ for _ in ()).throw(RecursionError("deep"))
     )
-    monkeypatch.setattr(searches.shutil, "which", lambda _: None)
+    monkeypatch.setattr(text_search.shutil, "which", lambda _: None)
     said = {t.name: t.run for t in file_tools(Root(root))}["search"]("needle")
     assert (
         said == "(no hits in what was looked at)\n"
@@ -215,16 +215,16 @@ def test_many_small_files_give_what_there_is_when_time_is_up(kit, root, monkeypa
     began = time.monotonic()
     whole = kit["search"]("needle").splitlines()
     assert (len(whole), whole[0]) == (min(files // 100, 201), "000/000.txt:1: needle")
-    monkeypatch.setattr(searches, "SECONDS", 0.2)
+    monkeypatch.setattr(text_search, "SECONDS", 0.2)
     (root / "zzz.txt").write_text("needle in the last file")
     said = kit["search"]("in the last file")
     assert "in the last file" in said.splitlines()[0] or "[stopped after 0.2 seconds; " in said
-    assert time.monotonic() - began < searches.SECONDS + 30
+    assert time.monotonic() - began < text_search.SECONDS + 30
 
 
 def test_hits_found_before_the_time_was_up_are_given(root, monkeypatch):
-    monkeypatch.setattr(searches.shutil, "which", lambda _: None)
-    monkeypatch.setattr(searches, "SECONDS", 1.5)
+    monkeypatch.setattr(text_search.shutil, "which", lambda _: None)
+    monkeypatch.setattr(text_search, "SECONDS", 1.5)
     (root / "a.txt").write_text("aaa\n")
     (root / "b.txt").write_text("a" * 60 + "!\n")
     kit = {t.name: t.run for t in file_tools(Root(root))}
@@ -273,7 +273,7 @@ def test_a_hit_of_ripgrep_that_is_not_there_is_left_out(root):
         ("b.txt", 1, b"x"),
         ("../x", 1, b"x"),
     ]
-    assert searches._confirmed(Root(root), places) == (["a.txt:1: one"], 3)
+    assert text_search._confirmed(Root(root), places) == (["a.txt:1: one"], 3)
 
 
 def test_a_cut_is_said_also_where_the_text_is_kept_apart(root):

@@ -17,9 +17,9 @@ from conftest import ALL, SEED
 
 from ctxkit.errors import BadArguments, StoreError
 from ctxkit.redaction import MARK
-from ctxkit.tools import folders
-from ctxkit.tools.files import file_tools
-from ctxkit.tools.folders import Folder
+from ctxkit.tools import held_folders
+from ctxkit.tools.file_tools import file_tools
+from ctxkit.tools.held_folders import Folder
 from ctxkit.tools.root import Root
 
 
@@ -29,7 +29,7 @@ def kit(tmp_path, request, monkeypatch):
     if request.param != "nameless":
         monkeypatch.delattr(os, "O_TMPFILE", raising=False)
     if request.param == "without openat":
-        monkeypatch.setattr(folders, "RELATIVE", False)
+        monkeypatch.setattr(held_folders, "RELATIVE", False)
     return {t.name: t.run for t in file_tools(Root(tmp_path / "root"))}
 
 
@@ -101,7 +101,7 @@ def test_a_full_disk_leaves_a_file_as_it_was(tmp_path):
     code = """
         import os, resource, signal, sys
         from ctxkit.errors import StoreError
-        from ctxkit.tools.files import file_tools
+        from ctxkit.tools.file_tools import file_tools
         from ctxkit.tools.root import Root
         if sys.argv[2] == "named":
             del os.O_TMPFILE

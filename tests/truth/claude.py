@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 if TYPE_CHECKING:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import pytest
 from builders import assistant, result, session, summarised, tool_call, usage, user
 from hypothesis import given
@@ -11,8 +13,8 @@ import ctxkit as ck
 from ctxkit.errors import BadArguments
 from ctxkit.metrics.ceilings import NEAR
 from ctxkit.metrics.indexes import Index
-from ctxkit.metrics.memories import Memory
-from ctxkit.metrics.stays import TURN, Risk, stays
+from ctxkit.metrics.item_arrays import ItemArrays
+from ctxkit.metrics.unremovable import TURN, Risk, stays
 from ctxkit.metrics.when import MORE_LOSS, when
 from ctxkit.sizes import sizes
 from ctxkit.sweeps.advice import MOST_OF_ONE, carried
@@ -34,12 +36,14 @@ def working(n: int = 120, back: int = 40, first: int = 4_000, by: int = 1_000, *
         size += by
         if i % 20 == 19:
             log.append(user("Go on."))
-    return session(*log, assistant("done", usage=usage(0, read=size, write=by), model=MODEL), **more)
+    return session(
+        *log, assistant("done", usage=usage(0, read=size, write=by), model=MODEL), **more
+    )
 
 
 def parts(s):
     anchored = sizes(s)
-    memory = Memory(s, Index(anchored))
+    memory = ItemArrays(s, Index(anchored))
     return anchored, memory, stays(s, anchored, memory)
 
 
@@ -101,13 +105,28 @@ RULES = ck.grid(
 
 
 def test_advice_that_one_session_carries_is_withheld():
-    long, short = working(160, back=2, id="long"), [working(20, back=2, id=f"s{i}") for i in range(5)]
+    long, short = (
+        working(160, back=2, id="long"),
+        [working(20, back=2, id=f"s{i}") for i in range(5)],
+    )
     found = ck.advise([long, *short], RULES)
     mine = found[found["rules"].str.startswith("pi")]
     assert len(mine)
     assert not mine["advised"].any()
     assert (mine["largest_share"] > MOST_OF_ONE).all()
     assert mine["advice"].str.contains("Not advised").all()
+
+
+def test_a_saving_below_the_error_of_the_dollars_is_not_advised(monkeypatch):
+    """The same sessions as below, their dollars known to nobody: each setting is like the last."""
+    nobody = defaultdict(lambda: 1e6)
+    monkeypatch.setattr("ctxkit.sweeps.advice.known_within", lambda _runs: nobody)
+    found = ck.advise([working(150 + 5 * i, back=40, id=f"s{i}") for i in range(5)], RULES)
+    mine = found[found["rules"].str.startswith("pi")]
+    assert len(mine)
+    assert not mine["advised"].any()
+    assert mine["advice"].str.contains("its dollars are known within").all()
+    assert found["like"].iloc[-1] == ", ".join(found["rules"].iloc[:-1]) != ""
 
 
 def test_advice_that_many_sessions_carry_is_given_with_its_interval_and_their_number():
@@ -119,6 +138,7 @@ def test_advice_that_many_sessions_carry_is_given_with_its_interval_and_their_nu
     assert row["largest_share"] < MOST_OF_ONE
     assert 0 < row["saved_usd_low"] <= row["saved_usd"] <= row["saved_usd_high"]
     assert "5 of 5 sessions carry it" in row["advice"]
+    assert 0 < row["known_within_usd"] < row["saved_usd"]
 
 
 def test_a_cheap_rule_that_loses_what_is_needed_is_on_the_front_and_not_advised():

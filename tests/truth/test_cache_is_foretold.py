@@ -8,7 +8,7 @@ import pytest
 
 import ctxkit as ck
 from ctxkit.cache import noise
-from ctxkit.cache.calls import has_clock
+from ctxkit.cache.cached_calls import has_clock
 from ctxkit.cache.causes import cause
 from ctxkit.cache.predictions import prediction
 from ctxkit.cache.table import table
@@ -37,6 +37,11 @@ def test_the_dollars_are_foretold_better_than_by_the_lifetime_alone(judged):
     assert median(off(judged)) < median(off(judged, "lifetime_error"))
     assert nine(off(judged)) < nine(off(judged, "lifetime_error"))
     assert median(off([x for x in judged if len(x[1].reads) >= 16], "half_error")) <= 0.06
+
+
+def test_no_read_of_a_session_changes_what_is_foretold_of_it(judged):
+    for s, p in judged:
+        assert prediction(noise.random_reads(s)).reads == p.reads, s.id
 
 
 def test_no_session_teaches_itself(judged):
@@ -97,7 +102,7 @@ def test_pis_unexplained_misses_stay_unexplained(real):
 
 
 def test_a_cause_is_never_told_the_read(judged):
-    from ctxkit.cache.calls import asked
+    from ctxkit.cache.cached_calls import asked
 
     s = judged[0][0]
     assert [*map(cause, asked(s))] == [*map(cause, asked(noise.random_reads(s)))]

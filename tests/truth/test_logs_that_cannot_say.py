@@ -18,7 +18,14 @@ from ctxkit.metrics.thrash import thrash
 from ctxkit.metrics.when import when
 
 SONNET = "claude-sonnet-4-5"
-LOSS = ("needed_later_loss", "weighted_loss", "summary_recall", "at_stake_n", "used_again_n", "window_loss")
+LOSS = (
+    "needed_later_loss",
+    "weighted_loss",
+    "summary_recall",
+    "at_stake_n",
+    "used_again_n",
+    "window_loss",
+)
 LOSS += ("regret", "items_n", "stale_n", "rules_restated_n")
 
 
@@ -27,7 +34,9 @@ def made(n=30, *, times=True, usages=True, text=True, models=(SONNET,), step=10.
     log, shown, size = [], [], 20_000
     for i in range(n):
         at = 1_000 + step * i if times else None
-        spent = usage(0, read=size - 1_500 if i else 0, write=1_500 if i else size) if usages else None
+        spent = (
+            usage(0, read=size - 1_500 if i else 0, write=1_500 if i else size) if usages else None
+        )
         said = f"src/f{max(i - 5, 0)}.py it is" if named else "on"
         more = {"usage": spent, "model": models[i % len(models)], "time": at}
         shown += [user(f"see src/f{i}.py", time=at), assistant(said, **more)]
@@ -76,7 +85,9 @@ def test_without_text_no_figure_of_loss_is_a_zero(name):
 def test_where_nothing_is_named_again_loss_is_missing_with_a_reason():
     row = ck.score(CASES["nothing named"])
     assert row["items_n"] > 0 == row["used_again_n"]
-    assert all(row[c] is pd.NA for c in ("needed_later_loss", "weighted_loss", "window_loss", "regret"))
+    assert all(
+        row[c] is pd.NA for c in ("needed_later_loss", "weighted_loss", "window_loss", "regret")
+    )
     assert "named again" in row["loss_note"]
 
 

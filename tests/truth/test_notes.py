@@ -24,6 +24,13 @@ def test_every_chart_shows_it(session, name):
     assert ABOUT in chart.to_html()
 
 
+@pytest.mark.parametrize("name", ["growth", "budget", "savings", "thrash"])
+def test_a_chart_of_a_path_shows_it_too(real, name):
+    chart, file = getattr(ck.plots, name), real / FILE
+    for drawn in (chart(str(file)), chart([file]), chart(iter([file]))):
+        assert ABOUT in drawn.to_text()
+
+
 def test_reports_and_frames_show_it(session, tmp_path):
     assert ABOUT in ck.report(session).to_text()
     assert ABOUT in ck.report(session).to_html()
@@ -65,7 +72,7 @@ def test_a_log_that_says_all_has_no_note(real):
 
 def test_widgets_show_it(session):
     explorer = ck.explore(session)
-    assert ABOUT in explorer.heading.value
+    assert any(ABOUT in note for note in explorer.data["notes"])
     assert ABOUT in explorer.to_text()
     assert ABOUT in explorer.to_html()
     assert ABOUT in ck.tune(session, "pi").to_text()

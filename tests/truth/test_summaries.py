@@ -74,7 +74,11 @@ def test_what_stands_beside_a_summary_is_no_output(name):
     from ctxkit.metrics.size import spots_in, spots_of
     from ctxkit.replays import replayed
 
-    rules = ck.presets.claude_code(context_window=60_000) if name == "claude_code" else ck.presets.codex()
+    rules = (
+        ck.presets.claude_code(context_window=60_000)
+        if name == "claude_code"
+        else ck.presets.codex()
+    )
     session = ck.read(ck.samples.path())
     again, done = ck.replay(session, rules), replayed(session, rules)
     cuts = spots_in(again)

@@ -39,7 +39,12 @@ def said(*kept: str, by: str = "user"):
     """Twelve names said by somebody, a cut, and all of them named again."""
     told = (user if by == "user" else assistant)(" and ".join(NAMES))
     old = [user(), told, assistant("ok")]
-    return session(*old, summarised(old, ", ".join(kept) or "ok"), user("go"), assistant("use " + ", ".join(NAMES)))
+    return session(
+        *old,
+        summarised(old, ", ".join(kept) or "ok"),
+        user("go"),
+        assistant("use " + ", ".join(NAMES)),
+    )
 
 
 FILES = [
@@ -51,7 +56,9 @@ FILES = [
 
 @pytest.mark.parametrize(("file", "above"), FILES)
 def test_an_ok_and_a_full_summary_lie_far_apart_and_anothers_is_like_none(file, above, request):
-    s = ck.read(ck.samples.path("billing") if file is None else request.getfixturevalue("real") / file)
+    s = ck.read(
+        ck.samples.path("billing") if file is None else request.getfixturevalue("real") / file
+    )
     recall = {}
     for writer in (ok, every, other):
         policy = Summary(keep_tokens=above // 4, summariser=writer)
@@ -92,7 +99,9 @@ def test_a_users_own_words_weigh_more_than_names_of_tests():
     old = [user("The queue is fin-import-7."), assistant(" ".join(tests))]
 
     def told(kept):
-        return session(*old, summarised(old, kept), user("go"), assistant(" ".join([*tests, "fin-import-7"])))
+        return session(
+            *old, summarised(old, kept), user("go"), assistant(" ".join([*tests, "fin-import-7"]))
+        )
 
     queue, test = shares(told("fin-import-7")), shares(told(tests[0]))
     assert queue["needed_later_loss"] == test["needed_later_loss"] == 0.8

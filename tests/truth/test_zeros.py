@@ -18,8 +18,10 @@ from ctxkit.readers.exits import exit_code, is_failure
         ("Exit code: 1\nWall time: 0.1 seconds\nOutput:\n", 1),
         ("Chunk ID: 1\nWall time: 0.1 seconds\nProcess exited with code 127\nOutput:\n", 127),
         (
-            ("failed in sandbox LinuxSeccomp with execution error: sandbox denied exec error, "
-            "exit code: 2, stdout:"),
+            (
+                "failed in sandbox LinuxSeccomp with execution error: sandbox denied exec error, "
+                "exit code: 2, stdout:"
+            ),
             2,
         ),
         ("Exit code: 0\n", 0),

@@ -15,6 +15,7 @@ import ctxkit as ck
 from ctxkit import tokens
 from ctxkit.agent.live import LiveSession
 from ctxkit.errors import BadArguments
+from ctxkit.metrics.bills import Sheet
 from ctxkit.models.scripted import Scripted
 from ctxkit.models.scripts import script
 from ctxkit.policies.guards import AntiThrash
@@ -78,13 +79,19 @@ def test_sessions_snapshots_folders_and_turn_frames_are_one_to_a_budget(tmp_path
     file = tmp_path / "logs" / "ctx_snapshots_s.jsonl"
     file.parent.mkdir()
     write_snapshots(log, file)
-    told = [ck.budget(given).verdict for given in (log, file.parent, str(file), ck.read_all(file.parent))]
+    told = [
+        ck.budget(given).verdict
+        for given in (log, file.parent, str(file), ck.read_all(file.parent))
+    ]
     assert told[0] == told[1] == told[2] == told[3]
     assert ck.budget(ck.frame(ck.read(file), per="turn")).verdict == told[0]
 
 
 def test_a_list_names_agents_by_the_titles_of_their_sessions(sample):
-    two = [sample, session(user("x"), assistant("y", usage=usage(90)), title="Other " + "o" * 10_000)]
+    two = [
+        sample,
+        session(user("x"), assistant("y", usage=usage(90)), title="Other " + "o" * 10_000),
+    ]
     names = list(ck.budget(two).verdict)
     assert names[0].startswith("BILL-4127: the nightly export fails ·")
     assert names[1].startswith("Other ooo")
@@ -104,36 +111,73 @@ def test_savings_of_a_record_are_its_frame_and_its_diff(sample):
     assert [row[0] for row in detail["items"]] == sorted(row[0] for row in detail["items"])
 
 
+def test_making_a_compaction_costs_what_the_log_or_the_bill_of_a_replay_says(sample, busy):
+    [recorded] = ck.frame(sample, per="compaction")["cost_usd"].head(1)
+    assert f"Making it cost ${recorded:.4f} (recorded)." in ck.savings(sample).detail["ledger"][0]
+    first = min(ck.metrics.thrash.cuts(busy), key=lambda one: one.call).what.written
+    billed = f"${Sheet.of(sample).summaries_usd(first):.4f} (estimated)."
+    assert f"Making it would have cost {billed}" in ck.savings(busy).detail["ledger"][0]
+    dropped = ck.replay(sample, "inspect_trim")
+    assert "No model made it." in ck.savings(dropped).detail["ledger"][0]
+
+
 def test_savings_of_snapshots_come_from_the_turns_around_and_say_so(tmp_path):
     log = team(300, 2)
     chart = ck.savings(log)
     at = log.index[log["compaction_occurred"]][0]
-    before = [log[:at][log[:at]["agent"] == a]["turn_input_tokens"].iloc[-1] for a in ("agent-0", "agent-1")]
-    after = [log[at:][log[at:]["agent"] == a]["turn_input_tokens"].iloc[0] for a in ("agent-0", "agent-1")]
+    before = [
+        log[:at][log[:at]["agent"] == a]["turn_input_tokens"].iloc[-1]
+        for a in ("agent-0", "agent-1")
+    ]
+    after = [
+        log[at:][log[at:]["agent"] == a]["turn_input_tokens"].iloc[0]
+        for a in ("agent-0", "agent-1")
+    ]
     assert chart.compactions[0][4:6] == (sum(before), sum(after))
     assert chart.detail is None
     assert "no diff" in chart.to_text()
     write_snapshots(log, tmp_path / "ctx_snapshots_s.jsonl")
     read = ck.savings(ck.read_all(tmp_path))
     assert [c[1:] for c in read.compactions] == [c[1:] for c in chart.compactions]
-    assert ck.thrash(read.feed.sessions()).shares() == pytest.approx([c.saved for c in chart.compactions], abs=1e-4)
+    assert ck.thrash(read.feed.sessions()).shares() == pytest.approx(
+        [c.saved for c in chart.compactions], abs=1e-4
+    )
 
 
 def test_a_frame_of_compactions_is_taken_and_another_refused(sample):
     table = ck.frame(sample, per="compaction")
-    assert [c[1:6] for c in ck.savings(table).compactions] == [c[1:6] for c in ck.savings(sample).compactions]
+    assert [c[1:6] for c in ck.savings(table).compactions] == [
+        c[1:6] for c in ck.savings(sample).compactions
+    ]
     assert ck.thrash(table).shares() == pytest.approx(ck.thrash(sample).shares(), abs=1e-4)
     for chart in ALL:
         with pytest.raises(BadArguments, match="lacks"):
             chart(pd.DataFrame({"x": [1]}))
 
 
+def test_a_fall_without_a_mark_is_no_compaction_in_a_frame_either():
+    first, *talk = user("x"), *(assistant("y", usage=usage(n)) for n in (40_000, 12_000, 12_500))
+    log = session(
+        first, *talk, summarised([first], text="short"), assistant("z", usage=usage(6_000))
+    )
+    table = ck.frame(log, per="compaction")
+    assert len(table) == 2
+    assert [c[1:6] for c in ck.savings(table).compactions] == [
+        c[1:6] for c in ck.savings(log).compactions
+    ]
+    assert len(ck.thrash(table).shares()) == 1
+
+
 # -- the guard -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("least", "window"), [(0.06, 2), (0.5, 3), (0.07, 1), (0.02, 1), (0.0, 3), (0.5, 0)])
+@pytest.mark.parametrize(
+    ("least", "window"), [(0.06, 2), (0.5, 3), (0.07, 1), (0.02, 1), (0.0, 3), (0.5, 0)]
+)
 @pytest.mark.parametrize("by", ["tokens", "messages"])
-def test_where_the_guard_closes_and_its_dollars_are_those_of_the_real_guard(sample, busy, least, window, by):
+def test_where_the_guard_closes_and_its_dollars_are_those_of_the_real_guard(
+    sample, busy, least, window, by
+):
     rules = ck.presets.pi()
     guard = AntiThrash(min_savings=least, window=window, by=by)
     real = ck.replay(sample, rules.but(guards=(*rules.guards, guard)))
@@ -169,8 +213,12 @@ def test_a_budget_that_cannot_be_is_refused(sample, wrong):
 
 def test_a_live_session_grows_in_all_three(tmp_path):
     rules = Rules(policy=Summary(keep_tokens=500), trigger=Above(3_000), counter=COUNT)
-    model = Scripted(script("audit").turns, name="audit", counter=COUNT, clock=lambda: 0.0, context_window=32_000)
-    with LiveSession("one", model=model, rules=rules, clock=lambda: 1e9, workspace=Workspace(tmp_path)) as live:
+    model = Scripted(
+        script("audit").turns, name="audit", counter=COUNT, clock=lambda: 0.0, context_window=32_000
+    )
+    with LiveSession(
+        "one", model=model, rules=rules, clock=lambda: 1e9, workspace=Workspace(tmp_path)
+    ) as live:
         charts = [chart(live) for chart in ALL]
         assert [chart.to_text() != "" for chart in charts] == [True] * 3
         for _ in range(3):
@@ -193,7 +241,9 @@ def test_a_live_session_grows_in_all_three(tmp_path):
 def saved(chart) -> int:
     """Bytes that a chart adds to a notebook that stores the state of widgets."""
     data, meta = chart._repr_mimebundle_()
-    state = {k: v for k, v in chart.get_state().items() if not k.startswith("_") or k in ("_esm", "_css")}
+    state = {
+        k: v for k, v in chart.get_state().items() if not k.startswith("_") or k in ("_esm", "_css")
+    }
     return len(json.dumps(data)) + len(json.dumps(meta)) + len(json.dumps(state))
 
 
@@ -222,7 +272,9 @@ def test_it_cannot_write_where_there_is_no_folder(sample, tmp_path):
 
 def test_a_title_cannot_end_the_script_of_a_page():
     evil = session(
-        user("x"), assistant("y", usage=usage(90), agent="</script><script>window.evil=1</script>"), title="</script><img src=x>"
+        user("x"),
+        assistant("y", usage=usage(90), agent="</script><script>window.evil=1</script>"),
+        title="</script><img src=x>",
     )
     for chart in ALL:
         page = chart([evil, evil]).page(plotly=False).html
@@ -242,7 +294,11 @@ NO_CALL, ONE = session(user("x")), session(user("x"), assistant("y", usage=usage
 NO_USAGE = session(user("x"), *step(text="r"), assistant("y"))
 
 
-@pytest.mark.parametrize("log", [session(), NO_CALL, ONE, NO_USAGE, team(1)], ids=["empty", "no call", "one", "no usage", "turn"])
+@pytest.mark.parametrize(
+    "log",
+    [session(), NO_CALL, ONE, NO_USAGE, team(1)],
+    ids=["empty", "no call", "one", "no usage", "turn"],
+)
 @pytest.mark.parametrize("chart", ALL)
 def test_what_is_missing_is_said(chart, log):
     made = chart(log)
@@ -262,7 +318,11 @@ def test_one_that_no_call_followed_and_one_that_grew_are_drawn():
 
 
 def test_a_hundred_thousand_messages_stand():
-    talk = [m for i in range(50_000) for m in (user("go on"), assistant("ok", usage=usage(1_000 + i % 7_000)))]
+    talk = [
+        m
+        for i in range(50_000)
+        for m in (user("go on"), assistant("ok", usage=usage(1_000 + i % 7_000)))
+    ]
     chart = ck.budget(session(*talk, title="t" * 10_000))
     assert len(chart.verdict["main"].warned) == 0
     assert len(chart.to_html()) < 200_000

@@ -20,7 +20,9 @@ def talk():
 def test_a_loaded_files_agent_and_syntax_come_through_a_turned_knob(talk, tmp_path):
     file = tmp_path / "team.json"
     agents = [{"Name": "Coder", "ContextWindow": {"MaxTailMessages": 9}}, {"Name": "Judge"}]
-    file.write_text(json.dumps({"Orchestration": {"Compaction": {"TriggerTurnCount": 30}, "Agents": agents}}))
+    file.write_text(
+        json.dumps({"Orchestration": {"Compaction": {"TriggerTurnCount": 30}, "Agents": agents}})
+    )
     turned = knobs(ck.load_rules(file, agent="Coder"), talk, {}).make({"max_tail_messages": 7})
     (agent,) = json.loads(turned.to_config())["Orchestration"]["Agents"]
     assert (agent["Name"], agent["ContextWindow"]["MaxTailMessages"]) == ("Coder", 7)
@@ -28,7 +30,11 @@ def test_a_loaded_files_agent_and_syntax_come_through_a_turned_knob(talk, tmp_pa
 
 def test_what_a_file_turns_off_stays_off(talk, tmp_path):
     file = tmp_path / "team.json"
-    file.write_text(json.dumps({"Orchestration": {"Agents": [{"Name": "A", "ContextWindow": {"TextOnly": True}}]}}))
+    file.write_text(
+        json.dumps(
+            {"Orchestration": {"Agents": [{"Name": "A", "ContextWindow": {"TextOnly": True}}]}}
+        )
+    )
     with pytest.warns(UserWarning, match="Without a Compaction section"):
         rules = ck.load_rules(file)
     assert rules.auto is False
@@ -45,7 +51,9 @@ def test_what_stands_beside_the_parameters_stays(talk):
 def test_a_changed_part_is_not_lost_to_the_preset(talk):
     rules = ck.presets.pi().but(guards=(Attempts(2),))
     found = knobs(rules, talk, {})
-    assert "n" in [k.name for k in found.every]  # the guard's own setting; the preset would know nothing of it
+    assert "n" in [
+        k.name for k in found.every
+    ]  # the guard's own setting; the preset would know nothing of it
     assert found.make({"n": 5}).guards == (Attempts(5),)
 
 

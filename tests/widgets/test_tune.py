@@ -24,7 +24,9 @@ def sample():
 
 
 def rules(trigger: int = 20_000, keep: int = 6_000, guard: int = 3) -> Rules:
-    return Rules(policy=Summary(keep_tokens=keep), trigger=Above(trigger), guards=(AntiThrash(window=guard),))
+    return Rules(
+        policy=Summary(keep_tokens=keep), trigger=Above(trigger), guards=(AntiThrash(window=guard),)
+    )
 
 
 def sizes(tuner) -> list[int]:
@@ -50,7 +52,8 @@ def test_a_moved_slider_draws_what_an_exact_replay_gives(sample):
     assert sizes(tuner) == replayed(sample, rules(trigger=31_000))
     assert tuner.growth.value != before
     assert (
-        tuner.trial.row["needed_later_loss"] == ck.score(ck.replay(sample, rules(trigger=31_000)))["needed_later_loss"]
+        tuner.trial.row["needed_later_loss"]
+        == ck.score(ck.replay(sample, rules(trigger=31_000)))["needed_later_loss"]
     )
 
 
@@ -126,12 +129,18 @@ def test_rules_built_by_hand_have_the_sliders_of_their_parts(sample):
     found = knobs(rules(), sample, {})
     assert {"keep_tokens", "limit", "min_savings", "window"} <= {k.name for k in found.every}
     made = found.make({"keep_tokens": 5_000, "window": 7})
-    assert (made.policy.keep_tokens, made.trigger.limit, made.guards[0].window) == (5_000, 20_000, 7)
+    assert (made.policy.keep_tokens, made.trigger.limit, made.guards[0].window) == (
+        5_000,
+        20_000,
+        7,
+    )
 
 
 def test_a_held_back_compaction_is_a_row_with_its_reason(sample):
     tight = Rules(
-        policy=Summary(keep_tokens=15_000), trigger=Above(15_500), guards=(AntiThrash(window=1, min_savings=0.5),)
+        policy=Summary(keep_tokens=15_000),
+        trigger=Above(15_500),
+        guards=(AntiThrash(window=1, min_savings=0.5),),
     )
     tuner = ck.tune(sample, tight)
     held = [s for s in tuner.trial.steps if s.after is None]
@@ -195,7 +204,10 @@ def test_the_setting_is_copied_out_in_the_systems_own_syntax(sample):
     tuner.settings = {"keep_recent_tokens": 12_000, "context_window": 60_000}
     assert json.loads(tuner.copier.text)["compaction"]["keepRecentTokens"] == 12_000
     assert "context_window" not in tuner.copier.text
-    assert (tuner.copier.label, "context_window" in tuner.copier.note) == ("Copy as pi's config", True)
+    assert (tuner.copier.label, "context_window" in tuner.copier.note) == (
+        "Copy as pi's config",
+        True,
+    )
 
 
 def test_a_setting_without_a_config_file_is_copied_as_the_call_that_makes_it(sample):
@@ -251,8 +263,12 @@ def test_sizes_that_are_off_have_the_window_for_a_range(sample):
     assert found["warn_at"].high > 1_000_000
 
 
-def test_the_six_that_matter_stand_first_and_the_others_are_folded_with_a_reason(sample, monkeypatch):
-    monkeypatch.setattr("ctxkit.widgets.effects.SECONDS", 60.0)  # all are tried, however slow the machine
+def test_the_six_that_matter_stand_first_and_the_others_are_folded_with_a_reason(
+    sample, monkeypatch
+):
+    monkeypatch.setattr(
+        "ctxkit.widgets.effects.SECONDS", 60.0
+    )  # all are tried, however slow the machine
     tuner = ck.tune(sample, "pi")
     assert "keep_recent_tokens" in list(tuner.sliders)[:3]
     fased = ck.tune(sample, "fased")
@@ -294,3 +310,34 @@ def test_the_panes_draw_the_budget_and_the_guard_of_what_is_tried(sample):
     assert len(guard.shares()) == tuner.trial.row["cuts_n"]
     tuner.panes.selected_index = 0
     assert tuner.panes.children[0].children[0].verdict
+
+
+def test_a_live_session_is_tried_as_it_grows_and_led_from_here_on(tmp_path):
+    import asyncio
+
+    from ctxkit import tokens
+
+    from ctxkit.agent.live import LiveSession
+    from ctxkit.models.scripted import Scripted
+    from ctxkit.models.scripts import script
+    from ctxkit.presets.naming import as_rules
+    from ctxkit.store.workspace import Workspace
+
+    model = Scripted(script("audit").turns, name="audit", counter=tokens.named("chars/4"), clock=lambda: 0.0, context_window=32_000)
+    place = Workspace(tmp_path)
+    with LiveSession("one", model=model, rules=as_rules("pi"), clock=lambda: 1e9, workspace=place) as live:
+        asyncio.run(live.turn("go"))
+        shown = ck.tune(live)
+        calls = len(shown.trial.prompts)
+        assert calls == len(live.session.calls)
+        shown.settings = {"keep_recent_tokens": 2000, "reserve_tokens": 26_000}
+        shown.here.click()
+        assert "From call" in shown.led.value
+        assert live.agent.rules.parameters["keep_recent_tokens"] == 2000
+        assert as_rules(live.settings["rules"]).parameters["reserve_tokens"] == 26_000
+        asyncio.run(live.turn("go on"))
+        assert len(shown.trial.prompts) == len(live.session.calls) > calls
+        assert live.session.edits  # the new reserve is due at 6,000 tokens
+        shown.stop()
+    with pytest.raises(ck.BadArguments, match="takes the rules"):
+        ck.tune(ck.samples.path("billing"))

@@ -17,7 +17,9 @@ BLOCKS = (
 )
 
 
-def talk(turns: int = 4, reads: bool = True, blocks: tuple[Block, ...] = BLOCKS, fixed: int = 700) -> Session:
+def talk(
+    turns: int = 4, reads: bool = True, blocks: tuple[Block, ...] = BLOCKS, fixed: int = 700
+) -> Session:
     """Each turn: a prompt, in the first one a read of the store, then an answer. Prompts are read from the cache."""
     from msgspec.structs import replace
 
@@ -31,18 +33,37 @@ def talk(turns: int = 4, reads: bool = True, blocks: tuple[Block, ...] = BLOCKS,
 
     def reply(*parts, before: list[int]) -> None:
         nonlocal n
-        usage = Usage(input_tokens=0, cache_read_tokens=before[0], cache_write_tokens=prompt - before[0], output_tokens=40)
+        usage = Usage(
+            input_tokens=0,
+            cache_read_tokens=before[0],
+            cache_write_tokens=prompt - before[0],
+            output_tokens=40,
+        )
         before[0] = prompt
-        put(Message(role="assistant", parts=parts, model=MODEL, usage=usage, stop="stop", turn=turn))
+        put(
+            Message(role="assistant", parts=parts, model=MODEL, usage=usage, stop="stop", turn=turn)
+        )
 
     before = [0]
     turn = 0
     put(replace(said("system", blocks), turn=0))
     for turn in range(turns):
-        put(Message(role="user", parts=(Text(f"Please do part {turn} of the work " * 20),), turn=turn))
+        put(
+            Message(
+                role="user", parts=(Text(f"Please do part {turn} of the work " * 20),), turn=turn
+            )
+        )
         if reads and turn == 0:
             call = ToolCall("c0", "read_file", {"path": ".ctxkit/context/spec/a.md"})
             reply(Text("I read."), call, before=before)
-            put(Message(role="tool", tool="read_file", call_id="c0", parts=(Text("spec " * 900),), turn=turn))
+            put(
+                Message(
+                    role="tool",
+                    tool="read_file",
+                    call_id="c0",
+                    parts=(Text("spec " * 900),),
+                    turn=turn,
+                )
+            )
         reply(Text("Done with it. " * 30), before=before)
     return Session(id="s", log=tuple(log), model=MODEL)

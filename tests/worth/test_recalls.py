@@ -18,7 +18,9 @@ def table():
 
 def test_memory_saves_what_was_needed_and_costs_what_it_sends(table):
     """T22, T25: Promoted at compactions, recalled by a digest: what it would have saved, and what it costs."""
-    without, with_, more = (table.loc[way] for way in ("without memory", "with memory", "difference"))
+    without, with_, more = (
+        table.loc[way] for way in ("without memory", "with memory", "difference")
+    )
     assert with_["needed_lost_n"] < without["needed_lost_n"]
     assert with_["promoted_n"] > 5
     assert with_["usd"] > without["usd"]
@@ -37,7 +39,10 @@ def test_nothing_recalled_costs_nothing(table):
 
 
 def test_rules_that_recall_already_are_refused():
-    with pytest.warns(UserWarning, match="without a trigger"), pytest.raises(ck.BadArguments, match="recall already"):
+    with (
+        pytest.warns(UserWarning, match="without a trigger"),
+        pytest.raises(ck.BadArguments, match="recall already"),
+    ):
         ck.with_memory(SAMPLE, "summary:keep_turns=2 | recall")
     with pytest.raises(ck.BadArguments, match="name rules that compact"):
         ck.with_memory(SAMPLE, ck.policies.rules.Rules())

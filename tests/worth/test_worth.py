@@ -11,7 +11,7 @@ from ctxkit.errors import BadArguments
 from ctxkit.library import Library
 from ctxkit.prices import price
 from ctxkit.tokens import default
-from ctxkit.worth.costs import COLUMNS, TOP
+from ctxkit.worth.section_costs import COLUMNS, TOP
 
 
 def test_a_section_costs_its_tokens_at_every_call():
@@ -25,7 +25,9 @@ def test_a_section_costs_its_tokens_at_every_call():
         assert row.billed_tokens == row.tokens * calls
         assert row.said_n == 1
     system = session.messages[0]
-    assert table.loc[["base", "gitignore", "store", "time"], "tokens"].sum() == default().message(system)
+    assert table.loc[["base", "gitignore", "store", "time"], "tokens"].sum() == default().message(
+        system
+    )
     assert table.loc["gitignore", "raw_chars"] == 9000
 
 
@@ -57,7 +59,9 @@ def test_a_session_without_a_section_is_sent_without_it():
     assert less.messages[1:] == session.messages[1:]
     bare = ck.without(session, *(b.name for b in BLOCKS))
     assert bare.view(0)[0].role == "user"
-    with pytest.raises(BadArguments, match="no section 'gitignor'; it has base, gitignore, store, time"):
+    with pytest.raises(
+        BadArguments, match="no section 'gitignor'; it has base, gitignore, store, time"
+    ):
         ck.without(session, "gitignor")
 
 
@@ -68,7 +72,11 @@ def test_rules_can_be_asked_about():
 
 def test_sections_of_another_programs_system_prompt_are_its_headings():
     text = "Be brief.\n\n# Tools\nUse them.\n\n# Habits\n" + "Keep changes small. " * 50
-    log = [{"role": "system", "content": text}, {"role": "user", "content": "Go"}, {"role": "assistant", "content": "ok"}]
+    log = [
+        {"role": "system", "content": text},
+        {"role": "user", "content": "Go"},
+        {"role": "assistant", "content": "ok"},
+    ]
     table = ck.sections(log).set_index("section")
     assert list(table.index) == ["preamble", "Tools", "Habits"]
     assert table.loc["Habits", "tokens"] > 100
@@ -77,7 +85,9 @@ def test_sections_of_another_programs_system_prompt_are_its_headings():
 
 
 def test_a_session_without_sections_has_none():
-    assert ck.sections([{"role": "user", "content": "Go"}, {"role": "assistant", "content": "ok"}]).empty
+    assert ck.sections(
+        [{"role": "user", "content": "Go"}, {"role": "assistant", "content": "ok"}]
+    ).empty
 
 
 def test_schemas_of_tools_are_priced_too():
@@ -147,7 +157,15 @@ def test_compactions_of_what_was_not_read_are_left_out(store):
 
 # -- real sessions -----------------------------------------------------------------------------------
 
-REAL = ("mini-swe-agent/*", "openhands/llm-log-*", "swe-agent/*", "tau-bench/*", "kimi-cli/*", "inspect-ai/*", "codex/*")
+REAL = (
+    "mini-swe-agent/*",
+    "openhands/llm-log-*",
+    "swe-agent/*",
+    "tau-bench/*",
+    "kimi-cli/*",
+    "inspect-ai/*",
+    "codex/*",
+)
 
 
 def test_of_real_sessions_the_rows_add_up_to_the_bill_without_all(real):

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 import ctxkit as ck
+from ctxkit.messages import ToolSchema
 
 GOLDEN = Path(__file__).parents[1] / "readers" / "golden"
 NAMES = ["pi.jsonl", "claude-code.jsonl", "codex.jsonl", "qwen-code.jsonl", "goose.json"]
@@ -39,3 +40,10 @@ def test_inspects_own_reader_takes_it(name: str, tmp_path: Path):
     assert events.count("model") == len(wanted.calls)
     assert events.count("compaction") == len(wanted.edits)
     assert [m.text for m in sample.messages][-1] == wanted.messages[-1].text
+
+
+def test_what_tools_take_is_named_as_lost(tmp_path: Path):
+    tool = ToolSchema(name="f", parameters={"type": "object", "properties": {"x": {}}})
+    session = replace(ck.read(GOLDEN / "pi.jsonl"), tools=(tool, ToolSchema(name="g")))
+    written = ck.write(session, tmp_path / "log.json", format="inspect")
+    assert written.lost["parameters of tools"] == 1

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 import ctxkit as ck
 from ctxkit.messages import Usage
-from ctxkit.readers.catalogue import read_source
+from ctxkit.readers.reader_names import read_source
 from ctxkit.readers.source import Source
 
 GOLDEN = Path(__file__).parents[1] / "readers" / "golden"

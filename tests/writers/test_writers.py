@@ -21,15 +21,21 @@ if TYPE_CHECKING:
 
 
 def a_session() -> Session:
-    asked = assistant("ok", tool_call("ls", "c1", path="."), thinking="hm", usage=usage(1, 2, 3, 4), stop="tool")
-    picture = Message(role="user", id="pic", parts=(Text("look"), Image("image/png", "QUJD")), time=2.0)
+    asked = assistant(
+        "ok", tool_call("ls", "c1", path="."), thinking="hm", usage=usage(1, 2, 3, 4), stop="tool"
+    )
+    picture = Message(
+        role="user", id="pic", parts=(Text("look"), Image("image/png", "QUJD")), time=2.0
+    )
     log = (system(), user("do", time=1.0), asked, result("a.txt", asked), picture)
     edit = summarised([log[1]], "So far.", tokens_before=9)
     return session(*log, edit, tools=(ToolSchema(name="ls", description="list"),), model="gpt-x")
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_file_is_for_its_owner_only_and_nothing_is_left_beside_it(format: str, tmp_path: Path) -> None:
+def test_a_file_is_for_its_owner_only_and_nothing_is_left_beside_it(
+    format: str, tmp_path: Path
+) -> None:
     written = ck.write(a_session(), tmp_path / "s", format=format)
     assert (written.path, written.format) == (str(tmp_path / "s"), format)
     assert stat.S_IMODE((tmp_path / "s").stat().st_mode) == 0o600
@@ -40,16 +46,31 @@ def test_what_a_format_cannot_hold_is_named(tmp_path: Path) -> None:
     assert ck.write(a_session(), tmp_path / "s").lost == {}
     lost = ck.write(a_session(), tmp_path / "s", format="openai").lost
     assert lost == {"times": 2, "usages": 1, "stop reasons": 1, "thoughts": 1, "compactions": 1}
-    assert ck.write(a_session(), tmp_path / "s", format="pi").lost == {"system prompts": 1, "tool schemas": 1}
-    assert repr(ck.write(a_session(), tmp_path / "s", format="pi")).endswith("lost: 1 system prompts, 1 tool schemas>")
+    assert ck.write(a_session(), tmp_path / "s", format="pi").lost == {
+        "system prompts": 1,
+        "tool schemas": 1,
+    }
+    assert repr(ck.write(a_session(), tmp_path / "s", format="pi")).endswith(
+        "lost: 1 system prompts, 1 tool schemas>"
+    )
 
 
 def test_openai_messages_are_what_its_api_takes(tmp_path: Path) -> None:
     ck.write(a_session(), tmp_path / "s", format="openai")
     document = json.loads((tmp_path / "s").read_bytes())
-    assert [m["role"] for m in document["messages"]] == ["system", "user", "assistant", "tool", "user"]
+    assert [m["role"] for m in document["messages"]] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "user",
+    ]
     call = document["messages"][2]["tool_calls"][0]
-    assert call == {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": '{"path":"."}'}}
+    assert call == {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "ls", "arguments": '{"path":"."}'},
+    }
     assert document["messages"][3]["tool_call_id"] == "c1"
     assert document["messages"][4]["content"][1]["image_url"]["url"] == "data:image/png;base64,QUJD"
     assert document["tools"][0]["function"]["name"] == "ls"

@@ -27,7 +27,7 @@ def _share(given: Any) -> str:
 
 @exercise(
     "01-a",
-    f"From which call to which was {_QUEUE} out of sight, having been seen? (first, last)",
+    f"From which call to which was {_QUEUE} out of sight, once seen? (first, last)",
     "So for a whole morning the agent did not know where the import runs.",
 )
 def _forgotten(given: Any) -> str:

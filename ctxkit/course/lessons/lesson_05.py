@@ -75,7 +75,7 @@ def _one_call(given: Any) -> str:
 def _pauses(given: Any) -> str:
     from ctxkit.metrics.misses import misses
 
-    found = [m for m in misses(sample()) if m is not None and m.kind == "ttl_expiry"]
+    found = [m for m in misses(sample()) if m is not None and m.paused]
     again = sum(max(m.expected - m.kept, 0) for m in found)
     slips = {
         "That is all that those tokens cost; reading them would have cost something, too.": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ctxkit.errors import UnsoundHistory
-from ctxkit.history.invariants.calls import CallsHaveResults
+from ctxkit.history.invariants.answered_calls import CallsHaveResults
 from ctxkit.history.invariants.invariant import keep_in_mind
 from ctxkit.history.invariants.order import OrderStays
 from ctxkit.history.invariants.pending import PENDING_STAYS

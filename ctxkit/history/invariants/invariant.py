@@ -1,4 +1,6 @@
-"""What an invariant of a history is: an object that finds the first place where a history breaks it."""
+"""What an invariant of a history is: an object that finds the first place where a history breaks
+it.
+"""
 
 from __future__ import annotations
 

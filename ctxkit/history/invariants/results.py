@@ -20,7 +20,9 @@ class ResultsHaveCalls:
         for group, reply, results in parted(view):
             asked = {c.id for c in reply.tool_calls} if reply else set()
             for result in results:
-                if result.role == "tool" and (reply is None or (result.call_id or "") not in asked | {""}):
+                if result.role == "tool" and (
+                    reply is None or (result.call_id or "") not in asked | {""}
+                ):
                     name = result.tool or view.log.tool(group) or "a tool"
                     return f"The result of {name} ({result.call_id or result.id}) lost its call."
         return None

@@ -26,4 +26,8 @@ class Stays:
         return None
 
     def _is(self, message: Message) -> bool:
-        return message.role == "system" if self._what == "system" else bool(getattr(message, self._what))
+        return (
+            message.role == "system"
+            if self._what == "system"
+            else bool(getattr(message, self._what))
+        )

@@ -1,16 +1,18 @@
-"""The Go agent ai's `config.json`: `compactor`, `toolOutput` (docs/config-example.md at 467ceac); keys in any case."""
+"""The Go agent ai's `config.json`: `compactor`, `toolOutput` (docs/config-example.md at 467ceac);
+keys in any case.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.presets.configs.tables import Config, Found, Key, Table
+from ctxkit.presets.configs.key_tables import Config, FoundKeys, Key, KeyTable
 from ctxkit.presets.configs.values import FLAG, WHOLE, choice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-TABLE = Table(
+TABLE = KeyTable(
     keys=(
         Key("compactor.maxMessages", "max_messages", WHOLE),
         Key("compactor.maxTokens", "max_tokens", WHOLE),
@@ -18,7 +20,11 @@ TABLE = Table(
         Key("compactor.keepRecentTokens", "keep_recent_tokens", WHOLE),
         Key("compactor.reserveTokens", "reserve_tokens", WHOLE),
         Key("compactor.toolCallCutoff", "tool_call_cutoff", WHOLE),
-        Key("compactor.toolSummaryStrategy", "tool_summary_strategy", choice("llm", "heuristic", "off")),
+        Key(
+            "compactor.toolSummaryStrategy",
+            "tool_summary_strategy",
+            choice("llm", "heuristic", "off"),
+        ),
         Key("compactor.autoCompact", "auto_compact", FLAG),
         Key("toolOutput.maxLines", "max_lines", WHOLE),
         Key("toolOutput.maxBytes", "max_bytes", WHOLE),
@@ -37,9 +43,9 @@ def weigh(config: Mapping[str, Any]) -> int:
     return 4 * ("compactor" in names) + 2 * ("tooloutput" in names)
 
 
-def read(config: Mapping[str, Any], _agent: str | None) -> Found:
+def read(config: Mapping[str, Any], _agent: str | None) -> FoundKeys:
     """Gather what the file says."""
-    found = Found()
+    found = FoundKeys()
     TABLE.read(config, found)
     return found
 

@@ -4,39 +4,51 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.presets.configs import claws
-from ctxkit.presets.configs.tables import Config, Found, Key, Table, section, taken
+from ctxkit.presets.configs import claw_configs
+from ctxkit.presets.configs.key_tables import Config, FoundKeys, Key, KeyTable, section, taken
 from ctxkit.presets.configs.values import FLAG, WHOLE, choice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ENABLED = Key(f"{claws.GUARD}.enabled", "", FLAG)
-RETRIES = Key(f"{claws.GUARD}.maxRetries", "quality_retries", WHOLE)
+ENABLED = Key(f"{claw_configs.GUARD}.enabled", "", FLAG)
+RETRIES = Key(f"{claw_configs.GUARD}.maxRetries", "quality_retries", WHOLE)
 DEFAULT_RETRIES = 1
-TABLE = Table(
+TABLE = KeyTable(
     keys=(
-        *claws.COMPACTING,
-        Key(f"{claws.FLUSH}.enabled", "memory_flush", FLAG),
-        Key(f"{claws.FLUSH}.softThresholdTokens", "soft_threshold_tokens", WHOLE),
-        Key(f"{claws.PRUNING}.mode", "context_pruning", choice("off", "cache-ttl")),
-        *claws.CLEARING,
+        *claw_configs.COMPACTING,
+        Key(f"{claw_configs.FLUSH}.enabled", "memory_flush", FLAG),
+        Key(f"{claw_configs.FLUSH}.softThresholdTokens", "soft_threshold_tokens", WHOLE),
+        Key(f"{claw_configs.PRUNING}.mode", "context_pruning", choice("off", "cache-ttl")),
+        *claw_configs.CLEARING,
     ),
-    elsewhere=claws.ELSEWHERE | {f"{claws.COMPACTION}.recentTurnsPreserve", f"{claws.COMPACTION}.customInstructions"},
+    elsewhere=claw_configs.ELSEWHERE
+    | {
+        f"{claw_configs.COMPACTION}.recentTurnsPreserve",
+        f"{claw_configs.COMPACTION}.customInstructions",
+    },
     silent=frozenset({"agents.list", ENABLED.path, RETRIES.path}),
-    open=claws.OPEN,
+    open=claw_configs.OPEN,
 )
 
 
-def read(config: Mapping[str, Any], _agent: str | None) -> Found:
-    """Gather what the file says; a file without `agents.defaults` runs the plain mode, as the program does."""
-    found = Found()
+def read(config: Mapping[str, Any], _agent: str | None) -> FoundKeys:
+    """Gather what the file says; a file without `agents.defaults` runs the plain mode, as the
+    program does.
+    """
+    found = FoundKeys()
     TABLE.read(config, found)
-    if section(config, claws.AT) is None:
+    if section(config, claw_configs.AT) is None:
         found.settings["mode"] = "default"
-        found.notes.append("Without agents.defaults Fased runs mode 'default', and so do these rules.")
-    guard = section(config, claws.GUARD)
-    if isinstance(guard, dict) and guard.get("enabled") is not None and taken(ENABLED, guard["enabled"], ENABLED.path):
+        found.notes.append(
+            "Without agents.defaults Fased runs mode 'default', and so do these rules."
+        )
+    guard = section(config, claw_configs.GUARD)
+    if (
+        isinstance(guard, dict)
+        and guard.get("enabled") is not None
+        and taken(ENABLED, guard["enabled"], ENABLED.path)
+    ):
         retries = guard.get("maxRetries")
         found.settings["quality_retries"] = (
             DEFAULT_RETRIES if retries is None else taken(RETRIES, retries, RETRIES.path)
@@ -49,7 +61,9 @@ def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     made = TABLE.tree(parameters)
     retries = parameters.get("quality_retries") or 0
     guard = {"enabled": retries > 0, **({"maxRetries": retries} if retries else {})}
-    made.setdefault("agents", {}).setdefault("defaults", {}).setdefault("compaction", {})["qualityGuard"] = guard
+    made.setdefault("agents", {}).setdefault("defaults", {}).setdefault("compaction", {})[
+        "qualityGuard"
+    ] = guard
     return made
 
 
@@ -57,7 +71,7 @@ CONFIG = Config(
     system="fased",
     file="fased.json",
     syntax="json",
-    weigh=lambda config: claws.weigh(config, openclaw=False),
+    weigh=lambda config: claw_configs.weigh(config, openclaw=False),
     read=read,
     tree=tree,
     keys={**{k.parameter: k.path for k in TABLE.keys}, "quality_retries": RETRIES.path},

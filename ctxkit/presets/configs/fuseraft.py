@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.errors import BadArguments, did_you_mean
 from ctxkit.markup import plain
 from ctxkit.presets.configs.fuseraft_keys import AGENT, AGENT_KEYS, KEYS, PIN, TABLE, WINDOW
-from ctxkit.presets.configs.tables import Config, Found, Table, taken
+from ctxkit.presets.configs.key_tables import Config, FoundKeys, KeyTable, taken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,20 +25,27 @@ def weigh(config: Mapping[str, Any]) -> int:
     mine = {"contextbudget", "contextwindow", "maxinturntoolpairs", "maxinturncontexttokens"} & fold
     compaction = _get(body, "Compaction")
     known = {k.path.split(".")[1].casefold() for k in KEYS if k.path.startswith("Compaction.")}
-    words = {str(k).casefold() for k in compaction} & known if isinstance(compaction, dict) else set()
+    words = (
+        {str(k).casefold() for k in compaction} & known if isinstance(compaction, dict) else set()
+    )
     agents = _get(body, "Agents")
     own = {"contextwindow", "maxinturntoolpairs", "instructions", "agentfile"}
     members = [a for a in agents if isinstance(a, dict)] if isinstance(agents, list) else []
-    return 4 * len(mine) + 3 * len(words) + 3 * any(own & {str(k).casefold() for k in a} for a in members)
+    return (
+        4 * len(mine)
+        + 3 * len(words)
+        + 3 * any(own & {str(k).casefold() for k in a} for a in members)
+    )
 
 
-def read(config: Mapping[str, Any], agent: str | None) -> Found:
-    """Gather what the file says about one agent; without a name, that in which all its agents agree.
+def read(config: Mapping[str, Any], agent: str | None) -> FoundKeys:
+    """Gather what the file says about one agent; without a name, that in which all its agents
+    agree.
 
     Raises:
         BadArguments: there is no such agent, or a value is of the wrong kind.
     """
-    body, found = _body(config), Found()
+    body, found = _body(config), FoundKeys()
     TABLE.read(body, found)
     if body is not config:
         beside = [str(k) for k in config if str(k).casefold() != "orchestration"]
@@ -65,7 +72,7 @@ def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
     own: dict[str, Any] = {"Name": parameters.get("subject") or "Agent", **AGENT.tree(parameters)}
     if parameters.get("context_window") is not None:
         own["Model"] = {"MaxContextTokens": parameters["context_window"]}
-    body = Table(KEYS).tree(parameters)
+    body = KeyTable(KEYS).tree(parameters)
     signals = parameters.get("routing_signals") or ()
     body["Agents"] = [own]
     if signals:
@@ -76,7 +83,9 @@ def tree(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _body(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what stands under `Orchestration`, or the file itself, as in the document's snippets."""
+    """Return what stands under `Orchestration`, or the file itself, as in the document's
+    snippets.
+    """
     body = _get(config, "Orchestration")
     return body if isinstance(body, dict) else config
 
@@ -87,8 +96,10 @@ def _get(section: Any, name: str) -> Any:
     return next((v for k, v in section.items() if str(k).casefold() == name.casefold()), None)
 
 
-def _agents(body: Mapping[str, Any]) -> list[tuple[str, Found]]:
-    """Return each agent's name and what the file says about it; a model's alias is looked up in `Models`."""
+def _agents(body: Mapping[str, Any]) -> list[tuple[str, FoundKeys]]:
+    """Return each agent's name and what the file says about it; a model's alias is looked up in
+    `Models`.
+    """
     listed = _get(body, "Agents")
     if listed is None:
         return []
@@ -96,10 +107,16 @@ def _agents(body: Mapping[str, Any]) -> list[tuple[str, Found]]:
         raise BadArguments("Agents must be a list of agents with keys and values.")
     agents = []
     for position, entry in enumerate(listed):
-        name, found = str(_get(entry, "Name") or position), Found()
+        name, found = str(_get(entry, "Name") or position), FoundKeys()
         at = f"Agents.{plain(name, 40)}."
-        shared = str(_get(entry, "Isolation")).casefold() == "shared"  # what these rules take for granted
-        AGENT.read({k: v for k, v in entry.items() if not (shared and str(k).casefold() == "isolation")}, found, at)
+        shared = (
+            str(_get(entry, "Isolation")).casefold() == "shared"
+        )  # what these rules take for granted
+        AGENT.read(
+            {k: v for k, v in entry.items() if not (shared and str(k).casefold() == "isolation")},
+            found,
+            at,
+        )
         window = _window(_get(entry, "Model"), _get(body, "Models"))
         if window is not None:
             found.settings["context_window"] = taken(WINDOW, window, at + WINDOW.path)
@@ -110,10 +127,14 @@ def _agents(body: Mapping[str, Any]) -> list[tuple[str, Found]]:
 def _window(model: Any, models: Any) -> Any:
     own = _get(model, "MaxContextTokens")
     alias = model if isinstance(model, str) else _get(model, "ModelId")
-    return own if own is not None or not isinstance(alias, str) else _get(_get(models, alias), "MaxContextTokens")
+    return (
+        own
+        if own is not None or not isinstance(alias, str)
+        else _get(_get(models, alias), "MaxContextTokens")
+    )
 
 
-def _one(agents: list[tuple[str, Found]], wanted: str, found: Found) -> None:
+def _one(agents: list[tuple[str, FoundKeys]], wanted: str, found: FoundKeys) -> None:
     for name, own in agents:
         if name.casefold() == wanted.casefold():
             found.settings |= own.settings
@@ -123,12 +144,12 @@ def _one(agents: list[tuple[str, Found]], wanted: str, found: Found) -> None:
             return
     names = [name for name, _ in agents]
     raise BadArguments(
-        f"There is no agent {wanted!r}; there are {', '.join(plain(n, 40) for n in names) or 'none'}."
-        f"{did_you_mean(wanted, names)}"
+        f"There is no agent {wanted!r}; there are"
+        f" {', '.join(plain(n, 40) for n in names) or 'none'}.{did_you_mean(wanted, names)}"
     )
 
 
-def _shared(agents: list[tuple[str, Found]], found: Found) -> None:
+def _shared(agents: list[tuple[str, FoundKeys]], found: FoundKeys) -> None:
     for _, own in agents:
         found.unknown += own.unknown
         found.elsewhere += own.elsewhere
@@ -150,10 +171,15 @@ def _shared(agents: list[tuple[str, Found]], found: Found) -> None:
 
 
 def _signals(selection: Any) -> Iterator[str]:
-    """Yield the handoff keywords of the state machine, or of the keyword routes, in the file's order."""
+    """Yield the handoff keywords of the state machine, or of the keyword routes, in the file's
+    order.
+    """
     states = _get(_get(selection, "StateMachine"), "States")
     steps = [step for state in _all(states) for step in _all(_get(state, "Transitions"))]
-    for signal in (*(_get(s, "Signal") for s in steps), *(_get(r, "Keyword") for r in _all(_get(selection, "Routes")))):
+    for signal in (
+        *(_get(s, "Signal") for s in steps),
+        *(_get(r, "Keyword") for r in _all(_get(selection, "Routes"))),
+    ):
         if isinstance(signal, str) and signal:
             yield signal
 
@@ -165,19 +191,30 @@ def _routes(selection: Any) -> bool:
 
 
 def _all(section: Any) -> list[Any]:
-    return list(section.values()) if isinstance(section, dict) else section if isinstance(section, list) else []
+    return (
+        list(section.values())
+        if isinstance(section, dict)
+        else section
+        if isinstance(section, list)
+        else []
+    )
 
 
-def _uncompacted(found: Found) -> None:
-    """Say what a file without `Compaction` means: nothing is compacted, and a cutover is refused by fuseraft itself."""
+def _uncompacted(found: FoundKeys) -> None:
+    """Say what a file without `Compaction` means: nothing is compacted, and a cutover is refused by
+    fuseraft itself.
+    """
     needs = [k.path for k in KEYS[1:3] if found.settings.get(k.parameter)]
     if needs:
         found.notes.append(
-            f"fuseraft refuses {' and '.join(needs)} without a Compaction section; here they compact with its defaults."
+            f"fuseraft refuses {' and '.join(needs)} without a Compaction section; here they"
+            " compact with its defaults."
         )
         return
     found.absent = ("Compaction",)
-    found.notes.append("Without a Compaction section nothing is compacted but by hand, as in fuseraft.")
+    found.notes.append(
+        "Without a Compaction section nothing is compacted but by hand, as in fuseraft."
+    )
 
 
 CONFIG = Config(

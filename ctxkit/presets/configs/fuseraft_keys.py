@@ -5,7 +5,7 @@ Read in its docs/configuration.md at 0466927, and in the code where that is sile
 
 from __future__ import annotations
 
-from ctxkit.presets.configs.tables import Key, Table
+from ctxkit.presets.configs.key_tables import Key, KeyTable
 from ctxkit.presets.configs.values import COUNTS, FLAG, NAMES, NUMBER, POSITIVE, TEXT, WHOLE, choice
 
 AGENT_KEYS = (
@@ -49,7 +49,7 @@ AGENT_SILENT = frozenset(
         "MaxToolCallsPerTurn",
     }
 )
-AGENT = Table(AGENT_KEYS, AGENT_ELSEWHERE, AGENT_SILENT, any_case=True, open=frozenset())
+AGENT = KeyTable(AGENT_KEYS, AGENT_ELSEWHERE, AGENT_SILENT, any_case=True, open=frozenset())
 KEYS = (
     Key("ContextBudget.WarnAt", "warn_at", WHOLE),
     Key("ContextBudget.CutoverAt", "cutover_at", WHOLE),
@@ -109,6 +109,12 @@ SILENT = frozenset(
         "Output",
     }
 )
-TABLE = Table(KEYS + AGENT_KEYS, ELSEWHERE | AGENT_ELSEWHERE, SILENT | AGENT_SILENT, any_case=True, open=frozenset())
+TABLE = KeyTable(
+    KEYS + AGENT_KEYS,
+    ELSEWHERE | AGENT_ELSEWHERE,
+    SILENT | AGENT_SILENT,
+    any_case=True,
+    open=frozenset(),
+)
 WINDOW = Key("Model.MaxContextTokens", "context_window", POSITIVE)
 PIN = Key("Compaction.PinLastRoutingSignal", "routing_signals", FLAG)

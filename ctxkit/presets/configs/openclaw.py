@@ -1,32 +1,34 @@
 """OpenClaw's `openclaw.json` (JSON5).
 
-Read in its configuration reference (https://docs.openclaw.ai/gateway/configuration-reference), 2026.
+Read in its configuration reference (https://docs.openclaw.ai/gateway/configuration-reference),
+2026.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.presets.configs import claws
-from ctxkit.presets.configs.tables import Config, Found, Key, Table
+from ctxkit.presets.configs import claw_configs
+from ctxkit.presets.configs.key_tables import Config, FoundKeys, Key, KeyTable
 from ctxkit.presets.configs.values import FLAG, PROMPT, WHOLE, choice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-TABLE = Table(
+TABLE = KeyTable(
     keys=(
-        *claws.COMPACTING,
-        Key(f"{claws.COMPACTION}.recentTurnsPreserve", "recent_turns_preserve", WHOLE),
-        Key(f"{claws.COMPACTION}.customInstructions", "custom_instructions", PROMPT),
-        Key(f"{claws.GUARD}.enabled", "quality_guard", FLAG),
-        Key(f"{claws.GUARD}.maxRetries", "quality_guard_max_retries", WHOLE),
-        Key(f"{claws.PRUNING}.mode", "pruning", choice("off", "cache-ttl")),
-        *claws.CLEARING,
+        *claw_configs.COMPACTING,
+        Key(f"{claw_configs.COMPACTION}.recentTurnsPreserve", "recent_turns_preserve", WHOLE),
+        Key(f"{claw_configs.COMPACTION}.customInstructions", "custom_instructions", PROMPT),
+        Key(f"{claw_configs.GUARD}.enabled", "quality_guard", FLAG),
+        Key(f"{claw_configs.GUARD}.maxRetries", "quality_guard_max_retries", WHOLE),
+        Key(f"{claw_configs.PRUNING}.mode", "pruning", choice("off", "cache-ttl")),
+        *claw_configs.CLEARING,
     ),
-    elsewhere=claws.ELSEWHERE | {f"{claws.FLUSH}.enabled", f"{claws.FLUSH}.softThresholdTokens"},
+    elsewhere=claw_configs.ELSEWHERE
+    | {f"{claw_configs.FLUSH}.enabled", f"{claw_configs.FLUSH}.softThresholdTokens"},
     silent=frozenset({"agents.list"}),
-    open=claws.OPEN,
+    open=claw_configs.OPEN,
 )
 
 
@@ -46,16 +48,18 @@ RETIRED = (
 """Settings whose keys 2026.9.6 deletes from a file."""
 
 
-def read(config: Mapping[str, Any], _agent: str | None) -> Found:
+def read(config: Mapping[str, Any], _agent: str | None) -> FoundKeys:
     """Gather what the file says."""
-    found = Found()
+    found = FoundKeys()
     TABLE.read(config, found)
     if found.settings.get("pruning") == "off":
         found.settings["pruning"] = None
     old = [k.path for k in TABLE.keys if k.parameter in RETIRED and k.parameter in found.settings]
     if old:
         found.settings["version"] = OLDER
-        found.notes.append(f"OpenClaw {NEWEST} deletes {', '.join(old)}: these are the rules of {OLDER}.")
+        found.notes.append(
+            f"OpenClaw {NEWEST} deletes {', '.join(old)}: these are the rules of {OLDER}."
+        )
     return found
 
 
@@ -70,7 +74,7 @@ CONFIG = Config(
     system="openclaw",
     file="openclaw.json",
     syntax="json",
-    weigh=lambda config: claws.weigh(config, openclaw=True),
+    weigh=lambda config: claw_configs.weigh(config, openclaw=True),
     read=read,
     tree=tree,
     keys={k.parameter: k.path for k in TABLE.keys},

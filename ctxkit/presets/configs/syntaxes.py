@@ -17,11 +17,14 @@ MAX_SLOW_CHARS = 100_000
 """Characters that the JSON5 parser is given; it reads about 40,000 a second."""
 BREAKS = frozenset("\x85\u2028\u2029")
 MAX_DEPTH = 100
-NOTE = "The parts that ctxkit's rules hold; put them into your own file beside all else that it says."
+NOTE = (
+    "The parts that ctxkit's rules hold; put them into your own file beside all else that it says."
+)
 
 
 def load(path: str | Path) -> tuple[dict[str, Any], str]:
-    """Return what a config file says and the syntax it has: `json` (comments allowed), `yaml` or `toml`.
+    """Return what a config file says and the syntax it has: `json` (comments allowed), `yaml` or
+    `toml`.
 
     Raises:
         ReadError: it is no file, too large, no text, or broken.
@@ -53,7 +56,9 @@ def dump(tree: Mapping[str, Any], syntax: str) -> str:
 def _text(path: Path) -> str:
     try:
         if not path.is_file():
-            raise ReadError("There is no such file." if not path.exists() else "This is no file.", path)
+            raise ReadError(
+                "There is no such file." if not path.exists() else "This is no file.", path
+            )
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
@@ -83,8 +88,12 @@ def _yaml(text: str) -> Any:
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         depth = 0
-        for event in yaml.parse(text, Loader=loader):  # flat, where loading recurses, in C without a guard
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        for event in yaml.parse(
+            text, Loader=loader
+        ):  # flat, where loading recurses, in C without a guard
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(
+                event, yaml.CollectionEndEvent
+            )
             if depth > MAX_DEPTH:
                 raise RecursionError
         return yaml.load(text, Loader=loader)  # noqa: S506  a safe loader, in C where there is one
@@ -113,11 +122,16 @@ def _to_yaml(tree: Mapping[str, Any]) -> str:
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
     Dumper.add_representer(str, text)
-    return f"# {NOTE}\n" + yaml.dump(dict(tree), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return f"# {NOTE}\n" + yaml.dump(
+        dict(tree), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100
+    )
 
 
 def _to_toml(tree: Mapping[str, Any]) -> str:
-    lines = [f"# {NOTE}", *(f"{k} = {_scalar(v)}" for k, v in tree.items() if not isinstance(v, dict))]
+    lines = [
+        f"# {NOTE}",
+        *(f"{k} = {_scalar(v)}" for k, v in tree.items() if not isinstance(v, dict)),
+    ]
     for name, table in tree.items():
         if isinstance(table, dict):
             lines += ["", f"[{name}]", *(f"{k} = {_scalar(v)}" for k, v in table.items())]

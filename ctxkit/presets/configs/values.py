@@ -16,7 +16,7 @@ UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 @dataclass(frozen=True)
-class Kind:
+class ValueKind:
     """One kind of value."""
 
     words: str
@@ -75,25 +75,29 @@ def _seconds(value: Any) -> float:
         return 60.0 * float(text)
     if not re.fullmatch(r"(\d+(\.\d+)?(ms|s|m|h|d))+", text):
         raise ValueError(value)
-    return sum(float(n) * UNITS[unit] for n, unit in re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text))
+    return sum(
+        float(n) * UNITS[unit] for n, unit in re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text)
+    )
 
 
 def _plain(value: float) -> float:
     return int(value) if value == int(value) else value
 
 
-WHOLE = Kind("a whole number of 0 or more", _whole(0), int)
-POSITIVE = Kind("a whole number above 0", _whole(1), int)
-NUMBER = Kind("a number of 0 or more", _number, _plain)
-FLAG = Kind("true or false", _flag, bool)
-TEXT = Kind("a text", _text, str)
-PROMPT = Kind("a text", _text, lambda s: s or None)
-NAMES = Kind("a list of texts", _names, list)
-COUNTS = Kind("a section of names and whole numbers", _counts, dict)
-DURATION = Kind("a duration such as '5m' or '1h'", _seconds, lambda s: f"{Decimal(repr(_plain(s))):f}s")
+WHOLE = ValueKind("a whole number of 0 or more", _whole(0), int)
+POSITIVE = ValueKind("a whole number above 0", _whole(1), int)
+NUMBER = ValueKind("a number of 0 or more", _number, _plain)
+FLAG = ValueKind("true or false", _flag, bool)
+TEXT = ValueKind("a text", _text, str)
+PROMPT = ValueKind("a text", _text, lambda s: s or None)
+NAMES = ValueKind("a list of texts", _names, list)
+COUNTS = ValueKind("a section of names and whole numbers", _counts, dict)
+DURATION = ValueKind(
+    "a duration such as '5m' or '1h'", _seconds, lambda s: f"{Decimal(repr(_plain(s))):f}s"
+)
 
 
-def choice(*words: str) -> Kind:
+def choice(*words: str) -> ValueKind:
     """Return the kind that takes one of these words, in any case."""
 
     def read(value: Any) -> str:
@@ -102,4 +106,4 @@ def choice(*words: str) -> Kind:
             raise ValueError(value)
         return low
 
-    return Kind("one of " + ", ".join(words), read, str)
+    return ValueKind("one of " + ", ".join(words), read, str)

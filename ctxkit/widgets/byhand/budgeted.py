@@ -10,13 +10,13 @@ import traitlets as t
 from ctxkit.errors import BadArguments
 from ctxkit.frames import frame
 from ctxkit.markup import line
-from ctxkit.plots._budget import Budget, budget_chart, budget_data
+from ctxkit.plots._budget import BudgetFigure, budget_chart, budget_data
 from ctxkit.widgets.byhand.charted import Charted, code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ctxkit.plots._budget import Agent
+    from ctxkit.plots._budget import AgentSums
     from ctxkit.plots.chart import Chart
     from ctxkit.widgets.byhand.feeds import Feed
 
@@ -86,7 +86,7 @@ class BudgetChart(Charted):
         again: bool = False,
     ) -> None:
         check(warn=warn, cutover=cutover)
-        self._found = Budget((), (), None, None)
+        self._found = BudgetFigure((), (), None, None)
         super().__init__(feed, again=again)
         self.warn = (self._found.warn_at or 0) if warn is None else warn
         self.cutover = (self._found.cutover_at or 0) if cutover is None else cutover
@@ -131,7 +131,7 @@ def check(**given: Any) -> None:
             raise BadArguments(f"{name}= takes a number of tokens, 0 for off, not {value!r}.")
 
 
-def packed(agent: Agent) -> dict[str, Any]:
+def packed(agent: AgentSums) -> dict[str, Any]:
     """Return an agent's columns as the browser takes them.
 
     Turns are steps from one to the next; sums are given where they do not follow from the inputs.

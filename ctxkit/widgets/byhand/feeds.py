@@ -6,17 +6,14 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxkit.errors import BadArguments, ReadError
-from ctxkit.markup import line
 from ctxkit.readers.given import as_sessions
 from ctxkit.session import Session, apart
+from ctxkit.titles import titles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pandas as pd
-
-_NAME = 60
-"""Characters of a title that are shown."""
 
 
 class Feed(NamedTuple):
@@ -31,14 +28,9 @@ class Feed(NamedTuple):
 
     @property
     def titles(self) -> dict[str, str]:
-        """What each session is called, by its id; of equal titles the second is `title (2)`."""
-        out: dict[str, str] = {}
-        used: dict[str, int] = {}
-        for session in self.sessions():
-            title = line(session.title or "", _NAME).strip() or line(session.id, _NAME)
-            n = used[title] = used.get(title, 0) + 1
-            out[session.id] = title if n == 1 else f"{title} ({n})"
-        return out
+        """What each session is called, by its id."""
+        given = self.sessions()
+        return dict(zip((s.id for s in given), titles(given), strict=True))
 
 
 def feed(given: Any) -> Feed:
@@ -76,7 +68,7 @@ def _is_name(given: Any) -> bool:
 
 
 def _followed(given: Any) -> Feed:
-    from ctxkit.widgets.sources import source
+    from ctxkit.widgets.followed import source
 
     _, session, live = source(given)
     return Feed(lambda: [session()], live=live())
@@ -88,8 +80,8 @@ def _snapshots(given: Any) -> pd.DataFrame | None:
         return None
     from pathlib import Path
 
-    from ctxkit.snapshots.files import find, named
     from ctxkit.snapshots.read import read_snapshots
+    from ctxkit.snapshots.snapshot_files import find, named
 
     try:
         files = find(named(Path(given)))

@@ -9,8 +9,14 @@ import traitlets as t
 
 from ctxkit.plots._savings import Saving, savings_chart
 from ctxkit.widgets.byhand.charted import Charted, code
-from ctxkit.widgets.byhand.compacted import BILLED, Compacted, has_whole_turns, of_frame, of_session
-from ctxkit.widgets.byhand.taken import Taken
+from ctxkit.widgets.byhand.compaction_rows import (
+    BILLED,
+    Compacted,
+    has_whole_turns,
+    of_frame,
+    of_session,
+)
+from ctxkit.widgets.byhand.taken import TakenOut
 
 if TYPE_CHECKING:
     from ctxkit.plots.chart import Chart
@@ -35,7 +41,7 @@ class SavingsChart(Charted):
         self._rows: list[Compacted] = []
         self._places: list[tuple[Session, int]] = []
         """For each row its session, and its number there."""
-        self._taken: dict[int, Taken] = {}
+        self._taken: dict[int, TakenOut] = {}
         super().__init__(feed, **settings)
 
     @property
@@ -76,7 +82,7 @@ class SavingsChart(Charted):
         if not self._rows[at].detail:
             return None
         session, number = self._places[at]
-        taken = self._taken.setdefault(id(session), Taken(session))
+        taken = self._taken.setdefault(id(session), TakenOut(session))
         return {"kind": "detail", **taken.of(number, self._rows[at])}
 
     def _questions(self) -> list[dict[str, Any]]:

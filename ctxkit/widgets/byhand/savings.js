@@ -1,5 +1,5 @@
 function render({ model, el }) {
-  const rows = () => model.get("data").compactions;                // each: name, at, before, after, put, usd, what, source
+  const rows = () => model.get("data").compactions;                // each: name, at, before, after, put, usd, usd_source, what, source
   const details = new Map(), ROOM = 240;
   let asked = null;
   const known = c => c.before != null && c.after != null;
@@ -27,10 +27,11 @@ function render({ model, el }) {
     draw(s) {
       const all = rows(), data = model.get("data"), k = model.get("picked"), c = all[k];
       let before = 0, after = 0, some = 0, cost = 0, priced = 0;
-      for (const one of all) { if (known(one)) { before += one.before; after += one.after; some++; } if (one.usd != null) { cost += one.usd; priced++; } }
+      const from = new Set();
+      for (const one of all) { if (known(one)) { before += one.before; after += one.after; some++; } if (one.usd != null) { cost += one.usd; priced++; if (one.usd_source) from.add(one.usd_source); } }
       s.said.textContent = !all.length ? "Nothing was compacted."
         : `${many(all.length, "compaction")}: ` + (some ? `${num(before - after)} of ${num(before)} tokens saved (${per(before ? 1 - after / before : 0)})` : "the log does not tell their sizes")
-          + (priced ? `; ${priced < all.length ? `${num(priced)} with a price` : "they"} cost ${usd(cost)} to make.` : ".");
+          + (priced ? `; ${priced < all.length ? `${num(priced)} with a price` : "they"} cost ${usd(cost)} to make${from.size ? ` (${[...from].sort().join(", ")})` : ""}.` : ".");
       s.note.textContent = [all.length ? "Plain: kept; hatched: saved. Click a bar, or use the arrow keys, to see what it did." : "", data.note].filter(Boolean).join(" ");
       if (c) { const x = s.X(k), half = Math.max(5, s.step * 0.47); set(ring, { x: x - half, width: 2 * half, y: s.upper, height: s.lower - s.upper }); }
       ring.style.display = c ? "" : "none";

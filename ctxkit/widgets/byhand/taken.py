@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from ctxkit.metrics.thrash import Judged
     from ctxkit.session import Session
-    from ctxkit.widgets.byhand.compacted import Compacted
+    from ctxkit.widgets.byhand.compaction_rows import Compacted
 
 CHANGES, ITEMS = 24, 12
 """Rows of messages and of items that are told; of more the number."""
 _ITEM = ["needed_call", "delay", "family", "item", "fate"]
 
 
-class Taken:
+class TakenOut:
     """What the compactions of a session took; worked out when it is first asked for."""
 
     def __init__(self, session: Session) -> None:
@@ -77,11 +77,7 @@ class Taken:
         """Return what it cost, when that is paid back, and how soon the window was full again."""
         cut = self._judged.get(one.call) if one.call is not None else None
         out = [f"It put in {one.put:,} tokens." if one.put else "It put nothing in."]
-        out.append(
-            "No price of making it is known."
-            if one.usd is None
-            else f"Making it cost {_usd(one.usd)}."
-        )
+        out.append(self._price(one, cut))
         if cut is None:
             return [*out, "No call was shown its outcome, so nothing says how it held."]
         if cut.pays_after is None:
@@ -100,13 +96,15 @@ class Taken:
         return [" ".join(out)]
 
     def _price(self, one: Compacted, cut: Judged | None) -> str:
-        """Return what making it cost: as the log says, else as a replay bills its summaries."""
+        """Return what making it cost: as its frame says, else as the bill of a replay takes it."""
         if one.usd is not None:
-            return f"Making it cost {_usd(one.usd)}."
-        usd = self._sheet.summaries_usd(cut.what.written) if cut is not None else None
+            return f"Making it cost {_usd(one.usd)} ({one.usd_source})."
+        if cut is not None and not cut.written:
+            return "No model made it."
+        usd = None if cut is None else self._sheet.summaries_usd(cut.written)
         if usd is None:
             return "No price of making it is known."
-        return f"Making it would have cost {_usd(usd)} (estimated)." if usd else "No model made it."
+        return f"Making it would have cost {_usd(usd)} (estimated)."
 
     def _needed(self, call: int | None) -> tuple[str, list[list[str]]]:
         """Return what of it was named later: a sentence, and rows in the order of need."""

@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import traitlets as t
 
 from ctxkit.errors import BadArguments
-from ctxkit.frames import compactions
+from ctxkit.frames import per_compaction
 from ctxkit.plots._thrash import closes, held_back, thrash_chart, thrash_of
 from ctxkit.policies.guards import AntiThrash
 from ctxkit.widgets.byhand.charted import Charted, code
-from ctxkit.widgets.byhand.compacted import BILLED, Compacted, has_whole_turns, of_frame, of_session
+from ctxkit.widgets.byhand.compaction_rows import (
+    BILLED,
+    Compacted,
+    has_whole_turns,
+    of_frame,
+    of_session,
+)
 from ctxkit.widgets.byhand.guarded import Guarded
 
 if TYPE_CHECKING:
@@ -143,7 +149,7 @@ def _row(  # noqa: PLR0917
 
 
 def _of_session(session: Session, name: str, why: str) -> dict[str, Any]:
-    found, n = compactions.rows([session]), len(session.calls)
+    found, n = per_compaction.rows([session]), len(session.calls)
     calls = [n if c is None else c for c in found["call"]]
     held = [(one.call, one.why) for one in held_back(session)]
     return _row(name, calls, found["token_savings"], found["message_savings"], held, n, why)

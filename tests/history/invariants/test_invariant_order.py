@@ -13,5 +13,7 @@ def test_gaps_are_in_order():
 
 
 def test_turned_round_or_twice_is_not():
-    assert OrderStays().broken(unchecked(LOG, 0, 2, 1)) == "Message m1 stands out of order, or twice."
+    assert (
+        OrderStays().broken(unchecked(LOG, 0, 2, 1)) == "Message m1 stands out of order, or twice."
+    )
     assert "m2" in OrderStays().broken(unchecked(LOG, 2, 2))

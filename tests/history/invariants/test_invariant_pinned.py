@@ -10,4 +10,6 @@ LOG = (system(), user("never!", pinned=True, id="p"), user())
 
 def test_pinned_ones_are_asked_for_and_others_not():
     assert PINNED_STAYS.broken(unchecked(LOG, 1)) is None
-    assert PINNED_STAYS.broken(unchecked(LOG, 0, 2)) == "The pinned message p is gone: it must stay."
+    assert (
+        PINNED_STAYS.broken(unchecked(LOG, 0, 2)) == "The pinned message p is gone: it must stay."
+    )

@@ -14,7 +14,9 @@ def test_all_are_there():
 
 
 def test_one_is_gone():
-    assert SYSTEM_STAYS.broken(unchecked(LOG, 1, 2)) == "The system message s is gone: it must stay."
+    assert (
+        SYSTEM_STAYS.broken(unchecked(LOG, 1, 2)) == "The system message s is gone: it must stay."
+    )
     assert "s2" in SYSTEM_STAYS.broken(unchecked(LOG, 0, 1))
 
 

@@ -14,7 +14,14 @@ from ctxkit.history.invariants.invariant import parted
 ASKED = assistant("Both.", tool_call("ls", "a"), tool_call("cat", "b"))
 MORE = assistant("One.", tool_call("ls", "c"))
 LONG = "a result of many words, " * 9
-LOG = (user(), ASKED, result(LONG, "a", "ls"), result("2", "b", "cat"), MORE, result("3", "c", "ls"))
+LOG = (
+    user(),
+    ASKED,
+    result(LONG, "a", "ls"),
+    result("2", "b", "cat"),
+    MORE,
+    result("3", "c", "ls"),
+)
 
 
 def test_what_was_sound_is_asked_for_once():

@@ -1,0 +1,160 @@
+"""What a live session's calls were sent: the runs that prepared them, and what was done to a prompt
+after that.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit.engine.sent import FIXED, SentItem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ctxkit.engine import Run
+    from ctxkit.engine.sent import Turnover
+    from ctxkit.messages import Message
+    from ctxkit.session import Session
+
+
+class _Made(NamedTuple):
+    """A run, and the calls of it whose prompt was changed behind it: what went out, and by whom."""
+
+    run: Run
+    changed: dict[int, tuple[tuple[Message, ...], str]]
+
+
+class Prompts:
+    """The prompts of an agent. A call is known by its reply, so that branches and resumes do not
+    mix.
+    """
+
+    def __init__(self) -> None:
+        self._made: list[_Made] = []
+
+    def begin(self, run: Run) -> None:
+        """Take the run that prepares the calls from now on."""
+        self._made = [m for m in self._made if m.run.call > m.run.begin]  # others made no call
+        self._made.append(_Made(run, {}))
+
+    def changed(self, messages: tuple[Message, ...], by: str) -> None:
+        """Note that the last call goes out with these messages, and what changed them."""
+        run, changed = self._made[-1]
+        changed[run.call - 1] = messages, by
+
+    def of(self, session: Session) -> Told:
+        """Return what the calls of a session were sent."""
+        return Told(self, session)
+
+    def made(self, call: int, reply: Message | None) -> _Made:
+        """Return what made a call; where it was made elsewhere, the latest, that has it as
+        recorded.
+        """
+        for made in reversed(self._made):
+            replies = made.run.log.replies
+            if reply is not None and made.run.begin <= call < len(replies):
+                then = replies[call]
+                if then is not None and then.id == reply.id:
+                    return made
+        return self._made[-1]
+
+
+class Told:
+    """What the calls of one session were sent."""
+
+    def __init__(self, prompts: Prompts, session: Session) -> None:
+        self._prompts, self._session = prompts, session
+
+    @property
+    def _latest(self) -> Run:
+        return self._prompts.made(-1, None).run
+
+    @property
+    def prunes(self) -> bool:
+        """True where calls are sent less than what stands."""
+        return self._latest.prunes
+
+    @property
+    def counter(self) -> str:
+        """Name of the counter of its sizes."""
+        return self._latest.counter
+
+    @property
+    def row_sizes(self) -> list[int]:
+        """Tokens of each message that can be sent, as it was said."""
+        return self._latest.row_sizes
+
+    def prompt_sizes(self, calls: int) -> list[int | None]:
+        """Return the tokens of the prompts of the first so many calls."""
+        out: list[int | None] = []
+        for call in range(calls):
+            run, _ = self._of(call)
+            made = run.begin <= call < run.call
+            sent = () if made else self.sent(call)
+            out.append(run.sizes(call, call + 1)[0] if made else sum(i.tokens for i in sent))
+        return out
+
+    def sent(self, call: int | None) -> tuple[SentItem, ...]:
+        """Return what went out at a call; None: what would go out next."""
+        if call is None:
+            return self._latest.sent(None)
+        run, changed = self._of(call)
+        items = run.sent(call)
+        return tuple(_as_changed(items, *changed[call], run)) if call in changed else items
+
+    def left_out(self, call: int | None) -> dict[int, str]:
+        """Return the rows that stood at a call and that were left out of it, with what did that."""
+        if call is None:
+            return self._latest.left_out(None)
+        run, changed = self._of(call)
+        out = dict(run.left_out(call))
+        if call in changed:
+            there = {item.row for item in self.sent(call)}
+            out.update({i.row: changed[call][1] for i in run.sent(call) if i.row not in there})
+        return out
+
+    def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[Turnover]:
+        """Yield what came into the prompt and went out of it at each call."""
+        stop = len(self._session.calls) if stop is None else stop
+        for _, calls in groupby(range(start, stop), key=self._stretch):
+            span = list(calls)
+            run, changed = self._of(span[0])
+            if any(call in changed for call in span):
+                for call in span:
+                    yield run.sent_calls.whole(call, self.sent(call))
+            else:
+                yield from run.turnovers(span[0], span[-1] + 1)
+
+    def _of(self, call: int) -> _Made:
+        return self._prompts.made(call, self._session.calls[call].message)
+
+    def _stretch(self, call: int) -> tuple[int, bool]:
+        made = self._of(call)
+        return id(made.run), call in made.changed
+
+
+def _as_changed(
+    items: Sequence[SentItem], messages: tuple[Message, ...], by: str, run: Run
+) -> Iterator[SentItem]:
+    """Yield the items of a prompt as they went out after it was changed."""
+    went = {_origin(m): m for m in messages}
+    for item in items:
+        message = went.get(_origin(item.message))
+        same = message is not None and message.parts == item.message.parts
+        if same or item.message.kind == FIXED:
+            yield item
+        elif (
+            message is not None
+            and item.row >= 0
+            and run.log.messages[item.row].parts == message.parts
+        ):
+            yield SentItem(message, item.raw_tokens, item.raw_tokens, None, item.row)
+        elif message is not None:
+            tokens = run.log.measure(message, item.row)
+            yield SentItem(message, tokens, item.raw_tokens, by, item.row, pruned=True)
+
+
+def _origin(message: Message) -> str:
+    """Return the id of the message that one was made from."""
+    return message.id.split("~")[0]

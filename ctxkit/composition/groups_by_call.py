@@ -1,0 +1,200 @@
+"""The window at every call, by group: what `plots.composition` stacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit.composition.groups import GROUPS, LATER, TOOLS, UNSEEN, share, shares
+from ctxkit.frames.lengths import json_chars
+from ctxkit.messages import Edit
+from ctxkit.session import apply_edit
+from ctxkit.sizes import Sizes, sizes
+
+if TYPE_CHECKING:
+    from ctxkit.messages import Message, Source, ToolSchema
+    from ctxkit.schedules.rows import State
+    from ctxkit.session import Session
+    from ctxkit.tokens.counters import Counter
+
+
+class Layers(NamedTuple):
+    """Tokens of each group at each call."""
+
+    calls: tuple[int, ...]
+    groups: dict[str, tuple[int, ...]]
+    """Only groups that hold anything at any call, in the order of `GROUPS`; their sum is the
+    prompt.
+    """
+    source: Source
+    """`derived` where recorded prompts anchor the sizes, else `estimated`."""
+
+
+def layers(
+    session: Session, counter: Counter | None = None, sized: Sizes | None = None
+) -> Layers:
+    """Return the composition of every prompt of a session, in one pass: what went out, as `report`
+    has it. `sized`: the sizes of a record, where they are known already.
+    """
+    if session.behind is None:
+        rows = _recorded(session, sized or sizes(session, counter))
+    else:
+        rows = _sent(session)
+    groups = {g: tuple(row.get(g, 0) for row in rows) for g in GROUPS}
+    used = {g: tokens for g, tokens in groups.items() if any(tokens)}
+    return Layers(tuple(range(len(rows))), used, "derived" if is_anchored(session) else "estimated")
+
+
+def _sent(session: Session) -> list[dict[str, int]]:
+    """Return the groups of each prompt of a run, from what came and went at each call."""
+    known: dict[int, list[tuple[str, int]]] = {}
+
+    def parts(state: State) -> list[tuple[str, int]]:
+        if state.content not in known:
+            found = [] if state.message is None else shares(state.message, state.tokens)
+            known[state.content] = [(p.group, n) for p, n in found]
+        return known[state.content]
+
+    rows: list[dict[str, int]] = []
+    now: dict[str, int] = {}
+    for turnover in session.behind.turnovers(0, len(session.calls)):
+        if turnover.anew:
+            now, known = {}, {}
+        for state in turnover.came:
+            _add(now, parts(state))
+        for state in turnover.gone:
+            _add(now, [(group, -n) for group, n in parts(state)])
+        rows.append(_billed(session, len(rows), now, turnover.fixed))
+    return rows
+
+
+def _billed(session: Session, call: int, now: dict[str, int], fixed: int) -> dict[str, int]:
+    """Return the groups of a prompt, as large together as it was billed."""
+    groups, whole = {k: n for k, n in now.items() if n}, sum(now.values()) + fixed
+    billed = bill(session, call)
+    if fixed < 0:
+        groups, fixed = scaled(groups, whole), 0
+    if billed is not None:
+        groups = scaled({**groups, UNSEEN: fixed}, billed)
+        fixed = groups[UNSEEN]
+    rest, schemas = schemas_of(session, fixed)
+    return {**groups, TOOLS: sum(schemas), UNSEEN: rest}
+
+
+def bill(session: Session, call: int | None) -> int | None:
+    """Return what the provider billed for a prompt of a live session; None: nobody billed it.
+
+    A replay that goes by the last usage has bills, too: others are billed what they sent.
+    """
+    if call is None or (session.format == "replay" and not session.behind.owing):
+        return None
+    message = session.calls[call].message
+    return message.usage.prompt_tokens or None if message.usage and message.kind != "turn" else None
+
+
+def schemas_of(session: Session, fixed: int) -> tuple[int, list[int]]:
+    """Return what of the fixed part is in no log, and each tool's schema."""
+    schemas = [-(-schema_chars(t) // 4) for t in session.tools]
+    if sum(schemas) > fixed:
+        schemas = share(max(fixed, 0), schemas)
+    return fixed - sum(schemas), schemas
+
+
+def _recorded(session: Session, sized: Sizes) -> list[dict[str, int]]:
+    """Return the groups of each prompt of a record, in one pass over its log."""
+    known: dict[int, list[tuple[str, int]]] = {}
+
+    def parts(message: Message) -> list[tuple[str, int]]:
+        if id(message) not in known:
+            known[id(message)] = [(p.group, n) for p, n in shares(message, sized.of(message))]
+        return known[id(message)]
+
+    rows: list[dict[str, int]] = []
+    now: dict[str, int] = {}
+    shown: list[Message] = []
+    for entry in session.path:
+        if isinstance(entry, Edit):
+            shown, now = apply_edit(shown, entry), {}
+            for message in shown:
+                _add(now, parts(message))
+            continue
+        if entry.role == "assistant":
+            rows.append(_row(session, sized, len(rows), now))
+        if entry.visible:
+            shown.append(entry)
+            _add(now, parts(entry))
+    return rows
+
+
+def _row(session: Session, sized: Sizes, call: int, now: dict[str, int]) -> dict[str, int]:
+    """What is visible now and what is not; where more is visible than was recorded, scaled to what
+    was recorded.
+    """
+    visible, recorded = sum(now.values()), prompt(session, sized, call)
+    rest, schemas, later = unseen(session, sized, call, visible)
+    if recorded is not None and visible > (room := recorded - rest - sum(schemas) - later):
+        now = scaled(now, room)
+    return {**now, TOOLS: sum(schemas), UNSEEN: rest, LATER: later}
+
+
+def scaled(groups: dict[str, int], total: int) -> dict[str, int]:
+    """Return the groups made smaller together, so that they sum up to a total."""
+    names = sorted(groups, key=GROUPS.index)
+    return dict(zip(names, share(total, [groups[name] for name in names]), strict=True))
+
+
+def _add(now: dict[str, int], parts: list[tuple[str, int]]) -> None:
+    for group, n in parts:
+        now[group] = now.get(group, 0) + n
+
+
+def prompt(session: Session, sized: Sizes, call: int | None) -> int | None:
+    """The recorded prompt of a call; None where there is none, and where the log has only sums over
+    whole turns.
+    """
+    if call is None or session.calls[call].message.kind == "turn":
+        return None
+    return sized.recorded[call]
+
+
+def unseen(
+    session: Session, sized: Sizes, call: int | None, visible: int
+) -> tuple[int, list[int], int]:
+    """Return what of a prompt no message shows: the rest that the log does not hold, each tool
+    schema, and later ones.
+
+    With recorded usage all together are the recorded prompt less what is visible, never below zero,
+    and the schemas take no more than that; without it the schemas stand at their plain estimate and
+    there is no rest. The rest stays what it was at the agent's first call: what is more came later,
+    and where the prompt fell without a mark, less of the visible was sent.
+    """
+    schemas = [-(-schema_chars(t) // 4) for t in session.tools]
+    if not is_anchored(session):
+        return 0, schemas, 0
+    recorded, at = prompt(session, sized, call), -1 if call is None else call
+    fixed, later = sized.fixed_at[at], 0
+    if recorded is None:
+        rest = fixed
+    elif sized.unsent_at[at]:
+        rest = min(fixed, recorded)
+    else:
+        rest = max(recorded - visible, 0)
+        later = max(rest - sized.begun[at], 0) if fixed > sized.begun[at] else 0
+    rest -= later
+    if sum(schemas) > rest:
+        schemas = share(rest, schemas)
+    return rest - sum(schemas), schemas, later
+
+
+def is_anchored(session: Session) -> bool:
+    """True where the size of at least one prompt was recorded."""
+    return any(
+        c.message.usage and c.message.usage.prompt_tokens and c.message.kind != "turn"
+        for c in session.calls
+    )
+
+
+def schema_chars(tool: ToolSchema) -> int:
+    """Characters of a tool's schema as JSON, as the log says or by what of it the log holds."""
+    if tool.chars is not None:
+        return tool.chars
+    return len(tool.name) + len(tool.description) + json_chars(tool.parameters)

@@ -1,0 +1,180 @@
+"""What a prompt held, with sizes that add up to it: as a run sent it, or as a record shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ctxkit.composition.groups import share
+from ctxkit.composition.groups_by_call import bill, is_anchored, prompt, schemas_of, unseen
+from ctxkit.frames.fates import fates
+from ctxkit.messages import Message, Source
+from ctxkit.sizes import sizes
+
+if TYPE_CHECKING:
+    from ctxkit.session import Session
+    from ctxkit.sizes import Sizes
+    from ctxkit.tokens.counters import Counter
+
+_FIXED = "fixed"
+"""The kind of the item that stands for what no message holds."""
+
+
+class ShownMessage(NamedTuple):
+    """A message as it was sent."""
+
+    message: Message
+    tokens: int
+    raw_tokens: int
+    """Its tokens before it was changed."""
+    source: Source
+    position: int | None = None
+    """Place in `session.path` of what it was said as; None: it was put in."""
+    changed_by: str | None = None
+
+
+class PromptWindow(NamedTuple):
+    """All that one prompt held."""
+
+    shown: tuple[ShownMessage, ...]
+    visible: int
+    """Tokens of the messages, before they are scaled to what was recorded."""
+    rest: int
+    """Tokens that no log shows."""
+    schemas: list[int]
+    later: int
+    excess: int
+    """Tokens by which the messages, the schemas and the rest are more than the prompt."""
+    fell: bool
+    """True where what was counted was not sent."""
+    prompt: int
+    prompt_source: Source
+    source: Source
+    counter: str
+    error: float | None
+
+
+def window(
+    session: Session,
+    index: int | None,
+    counter: Counter | None = None,
+    sized: Sizes | None = None,
+) -> PromptWindow:
+    """Return what the prompt of a call held.
+
+    Args:
+        session: any session.
+        index: number of the call, from 0; None: the prompt that comes next.
+        counter: counts of a record what usage does not tell.
+        sized: the sizes of a record, where they are known already.
+    """
+    if session.behind is None:
+        return _recorded(session, index, sized or sizes(session, counter))
+    return _sent(session, index)
+
+
+def _recorded(session: Session, index: int | None, sized: Sizes) -> PromptWindow:
+    """Return a prompt of a record: what its view shows, sized by the usage that it recorded."""
+    shown = tuple(_shown(session, index, sized))
+    visible = sum(s.tokens for s in shown)
+    rest, schemas, later = unseen(session, sized, index, visible)
+    recorded, whole = prompt(session, sized, index), visible + rest + later + sum(schemas)
+    source: Source = "derived" if is_anchored(session) else "estimated"
+    return PromptWindow(
+        shown=shown,
+        visible=visible,
+        rest=rest,
+        schemas=schemas,
+        later=later,
+        excess=0 if recorded is None else max(whole - recorded, 0),
+        fell=index is not None and bool(sized.unsent_at[index]),
+        prompt=whole if recorded is None else recorded,
+        prompt_source=source if recorded is None else "recorded",
+        source=source,
+        counter=sized.counter,
+        error=sized.error,
+    )
+
+
+def _shown(session: Session, index: int | None, sized: Sizes) -> list[ShownMessage]:
+    stop = len(session.path) if index is None else session.calls[index].position
+    said = _as_said(session, stop)
+    source = {id(m): s for m, s in zip(session.messages, sized.source, strict=True)}
+    place = {id(e): i for i, e in enumerate(session.path)}
+    out = []
+    for message in session.view(index):
+        first, by = said.get(id(message), (message, None))
+        size, raw = sized.of(message), sized.of(first)
+        out.append(
+            ShownMessage(
+                message, size, raw, source.get(id(message), "estimated"), place.get(id(first)), by
+            )
+        )
+    return out
+
+
+def _as_said(session: Session, stop: int) -> dict[int, tuple[Message, str | None]]:
+    """By identity of a changed message in the view: as it was said, and the edit that
+    changed it.
+    """
+    if not session.edits:
+        return {}
+    upto = sum(not isinstance(e, Message) for e in session.path[:stop])
+    by_id = {m.id: m for m in session.messages}
+    return {
+        id(f.shown): (by_id[first], f.edit.method or f.state if f.edit else f.state)
+        for first, f in fates(session, upto).items()
+        if f.shown is not None and first in by_id
+    }
+
+
+def _told(session: Session, index: int | None) -> bool:
+    """Return True where the usage of a call is the provider's own, not a replay's model of it."""
+    said = None if index is None else session.calls[index].message.details.get("usage_source")
+    return said != "derived"
+
+
+def _sent(session: Session, index: int | None) -> PromptWindow:
+    """Return a prompt of a run: what went out, by the run's own sizes; scaled where it was billed.
+
+    Of a replay the run's size is the prompt. Of a live session it is a count, that the bill of the
+    provider corrects: all that was sent is known, so nothing is left over for "not in the log".
+    """
+    items = session.sent(index)
+    places = [i for i, e in enumerate(session.path) if isinstance(e, Message) and e.visible]
+    fixed = sum(i.tokens for i in items if i.message.kind == _FIXED)
+    counted, billed = sum(i.tokens for i in items), bill(session, index)
+    whole = counted if billed is None else billed
+    messages = [i for i in items if i.message.kind != _FIXED]
+    parts = [max(fixed, 0), *(i.tokens for i in messages)]
+    if billed is not None:
+        parts = share(billed, parts)
+    source: Source = "derived" if is_anchored(session) else "estimated"
+    shown = []
+    for item, tokens in zip(messages, parts[1:], strict=True):
+        raw = item.raw_tokens if billed is None else item.raw_tokens * billed // max(counted, 1)
+        same = item.changed_by is None
+        shown.append(
+            ShownMessage(
+                message=item.message,
+                tokens=tokens,
+                raw_tokens=tokens if same else raw,
+                source=source if same else "estimated",
+                position=places[item.row] if 0 <= item.row < len(places) else None,
+                changed_by=item.changed_by,
+            )
+        )
+    rest, schemas = schemas_of(session, parts[0])
+    return PromptWindow(
+        shown=tuple(shown),
+        visible=sum(parts[1:]),
+        rest=rest,
+        schemas=schemas,
+        later=0,
+        excess=max(-fixed, 0) if billed is None else 0,
+        fell=fixed < 0 and billed is None,
+        prompt=whole,
+        prompt_source="recorded" if billed is not None and _told(session, index) else source,
+        source=source,
+        counter=session.behind.counter,
+        error=None if not counted or billed is None else counted / billed - 1,
+    )

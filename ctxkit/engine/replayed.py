@@ -1,0 +1,323 @@
+"""A run so far: the history in force, what was done, and the bill."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxkit.engine.billed import Billed
+from ctxkit.engine.marks import Held, HookEvent, Kept
+from ctxkit.engine.prefixes import common
+from ctxkit.engine.pruned import Pruned, whole
+from ctxkit.engine.sent import SentCalls, SentItem
+from ctxkit.engine.stretches import Stretch, stretches
+from ctxkit.history import History, Log
+from ctxkit.history.clock import Clock
+from ctxkit.policies.chain import applied
+from ctxkit.policies.outlooks import Straight
+from ctxkit.policies.policy import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from ctxkit.engine.sent import Turnover
+    from ctxkit.messages import Edit
+    from ctxkit.policies.chain import Part
+    from ctxkit.policies.rules import Rules
+
+
+_REMEMBERED = 8
+"""Edits before which prompts may still be alive in the cache, where one edit does
+several things.
+"""
+
+
+class Run:
+    """A run so far: a log, the history in force, what was done, and the bill. It is brought on by
+    `advance`.
+
+    `total`, `fresh` and `peak` are sums and the maximum of the prompts sent: all tokens, those that
+    are no cached prefix, the largest prompt. `prompts` and `fresh_tokens` give them for each call,
+    derived when asked for.
+    """
+
+    def __init__(self, log: Log, rules: Rules, limit: int | None = None) -> None:
+        self.log, self.rules, self.room = log, rules, rules.room(log, limit)
+        self.clock = Clock.of(log, rules.cache_life)
+        self.begin = self.call = 0
+        self.billed = Billed(log, self.clock)
+        self._unsent: History | None = None
+        self._look: Straight | None = None
+        self.in_common: dict[int, int] = {}
+        """What a call that found no cache has in common with the one before, where not
+        all of it.
+        """
+        self._sent: SentCalls | None = None
+        self._stretches: tuple[tuple[int, int], list[Stretch]] | None = None
+        self.called = 0
+        """Calls at which a pruning had to be asked by itself, as it says no schedule."""
+        self.history = History.start(self.log)
+        self.cuts: list[Kept] = []
+        self.due = ""
+        """What made the latest compaction due, in the field's words, whether anything came of it or
+        not.
+        """
+        self.held: list[Held] = []
+        self.warned: list[tuple[int, str]] = []
+        self._noted: set[int] = set()
+        self.asked: list[tuple[History, str, str | None]] = []
+        """Where the policy was asked and nothing came of it: the history, how it ended, and why."""
+
+    # -- what was sent
+    # ----------------------------------------------------------------------------------------------
+
+    @property
+    def prompts(self) -> NDArray[Any]:
+        """Prompt tokens of each call so far."""
+        return self.billed.prompts(self.call)
+
+    @property
+    def fresh_tokens(self) -> NDArray[Any]:
+        """Tokens of each call so far that are no cached prefix."""
+        return self.billed.fresh(self.call)
+
+    @property
+    def total(self) -> int:
+        """Prompt tokens of all calls so far."""
+        return self.billed.sums(self.call)[0]
+
+    @property
+    def fresh(self) -> int:
+        """Those of them that are no cached prefix."""
+        return self.billed.sums(self.call)[1]
+
+    @property
+    def peak(self) -> int:
+        """The largest prompt so far."""
+        return self.billed.sums(self.call)[2]
+
+    def sizes(self, start: int, stop: int) -> list[int]:
+        """Return the prompt tokens billed for the calls start..stop."""
+        return self.billed.sizes(start, stop, self.call)
+
+    @property
+    def sent_calls(self) -> SentCalls:
+        """The prompts of this run, message by message."""
+        if self._sent is None:
+            self._sent = SentCalls(self)
+        return self._sent
+
+    def sent(self, call: int | None) -> tuple[SentItem, ...]:
+        """Return what went out at a call, message by message; None: what would go out next."""
+        return self.sent_calls.at(call)
+
+    def left_out(self, call: int | None) -> dict[int, str]:
+        """Return the rows that stood at a call and that a pruning left out, with its name."""
+        return self.sent_calls.left_out(call)
+
+    def turnovers(self, start: int = 0, stop: int | None = None) -> Iterator[Turnover]:
+        """Yield what came into the prompt and went out of it at each call; see `SentCalls`."""
+        return self.sent_calls.turnovers(start, stop)
+
+    def stretches(self) -> list[Stretch]:
+        """Return what was in force from one compaction to the next; kept until the run goes on."""
+        at = self.call, len(self.cuts)
+        if self._stretches is None or self._stretches[0] != at:
+            self._stretches = at, list(stretches(self))
+        return self._stretches[1]
+
+    def prompt_sizes(self, calls: int) -> list[int | None]:
+        """Return the tokens of the prompts of the first so many calls."""
+        found: list[int | None] = self.prompts[:calls].tolist()
+        return [*found, *[None] * (calls - len(found))]
+
+    @property
+    def row_sizes(self) -> list[int]:
+        """Tokens of each message that can be sent, as it was said."""
+        return self.log.tokens.sizes
+
+    @property
+    def counter(self) -> str:
+        """Name of the counter of its sizes."""
+        return self.log.counter.name
+
+    @property
+    def owing(self) -> bool:
+        """True where calls were billed otherwise than was known when they were sent."""
+        return self.log.tokens.owing
+
+    @property
+    def prunes(self) -> bool:
+        """True where calls are sent less than what stands."""
+        return self.rules.pruning is not None
+
+    def shown(self) -> History:
+        """Return what the last call was sent, pruned; its `messages` are made when asked for."""
+        return self._left(self.history, max(self.call - 1, 0))
+
+    def coming(self) -> History:
+        """Return what the next call would be sent, pruned, if nothing were compacted."""
+        return self._left(self.history, self.call)
+
+    def _left(self, history: History, call: int) -> History:
+        """Return what the prunings leave of a history at a call."""
+        if isinstance(self._look, Pruned) and self._look.knows(history, call):
+            return self._look.left(call)
+        view = history.at(call)
+        return view if self.rules.pruning is None else applied(self.rules.pruning, view, self.room)
+
+    # -- what was done
+    # ----------------------------------------------------------------------------------------------
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """All edits that were kept, in order; made when asked for."""
+        return tuple(e for cut in self.cuts for e in cut.edits)
+
+    @property
+    def events(self) -> tuple[HookEvent, ...]:
+        """The start and the end of each work of the policy."""
+        name = name_of(self.rules.policy)
+        done = [(was, was, outcome, error) for was, outcome, error in self.asked]
+        done += [(cut.was, cut.new, "compacted", None) for cut in self.cuts]
+        out = []
+        for was, new, outcome, error in sorted(done, key=lambda d: d[0].call):
+            out.append(HookEvent("start", was.call, name, len(was), was.tokens))
+            out.append(HookEvent("end", was.call, name, len(new), new.tokens, outcome, error))
+        return tuple(out)
+
+    @property
+    def errors(self) -> tuple[Held, ...]:
+        """The failures of the policy."""
+        return tuple(h for h in self.held if h.why.startswith("failed: "))
+
+    # -- the bill
+    # ----------------------------------------------------------------------------------------------
+
+    def look_from(self, call: int) -> Straight:
+        """Return what the coming calls will be like if nothing is edited; it is kept and
+        goes on.
+        """
+        look, history, pruning = self._look, self.history, self.rules.pruning
+        if pruning is None:
+            self._look = look = Straight(history, self.room, self.sizes)
+        elif not (isinstance(look, Pruned) and look.looks_at(history) and look.start <= call):
+            self._look = look = self._pruned(pruning, call)
+        assert look is not None  # noqa: S101  made above
+        return look
+
+    def _pruned(self, pruning: Part, call: int) -> Pruned:
+        look, history = self._look, self.history
+        if not call and not history.head.size:
+            return whole(self.log, self.room, pruning, self.clock)
+        past = look.past(call) if isinstance(look, Pruned) and look.start < call else None
+        start = call if past or call == self.begin else call - 1
+        return Pruned(history, self.room, pruning, self.clock, start, sent=self.sizes, past=past)
+
+    def bill(self, look: Straight, start: int, stop: int) -> None:
+        """Write down the calls start..stop, of which the outlook knows the sizes."""
+        if stop <= start:
+            return
+        if isinstance(look, Pruned):
+            self.call, self._unsent = stop, None
+            self._bill_each(look.prompts(start, stop), look.shared(start, stop), start)
+            self.called += (stop - start) * look.called
+            return
+        marks = self.billed.marks
+        if self._unsent is not None:  # edited by hand since: the first one's prefix is compared
+            self._bill_one(start, look.size(start), self._prefix(start, self.history.at(start)))
+            self._unsent = None
+            start += 1
+        self.call = stop
+        last = marks[-1][1] if marks else None
+        if start < stop and (type(last) is not int or last != look.off):
+            marks.append((start, look.off, None))
+
+    def _bill_each(self, prompts: NDArray[Any], shared: NDArray[Any], start: int) -> None:
+        """Write down calls of which each has a size of its own."""
+        fresh, cold = prompts - shared, self.clock.cold
+        for at in np.flatnonzero(cold[start : start + len(prompts)]).tolist():
+            fresh[at] = prompts[at]
+            self.in_common[start + at] = int(shared[at])
+        self.billed.marks.append((start, prompts, fresh))
+
+    def _bill_one(self, call: int, prompt: int, kept: int) -> None:
+        """Write down a call that was sent something else than the one before and what was said."""
+        self.billed.marks.append((call, prompt - self.log.tokens.C[call], kept))
+        if self.clock.cold[call]:
+            self.in_common[call] = kept
+
+    def take(self, cut: Kept, look: Straight) -> Straight:
+        """Write down a compaction and the call that follows it; return the outlook after it."""
+        call, new = cut.call, cut.new
+        if isinstance(look, Pruned):
+            self.history = new
+            look = self.look_from(call)
+            self.bill(look, call, call + 1)
+        else:
+            plain = self._unsent is None and len(new.steps) == 1
+            kept = new.stable if plain else self._prefix(call, new)
+            look.history = self.history = new
+            look.off = new.head.tokens - self.log.tokens.P[new.lo]
+            self._bill_one(call, new.tokens, kept)
+        self.cuts.append(cut)
+        self._unsent = None
+        self.tell(new)
+        return look
+
+    def tell(self, new: History) -> None:
+        """Let those know of a compaction who want to: warnings are due again, and the caller's hook
+        is called.
+        """
+        self._noted.clear()
+        if self.rules.on_compacted is not None:
+            self.rules.on_compacted(new.messages)
+
+    def note(self, look: Straight, start: int, stop: int) -> None:
+        """Write down each warning that is due in the calls start..stop, once until the next
+        compaction.
+        """
+        new = []
+        for i, trigger in enumerate(self.rules.warnings):
+            if i not in self._noted:
+                call = trigger.first(look, start, stop)
+                if call < stop:
+                    self._noted.add(i)
+                    new.append((call, i, trigger.why(look, call)))
+        self.warned += [(call, name) for call, _, name in sorted(new)]
+
+    def _prefix(self, call: int, view: History) -> int:
+        """Return the tokens that a prompt shares with the last one, or with one before the last
+        edits.
+
+        Prompts of before an edit count while their cache is alive: an edit may have been taken
+        back.
+        """
+        if call <= self.begin:
+            return 0
+        near = [cut for cut in self.cuts[-_REMEMBERED:] if self.begin < cut.call < call]
+        alive = [cut.was.at(cut.call - 1) for cut in near if self.clock.alive(cut.call - 1, call)]
+        last = (self._unsent or self.history).at(call - 1)
+        return max(common(old, view) for old in (last, *alive))
+
+    def resume(self, past: Run) -> None:
+        """Stand where another run of the same log ended, with its bill, cuts and warnings: budgets
+        look at them.
+        """
+        self.history, self.call, self.begin = past.history.at(past.call), past.call, past.call
+        self.cuts, self.billed, self._noted = list(past.cuts), past.billed.copy(), set(past._noted)
+
+    def by_hand(self, new: History, trigger: str = "manual", by: str = "") -> Kept:
+        """Take over what a policy (`by`) made of `history.at(call)`, before the next
+        call is sent.
+        """
+        was = self.history.at(self.call)
+        cut = Kept(self.call, was, new, trigger, by)
+        self._unsent = self._unsent or self.history
+        self.cuts.append(cut)
+        self.history = new.at(self.call)
+        self.tell(new)
+        return cut

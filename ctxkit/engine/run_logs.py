@@ -1,0 +1,237 @@
+"""From a session to the log that a run works on, and back: recorded compactions lifted out, those
+of a run woven in.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from ctxkit.engine.replayed import Run
+from ctxkit.history import Log
+from ctxkit.messages import Edit
+from ctxkit.session import apply_edit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ctxkit.engine.marks import Kept
+    from ctxkit.messages import Message, ToolSchema
+    from ctxkit.policies.rules import Rules
+    from ctxkit.session import Session
+    from ctxkit.sizes import Sizes
+    from ctxkit.tokens.counters import Counter
+
+_replace = msgspec.structs.replace
+_LIKELY = 4
+_BY_HAND = ("manual", "agent_requested", "overflow", "length")
+"""Triggers of compactions that were made between two calls, not for one."""
+
+
+def log_of(
+    session: Session,
+    rules: Rules | None = None,
+    *,
+    tokens: Sequence[int] | None = None,
+    fixed: int | Sequence[int] | None = None,
+    as_recorded: bool = False,
+    last_usage: bool = False,
+    anchored: Sizes | None = None,
+) -> Log:
+    """Return the log of what was said in a session; recorded compactions are lifted out of it.
+
+    Args:
+        session: any session; its subagents are logs of their own.
+        rules: their counter and estimator are used.
+        tokens: one size a message of `session.messages`; None: the sizes anchored on recorded
+            usage.
+        fixed: tokens of each prompt that no message holds, for all calls or each; None: as far as
+            recorded usage tells.
+        as_recorded: let the fixed part change at each call as recorded, also where a compaction
+            changed it, and leave out what the record shows to have gone unsent (old reasoning, for
+            one); else only an agent or a model changes it, and all that is shown is sent: what
+            would have gone unsent of another view, no log says.
+        last_usage: let each prompt have the size that was known before it was sent, and be billed
+            what the record billed beside that: see `as_known`.
+        anchored: the session's sizes under the rules' counter, where they are known.
+    """
+    from ctxkit.sizes import sizes
+    from ctxkit.tokens.counter_names import default
+
+    counter: Counter = (rules.counter if rules else None) or default()
+    session = identified(session)
+    known: list[Known] | None = None
+    if last_usage and tokens is None and fixed is None:
+        tokens, known = as_known(session, counter)
+    if tokens is not None:
+        anchored = None
+    elif anchored is None:
+        anchored = sizes(session, counter)
+    log = Log(counter, agent=session.agent, estimator=rules.estimator if rules else None)
+    if anchored is not None:
+        tokens = anchored.tokens
+        brought = [m for e in session.edits for m in e.inserted]
+        sized = {id(m): size for m, size in zip(brought, anchored.inserted, strict=True)}
+        log.known = lambda message: sized.get(id(message))
+        log.scale = 1.0 if anchored.error is None else 1 / (1 + anchored.error)
+        log.memo["session"] = (
+            session  # sizes are found by identity: the messages must live as long as the log
+        )
+    assert tokens is not None  # noqa: S101  for the type checker
+    if known is None:
+        known = [Known(n) for n in _fixed_parts(session, anchored, fixed, as_recorded)]
+    sizes_of, calls, turns, told = iter(tokens), iter(known), session.turns, None
+    for position, entry in enumerate(session.path):
+        if isinstance(entry, Edit):
+            log.recorded.append((log.calls, entry))
+            continue
+        size = next(sizes_of)
+        if entry.role == "assistant":
+            call = next(calls)
+            log.open(sent_at(entry, told), entry.agent, call.fixed)
+            log.owe(call.owed)
+        log.append(entry, size, turn=turns[position])
+        told = told if entry.time is None else entry.time
+    return log
+
+
+def run_behind(session: Session) -> Run | None:
+    """Return the run that a replay was made of, in the process that made it; None for any other."""
+    return session.behind if isinstance(session.behind, Run) else None
+
+
+class Known(NamedTuple):
+    """What of a call's prompt no message holds, as far as it was known when it was sent."""
+
+    fixed: int
+    owed: int = 0
+    """Tokens that it was billed beside what was known."""
+
+
+COUNTED = "counted_tokens"
+"""In the details of a live session's reply: the messages that its call was sent, as counted."""
+
+
+def schemas(tools: Iterable[ToolSchema]) -> int:
+    """Return the tokens of the tools' schemas before any bill is known: a quarter of their
+    characters.
+    """
+    return sum(t.chars or 0 for t in tools) // 4
+
+
+def as_known(session: Session, counter: Counter) -> tuple[list[int], list[Known]]:
+    """Return plain sizes of the messages, and of each call what to add, as the usage before it
+    tells.
+
+    That is how a live session knows its prompts: the last bill and a count of what came since (as
+    ai's and Pi's estimates have it); at first, and after a compaction, the count alone with the
+    tools' schemas, until the next bill. Where prunings or a trim sent less than the record shows,
+    a live session's record says what was counted.
+    """
+    sizes = {id(m): counter.message(m) for m in session.messages}
+    sizes |= {id(m): counter.message(m) for e in session.edits for m in e.inserted}
+    shown: list[Message] = []
+    base = schemas(session.tools)
+    total, more, before, out = 0, 0, 0, list[Known]()
+    for entry in session.path:
+        if isinstance(entry, Edit):
+            shown, before = apply_edit(shown, entry), 0
+            more = 0 if entry.trigger in _BY_HAND else more  # what it was decided by
+            total = sum(sizes[id(m)] for m in shown)
+            continue
+        if entry.role == "assistant":
+            said = entry.details.get(COUNTED)
+            counted = base + (said if isinstance(said, int) else total)
+            then, more = more, believed(entry, counted, before)
+            before = more
+            out.append(Known(base + then, (billed(entry) or counted + then) - counted - then))
+        if entry.visible:
+            shown.append(entry)
+            total += sizes[id(entry)]
+    return [sizes[id(m)] for m in session.messages], out
+
+
+def believed(reply: Message, counted: int, before: int = 0) -> int:
+    """Return by how much the bill of a call differs from its counted prompt; `before` where it says
+    nothing.
+
+    A bill of less than a quarter of the count is no size of that prompt.
+    """
+    told = billed(reply)
+    return before if not told or told < counted / _LIKELY else told - counted
+
+
+def billed(reply: Message) -> int | None:
+    """Return the tokens that the prompt of a reply was billed; None or 0: nobody billed it."""
+    return reply.usage.prompt_tokens if reply.usage is not None and reply.kind != "turn" else None
+
+
+def identified(session: Session) -> Session:
+    """Return the session with an id of its own for every message: itself, where each has one."""
+    seen = Tally(m.id for m in session.messages)
+    if not seen[""] and len(seen) == len(session.messages):
+        return session
+    used: set[str] = set()
+    log = []
+    for n, entry in enumerate(session.log):
+        if not isinstance(entry, Edit) and (not entry.id or entry.id in used):
+            entry = _replace(entry, id=f"{entry.id or 'message'}#{n}")  # noqa: PLW2901
+        used.add(entry.id)
+        log.append(entry)
+    return _replace(session, log=tuple(log))
+
+
+def sent_at(reply: Message, told: float | None) -> float | None:
+    """Return when a call was sent, in seconds since 1970: its end less its latency, else when its
+    input was written.
+
+    Args:
+        reply: what came back.
+        told: the time of the last message before it that has one.
+    """
+    if reply.time is not None and reply.latency is not None:
+        return reply.time - reply.latency
+    if told is None or reply.time is None:
+        return reply.time if told is None else told
+    return min(told, reply.time)
+
+
+def _fixed_parts(
+    session: Session, anchored: Sizes | None, fixed: int | Sequence[int] | None, as_recorded: bool
+) -> list[int]:
+    """Return the fixed part of each call's prompt."""
+    if fixed is not None and not isinstance(fixed, int):
+        return list(fixed)
+    if fixed is not None or anchored is None or not anchored.fixed_at:
+        return [fixed or 0] * len(session.calls)
+    if as_recorded:
+        return [n - unsent for n, unsent in zip(anchored.fixed_at, anchored.unsent_at, strict=True)]
+    return list(anchored.begun)
+
+
+def woven(messages: Iterable[Message], done: Run) -> Iterator[Message | Edit]:
+    """Yield what was said with the edits of a run, each before the reply of the call at which it
+    was made.
+    """
+    log, name = done.log, done.rules.label
+    before: dict[int, list[tuple[int, Kept]]] = {}
+    for n, cut in enumerate(done.cuts):
+        reply = log.replies[cut.call] if cut.call < log.calls else None
+        if reply is None and cut.call < log.calls and log.upto[cut.call] < len(log):
+            reply = log.messages[
+                log.upto[cut.call]
+            ]  # the call was never answered: before what was said next
+        before.setdefault(0 if reply is None else id(reply), []).append((n, cut))
+    for message in messages:
+        for n, cut in before.get(id(message), ()):
+            yield from _named(name, n, cut)
+        yield message
+    for n, cut in before.get(0, ()):
+        yield from _named(name, n, cut)
+
+
+def _named(name: str, n: int, cut: Kept) -> Iterator[Edit]:
+    for i, edit in enumerate(cut.edits):
+        yield _replace(edit, id=f"{name}-{n}.{i}")

@@ -1,0 +1,154 @@
+"""Fixed columns: the table that a frame is built from, documented by and, when empty, made of."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+INT, FLOAT, BOOL, TEXT, TIME = "Int64", "Float64", "boolean", "string", "datetime64[ns, UTC]"
+_PLAIN = {INT: np.int64, FLOAT: np.float64, BOOL: np.bool_}
+_HUGE = 2.0**1000  # what is larger is no figure of a log
+_LATEST = (
+    9_223_000_000.0  # the year 2262, where nanoseconds end: what lies beyond is a broken clock
+)
+
+
+class FrameColumn(NamedTuple):
+    """One column of a frame."""
+
+    name: str
+    dtype: str
+    unit: str
+    meaning: str
+
+
+def build(columns: Sequence[FrameColumn], data: dict[str, list[Any]]) -> pd.DataFrame:
+    """Return a frame of exactly these columns, in this order; None and NaN become missing.
+
+    `data` has one list for each column, all of one length; a column without a list is missing
+    throughout.
+    """
+    import pandas as pd  # charts need the columns' names, and no frame
+
+    n = len(next(iter(data.values()))) if data else 0
+    return pd.DataFrame(
+        {c.name: _array(c.dtype, data.get(c.name, [None] * n)) for c in columns}, copy=False
+    )
+
+
+@cache
+def _arrow(dtype: str) -> Any:
+    import pyarrow as pa
+
+    return {INT: pa.int64, FLOAT: pa.float64, BOOL: pa.bool_, TEXT: pa.large_string}[dtype]()
+
+
+@cache
+def _masked(dtype: str) -> Any:
+    from pandas import arrays
+
+    return {
+        INT: arrays.IntegerArray,
+        FLOAT: arrays.FloatingArray,
+        BOOL: arrays.BooleanArray,
+    }[dtype]
+
+
+def _array(dtype: str, values: list[Any]) -> Any:
+    import pandas as pd
+    import pyarrow as pa
+
+    if dtype == TIME:
+        return _times(values)
+    if dtype != TEXT and values and values[0] is None and values.count(None) == len(values):
+        return _masked(dtype)(np.zeros(len(values), _PLAIN[dtype]), np.ones(len(values), np.bool_))
+    try:
+        array = _constant(values, _arrow(dtype))
+        if array is None:
+            array = pa.array(values, type=_arrow(dtype), from_pandas=True)
+    except (pa.ArrowException, UnicodeEncodeError, OverflowError, TypeError):
+        array = pa.array([_sane(dtype, v) for v in values], type=_arrow(dtype), from_pandas=True)
+    if dtype == TEXT:
+        return pd.arrays.ArrowStringArray(array)
+    return _masked(dtype)(_plain(array), _missing(array))
+
+
+def _constant(values: list[Any], arrow: Any) -> Any:
+    """The Arrow array of a column that holds one value throughout, as many do; None for
+    any other.
+    """
+    import pyarrow as pa
+
+    n = len(values)
+    if n < 2 or values[0] is not values[-1] or values.count(values[0]) < n:
+        return None
+    if values[0] is None:
+        return pa.nulls(n, arrow)
+    return pa.repeat(pa.scalar(values[0], type=arrow, from_pandas=True), n)
+
+
+def _plain(array: Any) -> Any:
+    """The values of an Arrow array as NumPy; where one is missing stands any value."""
+    import pyarrow as pa
+
+    data, n = array.buffers()[1], len(array)
+    if data is None or not n:
+        return np.zeros(n, dtype=array.type.to_pandas_dtype())
+    if pa.types.is_boolean(array.type):
+        return _bits(data, n)
+    return np.frombuffer(data, dtype=array.type.to_pandas_dtype(), count=n).copy()
+
+
+def _missing(array: Any) -> Any:
+    valid = array.buffers()[0] if array.null_count else None
+    return np.zeros(len(array), dtype=bool) if valid is None else ~_bits(valid, len(array))
+
+
+def _bits(data: Any, n: int) -> Any:
+    return np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=n, bitorder="little").astype(
+        bool
+    )
+
+
+def _sane(dtype: str, value: Any) -> Any:
+    """What a broken log put where a number or a text belongs is missing; lone surrogates are
+    replaced.
+    """
+    if isinstance(value, bool) or dtype == BOOL:
+        return value if isinstance(value, bool) and dtype == BOOL else None
+    if dtype == TEXT:
+        return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else None
+    if dtype == INT:
+        return value if isinstance(value, int) and -(2**63) <= value < 2**63 else None
+    return float(value) if isinstance(value, (int, float)) and abs(value) < _HUGE else None
+
+
+def _times(values: list[Any]) -> Any:
+    import pandas as pd
+
+    try:
+        seconds = np.array(values, dtype="float64")
+        seconds[~(np.abs(seconds) < _LATEST)] = math.nan
+    except (ValueError, TypeError, OverflowError):
+        seconds = np.array([_second(v) for v in values], dtype="float64")
+    known = np.isfinite(seconds)
+    nanos = np.full(len(seconds), np.iinfo("int64").min)  # the value of NaT
+    nanos[known] = (
+        np.round(seconds[known] * 1e6).astype("int64") * 1000
+    )  # a float of today holds no more than micros
+    utc = pd.DatetimeTZDtype("ns", "UTC")
+    return pd.DatetimeIndex(nanos.view("datetime64[ns]"), dtype=utc, copy=False).array
+
+
+def _second(value: Any) -> float:
+    if isinstance(value, (int, float)) and -_LATEST < value < _LATEST:
+        return float(value)
+    return math.nan

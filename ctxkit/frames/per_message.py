@@ -1,0 +1,235 @@
+"""One row a message: what it is, how large, and whether a model still sees it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.frames.counts import counting
+from ctxkit.frames.fates import Fate, fates
+from ctxkit.frames.frame_columns import BOOL, INT, TEXT, TIME, FrameColumn
+from ctxkit.messages import Edit, Message, ToolCall
+from ctxkit.subjects import answered, command_of, only_call, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ctxkit.frames.counts import Count
+    from ctxkit.session import Session
+
+COLUMNS = (
+    FrameColumn("session", TEXT, "", "id of the session"),
+    FrameColumn("position", INT, "entries", "place among the session's messages and edits, from 0"),
+    FrameColumn("id", TEXT, "", "id of the message, unique in its session"),
+    FrameColumn("ts", TIME, "UTC", "when it was written"),
+    FrameColumn("agent", TEXT, "", "who wrote it, or whose context it entered"),
+    FrameColumn("turn", INT, "", "zero-based turn"),
+    FrameColumn(
+        "call",
+        INT,
+        "",
+        "for a reply the call that wrote it; else the first call whose prompt held it, missing if"
+        " none",
+    ),
+    FrameColumn("role", TEXT, "", "system, user, assistant, tool (a tool result) or summary"),
+    FrameColumn(
+        "kind",
+        TEXT,
+        "",
+        "a finer word than the role, as the reader gives it; missing for plain messages",
+    ),
+    FrameColumn(
+        "tool", TEXT, "", "tool of a result; the tools that a reply calls, joined by commas"
+    ),
+    FrameColumn(
+        "path",
+        TEXT,
+        "",
+        "the file that a tool was asked about, as the log writes it; of a reply where it asks one"
+        " tool only",
+    ),
+    FrameColumn(
+        "command", TEXT, "", "the command line that a tool was asked to run; of a reply as above"
+    ),
+    FrameColumn(
+        "tokens", INT, "tokens", "size as it was written; missing where the log holds no content"
+    ),
+    FrameColumn(
+        "chars",
+        INT,
+        "characters",
+        "text, thinking, tool names and arguments; missing where the log holds no content",
+    ),
+    FrameColumn(
+        "shown_tokens",
+        INT,
+        "tokens",
+        "size of what the next call would be sent of it, if nothing more is compacted",
+    ),
+    FrameColumn(
+        "sent_tokens",
+        INT,
+        "tokens",
+        "size of what the last call of the session was sent of it: 0 where it was gone; missing"
+        " where no call followed",
+    ),
+    FrameColumn(
+        "pruned_by",
+        TEXT,
+        "",
+        "the pruning that shortens it or leaves it out of the next call; the log keeps it",
+    ),
+    FrameColumn(
+        "visible",
+        BOOL,
+        "",
+        "True where the next call would still be sent it, as written or shortened",
+    ),
+    FrameColumn(
+        "state",
+        TEXT,
+        "",
+        "shown, hidden, dropped, shortened, replaced, summarised, or pruned for the call",
+    ),
+    FrameColumn("compaction", INT, "", "the compaction that changed its state, from 0"),
+    FrameColumn("reason", TEXT, "", "why it is not shown as it was written"),
+    FrameColumn("is_error", BOOL, "", "a tool result that reports failure, or a call that failed"),
+    FrameColumn("pinned", BOOL, "", "True where no policy may remove it"),
+    FrameColumn("source", TEXT, "", "where `tokens` comes from: recorded, derived or estimated"),
+)
+_HIDDEN, _SHOWN = Fate("hidden", None), Fate("shown", None)
+
+
+def rows(sessions: Sequence[Session], count: Count = None) -> dict[str, list[Any]]:
+    """Return the columns of the message frame as lists."""
+    data: dict[str, list[Any]] = {c.name: [] for c in COLUMNS}
+    for session in sessions:
+        _session(session, data, count)
+    return data
+
+
+def _session(session: Session, data: dict[str, list[Any]], count: Count) -> None:
+    path, agent, turns = session.path, session.agent, session.turns
+    where = [i for i, e in enumerate(path) if isinstance(e, Message)]
+    messages = session.messages
+    n = len(messages)
+    data["session"] += [session.id] * n
+    data["position"] += where
+    data["id"] += [m.id for m in messages]
+    data["ts"] += [m.time for m in messages]
+    data["agent"] += [m.agent or agent for m in messages]
+    data["turn"] += [turns[i] for i in where]
+    data["call"] += _calls(messages)
+    data["role"] += [m.role for m in messages]
+    data["kind"] += [m.kind or None for m in messages]
+    data["tool"] += [
+        m.tool or (_called(m) if m.role == "assistant" and m.parts else None) for m in messages
+    ]
+    for message, answers in answered(messages):
+        call = answers or (only_call(message) if message.role == "assistant" else None)
+        data["path"].append(None if call is None else path_of(call))
+        data["command"].append(None if call is None else command_of(call))
+    data["is_error"] += [m.is_error for m in messages]
+    data["pinned"] += [m.pinned for m in messages]
+    sizes, sources, of = counting(session, count, data["chars"])
+    data["tokens"] += sizes
+    data["source"] += sources
+    _states(session, sizes, of, data)
+
+
+def _states(
+    session: Session,
+    sizes: list[int | None],
+    of: Callable[[Message], int],
+    data: dict[str, list[Any]],
+) -> None:
+    messages = session.messages
+    touched, n = fates(session), len(messages)
+    if not touched and session.behind is None and all([m.visible for m in messages]):  # noqa: C419  faster here
+        data["visible"] += [True] * n
+        data["state"] += ["shown"] * n
+        data["compaction"] += [None] * n
+        data["reason"] += [None] * n
+        data["pruned_by"] += [None] * n
+        data["shown_tokens"] += sizes
+        data["sent_tokens"] += _until(messages, sizes)
+        return
+    stands = _stands(session, None, touched)
+    data["visible"] += [fate is None or fate.shown is not None for fate in stands]
+    data["state"] += ["shown" if fate is None else fate.state for fate in stands]
+    data["compaction"] += [None if fate is None else fate.compaction for fate in stands]
+    data["reason"] += [None if fate is None else fate.reason for fate in stands]
+    data["pruned_by"] += [None if fate is None else fate.pruned_by for fate in stands]
+    data["shown_tokens"] += _left(sizes, stands, of)
+    then = _stands(session, -1, None) if session.calls else []
+    data["sent_tokens"] += _until(messages, _left(sizes, then, of)) if then else [None] * n
+
+
+def _stands(
+    session: Session, call: int | None, touched: dict[str, Fate] | None
+) -> list[Fate | None]:
+    """Return what stands for each message in the prompt of a call (None: the next);
+    None: it does.
+    """
+    if touched is None:
+        stop = len(session.path) if call is None else session.call(call).position
+        touched = fates(session, sum(isinstance(e, Edit) for e in session.path[:stop]))
+    stands = [touched.get(m.id) if m.visible else _HIDDEN for m in session.messages]
+    if session.behind is None:
+        return stands
+    rows = [i for i, m in enumerate(session.messages) if m.visible]
+    for row, part in session.left_out(call).items():
+        if 0 <= row < len(rows):
+            stands[rows[row]] = _pruned(stands[rows[row]], None, part)
+    for item in session.sent(call):
+        if not 0 <= item.row < len(rows):
+            continue
+        i = rows[item.row]
+        fate = stands[i]
+        if item.pruned:
+            stands[i] = _pruned(fate, item.message, item.changed_by)
+        elif fate is not None and fate.shown is None:  # taken out and put in again as it was
+            stands[i] = None if item.changed_by is None else fate._replace(shown=item.message)
+    return stands
+
+
+def _pruned(fate: Fate | None, shown: Message | None, by: str) -> Fate:
+    """Return the fate of a message that a pruning changes for a call, whatever compactions made of
+    it.
+    """
+    was = fate or _SHOWN
+    return was._replace(state="pruned", shown=shown, pruned_by=by)
+
+
+def _left(
+    sizes: list[int | None], stands: list[Fate | None], of: Callable[[Message], int]
+) -> list[int | None]:
+    """Return the size of what stands for each message."""
+    return [
+        size if fate is None else 0 if fate.shown is None else of(fate.shown)
+        for size, fate in zip(sizes, stands, strict=True)
+    ]
+
+
+def _until(messages: tuple[Message, ...], sizes: list[int | None]) -> list[int | None]:
+    """Return the sizes of all before the last reply; what no call followed is missing."""
+    last = next((i for i in reversed(range(len(messages))) if messages[i].role == "assistant"), 0)
+    return [*sizes[:last], *[None] * (len(messages) - last)]
+
+
+def _calls(messages: tuple[Message, ...]) -> list[int | None]:
+    out: list[int | None] = []
+    call = 0
+    for m in messages:
+        out.append(call)
+        if m.role == "assistant":
+            call += 1
+    for i in range(len(out) - 1, -1, -1):  # what follows the last reply was seen by no call
+        if messages[i].role == "assistant":
+            break
+        out[i] = None
+    return out
+
+
+def _called(message: Message) -> str | None:
+    names = [part.name for part in message.parts if type(part) is ToolCall]
+    return names[0] if len(names) == 1 else ", ".join(dict.fromkeys(names)) or None

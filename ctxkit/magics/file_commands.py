@@ -1,0 +1,68 @@
+"""`%context use` and `%context export`: from a file to the active session, and to a page that opens
+anywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ctxkit.magics.arguments import option, word
+from ctxkit.magics.subcommands import Subcommand
+from ctxkit.magics.texts import Page
+from ctxkit.markup import line
+
+if TYPE_CHECKING:
+    from ctxkit.magics.kit_state import KitState
+    from ctxkit.session import Session
+
+
+@dataclass(frozen=True)
+class Use:
+    """The line of `%context use`."""
+
+    what: str = word(
+        "a session file, a session read before, or a variable that holds one",
+        completes="session path",
+    )
+    name: str | None = option("what to call it from now on", completes="session")
+    format: str | None = option(
+        "read the file as this format instead of looking at its content", completes="format"
+    )
+
+
+@dataclass(frozen=True)
+class Export:
+    """The line of `%context export`."""
+
+    path: str = word("the HTML file to write", completes="path")
+    session: str | None = option("another session than the active one", completes="session")
+
+
+def use(kit: KitState, asked: Use) -> Session:
+    """Make a session the active one: known by name, held by a variable, or read from a file."""
+    return kit.use(asked.what, asked.name, asked.format)
+
+
+def export(kit: KitState, asked: Export) -> Page:
+    """Write the active session as one HTML file that opens offline."""
+    from ctxkit.reports import export as write
+
+    session = kit.session(asked.session)
+    path = write(session, Path(asked.path).expanduser())
+    return Page(
+        f"{line(session.id, 60)} is in {path} ({path.stat().st_size / 1e6:.1f} MB): it opens"
+        " without a network."
+    )
+
+
+SUBCOMMANDS = (
+    Subcommand(
+        "use",
+        "Read a session file and make it the active session; or switch to one known by name.",
+        Use,
+        use,
+    ),
+    Subcommand("export", "Write the session as one HTML file that opens offline.", Export, export),
+)

@@ -1,0 +1,257 @@
+"""A turn as it is shown: words as they come, tools as they are called, thinking and arguments
+folded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.markup import escape, line, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ctxkit.agent.events import LiveEvent
+    from ctxkit.agent.live import LiveSession
+
+_LONGEST = 6000
+"""Characters of a turn that stay on the screen while it runs."""
+_KEPT = 2200
+"""Bytes of a turn's words that stay in the notebook, escaped; the session has all of them."""
+_TAIL = 2000
+"""Characters that stay of what is folded."""
+_STYLE = "color:var(--jp-content-font-color1,inherit);line-height:1.45"
+_PRE = "white-space:pre-wrap;margin:0;font:inherit"
+_CUT = "… (the session has the whole turn)\n"
+
+
+class TurnDisplay:
+    """A turn as it is shown: text, and its twin in HTML.
+
+    Args:
+        live: the session.
+        raises: True where whoever waits for the turn gets its last error, or the limit that held
+            it, in words; then it is not shown a second time.
+    """
+
+    def __init__(self, live: LiveSession, *, raises: bool = False) -> None:
+        self._live, self._raises = live, raises
+        self.lines: list[str] = []
+        self._open, self._fold, self._error = "", Fold(""), ""
+        self.note = live.agent.model.notice
+
+    def hear(self, event: LiveEvent) -> None:
+        """Take an event."""
+        if event.kind == "delta":
+            self._piece(event.payload["kind"], event.payload["text"])
+            return
+        if event.kind != "tool_result":
+            self._close()
+        if event.kind == "turn_end":
+            self._end(event.payload["ended"])
+        elif event.kind == "model_error":
+            self._failed()
+            self._error = f"! the model failed: {line(str(event.payload['error']), 300)}"
+        elif said := _said(event.kind, event.payload):
+            self._failed()
+            self._add(said)
+
+    def _piece(self, kind: str, text: str) -> None:
+        if kind == "text":
+            self._unfold()
+            self._open += text
+        elif kind == "thinking":
+            self._folded("thinking", text)
+        elif kind == "tool_call":
+            self._folded(f"writing a call of {line(text, 60)}", "", anew=True)
+        elif kind == "arguments":
+            self._folded(self._fold.label or "writing a call", text)
+
+    def _folded(self, label: str, text: str, *, anew: bool = False) -> None:
+        if anew or label != self._fold.label:
+            self._unfold()
+            self._say()
+            self._fold = Fold(label)
+        self._fold.add(text)
+
+    def _unfold(self) -> None:
+        """Leave a line where there was thinking; a call gets its own."""
+        if self._fold.label == "thinking":
+            self._add(f"· thought {self._fold.chars:,} characters")
+        self._fold = Fold("")
+
+    def _close(self) -> None:
+        self._unfold()
+        self._say()
+
+    def _say(self) -> None:
+        if self._open.strip():
+            self.lines.append(self._open.strip())
+        self._open = ""
+
+    def _failed(self) -> None:
+        """Show an error after which something else was tried."""
+        if self._error:
+            self._add(self._error)
+        self._error = ""
+
+    def _end(self, ended: str) -> None:
+        if self._raises and ended == "error":
+            self._error = ""
+        if (
+            self._raises
+            and ended == "limit"
+            and self.lines
+            and self.lines[-1].startswith("! limit")
+        ):
+            self.lines.pop()
+        self._failed()
+
+    def _add(self, said: str) -> None:
+        """Add a line, unless it says what the last one says."""
+        if not self.lines or self.lines[-1] != said:
+            self.lines.append(said)
+
+    # -- how it looks ----------------------------------------------------------------------------
+
+    @property
+    def text(self) -> str:
+        """All that was said."""
+        return "\n".join([*self.lines, *([self._open] if self._open.strip() else [])])
+
+    def bar(self) -> tuple[int, int]:
+        """Return the tokens of the context and the model's window."""
+        context = self._live.agent.compactor.context
+        return context.coming, context.run.room.limit
+
+    def plain(self, *, kept: bool = False) -> str:
+        """Return it as text; `kept` as it stays in a notebook, bounded."""
+        fold = "" if kept else self._fold.line()
+        used, limit = self.bar()
+        bar = f"[{_bar(used / limit)}] {used:,}/{limit:,} tokens ({used / limit:.0%})"
+        return "\n".join([self._words(kept=kept), *([fold] if fold else []), bar])
+
+    def html(self, *, kept: bool = False) -> str:
+        """Return it as HTML; `kept` as it stays in a notebook, bounded."""
+        words = f'<pre style="{_PRE}">{escape(self._words(kept=kept))}</pre>'
+        fold = "" if kept else self._fold.html()
+        used, limit = self.bar()
+        note = f" · {escape(self.note)}" if self.note else ""
+        label = f"context {used:,} of {limit:,} tokens ({used / limit:.0%})"
+        meter = _meter(used, limit, label)
+        return (
+            f'<div style="{_STYLE}">{words}{fold}{meter}<small>{escape(label)}{note}</small></div>'
+        )
+
+    def _words(self, *, kept: bool) -> str:
+        whole = plain(self.text)
+        if kept:
+            return newest(whole, _KEPT)
+        return whole if len(whole) <= _LONGEST else "…" + whole[-_LONGEST:]
+
+
+class Fold:
+    """What grows out of sight: thinking, the arguments of a call."""
+
+    def __init__(self, label: str) -> None:
+        self.label, self.chars, self._tail = label, 0, ""
+
+    def add(self, text: str) -> None:
+        """Take a piece."""
+        self.chars += len(text)
+        self._tail = (self._tail + text)[-_TAIL:]
+
+    def line(self) -> str:
+        """Return its size and its newest words in a line."""
+        if not self.label:
+            return ""
+        return f"… {self.label}, {self.chars:,} characters: {line(self._tail[-80:], 80)}"
+
+    def html(self) -> str:
+        """Return the line, which unfolds to the newest part."""
+        if not self.label:
+            return ""
+        more = f'<pre style="{_PRE}">{escape(self._tail)}</pre>'
+        return f"<details><summary>{escape(self.line())}</summary>{more}</details>"
+
+
+def newest(text: str, room: int) -> str:
+    """Return the end of a text that takes at most `room` bytes as escaped HTML."""
+    if len(escape(text).encode()) <= room:
+        return text
+    room -= len(escape(_CUT).encode())
+    low, high = 0, min(len(text), room)
+    while low < high:  # the longest end that fits
+        half = (low + high + 1) // 2
+        low, high = (half, high) if len(escape(text[-half:]).encode()) <= room else (low, half - 1)
+    return _CUT + (text[-low:] if low else "")
+
+
+def _said(kind: str, said: dict[str, Any]) -> str:
+    """Return an event as a line; empty where it has none."""
+    if kind == "tool_call":
+        arguments = ", ".join(f"{k}={line(str(v), 60)}" for k, v in said["args"].items())
+        return f"▸ {said['tool_name']}({line(arguments, 160)})"
+    if kind == "tool_result":
+        return f"  → {said['result_chars']:,} characters{' failed' if said['is_error'] else ''}"
+    if kind == "sections_said":
+        return "" if said["top"] else f"· said with the prompt: {', '.join(said['names'])}"
+    if kind in _SAYINGS:
+        return _SAYINGS[kind](said)
+    if kind in ("context_exceeded_recovery", "limit_reached"):
+        words = (str(v) if isinstance(v, str) else f"{k} {v}" for k, v in said.items())
+        return f"! {kind.replace('_', ' ')}: {line(', '.join(words), 160)}"
+    return ""
+
+
+def _memory(said: dict[str, Any]) -> str:
+    """Return what was remembered, or what failed; a flush is told by its file."""
+    names = said.get("names", [])
+    if not names:
+        return f"! {line(str(said['error']), 200)}" if said.get("error") else ""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"· remembered: {line(', '.join(names[:3]), 160)}{more} (%memory list)"
+
+
+def _compaction(said: dict[str, Any]) -> str:
+    if said.get("error"):
+        return f"! compaction failed: {line(str(said['error']), 160)}"
+    if said.get("outcome") == "skipped":
+        return "compaction skipped: too little history"
+    sizes = f"{said['tokens_before']:,} → {said['tokens_after']:,} tokens"
+    return f"✂ compacted {sizes} ({said.get('trigger')})"
+
+
+def _warning(said: dict[str, Any]) -> str:
+    if said.get("warn_at"):  # a budget of tokens sent, as fuseraft's
+        sent = f"{said['cumulative_input_tokens']:,} tokens sent since the last compaction"
+        cut = f", cut over at {said['cutover_at']:,}" if said.get("cutover_at") else ""
+        return f"! context budget: {sent}, warned at {said['warn_at']:,}{cut}"
+    return f"! context budget: {said['tokens']:,} tokens in the prompt, near the next compaction"
+
+
+_SAYINGS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "compaction_end": _compaction,
+    "context_budget_warn": _warning,
+    "memory_promoted": _memory,
+    "memory_failed": _memory,
+    "model_wait": lambda said: f"… {line(str(said['why']), 160)}",
+}
+"""Events that are said in a line of their own."""
+
+
+def _meter(used: int, limit: int, label: str) -> str:
+    share = min(used / limit, 1.0)
+    ink = "#d55e00" if share > 0.8 else "#0072b2"
+    return (
+        f'<div role="meter" aria-valuemin="0" aria-valuemax="{limit}" aria-valuenow="{used}"'
+        f' aria-label="{label}"'
+        ' style="height:8px;background:rgba(119,119,119,.25);border-radius:4px;margin:6px 0'
+        ' 2px"><div'
+        f' style="height:8px;width:{share:.1%};background:{ink};border-radius:4px"></div></div>'
+    )
+
+
+def _bar(share: float, width: int = 30) -> str:
+    filled = round(min(share, 1.0) * width)
+    return "#" * filled + "." * (width - filled)

@@ -1,0 +1,111 @@
+"""What stands over two axes, before it is drawn: traces, limits and marks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ctxkit.plots.palette import TEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_NEAR, _PART = 0.1, 0.25
+"""How near to a limit a line is, of the height, where its name stands, which is a quarter of the
+width long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """One row of points; `y` may hold None or NaN where nothing is known."""
+
+    name: str
+    x: Sequence[float] | Any
+    y: Sequence[float | None] | Any
+    kind: Literal["line", "points", "area", "bar"] = "line"
+    hover: Callable[[int], str] | None = None
+    """Lines of text for the i-th point, joined by newlines; not asked for where points had to be
+    left out."""
+    look: int = 0
+    """Which colour, dash and symbol of the palette."""
+    colour: str | None = None
+    dash: str | None = None
+    step: bool = False
+    shown: bool = True
+    """False: only in the legend until it is clicked."""
+    names: tuple[str, ...] = ()
+    """What is written beside its points, one each, as far as there is room."""
+    hollow: bool = False
+    """True where its points are drawn as outlines: what they stand for was found, not recorded."""
+    marked: bool = True
+    """False: a line without markers, however few its points."""
+    follows: bool = False
+    """True where it comes and goes with the trace of the same look, and has no place of its own in
+    the legend."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """A line across the chart at a height."""
+
+    y: float
+    label: str
+    colour: str = TEXT
+    shown: bool = True
+    """False: only in the legend, for a limit far above everything."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A line from bottom to top at a place."""
+
+    x: float
+    label: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plane:
+    """What is drawn over two axes; `Axes` draws it."""
+
+    x: str
+    y: str
+    traces: tuple[Trace, ...] = ()
+    limits: tuple[Limit, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    stacked: bool = False
+    height: int = 380
+    whole: bool = False
+    """True where x counts things: only whole numbers on its axis."""
+    y_share: bool = False
+    """True where y is a share, shown in per cent."""
+    y_small: bool = False
+    """True where y is about 1: 0.5 is written so, and not as 500m."""
+    x_dollars: bool = False
+    """True where x is an amount: `$` on its ticks."""
+    ticks: tuple[str, ...] = ()
+    """Names for the places 0, 1, 2 ... of the x axis."""
+    points: int = 600
+    """Points of each line in the static picture, at most about."""
+    circles: int = 600
+    """The same for traces of points by themselves."""
+
+    def at_left(self, limit: Limit) -> bool:
+        """True where lines run through the right end of a limit and leave its left end free: its
+        name stands there.
+        """
+        lines = [t for t in self.traces if t.shown and t.kind in ("line", "area") and len(t.x) > 1]
+        rows = [(np.asarray(t.x), np.array(t.y, dtype=float)) for t in lines]
+        rows = [(x.astype(float), y) for x, y in rows if x.dtype.kind in "iuf"]
+        if not rows:
+            return False
+        low, high = min(x[0] for x, _ in rows), max(x[-1] for x, _ in rows)
+        tops = [limit.y, *(float(np.nanmax(y)) for _, y in rows if np.isfinite(y).any())]
+        near, part = _NEAR * max(tops), _PART * (high - low)
+
+        def meets(start: float, end: float) -> bool:
+            there = (y[(x >= start) & (x <= end)] for x, y in rows)
+            return any(bool((np.abs(y - limit.y) < near).any()) for y in there)
+
+        return meets(high - part, high) and not meets(low, low + part)

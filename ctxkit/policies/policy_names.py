@@ -1,0 +1,175 @@
+"""Policies by name, and whole chains of them in one line.
+
+As in ``clear:keep_last=3 | window:keep_tokens=60000``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields, is_dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.errors import BadArguments, UnknownPreset, did_you_mean
+
+if TYPE_CHECKING:
+    from ctxkit.policies.policy import Policy
+
+GROUP = "ctxkit.policies"
+"""Entry points of this group, ``name = module:Class``, are policies too."""
+
+MEMBERS = {
+    "text_only": "keep:TextOnly",
+    "roles": "keep:Roles",
+    "without_agents": "keep:WithoutAgents",
+    "turn_age": "keep:TurnAge",
+    "tail": "keep:Tail",
+    "shorten": "shorten:Results",
+    "consumed_reads": "shorten:ConsumedReads",
+    "replies": "shorten:Replies",
+    "outputs": "shorten:Outputs",
+    "clear": "clear:Clear",
+    "tool_pairs": "pairs:ToolPairs",
+    "budget": "budget:Budget",
+    "cache_ttl": "idle:CacheTtl",
+    "prune": "prune:Prune",
+    "cap": "prune:Cap",
+    "window": "window:Window",
+    "turns": "window:KeepTurns",
+    "window_share": "window:WindowShare",
+    "summary": "summary:Summary",
+    "safeguard": "safeguard:Safeguard",
+    "intents": "intents:Intents",
+    "evidence": "evidence:Evidence",
+    "hybrid": "evidence:Hybrid",
+    "digest": "digest:Digest",
+    "excerpts": "digest:Excerpts",
+    "superseded": "superseded:Superseded",
+    "repeated_commands": "superseded:RepeatedCommands",
+    "intermediate": "intermediate:Intermediate",
+    "tombstones": "tombstones:Tombstones",
+    "offload": "offload:Offload",
+    "adaptive_trim": "adaptive:AdaptiveTrim",
+    "native": "provider_native:Native",
+    "recall": "recall:Recall",
+}
+"""Short names of the kit's own policies."""
+
+
+def names() -> list[str]:
+    """Return the names that `parse` knows, those of other packages after the kit's own."""
+    return [*MEMBERS, *(n for n in sorted(entries()) if n not in MEMBERS)]
+
+
+def entries() -> dict[str, Any]:
+    """Return the policies of other packages by name; they are loaded only when used."""
+    return {e.name: e for e in entry_points(group=GROUP)}
+
+
+def policy(name: str, **settings: Any) -> Policy:
+    """Return a policy by its name.
+
+    Raises:
+        UnknownPreset: there is no such policy.
+        BadArguments: it has no such setting, or the setting cannot work.
+    """
+    kind = _kind(name.strip().lower().replace("-", "_"))
+    known = [f.name for f in fields(kind) if f.init] if is_dataclass(kind) else []
+    for key in settings:
+        if known and key not in known:
+            raise BadArguments(
+                f"Policy {name!r} has no setting {key!r}; it has"
+                f" {', '.join(known)}.{did_you_mean(key, known)}"
+            )
+    made: Policy = kind(**settings)
+    return made
+
+
+def parse(words: str) -> Policy:
+    """Return the policy that a line describes: names with settings, one after the other.
+
+    Lists are joined by ``+`` (``deny=bash+read*``), tables by ``:``
+    (``overrides=grep:20000+bash:500``); a text with ``,`` or ``|`` in it stands in double quotes.
+
+    Raises:
+        UnknownPreset: a policy of that name does not exist.
+        BadArguments: the line or a setting cannot work; the sentence names the nearest right word.
+    """
+    parts = [_one(part) for part in _split(words, "|")]
+    out = parts[0]
+    for part in parts[1:]:
+        from ctxkit.policies.chain import Chain
+
+        out = Chain.of(out, part)
+    return out
+
+
+def _one(words: str) -> Policy:
+    name, _, rest = words.strip().partition(":")
+    name = name.strip().lower().replace("-", "_")
+    if not name:
+        raise BadArguments(
+            "A policy is missing beside '|': write it as clear:keep_last=3 |"
+            " window:keep_tokens=60000."
+        )
+    kind = _kind(name)
+    types = {f.name: f for f in fields(kind)} if is_dataclass(kind) else {}
+    settings = {}
+    for item in _split(rest, ",") if rest.strip() else []:
+        key, equals, value = item.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals:
+            raise BadArguments(
+                f"Setting {item.strip()!r} of policy {name!r} needs a value: write {key}=...."
+            )
+        settings[key] = _value(value.strip(), types.get(key))
+    return policy(name, **settings)
+
+
+def _kind(name: str) -> Any:
+    if name in MEMBERS:
+        module, _, kind = MEMBERS[name].partition(":")
+        return getattr(import_module(f"ctxkit.policies.{module}"), kind)
+    found = entries().get(name)
+    if found is None:
+        raise UnknownPreset(f"There is no policy {name!r}.{did_you_mean(name, names())}")
+    return found.load()
+
+
+def _split(words: str, sign: str) -> list[str]:
+    """Split at a sign outside double quotes."""
+    out, quoted = [""], False
+    for char in words:
+        quoted ^= char == '"'
+        if char == sign and not quoted:
+            out.append("")
+        else:
+            out[-1] += char
+    return out
+
+
+def _value(text: str, field: Any) -> Any:
+    quoted = len(text) > 1 and text[0] == text[-1] == '"'
+    text = text[1:-1] if quoted else text
+    kind = "" if field is None else str(field.type)
+    if kind.startswith("tuple"):
+        return tuple(t for t in text.split("+") if t)
+    if kind.startswith("Mapping"):
+        pairs = (t.rpartition(":") for t in text.split("+") if t)
+        return {key: plain_value(value) for key, _, value in pairs}
+    default = None if field is None or field.default is MISSING else field.default
+    return text if quoted or isinstance(default, str) else plain_value(text)
+
+
+def plain_value(text: str) -> Any:
+    """Return what a word means: true, false, none, a number, else itself."""
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    number = text.replace("_", "")
+    for kind in (int, float):
+        try:
+            return kind(number)
+        except ValueError:
+            continue
+    return text

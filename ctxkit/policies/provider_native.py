@@ -1,0 +1,71 @@
+"""Where a provider's own compaction or clearing would act: marked, and sized as far as it can be
+known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ctxkit.errors import BadArguments
+from ctxkit.messages import Message, Sized
+from ctxkit.policies.clear import Clear
+from ctxkit.policies.setting import Setting, at_least
+
+if TYPE_CHECKING:
+    from ctxkit.history import History
+    from ctxkit.tokens import Room
+
+SHARE = 0.7
+"""Share of the window at which Fased lets OpenAI compact; 80,000 tokens where the window is not
+known.
+"""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Native(Setting):
+    """Anthropic clears old tool results, OpenAI puts an encrypted item in the place of what is old:
+    both on their side.
+
+    What OpenAI's item holds nobody can see: it stands as a message of a known size only.
+    """
+
+    provider: Literal["anthropic", "openai"] = "anthropic"
+    """`anthropic` clears tool uses, `openai` compacts."""
+    threshold: int | None = None
+    """Tokens of the prompt above which it acts; None: 100,000 with Anthropic, 0.7 of the window
+    with OpenAI.
+    """
+    keep_last: int = 3
+    """Tool results that Anthropic leaves; user messages from the end that OpenAI leaves."""
+    clear_at_least: int = 0
+    """Anthropic clears only where this frees at least so many tokens."""
+    item_tokens: int = 1500
+    """Size of OpenAI's item, in tokens: an assumption, since no log shows it."""
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "threshold", "item_tokens")
+        at_least(self, 0, "keep_last", "clear_at_least")
+        if self.provider not in ("anthropic", "openai"):
+            raise BadArguments(f"Native knows anthropic and openai, not {self.provider!r}.")
+
+    def limit(self, room: Room) -> int:
+        """Return the tokens above which the provider acts."""
+        if self.threshold is not None:
+            return self.threshold
+        return 100_000 if self.provider == "anthropic" else int(SHARE * room.limit)
+
+    def __call__(self, history: History, room: Room) -> History:
+        """Return the history as the provider would cut it."""
+        if history.tokens <= self.limit(room):
+            return history
+        if self.provider == "anthropic":
+            return Clear(keep_last=self.keep_last, at_least=self.clear_at_least)(history, room)
+        cut = history.safe_before(max(history.nth_last("user", max(self.keep_last, 1)), 0))
+        item = Message(
+            role="summary", kind="native", parts=(Sized("compaction", tokens=self.item_tokens),)
+        )
+        new = history.summarise(
+            cut, item, "the provider compacts", tokens=self.item_tokens, method="native"
+        )
+        return new if new.tokens < history.tokens else history

@@ -1,0 +1,111 @@
+"""Summaries that leave the beginning where it is: what stands before them stays, what follows is
+summarised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ctxkit.messages import Message, Sized, Text
+from ctxkit.policies.summarisers import Passage
+from ctxkit.policies.summary import Summary
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ctxkit.history import History
+    from ctxkit.tokens import Room
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Anchored(Summary):
+    """Summarise what stands between the beginning and the newest messages."""
+
+    apart: bool = False
+    keep_first: int = 0
+    """Messages at the beginning that stay."""
+    through_user: bool = False
+    """The beginning reaches to the first user message, at least."""
+
+    def __call__(self, history: History, room: Room) -> History:
+        """Return the history with its middle summarised."""
+        start, first = self.head(history), self.cut(history, room)
+        if first <= start or not fresh(history, start, first).any():
+            return history
+        written = self.written(history, first)
+        new = history.summarise(
+            first, written, "between the beginning and what is kept", start=start, method="summary"
+        )
+        return history if self.must_shrink and new.tokens >= history.tokens else new
+
+    def head(self, history: History) -> int:
+        """Return the first position that may be summarised."""
+        first = self.keep_first
+        if self.through_user:
+            asked = history.next(0, "user")
+            summaries = np.flatnonzero(history.role("summary"))
+            if asked >= 0 and not (len(summaries) and summaries[0] < asked):
+                first = max(first, asked + 1)
+        return (
+            (history.safe(first) or len(history))
+            if 0 < first < len(history)
+            else min(first, len(history))
+        )
+
+    def passages(self, history: History, first: int) -> list[Passage]:
+        """Return all that is summarised, as one passage."""
+        return [Passage(history, first, self.head(history), self.limit, self.told())]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FreshStart(Summary):
+    """Summarise everything but the last few messages: the model goes on from the summary."""
+
+    apart: bool = False
+    keep_end: int = 0
+    """Messages at the end that stay."""
+
+    @property
+    def keeps(self) -> None:
+        """Nothing is kept at least."""
+
+    def cut(self, history: History, _room: Room) -> int:
+        """Return the end of what may go: before a call that still waits for its result."""
+        return history.safe_before(min(end(history), max(len(history) - self.keep_end, 0)))
+
+
+def fresh(history: History, start: int, stop: int) -> NDArray[Any]:
+    """Return a mask of the positions start..stop: True where a message stands that was said, and
+    that may go.
+    """
+    said = np.array([history.row(p) >= 0 for p in range(start, stop)], bool)
+    return np.asarray(said & ~history.role("summary")[start:stop] & ~history.stays[start:stop])
+
+
+def end(history: History) -> int:
+    """Return the end of what can go at once: before the last reply where one of its calls still
+    waits for a result.
+    """
+    answered: set[str | None] = set()
+    for p in range(len(history) - 1, -1, -1):
+        message = history[p]
+        if message.role == "user":
+            break
+        if message.role == "tool":
+            answered.add(message.call_id)
+        elif any(call.id not in answered for call in message.tool_calls):
+            return history.safe_before(p)
+    return len(history)
+
+
+def message_of(written: Message | str | int, prefix: str = "") -> Message:
+    """Return a summary as a message; one of which only the size is known holds just that."""
+    if isinstance(written, Message):
+        return written
+    if isinstance(written, int):
+        return Message(role="summary", parts=(Sized("summary", tokens=written),))
+    text = written if written.startswith(prefix) else prefix + written
+    return Message(role="summary", parts=(Text(text),))

@@ -1,0 +1,62 @@
+"""Pi's `settings.json`: the section `compaction` (packages/coding-agent/docs/settings.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.presets.configs.key_tables import Config, FoundKeys, Key, KeyTable
+from ctxkit.presets.configs.values import FLAG, WHOLE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TABLE = KeyTable(
+    keys=(
+        Key("compaction.enabled", "enabled", FLAG),
+        Key("compaction.reserveTokens", "reserve_tokens", WHOLE),
+        Key("compaction.keepRecentTokens", "keep_recent_tokens", WHOLE),
+    ),
+    elsewhere=frozenset({"branchSummary"}),
+)
+OTHERS = frozenset(
+    {
+        "defaultProvider",
+        "defaultModel",
+        "defaultThinkingLevel",
+        "hideThinkingBlock",
+        "thinkingBudgets",
+        "enabledModels",
+        "quietStartup",
+        "enableSkillCommands",
+        "steeringMode",
+        "followUpMode",
+        "branchSummary",
+        "lastChangelogVersion",
+    }
+)
+
+
+def weigh(config: Mapping[str, Any]) -> int:
+    """Count the signs of Pi."""
+    compaction = config.get("compaction")
+    keys = {"enabled", "reserveTokens", "keepRecentTokens"}
+    mine = len(keys & compaction.keys()) if isinstance(compaction, dict) else 0
+    return 3 * mine + sum(k in config for k in OTHERS)
+
+
+def read(config: Mapping[str, Any], _agent: str | None) -> FoundKeys:
+    """Gather what the file says."""
+    found = FoundKeys()
+    TABLE.read(config, found)
+    return found
+
+
+CONFIG = Config(
+    system="pi",
+    file="settings.json",
+    syntax="json",
+    weigh=weigh,
+    read=read,
+    tree=TABLE.tree,
+    keys={k.parameter: k.path for k in TABLE.keys},
+)

@@ -1,0 +1,265 @@
+"""What a schedule is given: the new calls, the messages as the parts before left them,
+and a pen.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ctxkit.history.view import role_code
+from ctxkit.schedules.changes import AS_IT_CAME, ChangeRule
+from ctxkit.schedules.rows import NEVER
+from ctxkit.schedules.sliding import OldFirst
+from ctxkit.schedules.sums import CHARS, RESULT_CHARS, TOKENS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ctxkit.messages import Message, ToolCall
+    from ctxkit.schedules.changes import AsItCame, Changes, What
+    from ctxkit.schedules.layers import Layer
+    from ctxkit.schedules.rows import Rows, State
+
+    Choose = Callable[[int, Callable[[int], int]], int]
+
+
+class News(NamedTuple):
+    """What became of the messages of some roles at one call; positions, rising."""
+
+    call: int
+    came: list[int]
+    """They are there, and were not at the call before."""
+    went: list[int]
+    """A part before hides them from this call on."""
+    settled: list[int]
+    """They were there, and no pruning may touch them from this call on."""
+
+
+class ScheduleView:
+    """The calls `start` to `stop`, which are asked about for the first time.
+
+    A message is named by its *position* among all that this history ever shows. What stays
+    (system, pinned, pending, and what is grouped with it) is never changed, whatever is said.
+    """
+
+    def __init__(self, changes: Changes, memory: dict[Any, Any]) -> None:
+        self._changes = changes
+        self.rows: Rows = changes.rows
+        self.before: Layer = changes.before
+        self.start, self.stop = changes.start, changes.stop
+        self.memory = memory
+        """The part's notebook: what it knows of the calls before, for this history alone."""
+        self.first = self.rows.shown(self.start - 1)
+        """The first position that no earlier call showed."""
+        self.staged: tuple[tuple[Any, ...], Choose] | None = None
+
+    # -- saying ------------------------------------------------------------------------------------
+
+    def change(
+        self,
+        p: int,
+        what: What | AsItCame,
+        since: int,
+        until: int = NEVER,
+        *,
+        smaller: bool = True,
+        low: int = 0,
+    ) -> None:
+        """Let a message say something else at the calls since..until; what was said last counts.
+
+        What becomes of one message is said in the order of calls, so that it is the same whether
+        they are asked about at once, one by one, or the last one alone.
+
+        Args:
+            p: its position.
+            what: a text (tool calls remain); None: it is hidden; a function of the message as the
+                parts before left it, which may give the message back or None; several, one after
+                the other; `AS_IT_CAME` takes back what this part said.
+            since: the first call, one of those that are asked about.
+            until: one past the last call.
+            smaller: leave the message as it is where the new one would not be smaller in tokens.
+            low: leave it as it is where it has fewer characters.
+
+        Raises:
+            BadArguments: the call was asked about before, or is not there yet; two changes with an
+                end overlap; the new message is larger.
+        """
+        self._changes.change(p, ChangeRule(since, until, what, smaller, low))
+
+    def whole(self, p: int, since: int) -> None:
+        """Let a message be sent again as the parts before left it."""
+        self._changes.change(p, ChangeRule(since, NEVER, AS_IT_CAME, smaller=True, low=0))
+
+    def append(self, make: Message | Callable[[], Message | None], call: int) -> None:
+        """Put a message, or what a function gives when it is needed, at the end of one call."""
+        self._changes.append(call, make if callable(make) else lambda: make)
+
+    def stages(self, parts: Sequence[Any], choose: Choose) -> None:
+        """Give each call what one of several parts leaves.
+
+        Args:
+            parts: anything with a `schedule`; None: as it came.
+            choose: ``choose(call, size) -> which``; ``size(n)`` is the prompt under the n-th.
+        """
+        self.staged = tuple(parts), choose
+
+    # -- seeing ------------------------------------------------------------------------------------
+
+    def calls(self) -> range:
+        """Return the calls that are asked about."""
+        return range(self.start, self.stop)
+
+    def shown(self, call: int) -> int:
+        """Return how many positions there are at a call."""
+        return self.rows.shown(call)
+
+    def arrival(self, p: int) -> int:
+        """Return the first call that shows a position."""
+        return self.rows.arrival(p)
+
+    def role(self, p: int) -> int:
+        """Return the code of a message's role."""
+        return self.rows.role(p)
+
+    def left(self, p: int, call: int) -> State:
+        """Return what a message says at a call as the parts before left it."""
+        return self.before.state(p, call)
+
+    def after(self, p: int, what: What, call: int, *, smaller: bool = True, low: int = 0) -> State:
+        """Return what a message would say at a call if `change` were told so; nothing is said."""
+        was = self.before.state(p, call)
+        if self.stays(p, call):
+            return was
+        return self._changes.applied(p, was, ChangeRule(call, NEVER, what, smaller, low), call)
+
+    def message(self, p: int, call: int) -> Message | None:
+        """Return that message; None where a part before hides it."""
+        return self.before.state(p, call).message
+
+    def asked(self, p: int) -> ToolCall | None:
+        """Return the call that a result answers, as it was said."""
+        return self.rows.asked(p)
+
+    def said_calls(self, p: int) -> tuple[ToolCall, ...]:
+        """Return the tool calls of a reply as they were said, whatever parts before made
+        of them.
+        """
+        return self.rows.calls(p)
+
+    def stays(self, p: int, call: int) -> bool:
+        """Return True where no pruning may touch a message at a call."""
+        return self.rows.stays_from(p) <= call
+
+    def is_safe(self, p: int, call: int) -> bool:
+        """Return True where leaving out all before a position parts no call from its result."""
+        return self.rows.is_safe(p, call)
+
+    def prompt(self, call: int) -> int:
+        """Return the tokens of a prompt as the parts before left it, its fixed part included."""
+        return self.before.total(call, TOKENS) + self.fixed(call)
+
+    def fixed(self, call: int) -> int:
+        """Return the tokens of a prompt that no message holds."""
+        at = self.rows.log.fixed_at
+        return at[call] if call < len(at) else self.rows.log.fixed
+
+    def chars(self, call: int, *, of_results: bool = False) -> int:
+        """Return the characters of a call's messages, or of its results, as they were left."""
+        return self.before.total(call, RESULT_CHARS if of_results else CHARS)
+
+    def pause(self, call: int) -> float:
+        """Return the seconds from the end of the call before to a call; NaN: not known."""
+        log = self.rows.log
+        return log.sent[call] - log.done[call - 1] if 0 < call < log.calls else float("nan")
+
+    def is_tool(self, p: int, patterns: tuple[str, ...]) -> bool:
+        """Return True for a result of a tool with one of these names or globs."""
+        if not patterns or "*" in patterns:
+            return bool(patterns)
+        row = self.rows.row(p)
+        return _named(self.rows.log.tool(row) if row >= 0 else "", patterns)
+
+    # -- searching ---------------------------------------------------------------------------------
+
+    def new(self, *roles: str, tools: tuple[str, ...] = ("*",)) -> Iterator[int]:
+        """Yield the new messages of some roles (none: of any); results, of some tools."""
+        codes = {role_code(r) for r in roles}
+        for p in range(self.first, self.shown(self.stop - 1)):
+            if (not codes or self.rows.role(p) in codes) and self.is_tool(p, tools):
+                yield p
+
+    def long(self, p: int, low: int) -> bool:
+        """Return False where a message never had more than `low` characters: a quick look."""
+        return self.rows.chars(p) > low or p in self._often
+
+    @property
+    def _often(self) -> set[int]:
+        found = self.memory.get("touched before")
+        if found is None or found[0] != self.stop:
+            found = self.memory["touched before"] = self.stop, self.before.touched()
+        often: set[int] = found[1]
+        return often
+
+    def news(self, *roles: str) -> Iterator[News]:
+        """Yield what became of the messages of some roles (none: of any), call by call."""
+        rows, found = self.rows, dict[int, News]()
+        codes = frozenset(role_code(r) for r in roles) or None
+
+        def at(call: int) -> News:
+            return found.get(call) or found.setdefault(call, News(call, [], [], []))
+
+        for p in rows.of_roles(self.first, rows.shown(self.stop - 1), codes):
+            at(rows.arrival(p)).came.append(p)
+        for call, p, was, now in self.before.events:
+            if codes is not None and rows.role(p) not in codes:
+                continue
+            known = rows.arrival(p) < call
+            if now.message is None:
+                (at(call).went.append if known else at(call).came.remove)(p)
+            elif was.message is None and known:
+                insort(at(call).came, p)
+        for call, p in rows.came_to_stay(self.start, self.stop):
+            if rows.arrival(p) < call and (codes is None or rows.role(p) in codes):
+                at(call).settled.append(p)
+        yield from (new for _, new in sorted(found.items()) if any(new[1:]))
+
+    def events(self, *roles: str) -> dict[int, list[int]]:
+        """Return, by call, the messages of some roles (none: of any) that a part before changes."""
+        codes, found = {role_code(r) for r in roles}, dict[int, list[int]]()
+        for call, p, _, _ in self.before.events:
+            if not codes or self.rows.role(p) in codes:
+                found.setdefault(call, []).append(p)
+        return found
+
+    def window(
+        self, role: str, old: Callable[[int], int], *, settled: bool = True
+    ) -> Iterator[tuple[int, int, bool]]:
+        """Yield message, call, and whether it became one of the first `old(n)` of n, or is no more.
+
+        Args:
+            role: whose messages are counted, as the parts before left them.
+            old: of how many, how many are old; the newest are not.
+            settled: count those that no pruning may touch, too.
+        """
+        window: OldFirst = self.memory.setdefault(("window", role), OldFirst())
+        for call, came, went, stay in self.news(role):
+            for p in went:
+                if p in window:
+                    window.out(p)
+            for p in came:
+                if (settled or not self.stays(p, call)) and window.put(p):
+                    yield p, call, True
+            if not settled:
+                for p in stay:
+                    if p in window:
+                        window.out(p)
+            for p, is_old in window.settle(old(len(window.found))):
+                yield p, call, is_old
+
+
+@lru_cache(4096)
+def _named(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name.lower(), pattern.lower()) for pattern in patterns)

@@ -1,0 +1,245 @@
+"""OpenTelemetry GenAI spans as an OTLP exporter writes them: one a call, with its whole prompt,
+usage, compactions.
+
+Names are those of the semantic conventions for generative AI: `gen_ai.conversation.compacted` and
+parts of type `compaction` (their pull request 162) tell what a compaction put in the place of older
+messages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ctxkit.messages import Image, Sized, Text, Thinking, ToolCall
+from ctxkit.writers.losses import losses, visible
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterator, Sequence
+
+    from ctxkit.messages import Message, Part, Usage
+    from ctxkit.session import Call, Session
+
+_HOLDS = {
+    "usages",
+    "times",
+    "models of calls",
+    "stop reasons",
+    "error texts",
+    "latencies",
+    "compactions",
+    "summary marks",
+    "system prompts",
+    "tool schemas",
+    "thoughts",
+    "images",
+    "documents and audio",
+    "agent names",
+    "edits (dropped)",
+    "subagent sessions",
+    "tool arguments that are no JSON object",
+}
+_STOPS = {"tool": "tool_call"}
+_encode = msgspec.json.Encoder().encode
+
+
+def convert(session: Session) -> tuple[Iterator[bytes], Counter[str]]:
+    """Return the file, piece by piece (each span repeats the prompt of its call), and what it
+    cannot hold.
+    """
+    lost = losses(session, _HOLDS)
+    hours = [c.message.usage for c in session.calls if c.message.usage]
+    lost["lives of cache writes"] += sum(1 for u in hours if u.cache_write_1h_tokens)
+    last = session.calls[-1].position if session.calls else -1
+    lost["messages after the last call"] += len(session.path) - last - 1
+    for child in session.children:
+        lost.update(losses(child, _HOLDS))
+    return _document(session), lost
+
+
+def _document(session: Session) -> Iterator[bytes]:
+    resource = _pairs(
+        {"service.name": session.product or "ctxkit", "service.version": session.version}
+    )
+    head = {"resource": {"attributes": resource}, "scopeSpans": []}
+    yield b'{"resourceSpans":[' + _encode(head)[:-2] + b'{"scope":{"name":"ctxkit"},"spans":[\n'
+    for n, span in enumerate(spans(session)):
+        yield (b",\n" if n else b"") + _encode(span)
+    yield b"\n]}]}]}\n"
+
+
+def spans(session: Session, root: str = "", trace: str = "") -> Iterator[dict[str, Any]]:
+    """Yield the spans of a session and its subagents: each agent's own, then those of its calls."""
+    own = trace or hashlib.sha256(session.id.encode()).hexdigest()[:32]
+    agent = _id(own, session.id, -1)
+    calls = session.calls
+    about = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": session.agent,
+        "gen_ai.conversation.id": session.id,
+    }
+    times = [t for c in calls for t in _times(c.message)]
+    begun = session.started if session.started is not None else min(times, default=None)
+    yield _span(
+        (own, agent, root),
+        f"invoke_agent {session.agent}",
+        (begun, max(times, default=begun)),
+        about,
+    )
+    for call, shown in session.views():
+        told = _attributes(session, call, shown)
+        name = f"chat {call.message.model or ''}".strip()
+        span = _span(
+            (own, _id(own, session.id, call.index), agent),
+            name,
+            _times(call.message) or (None, None),
+            told,
+        )
+        if call.message.is_error:
+            span["status"] = {"code": 2, "message": call.message.error or ""}
+        yield span
+    for child in session.children:
+        yield from spans(child, agent, own)
+
+
+def _attributes(session: Session, call: Call, shown: Sequence[Message]) -> dict[str, Any]:
+    """Return what a span says of a call: what was sent and what came, what it was billed."""
+    reply = call.message
+    sent = visible(shown)
+    system = [
+        {"type": "text", "content": p.text}
+        for m in sent
+        if m.role == "system"
+        for p in m.parts
+        if isinstance(p, Text)
+    ]
+    told: dict[str, Any] = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": str(reply.details.get("provider") or "unknown"),
+        "gen_ai.conversation.id": session.id,
+        "gen_ai.agent.name": call.agent,
+        "gen_ai.request.model": reply.model or session.model,
+        "gen_ai.response.model": reply.model,
+        "gen_ai.response.finish_reasons": (
+            [_STOPS.get(reply.stop, reply.stop)] if reply.stop else None
+        ),
+        "gen_ai.conversation.compacted": True if any(m.role == "summary" for m in sent) else None,
+        "gen_ai.system_instructions": _json(system) if system else None,
+        "gen_ai.input.messages": _json([_message(m) for m in sent if m.role != "system"]),
+        "gen_ai.output.messages": _json([_message(reply)]) if reply.parts else None,
+        "gen_ai.tool.definitions": _tools(session) if session.tools and not call.index else None,
+        "error.type": (reply.error or "error")[:200] if reply.is_error else None,
+    }
+    return told | (_usage(reply.usage) if reply.usage else {})
+
+
+def _usage(u: Usage) -> dict[str, Any]:
+    writes = [n for n in (u.cache_write_tokens, u.cache_write_1h_tokens) if n is not None]
+    return {
+        "gen_ai.usage.input_tokens": u.prompt_tokens,
+        "gen_ai.usage.cache_read.input_tokens": u.cache_read_tokens,
+        "gen_ai.usage.cache_creation.input_tokens": sum(writes) if writes else None,
+        "gen_ai.usage.output_tokens": u.output_tokens,
+        "gen_ai.usage.reasoning.output_tokens": u.reasoning_tokens,
+        "gen_ai.usage.cost": u.cost_usd,
+    }
+
+
+def _message(m: Message) -> dict[str, Any]:
+    role = {"summary": "user"}.get(m.role, m.role)
+    if m.role == "summary":
+        parts: list[dict[str, Any]] = [{"type": "compaction", "content": m.text}]
+        parts += [_part(p) for p in m.parts if isinstance(p, Image)]
+    elif m.role == "tool":
+        said = "\n".join(p.text for p in m.parts if isinstance(p, Text))
+        parts = [{"type": "tool_call_response", "id": m.call_id or "", "response": said}]
+        parts += [_part(p) for p in m.parts if isinstance(p, Image)]
+    else:
+        parts = [_part(p) for p in m.parts]
+    out: dict[str, Any] = {"role": role, "parts": parts}
+    if m.role == "assistant":
+        out["finish_reason"] = _STOPS.get(m.stop or "", m.stop or "stop")
+    return out
+
+
+def _part(p: Part) -> dict[str, Any]:
+    if isinstance(p, Text):
+        return {"type": "text", "content": p.text}
+    if isinstance(p, Thinking):
+        return {"type": "reasoning", "content": p.text}
+    if isinstance(p, ToolCall):
+        given = p.arguments if p.raw is None else p.raw
+        return {"type": "tool_call", "id": p.id, "name": p.name, "arguments": given}
+    if isinstance(p, Sized):
+        return {"type": "text", "content": ""}
+    modality = p.kind if p.kind != "document" else "file"
+    if p.url:
+        return {"type": "uri", "modality": modality, "mime_type": p.media_type, "uri": p.url}
+    return {"type": "blob", "modality": modality, "mime_type": p.media_type, "content": p.data}
+
+
+def _tools(session: Session) -> str:
+    return _json(
+        [
+            {
+                "type": "function",
+                "name": t.name,
+                "description": t.description,
+                "parameters": t.parameters,
+            }
+            for t in session.tools
+        ]
+    )
+
+
+# -- OTLP
+# --------------------------------------------------------------------------------------------------
+
+
+def _times(m: Message) -> tuple[float, float] | tuple[()]:
+    if m.time is None:
+        return ()
+    return (m.time - (m.latency or 0.0), m.time)
+
+
+def _id(trace: str, session: str, n: int) -> str:
+    return hashlib.sha256(f"{trace} {session} {n}".encode()).hexdigest()[:16]
+
+
+def _span(
+    ids: tuple[str, str, str],
+    name: str,
+    times: tuple[float | None, float | None],
+    attributes: dict[str, Any],
+) -> dict[str, Any]:
+    trace, own, parent = ids
+    span: dict[str, Any] = {"traceId": trace, "spanId": own, "name": name, "kind": 3}
+    if parent:
+        span["parentSpanId"] = parent
+    for key, when in zip(("startTimeUnixNano", "endTimeUnixNano"), times, strict=True):
+        if when is not None:
+            span[key] = str(round(when * 1e6) * 1000)
+    return {**span, "attributes": _pairs(attributes), "status": {}}
+
+
+def _pairs(attributes: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"key": k, "value": _value(v)} for k, v in attributes.items() if v is not None]
+
+
+def _value(value: Any) -> dict[str, Any]:
+    if isinstance(value, bool):
+        return {"boolValue": value}
+    if isinstance(value, int):
+        return {"intValue": str(value)}
+    if isinstance(value, float):
+        return {"doubleValue": value}
+    if isinstance(value, list):
+        return {"arrayValue": {"values": [_value(v) for v in value]}}
+    return {"stringValue": str(value)}
+
+
+def _json(value: Any) -> str:
+    return _encode(value).decode()

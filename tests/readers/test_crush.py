@@ -1,0 +1,25 @@
+"""Crush: summaries told by a mark at the message, or by the session alone."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+from crush_databases import crush
+
+import ctxkit as ck
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_older_databases_name_the_latest_summary_at_the_session(tmp_path: Path):
+    wanted = ck.read(crush(tmp_path / "crush.db"))
+    db = sqlite3.connect(tmp_path / "crush.db")
+    db.execute("ALTER TABLE messages DROP COLUMN is_summary_message")
+    db.execute("UPDATE sessions SET summary_message_id = 'm6' WHERE id = 'golden'")
+    db.commit()
+    db.close()
+    found = ck.read(tmp_path / "crush.db")
+    assert len(found.edits) == 1
+    assert found.log == wanted.log

@@ -1,0 +1,164 @@
+"""A focus moves the extract without a model, and a last line says how much was kept."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from builders import assistant, result, summarised, tool_call, user
+from extracts_by_definition import extract as by_definition
+from hypothesis import given
+from hypothesis import strategies as st
+from talks_by_chance import shown
+
+from ctxkit.policies.summarisers import Extractive, Passage
+from ctxkit.policies.summary import Summary
+from ctxkit.texts import focuses, identifiers, sentences, summary_passages
+from ctxkit.texts.sentences import MARK
+from ctxkit.tokens import Room
+
+IDS = [f"order-{n * 7919:05d}" for n in range(1, 13)]
+TALK = [
+    *(
+        user(f"You must always fix the billing of src/part{n}/rates.py, it failed, never round up.")
+        for n in range(40)
+    ),
+    *(assistant(f"It went to {name}.", tool_call("look", at=f"shelf {name}")) for name in IDS),
+    *(
+        assistant(f"Decided: the error in module{n} is fixed next, it should be done.")
+        for n in range(40)
+    ),
+]
+
+
+def told(focus, **more):
+    history = shown(*TALK)
+    return Passage(
+        history, len(history), instructions=identifiers.instructions("off", focus=focus), **more
+    )
+
+
+def held(text):
+    return sum(name in text for name in IDS)
+
+
+@pytest.mark.parametrize(
+    ("focus", "near", "far"),
+    [
+        (
+            "keep the ids",
+            ["order-07919", "7f3a99b2", "id", "user_id", "bug123"],
+            ["order", "the", "keep"],
+        ),
+        ("Failing tests!", ["fail", "failed", "test_it.py", "testing"], ["fast", "contest"]),
+        ("which files?", ["src/app.py", "rates.py", "file"], ["profile", "app"]),
+        ("费率表", ["请看费率表", "费率"], ["费", "表格"]),
+        ("naïve STRASSE", ["naïve", "strasse"], ["naive"]),
+    ],
+)
+def test_what_is_near_a_focus(focus, near, far):
+    terms = focuses.focus(focus).terms
+    assert [w for w in near if not any(focuses.is_near(w, t) for t in terms)] == []
+    assert [w for w in far if any(focuses.is_near(w, t) for t in terms)] == []
+
+
+def test_a_focus_without_a_word_is_none():
+    assert focuses.focus("") is focuses.focus(" ?! ") is None
+    assert focuses.focus("keep").terms == ("keep",)  # nothing but words that ask: they are meant
+
+
+def test_the_extract_obeys_a_focus_and_says_how_well():
+    plain, kept = (Extractive(300)(told(f)) for f in ("", "keep the ids"))
+    assert held(plain) < 5
+    assert held(kept) >= 9
+    assert plain == by_definition(list(told("").messages), 300)
+    *rows, audit = kept.splitlines()
+    assert not any(row.startswith(MARK) for row in rows)
+    words = re.fullmatch(
+        r'\[Focus "keep the ids": (\d+) of 12 words near it are kept, (\d+)% by rarity\]', audit
+    )
+    assert int(words[1]) == held(kept)
+    assert abs(int(words[2]) - 100 * held(kept) / 12) <= 1
+    assert len(kept) <= 300 * 3.5
+
+
+def test_a_focus_on_nothing_that_was_said_is_told():
+    made = Extractive(300)(told("zebras"))
+    assert made.endswith('[Focus "zebras": nothing here is near it]')
+
+
+def test_rarer_words_of_a_focus_weigh_more():
+    said = [user(f"The rates of part {n} are wrong.") for n in range(30)]
+    history = shown(*said[:15], user("A zebra."), *said[15:])
+    instructions = identifiers.instructions("off", focus="rates zebra")
+    made = Extractive(90, share=1.0)(Passage(history, len(history), instructions=instructions))
+    assert "User: A zebra." in made
+
+
+def test_what_is_said_of_a_focus_is_one_sentence():
+    made = Extractive(300)(told("Keep the ids. All of them! [really]"))
+    summary = summarised([user("a")], made).inserted[0]
+    again = [text for _, text in sentences.said(summary)]
+    assert [row for row in made.splitlines() if row.startswith(MARK)]
+    assert [text for text in again if "near" in text or "really" in text] == []
+
+
+def test_there_is_no_audit_where_it_would_take_the_room():
+    made = Extractive(30)(told("keep the ids"))
+    assert MARK not in made
+    assert made
+    assert len(made) <= 30 * 3.5
+
+
+@pytest.mark.parametrize(
+    "write", [lambda i, f: identifiers.instructions("strict", focus=f), summary_passages.focused]
+)
+def test_the_focus_is_found_in_the_instructions(write):
+    history = shown(user("a"))
+    asked = write("Summarise it.", "keep the ids\nand paths")
+    assert Passage(history, 1, instructions=asked).focus == "keep the ids\nand paths"
+    assert Passage(history, 1, instructions="Summarise it.").focus == ""
+
+
+def test_a_focus_of_a_preset_and_one_by_hand_are_both_meant():
+    asked = summary_passages.focused("Summarise it.", "ids")
+    by_hand = identifiers.instructions("strict", focus="paths\n\nand names")
+    both = Passage(
+        shown(user("a")), 1, instructions=f"{asked}\n\nWrite these sections: A.\n\n{by_hand}"
+    )
+    assert both.focus == "ids\npaths\n\nand names"
+
+
+def test_the_same_passage_has_one_extract_whatever_other_runs_wrote():
+    history = shown(*TALK)
+    instructions = identifiers.instructions("off", focus="ids")
+    first = Extractive(300)(Passage(history, 60, instructions=instructions))
+    for n in range(5):  # other runs bring summaries into the lines of the session
+        made = history.summarise(30, f"User: order-{n}1111 is one more id.")
+        Extractive(300)(Passage(made, 20))
+    history.log.memo["lines"][0].written.clear()
+    assert Extractive(300)(Passage(history, 60, instructions=instructions)) == first
+
+
+@given(st.text(max_size=80), st.integers(1, 300))
+def test_any_focus_keeps_the_room(text, tokens):
+    talk = [
+        user("Never round up."),
+        result("order-12345 failed", "x", "shell", is_error=True),
+        user("还有费率表。"),
+    ]
+    history = shown(*talk)
+    passage = Passage(history, 3, instructions=identifiers.instructions("off", focus=text))
+    made = Extractive(tokens, share=1.0)(passage)
+    assert len(made) <= max(3.5 * min(tokens, max(passage.tokens, 40)), 1)
+
+
+def test_a_policy_with_a_focus_writes_another_summary():
+    history = shown(*TALK, user("Go on."), assistant("Yes."))
+    room = Room(10_000, 0, history.log.counter)
+    plain, kept = (
+        Summary(keep_messages=1, focus=f)(history, room)[0].text for f in ("", "keep the ids")
+    )
+    assert held(kept) > held(plain)
+    assert MARK in kept
+    assert MARK not in plain

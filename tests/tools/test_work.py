@@ -1,0 +1,27 @@
+"""The tools for the brief and the summary of a session's work."""
+
+from __future__ import annotations
+
+import pytest
+
+from ctxkit.errors import BadArguments
+from ctxkit.tools.work import MOST_KEPT, work_tools
+
+
+@pytest.mark.parametrize(
+    "brief",
+    [
+        "{",
+        "[1]",
+        '{"a":' + "[" * 900 + "]" * 900 + "}",
+        '{"a":' + "[" * 90_000 + "]" * 90_000 + "}",
+        '{"a": "' + "x" * MOST_KEPT + '"}',
+    ],
+    ids=["cut off", "a list", "deep", "deeper", "long"],
+)
+def test_a_brief_that_cannot_be_kept_is_refused_in_a_sentence_and_not_written(brief):
+    kept = []
+    tools = {t.name: t.run for t in work_tools(lambda *given: kept.append(given), lambda _: "")}
+    with pytest.raises(BadArguments, match=r"\.$"):
+        tools["brief_write"](brief=brief)
+    assert not kept
