@@ -18,7 +18,7 @@ from ctxkit.sheets import Box, Heading, Tabular
 if TYPE_CHECKING:
     from ctxkit.presets.naming import AnyRules
 
-__all__ = ["ALLOWED_LOSS", "Contest", "Entry", "contest"]
+__all__ = ["ALLOWED_LOSS", "Contest", "ContestEntry", "contest"]
 
 ALLOWED_LOSS = 0.05
 """Share of what is needed later that an entry may take out of sight."""
@@ -37,7 +37,7 @@ _HEADS = (
 )
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class ContestEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One entry: figures of its replay of the sample `billing`."""
 
     name: str
@@ -76,7 +76,7 @@ class Contest:
     path: Path = _FILE
 
     @staticmethod
-    def tried(name: str, rules: AnyRules) -> Entry:
+    def tried(name: str, rules: AnyRules) -> ContestEntry:
         """Return the figures of rules, without entering them.
 
         Raises:
@@ -84,7 +84,7 @@ class Contest:
         """
         replay = replayed(rules)
         found, facts = figures(replay), facts_kept(replay)
-        return Entry(
+        return ContestEntry(
             name=line(name, 40),
             rules=line(str(found["rules"]), 120),
             cost_usd=float(found["cost_usd"]),
@@ -120,16 +120,16 @@ class Contest:
         return self
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[ContestEntry, ...]:
         """The entries: those that count first, the cheapest on top."""
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             if self.path.stat().st_size <= _LARGEST:
-                found = msgspec.json.decode(self.path.read_bytes(), type=list[Entry])
+                found = msgspec.json.decode(self.path.read_bytes(), type=list[ContestEntry])
                 return tuple(sorted(found, key=lambda e: (bool(e.why), e.cost_usd)))
         return ()
 
     @property
-    def best(self) -> Entry | None:
+    def best(self) -> ContestEntry | None:
         """The cheapest entry that counts."""
         return next((e for e in self.entries if not e.why), None)
 
@@ -193,7 +193,7 @@ def _maybe(value: object) -> float | None:
     return float(str(value)) if amounts.known(value) else None
 
 
-def _row(entry: Entry, *, best: bool) -> tuple[Box, ...]:
+def _row(entry: ContestEntry, *, best: bool) -> tuple[Box, ...]:
     tone = "good" if best else ("grey" if entry.why else "")
     return (
         Box(entry.name, tone=tone),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.course.marks import Mark
+from ctxkit.course.marking import AnswerMark
 from ctxkit.errors import BadArguments, CtxkitError, did_you_mean
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def tasks() -> dict[str, str]:
     return {key: known.asks for key, known in sorted(_all().items())}
 
 
-def check(key: str, answer: Any = ..., *given: Any) -> Mark:
-    """Mark an answer: say whether it is right, and if not what is wrong with it.
+def check(key: str, answer: Any = ..., *given: Any) -> AnswerMark:
+    """AnswerMark an answer: say whether it is right, and if not what is wrong with it.
 
     What is right is worked out from the sample when it is asked for. A guess is told how far it
     was off.
@@ -82,14 +82,16 @@ def check(key: str, answer: Any = ..., *given: Any) -> Mark:
         )
     asked = known[key]
     if answer is ... or answer is None:
-        return Mark(key, None, f"{asked.asks} (Put your answer in the place of the three dots.)")
+        return AnswerMark(
+            key, None, f"{asked.asks} (Put your answer in place of the three dots.)"
+        )
     try:
         said = asked.judge(answer, *given)
     except CtxkitError as error:
-        return Mark(key, right=False, said=str(error))
+        return AnswerMark(key, right=False, said=str(error))
     if asked.guess:
-        return Mark(key, None, f"{said} {asked.because}".strip())
-    return Mark(key, not said, said or asked.because)
+        return AnswerMark(key, None, f"{said} {asked.because}".strip())
+    return AnswerMark(key, not said, said or asked.because)
 
 
 def _all() -> dict[str, Exercise]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ctxkit import amounts
 from ctxkit.errors import BadArguments
 from ctxkit.plots._cache import cache_data
-from ctxkit.plots.blocks import Blocks, Row, Span
+from ctxkit.plots.block_rows import BlockRows, Row, Span
 from ctxkit.plots.chart import Chart
 from ctxkit.plots.chart_words import noted
 from ctxkit.plots.palette import COLOURS
@@ -25,7 +25,7 @@ KINDS = (("read", COLOURS[2]), ("written", COLOURS[1]), ("fresh", COLOURS[4]))
 _OUTSIDE = "in no message: system prompt, schemas of tools"
 
 
-class Block(NamedTuple):
+class PromptBlock(NamedTuple):
     """A message of a prompt, and where its tokens begin."""
 
     name: str
@@ -39,7 +39,7 @@ class Strip(NamedTuple):
     """One prompt."""
 
     call: int
-    blocks: tuple[Block, ...]
+    blocks: tuple[PromptBlock, ...]
     read: int
     written: int
     fresh: int
@@ -55,7 +55,7 @@ class Strip(NamedTuple):
         return tuple(span for block in self.blocks for span in _parted(block, ends))
 
 
-def _parted(block: Block, ends: tuple[int, int, int]) -> Iterable[Span]:
+def _parted(block: PromptBlock, ends: tuple[int, int, int]) -> Iterable[Span]:
     at, stop = block.start, block.start + block.tokens
     for kind, end in enumerate(ends):
         part = min(stop, end) - at
@@ -89,7 +89,7 @@ def strip_data(session: Session, call: int = -1) -> Strip:
     for name, tokens, result in rows:
         kept = min(tokens, total - start)
         if kept > 0:
-            blocks.append(Block(name, start, kept, result))
+            blocks.append(PromptBlock(name, start, kept, result))
             start += kept
     return Strip(at, tuple(blocks), billed.read, billed.written, billed.fresh)
 
@@ -112,7 +112,7 @@ def strip(session: Session, call: int = -1) -> Chart:
         title=f"Prompt of call {data.call}",
         caption=f"{data.tokens:,} tokens in {len(data.blocks):,} blocks, {source}. "
         "Sizes of blocks are derived.",
-        drawing=Blocks(kinds=KINDS, rows=(Row("", data.spans()),)),
+        drawing=BlockRows(kinds=KINDS, rows=(Row("", data.spans()),)),
         head=("billed as", "tokens", "of the prompt", "dollars"),
         rows=_billed(data, session.call(data.call).message.model or session.model),
     )

@@ -11,9 +11,9 @@ import ipywidgets as w
 from ctxkit.errors import BadArguments
 from ctxkit.markup import escape
 from ctxkit.metrics.breakeven import mutation_gain, reads_until_mutation_pays
-from ctxkit.plots._strip import KINDS, Block, Strip
+from ctxkit.plots._strip import KINDS, PromptBlock, Strip
 from ctxkit.plots.axes import Axes
-from ctxkit.plots.blocks import Blocks, Row, Span
+from ctxkit.plots.block_rows import BlockRows, Row, Span
 from ctxkit.plots.chart import table
 from ctxkit.plots.palette import COLOURS
 from ctxkit.plots.traces import Mark, Trace
@@ -32,7 +32,7 @@ class Cut:
     """A block taken out of a prompt, and the prices by which that is billed."""
 
     strip: Strip
-    block: Block
+    block: PromptBlock
     price: Price
     cold: bool = False
     """True where the cache had died: all of the prompt is written anyway."""
@@ -93,7 +93,7 @@ class Cut:
         return strip.read * read + strip.written * write + strip.fresh * p.input
 
 
-def _of(block: Block, span: Span) -> bool:
+def _of(block: PromptBlock, span: Span) -> bool:
     return block.start <= span.start < block.start + block.tokens
 
 
@@ -175,7 +175,7 @@ class BreakEven(w.VBox):  # type: ignore[misc]
             f'<div style="color:{TEXT}">'
             f"<div><strong>Taken out: {escape(cut.block.name, 90)}</strong>"
             f" ({cut.block.tokens:,} tokens)</div>"
-            f"{Blocks(kinds=(*KINDS, ('taken out', COLOURS[0])), rows=rows).svg()}"
+            f"{BlockRows(kinds=(*KINDS, ('taken out', COLOURS[0])), rows=rows).svg()}"
             f'<div role="status" style="line-height:1.6">{escape(self.said(), 400)}</div>{bill}'
             f'<div style="color:{SOFT}">Dollars gained, by calls to come:</div>'
             f"{self._gains().svg()}</div>"

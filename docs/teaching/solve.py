@@ -1,5 +1,5 @@
 # ruff: noqa: INP001  a script beside the page that it reads
-"""Write the notebooks with the answers of `solutions.md`: `python docs/teaching/solve.py FOLDER`."""
+"""Write the notebooks with the answers filled in: `python docs/teaching/solve.py FOLDER`."""
 
 from __future__ import annotations
 

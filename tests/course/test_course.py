@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import ctxkit as ck
-from ctxkit.course import marks
+from ctxkit.course import marking as marks
 from ctxkit.course.exercises import _all
 from ctxkit.errors import BadArguments
 from ctxkit.policies import Rules, guards, triggers

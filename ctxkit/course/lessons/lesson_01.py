@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ctxkit.course.exercises import exercise, guess
-from ctxkit.course.marks import guessed, number, span
+from ctxkit.course.marking import guessed, number, span
 from ctxkit.course.matter import sample
 from ctxkit.messages import Usage
 
@@ -39,7 +39,7 @@ def _forgotten(given: Any) -> str:
 
 @exercise(
     "01-b",
-    f"What did call {_CALL} cost, in dollars? Add up its four classes of tokens times their prices.",
+    f"What did call {_CALL} cost, in dollars? Add up four classes of tokens times their prices.",
     "Nearly all of it is writing: the cache had died in a pause, so nothing was read.",
 )
 def _bill(given: Any) -> str:

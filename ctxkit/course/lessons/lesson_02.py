@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.course.exercises import exercise, guess
-from ctxkit.course.marks import guessed, number
+from ctxkit.course.marking import guessed, number
 from ctxkit.course.matter import above, figures, replayed, sample
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ctxkit.course.exercises import exercise, guess
-from ctxkit.course.marks import guessed, number
+from ctxkit.course.marking import guessed, number
 from ctxkit.course.matter import above, figures, replayed, sample
 
 _PAYS, _PEAK, _MOST = 25, 30_000, 2.60

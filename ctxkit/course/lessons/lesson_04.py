@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.course.exercises import exercise, guess
-from ctxkit.course.marks import choice, guessed, several
+from ctxkit.course.marking import choice, guessed, several
 from ctxkit.errors import BadArguments
 from ctxkit.models.lookups import known
 from ctxkit.session import Session

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ctxkit.course.exercises import exercise, guess
-from ctxkit.course.marks import guessed, number
+from ctxkit.course.marking import guessed, number
 from ctxkit.course.matter import above, figures, replayed, sample
 
 _READ, _INPUT, _WRITE, _OUTPUT = 0.30, 3.0, 3.75, 15.0

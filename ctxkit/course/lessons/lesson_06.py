@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ctxkit.course.exercises import exercise, guess
-from ctxkit.course.marks import guessed, several
+from ctxkit.course.marking import guessed, several
 from ctxkit.course.matter import facts_kept, figures, replayed, sample
 
 _MOST = 3.00

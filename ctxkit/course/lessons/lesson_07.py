@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.course.contests import Contest
 from ctxkit.course.exercises import exercise, guess
-from ctxkit.course.marks import choice, guessed, number
+from ctxkit.course.marking import choice, guessed, number
 from ctxkit.course.matter import above, figures, replayed
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from ctxkit.course.exercises import exercise, guess
-from ctxkit.course.marks import choice, guessed, number
+from ctxkit.course.marking import choice, guessed, number
 from ctxkit.course.matter import sample
 
 _TASKS = 50

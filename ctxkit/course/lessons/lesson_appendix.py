@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.course.exercises import exercise
-from ctxkit.course.marks import choice, number
+from ctxkit.course.marking import choice, number
 from ctxkit.course.matter import sample
 from ctxkit.errors import BadArguments
 

@@ -20,7 +20,7 @@ _SCALES = (
 
 
 @dataclass(frozen=True, repr=False)
-class Mark:
+class AnswerMark:
     """What was said of an answer."""
 
     key: str

@@ -37,7 +37,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Blocks:
+class BlockRows:
     """What is drawn; implements `Drawing`. Rows share one scale."""
 
     kinds: tuple[tuple[str, str], ...]
